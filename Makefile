@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+# All outputs go to build/. `make help` lists the targets; V=1 shows the commands.
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+SHELL := /bin/bash
+
+Q := $(if $(V),,@)
+BUILD := build
+VENV := $(BUILD)/venv
+PYTHON := $(VENV)/bin/python
+OBJECT := $(BUILD)/ssllatency.bpf.o
+BPF_SOURCES := $(wildcard bpf/*.bpf.c bpf/*.h)
+CLANG ?= clang
+LLVM_STRIP ?= llvm-strip
+# linux/bpf.h needs asm/ of the machine's own architecture, which clang doesn't look for when it compiles for BPF.
+MULTIARCH = $(shell $(CLANG) -print-multiarch 2>/dev/null)
+BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf
+PREFIX ?= /usr/local
+
+.PHONY: help
+help: ## what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: all
+all: deps bpf ## everything that running from the checkout needs
+
+.PHONY: deps
+deps: ## packages, virtual environment (asks for sudo where it must)
+	$(Q)tools/setup
+
+.PHONY: bpf
+bpf: $(OBJECT) ## the BPF object
+	@:
+
+$(OBJECT): $(BPF_SOURCES)
+	$(Q)mkdir -p $(BUILD)
+	@echo "==> compiling bpf/ssllatency.bpf.c"
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c bpf/ssllatency.bpf.c -o $@.unstripped
+	$(Q)$(LLVM_STRIP) -g $@.unstripped -o $@ && rm $@.unstripped
+
+.PHONY: demo
+demo: ## attach to a real nginx under load and show the report, in one command
+	$(Q)tools/setup run
+	$(Q)tools/demo
+
+.PHONY: test test-unit test-load test-live
+test: ## all tests that this machine can run
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf lint check-abi
+	$(Q)$(PYTHON) tests/run.py unit load live
+test-unit: ## no root, no kernel, no clang
+	$(Q)$(PYTHON) tests/run.py unit
+test-load: bpf ## every BPF program passes the verifier and attaches
+	$(Q)$(PYTHON) tests/run.py load
+test-live: bpf ## real servers, exact counts
+	$(Q)$(PYTHON) tests/run.py live
+
+.PHONY: bench
+bench: ## what tracing costs, written to docs/benchmarks.md
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
+	$(Q)$(PYTHON) bench/run.py
+
+PYTHON_FILES := python tests bench tools/demo bpf/generate_abi.py hatch_build.py
+.PHONY: fmt lint
+fmt: ## format the sources
+	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)
+	$(Q)clang-format -i bpf/*.c bpf/*.h bench/*.c
+lint: ## ruff, mypy, import rules, clang-format, shellcheck
+	@echo "==> lint"
+	$(Q)$(VENV)/bin/ruff check -q $(PYTHON_FILES)
+	$(Q)$(VENV)/bin/ruff format -q --check $(PYTHON_FILES)
+	$(Q)$(VENV)/bin/mypy
+	$(Q)PYTHONPATH=python $(VENV)/bin/lint-imports --no-cache >$(BUILD)/lint-imports.log || { cat $(BUILD)/lint-imports.log; false; }
+	$(Q)clang-format --dry-run -Werror bpf/*.c bpf/*.h bench/*.c
+	$(Q)shellcheck .ci/run tools/setup tools/ssllatency
+
+.PHONY: abi check-abi
+abi: $(OBJECT) ## python/ssllatency/abi.py from the object's BTF
+	$(Q)python3 bpf/generate_abi.py $(OBJECT) >$(BUILD)/abi.py && mv $(BUILD)/abi.py python/ssllatency/abi.py
+check-abi: $(OBJECT) ## whether abi.py is what the object's BTF says
+	$(Q)python3 bpf/generate_abi.py $(OBJECT) | diff -u python/ssllatency/abi.py - || { echo "abi.py has drifted: make abi"; false; }
+
+.PHONY: install
+install: $(OBJECT) ## the command, under PREFIX (/usr/local) and DESTDIR
+	$(Q)$(PYTHON) -m pip install -q --no-deps --root-user-action ignore --prefix $(DESTDIR)$(PREFIX) .
+
+.PHONY: clean
+clean: ## remove what was built
+	$(Q)rm -rf $(BUILD)

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tiers of tests that this machine can run, and names those that it left out and why.
+
+Usage: run.py TIER… with TIER one of unit, load, live. The exit status is 1 if a test failed, or if in CI (the environment
+variable CI is set) a test of a tier that this machine can run was skipped.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+PRIVILEGED = ("load", "live")
+
+
+def obstacle() -> str:
+    """Why this machine can't trace; "" when it can."""
+    asked = subprocess.run([TOP / "tools" / "ssllatency", "doctor", "--quiet"], capture_output=True, text=True, check=False)
+    return (asked.stdout.strip() or asked.stderr.strip()) if asked.returncode else ""
+
+
+def run_tier(tier: str) -> bool:
+    """Whether all tests of the tier passed."""
+    print(f"==> tests/{tier}", flush=True)
+    command = [sys.executable, "-m", "pytest", f"tests/{tier}"]
+    return subprocess.run(command, cwd=TOP, check=False).returncode == 0
+
+
+def main() -> int:
+    tiers = sys.argv[1:]
+    why = obstacle() if set(tiers) & set(PRIVILEGED) else ""
+    left_out = [tier for tier in tiers if why and tier in PRIVILEGED]
+    failed = [tier for tier in tiers if tier not in left_out and not run_tier(tier)]
+    for tier in left_out:
+        print(f"==> tests/{tier} left out: {why}")
+    if failed:
+        print(f"==> failed: {' '.join(failed)}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
