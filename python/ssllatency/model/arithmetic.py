@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact sums and differences of snapshots: intervals of a trace, several measurements, all processes of one.
+
+A series belongs to a process by its `pid`; None stands for the processes that were folded into "other" while tracing.
+Series that by_function() added up over processes carry ALL_PROCESSES instead, so the two are never taken for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from functools import reduce
+from operator import add
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.histogram import counted_bucket, quantile_rank
+from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
+
+# Process 0 is the kernel's idle task, which maps no library.
+ALL_PROCESSES = 0
+
+_Key = tuple[str, Outcome, int | None]
+
+
+def quantile_ns(series: Series, q: float) -> float | None:
+    """The q-quantile of a series in nanoseconds, at most 2.2 % off; exact where it is the shortest or the longest call.
+
+    None where it is not known: an empty series, or a quantile among the calls shorter than 64 ns or longer than 68.7 s.
+    """
+    if not series.count:
+        return None
+    rank = quantile_rank(q, series.count)
+    if rank == series.count and series.max_ns is not None:
+        return series.max_ns
+    if rank == 1 and series.min_ns is not None:
+        return series.min_ns
+    estimate = series.exponential.quantile(q)
+    if estimate is None:
+        return None
+    if series.max_ns is not None:
+        estimate = min(estimate, series.max_ns)
+    return estimate if series.min_ns is None else max(estimate, series.min_ns)
+
+
+def add_series(parts: Sequence[Series], pid: int | None) -> Series:
+    """One series, with `pid`, that holds the calls of all `parts`, which share function and outcome; at least one.
+
+    The extremes are kept where they are sure: one part's unknown minimum hides the known ones unless it must be larger.
+    Raises SsllatencyError when the linear histograms have different buckets.
+    """
+    reasons: dict[str, int] = {}
+    for part in parts:
+        for reason, count in part.reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    return Series(
+        parts[0].function,
+        parts[0].outcome,
+        pid,
+        sum(part.total_ns for part in parts),
+        _least(parts),
+        _greatest(parts),
+        reduce(add, (part.exponential for part in parts)),
+        reduce(add, (part.linear for part in parts)),
+        reasons,
+    )
+
+
+def by_function(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with each function's series added up over processes, "other" included; their pid is ALL_PROCESSES."""
+    return replace(snapshot, series=_gathered(replace(series, pid=ALL_PROCESSES) for series in snapshot.series))
+
+
+def difference(later: Snapshot, earlier: Snapshot) -> Snapshot:
+    """What happened between two snapshots of one trace. Series without a call in between are left out.
+
+    Minimum and maximum are the later snapshot's where they fall into the interval's lowest and highest bucket, else None.
+    What isn't a count (targets, missing, calls in flight, notes) is the later snapshot's. Raises SsllatencyError when
+    `earlier` holds calls that `later` doesn't, as then they aren't of one trace.
+    """
+    old = {_key(series): series for series in earlier.series}
+    new = {_key(series) for series in later.series}
+    for key, series in old.items():
+        if series.count and key not in new:
+            raise _not_one_trace(series)
+    changed = (_since(series, old.get(_key(series))) for series in later.series)
+    return replace(
+        later,
+        started=_after(earlier.started, earlier.duration_s),
+        duration_s=round(later.duration_s - earlier.duration_s, 6),
+        series=tuple(series for series in changed if series.count),
+        losses=_losses_since(later.losses, earlier.losses),
+    )
+
+
+def merge(first: Snapshot, second: Snapshot) -> Snapshot:
+    """Both measurements added up; the order in which several are merged makes no difference to the numbers.
+
+    Measurements of one host keep their processes. Those of different hosts are added up by function, because a pid means
+    nothing on another host. `duration_s` is the time traced in all, `started` the earliest. Raises SsllatencyError when the
+    linear histograms have different buckets.
+    """
+    if first.host != second.host:
+        first, second = by_function(first), by_function(second)
+    return Snapshot(
+        host=_listed(first.host, second.host),
+        kernel=_listed(first.kernel, second.kernel),
+        engine=_listed(first.engine, second.engine),
+        started=min(first.started, second.started, key=lambda text: (datetime.fromisoformat(text), text)),
+        # Whole microseconds, so that the sum is exact.
+        duration_s=round(first.duration_s + second.duration_s, 6),
+        targets=_merged_targets((*first.targets, *second.targets)),
+        series=_gathered((*first.series, *second.series)),
+        missing=tuple(dict.fromkeys((*first.missing, *second.missing))),
+        losses=_losses_sum(first.losses, second.losses),
+        in_flight=first.in_flight + second.in_flight,
+        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+    )
+
+
+def _key(series: Series) -> _Key:
+    return series.function, series.outcome, series.pid
+
+
+def _gathered(series: Iterable[Series]) -> tuple[Series, ...]:
+    groups: dict[_Key, list[Series]] = {}
+    for one in series:
+        groups.setdefault(_key(one), []).append(one)
+    return tuple(add_series(group, key[2]) for key, group in groups.items())
+
+
+def _least(parts: Sequence[Series]) -> int | None:
+    known = [part.min_ns for part in parts if part.min_ns is not None]
+    unsure = [part.exponential.bucket_at(1) for part in parts if part.min_ns is None and part.count]
+    least = min(known, default=None)
+    return least if least is not None and all(bucket > counted_bucket(least) for bucket in unsure) else None
+
+
+def _greatest(parts: Sequence[Series]) -> int | None:
+    known = [part.max_ns for part in parts if part.max_ns is not None]
+    unsure = [part.exponential.bucket_at(part.count) for part in parts if part.max_ns is None and part.count]
+    greatest = max(known, default=None)
+    return greatest if greatest is not None and all(bucket < counted_bucket(greatest) for bucket in unsure) else None
+
+
+def _since(later: Series, earlier: Series | None) -> Series:
+    if earlier is None:
+        return later
+    try:
+        exponential = later.exponential - earlier.exponential
+        linear = later.linear - earlier.linear
+    except ValueError:
+        raise _not_one_trace(later) from None
+    reasons = {reason: count - earlier.reasons.get(reason, 0) for reason, count in later.reasons.items()}
+    lowest, highest = (exponential.bucket_at(1), exponential.bucket_at(exponential.count)) if exponential.count else (-1, -1)
+    return replace(
+        later,
+        total_ns=later.total_ns - earlier.total_ns,
+        min_ns=later.min_ns if later.min_ns is not None and counted_bucket(later.min_ns) == lowest else None,
+        max_ns=later.max_ns if later.max_ns is not None and counted_bucket(later.max_ns) == highest else None,
+        exponential=exponential,
+        linear=linear,
+        reasons={reason: count for reason, count in reasons.items() if count},
+    )
+
+
+def _not_one_trace(series: Series) -> SsllatencyError:
+    return SsllatencyError(
+        f"The later snapshot holds fewer calls of {series.function} than the earlier one:"
+        " take the difference of two snapshots of one trace, the later one first."
+    )
+
+
+def _after(started: str, duration_s: float) -> str:
+    end = (datetime.fromisoformat(started) + timedelta(seconds=duration_s)).isoformat()
+    return end.replace("+00:00", "Z") if started.endswith("Z") else end
+
+
+def _listed(first: str, second: str) -> str:
+    return ", ".join(dict.fromkeys((*first.split(", "), *second.split(", "))))
+
+
+def _merged_targets(targets: Iterable[Target]) -> tuple[Target, ...]:
+    merged: dict[tuple[int, str], Target] = {}
+    for target in targets:
+        key = (target.pid, target.comm)
+        before = merged[key].libraries if key in merged else ()
+        merged[key] = replace(target, libraries=tuple(dict.fromkeys((*before, *target.libraries))))
+    return tuple(merged.values())
+
+
+def _losses_sum(first: Losses, second: Losses) -> Losses:
+    return Losses(**{name: getattr(first, name) + getattr(second, name) for name in _LOSSES})
+
+
+def _losses_since(later: Losses, earlier: Losses) -> Losses:
+    # A call that was taken for lost may turn out to have been long: never less than none.
+    return Losses(**{name: max(0, getattr(later, name) - getattr(earlier, name)) for name in _LOSSES})
+
+
+_LOSSES = tuple(field.name for field in fields(Losses))

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two histograms of a series, with the kernel's exact bucket rules, exact sums and exact differences.
+
+The exponential one is OpenTelemetry's at scale 4: bucket i holds the calls that took base^i < ns <= base^(i+1), where base
+is 2^(1/16). Buckets 96 to 575 are counted, from 64 ns (not included) to 2^36 ns = 68.7 s; what is shorter goes to
+`underflow`, what is longer to `overflow`. The linear one is the ssllatency style's: equal steps of whole microseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from operator import add, sub
+from typing import ClassVar
+
+from ssllatency.errors import SsllatencyError
+
+SCALE = 4
+FIRST_BUCKET = 96
+BUCKET_COUNT = 480
+
+_PER_OCTAVE = 1 << SCALE
+_UNDERFLOW = FIRST_BUCKET - 1
+_OVERFLOW = FIRST_BUCKET + BUCKET_COUNT
+
+
+def bucket_index(value_ns: int) -> int:
+    """The exponential bucket that `value_ns` belongs to, exactly; it may lie outside the counted buckets.
+
+    Values of 0 and 1 ns both give -1. Raises ValueError for a negative value.
+    """
+    if value_ns < 0:
+        raise ValueError(f"a duration can't be negative: {value_ns} ns")
+    # 2^(i/16) < v <= 2^((i+1)/16) is 2^i < v^16 <= 2^(i+1), which whole numbers decide without rounding.
+    power: int = max(value_ns, 1) ** _PER_OCTAVE
+    return (power - 1).bit_length() - 1
+
+
+def bucket_bounds(index: int) -> tuple[float, float]:
+    """The bounds of bucket `index` in nanoseconds: the lower one excluded, the upper one included."""
+    return 2.0 ** (index / _PER_OCTAVE), 2.0 ** ((index + 1) / _PER_OCTAVE)
+
+
+def counted_bucket(value_ns: int) -> int:
+    """Like bucket_index(), with every underflow as bucket 95 and every overflow as bucket 576."""
+    return min(max(bucket_index(value_ns), _UNDERFLOW), _OVERFLOW)
+
+
+def quantile_rank(q: float, count: int) -> int:
+    """Which of `count` calls, ordered from the shortest and numbered from 1, is the q-quantile.
+
+    It is the first that at least a fraction q of all calls do not exceed. Raises ValueError unless 0 <= q <= 1.
+    """
+    if not 0 <= q <= 1:
+        raise ValueError(f"a quantile lies between 0 and 1, not at {q}")
+    # 0.07 as a binary fraction is a little more than 7/100, and would move the rank of 100 calls from 7 to 8.
+    return max(1, math.ceil(Fraction(q).limit_denominator(1_000_000) * count))
+
+
+def _no_negative(counts: tuple[int, ...]) -> None:
+    if min(counts) < 0:
+        raise ValueError("a histogram can't count fewer than no calls")
+
+
+@dataclass(frozen=True)
+class ExponentialHistogram:
+    """Calls by duration. `counts` is dense from bucket `offset`; `underflow` counts up to 64 ns, `overflow` past 68.7 s.
+
+    Buckets that are zero at either end are left out, so equal histograms compare equal. Raises ValueError for negative
+    counts and for buckets outside FIRST_BUCKET ... FIRST_BUCKET + BUCKET_COUNT - 1.
+    """
+
+    counts: tuple[int, ...]
+    offset: int
+    underflow: int = 0
+    overflow: int = 0
+    scale: ClassVar[int] = SCALE
+
+    def __post_init__(self) -> None:
+        _no_negative((*self.counts, self.underflow, self.overflow))
+        first = next((position for position, count in enumerate(self.counts) if count), len(self.counts))
+        last = len(self.counts) - next((position for position, count in enumerate(reversed(self.counts)) if count), 0)
+        counts = self.counts[first:last]
+        offset = self.offset + first if counts else FIRST_BUCKET
+        if offset < FIRST_BUCKET or offset + len(counts) > _OVERFLOW:
+            raise ValueError(f"the buckets of a histogram are {FIRST_BUCKET} to {_OVERFLOW - 1}")
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "offset", offset)
+
+    @classmethod
+    def from_dense(cls, counts: Sequence[int], underflow: int = 0, overflow: int = 0) -> ExponentialHistogram:
+        """From all BUCKET_COUNT buckets, as the kernel keeps them."""
+        if len(counts) != BUCKET_COUNT:
+            raise ValueError(f"a dense histogram has {BUCKET_COUNT} buckets, not {len(counts)}")
+        return cls(tuple(counts), FIRST_BUCKET, underflow, overflow)
+
+    @classmethod
+    def from_values(cls, values_ns: Iterable[int]) -> ExponentialHistogram:
+        """From durations in nanoseconds, by the exact rule that the kernel follows."""
+        slots = [0] * (BUCKET_COUNT + 2)
+        for value in values_ns:
+            slots[counted_bucket(value) - _UNDERFLOW] += 1
+        return cls.from_dense(slots[1:-1], slots[0], slots[-1])
+
+    @property
+    def dense(self) -> tuple[int, ...]:
+        """All BUCKET_COUNT buckets."""
+        return self._between(FIRST_BUCKET, _OVERFLOW)
+
+    @property
+    def count(self) -> int:
+        """Number of calls."""
+        return self.underflow + sum(self.counts) + self.overflow
+
+    def bucket_at(self, rank: int) -> int:
+        """The bucket of the rank-th shortest call: 95 for the underflow, 576 for the overflow.
+
+        Raises ValueError where there is no such call.
+        """
+        if not 1 <= rank <= self.count:
+            raise ValueError(f"there is no call number {rank} of {self.count}")
+        seen = self.underflow
+        if rank <= seen:
+            return _UNDERFLOW
+        for index, count in enumerate(self.counts, self.offset):
+            seen += count
+            if rank <= seen:
+                return index
+        return _OVERFLOW
+
+    def quantile_range(self, q: float) -> tuple[float, float] | None:
+        """Bounds in nanoseconds, lower excluded and upper included, that the q-quantile surely lies between.
+
+        Up to 64 ns they are (-1, 64), so that 0 ns is inside; past 68.7 s they are (2^36, infinity). None when empty.
+        """
+        if not self.count:
+            return None
+        bucket = self.bucket_at(quantile_rank(q, self.count))
+        lower, upper = bucket_bounds(bucket)
+        if bucket == _UNDERFLOW:
+            return -1.0, upper
+        return (lower, upper) if bucket < _OVERFLOW else (lower, math.inf)
+
+    def quantile(self, q: float) -> float | None:
+        """The q-quantile in nanoseconds, at most 2.2 % off the quantile of the calls themselves.
+
+        It is the point of its bucket whose relative error is the least at both ends; a point interpolated by rank could be
+        a whole bucket, 4.4 %, off. None when empty, and when the quantile lies in the underflow or the overflow: how short
+        or how long those calls were is not known. Clamp it to the series' minimum and maximum where these are known.
+        """
+        bounds = self.quantile_range(q)
+        if bounds is None or bounds[0] < 0 or math.isinf(bounds[1]):
+            return None
+        lower, upper = bounds
+        return 2 * lower * upper / (lower + upper)
+
+    def __add__(self, other: ExponentialHistogram) -> ExponentialHistogram:
+        """The calls of both."""
+        return self._combined(other, add)
+
+    def __sub__(self, earlier: ExponentialHistogram) -> ExponentialHistogram:
+        """The calls since `earlier`. Raises ValueError where `earlier` holds calls that this one doesn't."""
+        return self._combined(earlier, sub)
+
+    def _combined(self, other: ExponentialHistogram, operation: Callable[[int, int], int]) -> ExponentialHistogram:
+        start = min(self.offset, other.offset)
+        end = max(self.offset + len(self.counts), other.offset + len(other.counts))
+        counts = map(operation, self._between(start, end), other._between(start, end))
+        underflow = operation(self.underflow, other.underflow)
+        return ExponentialHistogram(tuple(counts), start, underflow, operation(self.overflow, other.overflow))
+
+    def _between(self, start: int, end: int) -> tuple[int, ...]:
+        before = self.offset - start
+        return (0,) * before + self.counts + (0,) * (end - start - before - len(self.counts))
+
+
+@dataclass(frozen=True)
+class LinearHistogram:
+    """Calls by duration in equal steps. `minimum`, `maximum` and `step` are whole microseconds.
+
+    The first of `counts` is what took less than `minimum`, the last what took `maximum` or more; between them are
+    ceil((maximum - minimum) / step) buckets that each include their lower bound. Raises ValueError when that isn't so.
+    """
+
+    minimum: int
+    maximum: int
+    step: int
+    counts: tuple[int, ...]
+    unit: ClassVar[str] = "us"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.minimum < self.maximum or self.step < 1:
+            raise ValueError("a linear histogram needs 0 <= minimum < maximum and a step of at least 1")
+        if len(self.counts) != self.size(self.minimum, self.maximum, self.step):
+            raise ValueError(f"{self.minimum} to {self.maximum} by {self.step} doesn't make {len(self.counts)} buckets")
+        _no_negative(self.counts)
+
+    @staticmethod
+    def size(minimum: int, maximum: int, step: int) -> int:
+        """How many counts such a histogram has, the two outer ones included."""
+        return -(-(maximum - minimum) // step) + 2
+
+    @classmethod
+    def from_values(cls, minimum: int, maximum: int, step: int, values_ns: Iterable[int]) -> LinearHistogram:
+        """From durations in nanoseconds, by the exact rule that the kernel follows: whole microseconds, rounded down."""
+        counts = [0] * cls.size(minimum, maximum, step)
+        for value in values_ns:
+            value_us = value // 1000
+            inner = (value_us - minimum) // step + 1
+            counts[0 if value_us < minimum else -1 if value_us >= maximum else inner] += 1
+        return cls(minimum, maximum, step, tuple(counts))
+
+    @property
+    def bounds(self) -> tuple[tuple[int | None, int | None], ...]:
+        """The bounds of each of `counts` in microseconds, lower included and upper excluded; None where it is open."""
+        edges = (None, *range(self.minimum, self.maximum, self.step), self.maximum, None)
+        return tuple(pairwise(edges))
+
+    @property
+    def count(self) -> int:
+        """Number of calls."""
+        return sum(self.counts)
+
+    def __add__(self, other: LinearHistogram) -> LinearHistogram:
+        """The calls of both. Raises SsllatencyError when their buckets differ."""
+        return self._combined(other, add)
+
+    def __sub__(self, earlier: LinearHistogram) -> LinearHistogram:
+        """The calls since `earlier`. Raises SsllatencyError when the buckets differ, ValueError when `earlier` holds more."""
+        return self._combined(earlier, sub)
+
+    def _combined(self, other: LinearHistogram, operation: Callable[[int, int], int]) -> LinearHistogram:
+        if self._range != other._range:
+            raise SsllatencyError(
+                f"The linear histograms have different buckets ({self._range} and {other._range}):"
+                " measure both with the same range and step."
+            )
+        counts = map(operation, self.counts, other.counts)
+        return LinearHistogram(self.minimum, self.maximum, self.step, tuple(counts))
+
+    @property
+    def _range(self) -> str:
+        return f"{self.minimum} to {self.maximum} us by {self.step}"

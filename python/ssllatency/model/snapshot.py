@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A measurement as plain data: what engines produce and reports render.
+
+Every value is immutable. Counts are cumulative from the start of the trace until a difference is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
+
+
+class Outcome(StrEnum):
+    """How a call ended: it did its work, it failed, or it asked to be called again."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True)
+class Series:
+    """The calls of one function with one outcome in one process.
+
+    Times are in nanoseconds. `pid` is None for processes folded into "other". `min_ns` and `max_ns` are None where they
+    are not known exactly (an interval whose extremes fell on its border). `reasons` says why calls of a retry or failure
+    series were so: "WANT_READ", "SYSCALL", … or "unknown"; its values add up to the series' count.
+    """
+
+    function: str
+    outcome: Outcome
+    pid: int | None
+    total_ns: int
+    min_ns: int | None
+    max_ns: int | None
+    exponential: ExponentialHistogram
+    linear: LinearHistogram
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Number of calls."""
+        return self.exponential.count
+
+
+@dataclass(frozen=True)
+class Library:
+    """A file that holds traced functions. `build_id` is hexadecimal, "" where the file has none; `version` may be ""."""
+
+    path: str
+    build_id: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A traced process, and the traced files that it maps."""
+
+    pid: int
+    comm: str
+    libraries: tuple[Library, ...]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A function that is not traced in a library, and why. The reason is a phrase without a full stop."""
+
+    function: str
+    library: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What was missed. All are counts; a report prints those that aren't zero.
+
+    `unmatched_entries`: calls that began and were never seen to end (a thread that exited or jumped out inside).
+    `unmatched_exits`: calls seen to end whose beginning was not seen (those that ran when the trace began, too).
+    `map_full`: calls not counted because a kernel map was full. `events_dropped`: records that a ring buffer had no room
+    for. `folded_processes`: processes counted under "other" because there were more than the maximum.
+    """
+
+    unmatched_entries: int = 0
+    unmatched_exits: int = 0
+    map_full: int = 0
+    events_dropped: int = 0
+    folded_processes: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything one report is made of. `started` is RFC 3339 with a zone; `notes` are sentences for the reader."""
+
+    host: str
+    kernel: str
+    engine: str
+    started: str
+    duration_s: float
+    targets: tuple[Target, ...]
+    series: tuple[Series, ...]
+    missing: tuple[Missing, ...] = ()
+    losses: Losses = Losses()
+    in_flight: int = 0
+    notes: tuple[str, ...] = ()

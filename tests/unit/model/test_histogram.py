@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bucket rules against whole-number roots, sums and differences against the raw durations."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from model_strategies import durations_ns
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.histogram import (
+    BUCKET_COUNT,
+    FIRST_BUCKET,
+    ExponentialHistogram,
+    LinearHistogram,
+    bucket_bounds,
+    bucket_index,
+    counted_bucket,
+    quantile_rank,
+)
+
+LAST_BUCKET = FIRST_BUCKET + BUCKET_COUNT - 1
+
+
+def floor_of_bound(index: int) -> int:
+    """2^(index/16) rounded down: the integer square root, four times."""
+    root = 1 << index
+    for _ in range(4):
+        root = math.isqrt(root)
+    return root
+
+
+FLOORS = [floor_of_bound(index) for index in range(16 * 64)]
+VALUES = st.lists(durations_ns, max_size=60)
+
+
+def exponential(values: list[int]) -> ExponentialHistogram:
+    return ExponentialHistogram.from_values(values)
+
+
+def linear(values: list[int]) -> LinearHistogram:
+    return LinearHistogram.from_values(0, 1000, 300, values)
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "index"), [(63, 95), (64, 95), (65, 96), (2**36, 575), (2**36 + 1, 576), (2, 15), (3, 25)]
+)
+def test_known_buckets(value_ns: int, index: int) -> None:
+    assert bucket_index(value_ns) == index
+
+
+@pytest.mark.parametrize("index", range(FIRST_BUCKET, LAST_BUCKET + 2))
+def test_every_boundary_is_exact(index: int) -> None:
+    # A bound is in the bucket below it where it is whole, and the last whole number under it is where it isn't.
+    assert bucket_index(floor_of_bound(index)) == index - 1
+    assert bucket_index(floor_of_bound(index) + 1) == index
+
+
+@pytest.mark.parametrize("power", range(1, 63))
+def test_powers_of_two_end_their_bucket(power: int) -> None:
+    assert bucket_index(2**power) == 16 * power - 1
+    assert bucket_index(2**power + 1) == max(at for at, floor in enumerate(FLOORS) if floor < 2**power + 1)
+
+
+@given(st.integers(2, 2**63))
+def test_bucket_index_is_the_last_bound_below(value_ns: int) -> None:
+    assert bucket_index(value_ns) == bisect_left(FLOORS, value_ns) - 1
+
+
+@given(st.integers(65, 2**36))
+def test_bounds_hold_the_value(value_ns: int) -> None:
+    lower, upper = bucket_bounds(bucket_index(value_ns))
+    assert lower < value_ns <= upper
+
+
+def test_bounds_are_powers_of_two_every_sixteenth_bucket() -> None:
+    assert bucket_bounds(FIRST_BUCKET)[0] == 64
+    assert bucket_bounds(LAST_BUCKET)[1] == 2**36
+
+
+def test_negative_duration_is_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        bucket_index(-1)
+
+
+@given(VALUES)
+def test_every_value_is_counted_once_where_it_belongs(values: list[int]) -> None:
+    histogram = exponential(values)
+    assert histogram.count == len(values)
+    assert histogram.underflow == sum(value <= 64 for value in values)
+    assert histogram.overflow == sum(value > 2**36 for value in values)
+    for index, count in enumerate(histogram.dense, FIRST_BUCKET):
+        assert count == sum(floor_of_bound(index) < value <= floor_of_bound(index + 1) for value in values)
+
+
+@given(VALUES)
+def test_dense_and_back(values: list[int]) -> None:
+    histogram = exponential(values)
+    assert len(histogram.dense) == BUCKET_COUNT
+    assert ExponentialHistogram.from_dense(histogram.dense, histogram.underflow, histogram.overflow) == histogram
+
+
+def test_zeros_at_the_ends_are_left_out() -> None:
+    padded = ExponentialHistogram((0, 0, 3, 0, 1, 0), 100)
+    assert (padded.counts, padded.offset) == ((3, 0, 1), 102)
+    assert ExponentialHistogram((0, 0), 200) == ExponentialHistogram((), FIRST_BUCKET)
+
+
+@pytest.mark.parametrize(
+    ("counts", "offset", "underflow"),
+    [((-1,), 100, 0), ((1,), FIRST_BUCKET - 1, 0), ((1, 1), LAST_BUCKET, 0), ((), 100, -1)],
+)
+def test_impossible_histograms_are_refused(counts: tuple[int, ...], offset: int, underflow: int) -> None:
+    with pytest.raises(ValueError, match="histogram"):
+        ExponentialHistogram(counts, offset, underflow)
+
+
+@pytest.mark.parametrize("size", [0, BUCKET_COUNT - 1, BUCKET_COUNT + 1])
+def test_dense_of_another_size_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"{BUCKET_COUNT} buckets"):
+        ExponentialHistogram.from_dense([0] * size)
+
+
+@given(VALUES, VALUES)
+def test_sum_is_the_histogram_of_all_values(first: list[int], second: list[int]) -> None:
+    assert exponential(first) + exponential(second) == exponential(first + second)
+    assert linear(first) + linear(second) == linear(first + second)
+
+
+@given(VALUES, VALUES)
+def test_difference_undoes_the_sum(first: list[int], second: list[int]) -> None:
+    assert exponential(first + second) - exponential(first) == exponential(second)
+    assert linear(first + second) - linear(first) == linear(second)
+
+
+def test_difference_below_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="fewer than no calls"):
+        exponential([500]) - exponential([500, 500])
+    with pytest.raises(ValueError, match="fewer than no calls"):
+        linear([500]) - linear([500, 500])
+
+
+@pytest.mark.parametrize(
+    ("q", "count", "rank"),
+    [
+        (0.5, 1, 1),
+        (0.5, 2, 1),
+        (0.5, 3, 2),
+        (0.9, 10, 9),
+        (0.07, 100, 7),
+        (0.999, 1000, 999),
+        (0.999, 10, 10),
+        (0, 5, 1),
+        (1, 5, 5),
+    ],
+)
+def test_rank_of_a_quantile(q: float, count: int, rank: int) -> None:
+    assert quantile_rank(q, count) == rank
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.1, math.nan])
+def test_quantile_outside_0_to_1_is_refused(q: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        quantile_rank(q, 10)
+
+
+@given(st.lists(durations_ns, min_size=1, max_size=200), st.sampled_from([0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0]))
+def test_quantile_is_near_the_true_one_or_not_known(values: list[int], q: float) -> None:
+    true = sorted(values)[quantile_rank(q, len(values)) - 1]
+    estimate = exponential(values).quantile(q)
+    if 64 < true <= 2**36:
+        assert estimate is not None
+        assert abs(estimate - true) <= 0.022 * true
+    else:
+        assert estimate is None
+
+
+@given(st.lists(durations_ns, min_size=1, max_size=60), st.sampled_from([0.0, 0.5, 0.99, 1.0]))
+def test_quantile_range_holds_the_true_quantile(values: list[int], q: float) -> None:
+    bounds = exponential(values).quantile_range(q)
+    assert bounds is not None
+    assert bounds[0] < sorted(values)[quantile_rank(q, len(values)) - 1] <= bounds[1]
+
+
+def test_empty_histogram_has_no_quantile() -> None:
+    assert exponential([]).quantile(0.5) is None
+    assert exponential([]).quantile_range(0.5) is None
+
+
+@given(st.lists(durations_ns, min_size=1, max_size=60))
+def test_bucket_at_follows_the_order_of_the_values(values: list[int]) -> None:
+    histogram = exponential(values)
+    buckets = [histogram.bucket_at(rank) for rank in range(1, len(values) + 1)]
+    assert buckets == [counted_bucket(value) for value in sorted(values)]
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_bucket_at_of_no_call_is_refused(rank: int) -> None:
+    with pytest.raises(ValueError, match="no call number"):
+        exponential([100, 200]).bucket_at(rank)
+
+
+def test_linear_buckets_include_their_lower_bound() -> None:
+    values = [0, 199_999, 200_000, 999_999, 1_000_000, 68_000_000_000]
+    assert LinearHistogram.from_values(0, 1000, 200, values).counts == (0, 2, 1, 0, 0, 1, 2)
+
+
+def test_linear_below_its_minimum_and_a_short_last_step() -> None:
+    histogram = LinearHistogram.from_values(100, 1000, 400, [99_999, 100_000, 899_999, 900_000, 999_999, 1_000_000])
+    assert histogram.counts == (1, 1, 1, 2, 1)
+    assert histogram.bounds == ((None, 100), (100, 500), (500, 900), (900, 1000), (1000, None))
+
+
+@given(VALUES, st.integers(0, 5), st.integers(1, 2000), st.integers(1, 700))
+def test_every_value_lies_within_the_bounds_of_its_linear_bucket(values: list[int], low: int, width: int, step: int) -> None:
+    histogram = LinearHistogram.from_values(low, low + width, step, values)
+    assert len(histogram.bounds) == len(histogram.counts)
+    for (lower, upper), count in zip(histogram.bounds, histogram.counts, strict=True):
+        inside = [(lower is None or value >= lower * 1000) and (upper is None or value < upper * 1000) for value in values]
+        assert count == sum(inside)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "step", "counts"),
+    [(0, 1000, 200, (0,) * 6), (0, 1000, 0, (0,) * 7), (5, 5, 1, (0, 0)), (-1, 5, 1, (0,) * 8), (0, 2, 1, (0, -1, 0, 0))],
+)
+def test_impossible_linear_histograms_are_refused(minimum: int, maximum: int, step: int, counts: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"linear histogram|buckets|fewer than no calls"):
+        LinearHistogram(minimum, maximum, step, counts)
+
+
+def test_linear_histograms_of_different_buckets_are_not_added() -> None:
+    with pytest.raises(SsllatencyError, match=r"0 to 1000 us by 300 and 0 to 2000 us by 300"):
+        linear([1]) + LinearHistogram.from_values(0, 2000, 300, [1])
