@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON document of a measurement, schema "ssllatency/1": written, and read again without loss.
+
+Fields are added to the schema, never renamed or removed; a field that this version doesn't know is ignored. `count`,
+`mean_ns` and the percentiles follow from the rest: they are written for other programs, null where they are not known. `pid`
+is null for a function added up over processes; for processes folded while tracing `other` is true beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.arithmetic import ALL_PROCESSES, by_function, quantile_ns
+from ssllatency.model.histogram import SCALE, ExponentialHistogram, LinearHistogram
+from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.reports.fields import Field
+
+SCHEMA = "ssllatency/1"
+
+_PERCENTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
+
+
+def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, object]:
+    """The document as plain data. Functions are added up over processes unless `by_process`."""
+    series = snapshot.series if by_process else by_function(snapshot).series
+    return {
+        "schema": SCHEMA,
+        "host": snapshot.host,
+        "kernel": snapshot.kernel,
+        "engine": snapshot.engine,
+        "started": snapshot.started,
+        "duration_s": snapshot.duration_s,
+        "targets": [_target(target) for target in snapshot.targets],
+        "functions": [_function(one) for one in series],
+        "missing": [asdict(missing) for missing in snapshot.missing],
+        "losses": asdict(snapshot.losses),
+        "in_flight": snapshot.in_flight,
+        "notes": list(snapshot.notes),
+    }
+
+
+def to_json(snapshot: Snapshot, *, by_process: bool = False, indent: int | None = None) -> str:
+    """The document as one JSON text without a newline at its end; a single line unless `indent` is given."""
+    return json.dumps(to_document(snapshot, by_process=by_process), indent=indent, allow_nan=False)
+
+
+def from_document(document: Mapping[str, object]) -> Snapshot:
+    """The snapshot that a document was made of. Raises SsllatencyError with the field that isn't as it must be."""
+    root = Field(document)
+    schema = root.get("schema")
+    if schema.value != SCHEMA:
+        schema.refuse(f'"{SCHEMA}"')
+    in_flight, notes = root.optional("in_flight"), root.optional("notes")
+    return Snapshot(
+        host=root.get("host").text(),
+        kernel=root.get("kernel").text(),
+        engine=root.get("engine").text(),
+        started=root.get("started").time(),
+        duration_s=root.get("duration_s").number(),
+        targets=tuple(_read_target(target) for target in root.get("targets").items()),
+        series=_read_functions(root.get("functions")),
+        missing=tuple(_read_missing(missing) for missing in root.get("missing").items()),
+        losses=_read_losses(root.get("losses")),
+        in_flight=in_flight.whole() if in_flight else 0,
+        notes=tuple(note.text() for note in notes.items()) if notes else (),
+    )
+
+
+def from_json(text: str) -> Snapshot:
+    """The snapshot of a document's JSON text. Raises SsllatencyError as from_document() does, or when it isn't JSON."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SsllatencyError(
+            "This is not a measurement that ssllatency can read: it is not one JSON document, or it was cut short."
+        ) from None
+    return from_document(document)
+
+
+def _target(target: Target) -> dict[str, object]:
+    return {"pid": target.pid, "comm": target.comm, "libraries": [asdict(library) for library in target.libraries]}
+
+
+def _function(series: Series) -> dict[str, object]:
+    estimates = {name: quantile_ns(series, q) for name, q in _PERCENTILES.items()}
+    return {
+        "function": series.function,
+        "outcome": str(series.outcome),
+        "pid": None if series.pid == ALL_PROCESSES else series.pid,
+        **({"other": True} if series.pid is None else {}),
+        "count": series.count,
+        "total_ns": series.total_ns,
+        "min_ns": series.min_ns,
+        "max_ns": series.max_ns,
+        "mean_ns": round(series.total_ns / series.count, 2) if series.count else None,
+        # Two decimals keep an estimate near 64 ns within its 2.2 %.
+        **{name: None if value is None else round(value, 2) for name, value in estimates.items()},
+        "reasons": dict(series.reasons),
+        "exponential": _exponential(series.exponential),
+        "linear": _linear(series.linear),
+    }
+
+
+def _exponential(histogram: ExponentialHistogram) -> dict[str, object]:
+    return {
+        "scale": histogram.scale,
+        "offset": histogram.offset,
+        "counts": list(histogram.counts),
+        "underflow": histogram.underflow,
+        "overflow": histogram.overflow,
+    }
+
+
+def _linear(histogram: LinearHistogram) -> dict[str, object]:
+    return {
+        "unit": histogram.unit,
+        "min": histogram.minimum,
+        "max": histogram.maximum,
+        "step": histogram.step,
+        "counts": list(histogram.counts),
+    }
+
+
+def _read_target(target: Field) -> Target:
+    libraries = tuple(_read_library(library) for library in target.get("libraries").items())
+    return Target(target.get("pid").whole(), target.get("comm").text(), libraries)
+
+
+def _read_library(library: Field) -> Library:
+    return Library(library.get("path").text(), library.get("build_id").text(), library.get("version").text())
+
+
+def _read_missing(missing: Field) -> Missing:
+    return Missing(missing.get("function").text(), missing.get("library").text(), missing.get("reason").text())
+
+
+def _read_losses(losses: Field) -> Losses:
+    return Losses(**{field.name: losses.get(field.name).whole() for field in fields(Losses)})
+
+
+def _read_functions(functions: Field) -> tuple[Series, ...]:
+    series: dict[tuple[str, Outcome, int | None], Series] = {}
+    for function in functions.items():
+        one = _read_function(function)
+        if series.setdefault((one.function, one.outcome, one.pid), one) is not one:
+            function.refuse("the only one of its function, outcome and process")
+    return tuple(series.values())
+
+
+def _read_function(function: Field) -> Series:
+    reasons = function.optional("reasons")
+    series = Series(
+        function=function.get("function").text(),
+        outcome=_read_outcome(function.get("outcome")),
+        pid=_read_pid(function),
+        total_ns=function.get("total_ns").whole(),
+        min_ns=function.get("min_ns").whole_or_null(),
+        max_ns=function.get("max_ns").whole_or_null(),
+        exponential=_read_exponential(function.get("exponential")),
+        linear=_read_linear(function.get("linear")),
+        reasons={name: count.whole() for name, count in reasons.members()} if reasons else {},
+    )
+    count = function.get("count")
+    if count.whole() != series.count:
+        count.refuse(f"the sum of its exponential histogram, {series.count}")
+    return series
+
+
+def _read_outcome(outcome: Field) -> Outcome:
+    names = [str(one) for one in Outcome]
+    return Outcome(outcome.text()) if outcome.value in names else outcome.refuse("one of " + ", ".join(names))
+
+
+def _read_pid(function: Field) -> int | None:
+    pid, other = function.get("pid"), function.optional("other")
+    if pid.value is not None:
+        return pid.whole() or pid.refuse("null or a number of 1 or more")
+    return None if other and other.flag() else ALL_PROCESSES
+
+
+def _read_counts(counts: Field) -> tuple[int, ...]:
+    return tuple(count.whole() for count in counts.items())
+
+
+def _read_exponential(histogram: Field) -> ExponentialHistogram:
+    scale = histogram.get("scale")
+    if scale.whole() != SCALE:
+        scale.refuse(f"{SCALE}")
+    counts, offset = _read_counts(histogram.get("counts")), histogram.get("offset").whole()
+    underflow, overflow = histogram.get("underflow").whole(), histogram.get("overflow").whole()
+    try:
+        return ExponentialHistogram(counts, offset, underflow, overflow)
+    except ValueError as error:
+        histogram.refuse(f"an exponential histogram ({error})")
+
+
+def _read_linear(histogram: Field) -> LinearHistogram:
+    unit = histogram.get("unit")
+    if unit.value != LinearHistogram.unit:
+        unit.refuse(f'"{LinearHistogram.unit}"')
+    minimum, maximum, step = (histogram.get(name).whole() for name in ("min", "max", "step"))
+    try:
+        return LinearHistogram(minimum, maximum, step, _read_counts(histogram.get("counts")))
+    except ValueError as error:
+        histogram.refuse(f"a linear histogram ({error})")

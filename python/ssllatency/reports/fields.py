@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a document from outside field by field; what isn't as it must be becomes one sentence that names the field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NoReturn
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.reports.units import printable
+
+# Far above any count or sum of nanoseconds, and small enough for every calculation with them.
+_LARGEST = 2**96
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class Field:
+    """A value of the document and where it stands ("functions[3].count"). Every method raises SsllatencyError."""
+
+    def __init__(self, value: object, path: str = "") -> None:
+        self.value = value
+        self.path = path
+
+    def refuse(self, must: str) -> NoReturn:
+        """Say what the field must be."""
+        where = printable(self.path) or "the document"
+        raise SsllatencyError(f"This is not a measurement that ssllatency can read: {where} must be {must}.")
+
+    def get(self, name: str) -> Field:
+        """A member that has to be there."""
+        member = self.optional(name)
+        return member if member is not None else Field(None, self._member(name)).refuse("there")
+
+    def optional(self, name: str) -> Field | None:
+        """A member, or None where it is left out."""
+        if not isinstance(self.value, dict):
+            self.refuse("an object")
+        return Field(self.value[name], self._member(name)) if name in self.value else None
+
+    def members(self) -> Iterator[tuple[str, Field]]:
+        """All members of an object."""
+        if not isinstance(self.value, dict) or not all(isinstance(name, str) for name in self.value):
+            self.refuse("an object")
+        for name, value in self.value.items():
+            yield name, Field(value, self._member(name))
+
+    def items(self) -> Iterator[Field]:
+        """The values of a list."""
+        if not isinstance(self.value, list):
+            self.refuse("a list")
+        for position, value in enumerate(self.value):
+            yield Field(value, f"{self.path}[{position}]")
+
+    def text(self) -> str:
+        """A string."""
+        return self.value if isinstance(self.value, str) else self.refuse("a string")
+
+    def whole(self) -> int:
+        """A whole number of 0 or more."""
+        if type(self.value) is not int or not 0 <= self.value < _LARGEST:
+            self.refuse("a whole number of 0 or more")
+        return self.value
+
+    def whole_or_null(self) -> int | None:
+        """A whole number of 0 or more, or null."""
+        return None if self.value is None else self.whole()
+
+    def number(self) -> float:
+        """A number of 0 or more."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not 0 <= self.value < _LARGEST:
+            self.refuse("a number of 0 or more")
+        return float(self.value)
+
+    def flag(self) -> bool:
+        """true or false."""
+        return self.value if isinstance(self.value, bool) else self.refuse("true or false")
+
+    def time(self) -> str:
+        """A time as RFC 3339 writes it, with a zone."""
+        text = self.text()
+        try:
+            valid = _RFC_3339.fullmatch(text) and datetime.fromisoformat(text)
+        except ValueError:
+            valid = None
+        return text if valid else self.refuse("a time such as 2030-01-31T12:00:00Z")
+
+    def _member(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name

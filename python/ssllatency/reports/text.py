@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ssllatency report as plain text.
+
+In order: what was traced; the distribution in the style of bpftrace's ssllatency; a table of percentiles, the function
+that took the most time first; why calls were retried or failed; what was not traced, and what was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ssllatency.model.arithmetic import ALL_PROCESSES, by_function, quantile_ns
+from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.reports import distribution
+from ssllatency.reports.units import counted, duration, printable, ranges, seconds, table, wrapped
+
+_QUANTILES = (0.5, 0.9, 0.99, 0.999)
+_HEADINGS = ("FUNCTION", "OUTCOME", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
+_OUTCOMES = (Outcome.SUCCESS, Outcome.RETRY, Outcome.FAILURE)
+_MANY_PROGRAMS = 8
+
+
+def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
+    """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section."""
+    blocks = [_heading(snapshot)]
+    series = [one for one in snapshot.series if one.count]
+    if not series:
+        blocks.append(_nothing_seen(snapshot))
+    elif by_process:
+        for process, title in _processes(series, snapshot.targets):
+            blocks += [[f"--- {title} ---"], *_calls(process)]
+    else:
+        blocks += _calls(by_function(snapshot).series)
+    blocks += [_in_flight(snapshot.in_flight), _not_traced(snapshot.missing), _lost(snapshot.losses)]
+    blocks += [wrapped(f"Note: {note}", hanging="  ") for note in snapshot.notes]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _heading(snapshot: Snapshot) -> list[str]:
+    pids: dict[str, list[int]] = {}
+    for target in snapshot.targets:
+        pids.setdefault(target.comm, []).append(target.pid)
+    programs = [f"{comm} ({ranges(numbers)})" for comm, numbers in list(pids.items())[:_MANY_PROGRAMS]]
+    rest = sum(len(numbers) for numbers in list(pids.values())[_MANY_PROGRAMS:])
+    if rest:
+        programs.append(f"and {counted(rest, 'process')} more")
+    when = f"{seconds(snapshot.duration_s)} from {snapshot.started}"
+    return [
+        *wrapped(f"{snapshot.host}, kernel {snapshot.kernel}, engine {snapshot.engine}, {when}", hanging="  "),
+        *wrapped(f"Traced: {', '.join(programs) or 'no process'}", hanging="  "),
+    ]
+
+
+def _nothing_seen(snapshot: Snapshot) -> list[str]:
+    sentence = f"No TLS call was seen in {seconds(snapshot.duration_s)}: check that these are the processes that serve TLS,"
+    return wrapped(f"{sentence} and that clients reached them in that time.")
+
+
+def _processes(series: Iterable[Series], targets: Iterable[Target]) -> Iterator[tuple[list[Series], str]]:
+    """The series of each process and its title, the process that spent the most time first, "other" last."""
+    comms = {target.pid: target.comm for target in targets}
+    groups: dict[int | None, list[Series]] = {}
+    for one in series:
+        groups.setdefault(one.pid, []).append(one)
+
+    def order(pid: int | None) -> tuple[bool, int, int]:
+        return pid is None, -sum(one.total_ns for one in groups[pid]), pid or 0
+
+    for pid in sorted(groups, key=order):
+        yield groups[pid], _title(pid, comms)
+
+
+def _title(pid: int | None, comms: dict[int, str]) -> str:
+    if pid is None:
+        return "other"
+    if pid == ALL_PROCESSES:
+        return "all processes"
+    return printable(f"{comms[pid]}({pid})") if pid in comms else f"process {pid}"
+
+
+def _calls(series: Sequence[Series]) -> list[list[str]]:
+    """Everything about these calls: one series a function and outcome."""
+    histograms, stats, other_stats = distribution.paragraphs([one for one in series if one.count])
+    functions = _by_time(one for one in series if one.count)
+    return [
+        ["Latency distribution in microsecond:"],
+        histograms,
+        stats,
+        other_stats,
+        table([_HEADINGS, *(_row(one) for group in functions for one in group)], left=2),
+        _retries_and_failures(functions),
+    ]
+
+
+def _by_time(series: Iterable[Series]) -> list[list[Series]]:
+    """The series of each function, success first; the function that took the most time in all first."""
+    groups: dict[str, list[Series]] = {}
+    for one in series:
+        groups.setdefault(one.function, []).append(one)
+    ordered = sorted(groups.values(), key=lambda group: (-sum(one.total_ns for one in group), group[0].function))
+    return [sorted(group, key=lambda one: _OUTCOMES.index(one.outcome)) for group in ordered]
+
+
+def _row(series: Series) -> list[str]:
+    quantiles = [_quantile(series, q) for q in _QUANTILES]
+    mean = duration(series.total_ns / series.count)
+    return [printable(series.function), series.outcome, str(series.count), mean, *quantiles, duration(series.max_ns)]
+
+
+def _quantile(series: Series, q: float) -> str:
+    estimate = quantile_ns(series, q)
+    bounds = series.exponential.quantile_range(q)
+    if estimate is not None or bounds is None:
+        return duration(estimate)
+    return f"<={duration(bounds[1])}" if bounds[0] < 0 else f">{duration(bounds[0])}"
+
+
+def _retries_and_failures(functions: Sequence[Sequence[Series]]) -> list[str]:
+    lines = []
+    for group in functions:
+        parts = [_reasons(one) for one in group if one.outcome is not Outcome.SUCCESS]
+        if parts:
+            lines += wrapped(f"{group[0].function}: {', '.join(parts)}", "  ", "    ")
+    return ["Retries and failures:", *lines] if lines else []
+
+
+def _reasons(series: Series) -> str:
+    number = counted(series.count, str(series.outcome))
+    ordered = sorted(series.reasons.items(), key=lambda item: (-item[1], item[0]))
+    # close_notify: SSL_read returns 0 at the regular end of a connection.
+    reasons = [f"{name}{' (peer closed)' if name == 'ZERO_RETURN' else ''} {count}" for name, count in ordered]
+    return f"{number} ({', '.join(reasons)})" if reasons else number
+
+
+def _in_flight(number: int) -> list[str]:
+    return [f"In flight at the end: {counted(number, 'call')} had begun and not returned."] if number else []
+
+
+def _not_traced(missing: Iterable[Missing]) -> list[str]:
+    groups: dict[str, dict[str, list[str]]] = {}
+    for one in missing:
+        groups.setdefault(one.library, {}).setdefault(one.reason, []).append(one.function)
+    lines = []
+    for library, reasons in sorted(groups.items()):
+        lines.append(f"  {printable(library)}")
+        for reason, functions in sorted(reasons.items()):
+            lines += [*wrapped(f"{reason}:", "    ", "    "), *wrapped(", ".join(functions), "      ")]
+    return ["Not traced:", *lines] if lines else []
+
+
+def _lost(losses: Losses) -> list[str]:
+    lines = [
+        (losses.unmatched_entries, "call", "seen to begin but never to end"),
+        (losses.unmatched_exits, "call", "seen to end but not to begin, those that ran when the trace began among them"),
+        (losses.map_full, "call", "not counted because a kernel map was full"),
+        (losses.events_dropped, "record", "dropped because a ring buffer was full"),
+        (losses.folded_processes, "process", 'counted together as "other", being more than the maximum'),
+    ]
+    words = [f"  {counted(number, noun)} {what}" for number, noun, what in lines if number]
+    return ["Lost:", *words] if words else []

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers and names as people read them, in printable ASCII."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+WIDTH = 100
+
+
+def duration(value_ns: float | None) -> str:
+    """Nanoseconds with three significant digits in the unit that suits them ("706 us", "1.24 ms"); "-" for None."""
+    if value_ns is None:
+        return "-"
+    if value_ns < 0:
+        return "-" + duration(-value_ns)
+    if _three_digits(value_ns) < 1000:
+        # Nanoseconds are counted: "2 ns", not "2.00 ns".
+        return f"{round(value_ns, 2):.3g} ns"
+    for unit, size in (("us", 1e3), ("ms", 1e6)):
+        if _three_digits(value_ns / size) < 1000:
+            return f"{_decimal(value_ns / size)} {unit}"
+    return f"{_decimal(value_ns / 1e9)} s"
+
+
+def seconds(duration_s: float) -> str:
+    """Seconds like duration()."""
+    return duration(duration_s * 1e9)
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: "1 retry", "2 retries", "3 calls", "4 processes"."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{number} {noun[:-1]}ies"
+    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def ranges(numbers: Iterable[int], limit: int = 12) -> str:
+    """Numbers in order, neighbours drawn together: "88, 1240-1247". Past `limit` ranges it says how many numbers follow."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs[:limit]]
+    more = sum(len(run) for run in runs[limit:])
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def printable(text: str) -> str:
+    """The text in ASCII without control characters: a traced process chooses its own name, not what the terminal does."""
+    escaped = text.encode("ascii", "backslashreplace").decode("ascii")
+    return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in escaped)
+
+
+def wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
+    """Lines of at most WIDTH columns where words allow it: the first after `indent`, the others after `hanging`."""
+    return textwrap.wrap(
+        printable(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=hanging or indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """The rows in columns two spaces apart: the first `left` columns set to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if position < left else cell.rjust(width)
+            for position, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _three_digits(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _decimal(value: float) -> str:
+    rounded = _three_digits(value) if value < 1000 else value
+    decimals = 2 if rounded < 10 else 1 if rounded < 100 else 0
+    return f"{rounded:.{decimals}f}"
