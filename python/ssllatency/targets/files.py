@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the files to trace: the TLS libraries that processes map, each file once however many processes share it.
+
+A file is a candidate by its name, as the executable of a process (which may hold OpenSSL statically), or because the user
+named it. What a candidate really is the caller's `recognise` decides from its content.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets.maps import MappedFile, Problem, executable_path, fail, mapped_files
+from ssllatency.targets.opening import open_mapped
+from ssllatency.targets.processes import PROC, Process, exists
+
+# The star before .so also takes the copies that Python wheels bundle: libssl-8b5ba2b3.so.1.1.
+_LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so*")
+
+Recognise = Callable[[int, str], str]
+Users = dict[tuple[int, int, int], dict[int, MappedFile]]
+
+
+@dataclass(frozen=True)
+class TracedFile:
+    """A file with TLS code, and the processes of the selection that map it.
+
+    `kind` is what `recognise` called it. `mapping` is how process `pid` maps it, which is what open_mapped needs; `pids`
+    are all that map it, ascending.
+    """
+
+    kind: str
+    pid: int
+    mapping: MappedFile
+    pids: tuple[int, ...]
+
+    @property
+    def device(self) -> tuple[int, int]:
+        """Major and minor number of the device, as maps writes them."""
+        return self.mapping.device
+
+    @property
+    def inode(self) -> int:
+        """The inode number, as maps writes it."""
+        return self.mapping.inode
+
+    @property
+    def path(self) -> str:
+        """The path as process `pid` sees it."""
+        return self.mapping.path
+
+
+def tls_files(
+    processes: Iterable[Process],
+    recognise: Recognise,
+    proc: Path = PROC,
+    *,
+    named: Collection[tuple[int, int, int]] = (),
+    problem: Problem = fail,
+) -> list[TracedFile]:
+    """The TLS files of `processes`, ordered by path.
+
+    `recognise(fd, path)` says what a file is ("" for a file that holds no TLS code); it is called once a file, and the
+    descriptor is closed when it returns. `named` are files (see file_identity) that are candidates whatever their name.
+    `problem` takes the SsllatencyError of a process or file that can't be read; if it returns, the search goes on without.
+    Processes that end meanwhile are left out. SsllatencyError where no process maps a TLS file.
+    """
+    processes = list(processes)
+    users = _candidates(processes, proc, named, problem)
+    found = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
+    if not found:
+        raise SsllatencyError(_none_found(processes))
+    return sorted(found, key=lambda file: (file.path, file.mapping.identity))
+
+
+def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tuple[int, int, int]], problem: Problem) -> Users:
+    """The candidate files by identity; for each, how every process maps it."""
+    users: Users = defaultdict(dict)
+    for process in processes:
+        try:
+            mapped, executable = mapped_files(process.pid, proc), executable_path(process.pid, proc)
+        except SsllatencyError as error:
+            problem(error)
+            continue
+        for file in mapped:
+            if file.path == executable or file.identity in named or _has_library_name(file.path):
+                users[file.identity][process.pid] = file
+    return users
+
+
+def _has_library_name(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
+
+
+def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Path, problem: Problem) -> TracedFile | None:
+    """Asks what the file is through the first process that lets us open it."""
+    errors = []
+    for pid in sorted(mappings):
+        try:
+            fd = open_mapped(pid, mappings[pid], proc)
+        except SsllatencyError as error:
+            if exists(pid, proc):
+                errors.append(error)
+            continue
+        return _recognised(fd, pid, mappings, recognise, problem)
+    if errors:
+        problem(errors[0])
+    return None
+
+
+def _recognised(
+    fd: int, pid: int, mappings: dict[int, MappedFile], recognise: Recognise, problem: Problem
+) -> TracedFile | None:
+    mapping = mappings[pid]
+    try:
+        kind = recognise(fd, mapping.path)
+    except SsllatencyError as error:
+        problem(error)
+        return None
+    finally:
+        os.close(fd)
+    return TracedFile(kind, pid, mapping, tuple(sorted(mappings))) if kind else None
+
+
+def _none_found(processes: list[Process]) -> str:
+    advice = (
+        "libssl, libcrypto, libcrypto_mb, qatengine, or OpenSSL inside the executable; "
+        "look in /proc/PID/maps, and name the process that does TLS"
+    )
+    if len(processes) == 1:
+        return f"{processes[0].comm} (PID {processes[0].pid}) maps no TLS library ({advice})."
+    names = sorted({process.comm for process in processes})
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"None of the {len(processes)} processes ({shown}) maps a TLS library ({advice})."

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files whose code a process maps, from /proc/PID/maps, whose lines read
+
+    7f1401549000-7f140154a000 r-xp 00002000 fe:00 316533     /usr/lib/x86_64-linux-gnu/libssl.so.3
+
+with a newline in the path written as \\012 (and nothing else escaped), and " (deleted)" behind a file that has no name any
+more. Reading it needs the right to ptrace the process: its own user's, or root's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets.processes import PROC
+
+_DELETED = b" (deleted)"
+# Range, major, minor, inode (never 0 for a file) and path of the executable file mappings alone. Other lines, by far the
+# most, never reach Python code.
+_EXECUTABLE = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) ..x. [0-9a-f]+ ([0-9a-f]+):([0-9a-f]+) ([1-9][0-9]*) +(/.*)$", re.MULTILINE
+)
+
+Problem = Callable[[SsllatencyError], None]
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """A file that a process maps executable.
+
+    `path` is the one that the kernel shows, " (deleted)" stripped into `deleted`. For a process in a container it counts
+    from the container's root, for a process in a chroot mostly from ours. `device` (major, minor) and `inode` are the ones
+    that the kernel writes in maps; on btrfs and overlayfs stat() may tell others. `address_range` is written as
+    /proc/PID/map_files names it.
+    """
+
+    path: str
+    device: tuple[int, int]
+    inode: int
+    address_range: str
+    deleted: bool
+
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        """Major, minor, inode: the same for every process that maps this file."""
+        return (*self.device, self.inode)
+
+
+def mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
+    """The files that `pid` maps executable, each once, in the order of their addresses.
+
+    Empty for a kernel thread, and for a process that is gone. SsllatencyError where reading isn't permitted.
+    """
+    try:
+        text = (proc / str(pid) / "maps").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    except PermissionError as error:
+        raise denied(pid) from error
+    return parse_maps(text)
+
+
+def executable_path(pid: int, proc: Path = PROC) -> str | None:
+    """The path of the executable that `pid` runs, as MappedFile.path has it; None for a kernel thread or a process gone."""
+    try:
+        target = os.fsencode((proc / str(pid) / "exe").readlink())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except PermissionError as error:
+        raise denied(pid) from error
+    return os.fsdecode(target.removesuffix(_DELETED))
+
+
+def parse_maps(text: bytes) -> list[MappedFile]:
+    """The executable file mappings in the text of a maps file, the first of each (device, inode)."""
+    found: dict[tuple[int, int, int], MappedFile] = {}
+    for match in _EXECUTABLE.finditer(text):
+        mapped = _mapped_file(*match.groups())
+        found.setdefault(mapped.identity, mapped)
+    return list(found.values())
+
+
+def fail(error: SsllatencyError) -> None:
+    """The default for `problem` arguments: the first process or file that can't be read ends the search."""
+    raise error
+
+
+def denied(pid: int) -> SsllatencyError:
+    """The error for a process that we may not look into."""
+    return SsllatencyError(f"Not permitted to look into process {pid}: {as_root()}.")
+
+
+def as_root() -> str:
+    """What to do where something isn't permitted. Root may be refused as well, by a container or a security module."""
+    if os.geteuid():
+        return "run ssllatency as root (sudo)"
+    return "run ssllatency on the host with all of root's capabilities, or trace another process"
+
+
+def _mapped_file(start: bytes, end: bytes, major: bytes, minor: bytes, inode: bytes, path: bytes) -> MappedFile:
+    return MappedFile(
+        path=os.fsdecode(path.removesuffix(_DELETED).replace(b"\\012", b"\n")),
+        device=(int(major, 16), int(minor, 16)),
+        inode=int(inode),
+        # maps pads addresses to 8 digits, map_files doesn't: 00401000 of a static executable is 401000 there.
+        address_range=f"{int(start, 16):x}-{int(end, 16):x}",
+        deleted=path.endswith(_DELETED),
+    )

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens exactly the file that a process maps, whatever its paths say by now.
+
+/proc/PID/map_files/RANGE is the kernel's own handle: it works for deleted files and in other mount namespaces, but needs
+CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN. Failing that the path is tried, through the process's root first. The process owns
+that tree and may put anything there, so a file is first opened with O_PATH, which touches no device and waits for no pipe,
+and is read only once it proves to be a regular file, and kept only if it is the file that maps names.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets.maps import MappedFile, as_root
+from ssllatency.targets.processes import PROC, exists
+
+
+def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
+    """A descriptor (read only, close on exec) of the very file that `pid` maps; the caller closes it.
+
+    SsllatencyError where the process is gone, root is needed, or the file can't be reached any more.
+    """
+    refused = False
+    for path in _ways(pid, mapped, proc):
+        try:
+            fd = _open_regular(path)
+        except OSError as error:
+            refused = refused or isinstance(error, PermissionError)
+            continue
+        if _is_file(fd, mapped):
+            return fd
+        os.close(fd)
+    raise _failure(pid, mapped, proc, refused)
+
+
+def file_identity(path: str | Path) -> tuple[int, int, int]:
+    """Major, minor and inode of a file as the kernel writes them in the maps of every process that maps it.
+
+    SsllatencyError where there is no such file, or it isn't a regular file with something in it.
+    """
+    try:
+        fd = _open_regular(Path(path))
+    except OSError as error:
+        raise SsllatencyError(f"Can't open the library {path} ({error.strerror}): check the path.") from error
+    try:
+        identity = _mapped_identity(fd)
+    finally:
+        os.close(fd)
+    if identity is None:
+        raise SsllatencyError(f"{path} can't be mapped, so no process runs code of it: name a library or an executable.")
+    return identity
+
+
+def _ways(pid: int, mapped: MappedFile, proc: Path) -> Iterator[Path]:
+    base = proc / str(pid)
+    yield base / "map_files" / mapped.address_range
+    yield Path(f"{base}/root{mapped.path}")
+    # A process that changed its root after it loaded its libraries: the kernel then shows paths from our root.
+    yield Path(mapped.path)
+
+
+def _open_regular(path: Path) -> int:
+    """Opens for reading; OSError for anything but a regular file, which isn't even touched."""
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "not a regular file", str(path))
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    finally:
+        os.close(handle)
+
+
+def _is_file(fd: int, mapped: MappedFile) -> bool:
+    status = os.fstat(fd)
+    if (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino) == mapped.identity:
+        return True
+    return _mapped_identity(fd) == mapped.identity
+
+
+def _mapped_identity(fd: int) -> tuple[int, int, int] | None:
+    """What maps says of a file: mapped here for a moment and looked up in our own maps. None where it can't be mapped.
+
+    On btrfs and overlayfs stat() may tell another device than maps does, and older kernels name the file of the layer below
+    in the maps of overlayfs. Asking the same source is right on all of them.
+    """
+    import ctypes  # Here, for most runs never need it and it takes milliseconds to load.
+
+    try:
+        mapping = mmap.mmap(fd, 1, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError):
+        return None
+    with mapping:
+        anchor = ctypes.c_char.from_buffer(mapping)
+        address = ctypes.addressof(anchor)
+        text = Path("/proc/self/maps").read_bytes()
+        del anchor
+    return _identity_at(address, text)
+
+
+def _identity_at(address: int, maps: bytes) -> tuple[int, int, int] | None:
+    for match in re.finditer(rb"^(\w+)-(\w+) \S+ \w+ (\w+):(\w+) (\d+)", maps, re.MULTILINE):
+        start, end, major, minor = (int(field, 16) for field in match.groups()[:4])
+        if start <= address < end:
+            return major, minor, int(match[5])
+    return None
+
+
+def _failure(pid: int, mapped: MappedFile, proc: Path, refused: bool) -> SsllatencyError:
+    if not exists(pid, proc):
+        return SsllatencyError(f"Process {pid} has ended: trace one that is running.")
+    if refused:
+        return SsllatencyError(f"Not permitted to open {mapped.path} as process {pid} maps it: {as_root()}.")
+    return SsllatencyError(
+        f"The file that process {pid} maps as {mapped.path} can't be reached any more: restart the process, so that it maps the"
+        " file that is there now."
+    )

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of this machine and their family tree, from /proc/PID/stat, which every user may read.
+
+Processes come and go while the list is made: one that vanishes on the way is left out, never an error.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ssllatency.errors import SsllatencyError
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process as it was when the list was made.
+
+    `comm` is its name, of at most 15 bytes for a program; bytes that aren't UTF-8 appear as \\xNN. `start_time` counts
+    clock ticks since boot: with the PID it names a process for good, for PIDs are used again.
+    """
+
+    pid: int
+    ppid: int
+    comm: str
+    start_time: int
+
+
+def all_processes(proc: Path = PROC) -> list[Process]:
+    """Every process, ascending by PID; SsllatencyError where `proc` can't be listed at all."""
+    try:
+        names = [entry.name for entry in proc.iterdir()]
+    except OSError as error:
+        raise SsllatencyError(
+            f"Can't list the processes in {proc} ({error.strerror}): mount it (mount -t proc proc /proc)."
+        ) from error
+    found = (_read_process(proc / name / "stat") for name in names if name.isdecimal())
+    return sorted((process for process in found if process), key=lambda process: process.pid)
+
+
+def descendants(pid: int, processes: Iterable[Process]) -> list[Process]:
+    """The children of `pid`, their children and so on, ascending by PID, without `pid` itself."""
+    children = defaultdict(list)
+    for process in processes:
+        children[process.ppid].append(process)
+    found: dict[int, Process] = {}
+    waiting = deque([pid])
+    while waiting:
+        # The list isn't taken at one instant, so a PID used again may close a ring: each process counts once.
+        new = [child for child in children[waiting.popleft()] if child.pid != pid and child.pid not in found]
+        found.update((child.pid, child) for child in new)
+        waiting.extend(child.pid for child in new)
+    return [found[key] for key in sorted(found)]
+
+
+def exists(pid: int, proc: Path = PROC) -> bool:
+    """Whether process (or thread) `pid` is there now."""
+    return (proc / str(pid) / "stat").exists()
+
+
+def _read_process(stat: Path) -> Process | None:
+    try:
+        return _parse_stat(stat.read_bytes())
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _parse_stat(line: bytes) -> Process:
+    # The name stands in parentheses and may itself hold spaces and parentheses: the last one closes it.
+    opening, closing = line.index(b"("), line.rindex(b")")
+    fields = line[closing + 1 :].split()
+    return Process(
+        pid=int(line[:opening]),
+        ppid=int(fields[1]),
+        comm=line[opening + 1 : closing].decode(errors="backslashreplace"),
+        start_time=int(fields[19]),
+    )

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the target options of a command into processes. Several options add up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets.maps import Problem, fail, mapped_files
+from ssllatency.targets.opening import file_identity
+from ssllatency.targets.processes import PROC, Process, all_processes, descendants
+
+# The kernel keeps this many bytes of a name (TASK_COMM_LEN less the final zero).
+_COMM_BYTES = 15
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Whom to trace: `pids` with their children, those named `comm`, those that map the file `library`, or everything."""
+
+    pids: tuple[int, ...] = ()
+    comm: str | None = None
+    library: str | None = None
+    everything: bool = False
+
+
+def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) -> list[Process]:
+    """The processes selected now, ascending by PID.
+
+    A process named by its PID brings its children, and theirs. The calling process itself is selected by its PID only.
+    `problem` takes the SsllatencyError of a process that may not be searched for `library`; if it returns, the search goes
+    on without. SsllatencyError where a PID isn't there or nobody fits.
+    """
+    if selection == Selection():
+        raise SsllatencyError("Nothing to trace is named: add -p PID, --comm NAME, --library FILE or --all.", status=2)
+    processes = all_processes(proc)
+    others = [process for process in processes if process.pid != os.getpid()]
+    chosen = [member for pid in selection.pids for member in _family(pid, processes, proc)]
+    if selection.comm is not None:
+        chosen += _named(selection.comm, others)
+    if selection.library is not None:
+        chosen += _mapping(selection.library, others, proc, problem)
+    if selection.everything:
+        chosen += others
+    return sorted(set(chosen), key=lambda process: process.pid)
+
+
+def _family(pid: int, processes: Iterable[Process], proc: Path) -> list[Process]:
+    head = [process for process in processes if process.pid == pid]
+    if not head:
+        raise _absent(pid, proc)
+    return head + descendants(pid, processes)
+
+
+def _absent(pid: int, proc: Path) -> SsllatencyError:
+    leader = _leader(pid, proc)
+    if leader not in (None, pid):
+        return SsllatencyError(f"{pid} is a thread of process {leader}: name the process (-p {leader}).")
+    return SsllatencyError(f"There is no process {pid}: check the PID (pgrep -a nginx shows candidates).")
+
+
+def _leader(tid: int, proc: Path) -> int | None:
+    """The process that thread `tid` belongs to: /proc doesn't list threads, but has a folder for each."""
+    try:
+        text = (proc / str(tid) / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    return next((int(line[5:]) for line in text.splitlines() if line.startswith("Tgid:")), None)
+
+
+def _named(comm: str, processes: Iterable[Process]) -> list[Process]:
+    kept = comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
+    found = [process for process in processes if process.comm == kept]
+    if not found:
+        raise SsllatencyError(f"No process is named {comm}: check the name (ps -eo pid,comm shows them all).")
+    return found
+
+
+def _mapping(library: str, processes: Iterable[Process], proc: Path, problem: Problem) -> list[Process]:
+    wanted = file_identity(library)
+    found = [process for process in processes if wanted in _identities(process.pid, proc, problem)]
+    if not found:
+        raise SsllatencyError(f"No process maps {library}: check which copy the server loads (grep libssl /proc/PID/maps).")
+    return found
+
+
+def _identities(pid: int, proc: Path, problem: Problem) -> set[tuple[int, int, int]]:
+    try:
+        return {file.identity for file in mapped_files(pid, proc)}
+    except SsllatencyError as error:
+        problem(error)
+        return set()

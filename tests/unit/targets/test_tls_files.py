@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files of which processes are traced."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets import Process, TracedFile, all_processes, file_identity, tls_files
+
+AddProcess = Callable[..., Path]
+MapsLine = Callable[..., str]
+
+
+class Recogniser:
+    """Calls a file by the first word in it, remembers whom it was asked about, and fails at a file that begins with "!"."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.descriptors: list[int] = []
+
+    def __call__(self, fd: int, path: str) -> str:
+        self.asked.append(path)
+        self.descriptors.append(fd)
+        text = os.read(fd, 100).decode()
+        if text.startswith("!"):
+            raise SsllatencyError(f"{path} is damaged.")
+        return text.partition(" ")[0]
+
+
+@pytest.fixture
+def recognise() -> Recogniser:
+    return Recogniser()
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[str, str], Path]:
+    def write(name: str, text: str) -> Path:
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return write
+
+
+Make = Callable[[str, str], Path]
+
+
+def summary(files: list[TracedFile]) -> list[tuple[str, str, int, tuple[int, ...]]]:
+    return [(Path(file.path).name, file.kind, file.pid, file.pids) for file in files]
+
+
+def test_each_file_once_with_all_who_map_it(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    ssl, crypto, libc = make("libssl.so.3", "libssl"), make("libcrypto.so.3", "libcrypto"), make("libc.so.6", "libc")
+    both = maps_line(ssl) + maps_line(crypto, start=0x7F1000000000) + maps_line(libc, start=0x7F2000000000)
+    for pid in (30, 10, 20):
+        add_process(pid, maps=both)
+    add_process(40, maps=maps_line(crypto) + maps_line(libc, start=0x7F2000000000))
+    found = tls_files(all_processes(proc), recognise, proc)
+    assert summary(found) == [
+        ("libcrypto.so.3", "libcrypto", 10, (10, 20, 30, 40)),
+        ("libssl.so.3", "libssl", 10, (10, 20, 30)),
+    ]
+    assert recognise.asked == [str(ssl), str(crypto)]
+    assert (*found[1].device, found[1].inode) == file_identity(ssl)
+
+
+@pytest.mark.parametrize(
+    ("name", "candidate"),
+    [
+        ("libssl.so.1.1", True),
+        ("libssl-8b5ba2b3.so.1.1", True),
+        ("libcrypto_mb.so.11", True),
+        ("qatengine.so", True),
+        ("libqat_s.so", True),
+        ("libc.so.6", False),
+        ("libssh.so.4", False),
+        ("my-libssl.so", False),
+        ("libssl.html", False),
+    ],
+)
+def test_candidates_by_name(
+    proc: Path,
+    add_process: AddProcess,
+    maps_line: MapsLine,
+    make: Make,
+    recognise: Recogniser,
+    name: str,
+    candidate: bool,
+) -> None:
+    add_process(10, maps=maps_line(make("libssl.so.3", "libssl")) + maps_line(make(name, "tls"), start=0x7F1000000000))
+    tls_files(all_processes(proc), recognise, proc)
+    assert (name in [Path(path).name for path in recognise.asked]) == candidate
+
+
+def test_the_executable_is_asked_about(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    static, plain = make("node", "static"), make("helper", " plain")
+    add_process(10, maps=maps_line(static), exe=f"{static} (deleted)")
+    add_process(20, maps=maps_line(plain), exe=str(plain))
+    assert summary(tls_files(all_processes(proc), recognise, proc)) == [("node", "static", 10, (10,))]
+    assert recognise.asked == [str(static), str(plain)]
+
+
+def test_a_file_that_the_user_named_is_asked_about(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    odd = make("netty_tcnative.so", "static")
+    add_process(10, maps=maps_line(odd))
+    found = tls_files(all_processes(proc), recognise, proc, named=[file_identity(odd)])
+    assert summary(found) == [("netty_tcnative.so", "static", 10, (10,))]
+
+
+def test_descriptors_are_closed(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    damaged = maps_line(make("libssl.so.3", "!"), start=0x7F1000000000)
+    add_process(10, maps=maps_line(make("libcrypto.so.3", "libcrypto")) + damaged)
+    tls_files(all_processes(proc), recognise, proc, problem=lambda _: None)
+    assert len(recognise.descriptors) == 2
+    for fd in recognise.descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+
+
+def test_a_damaged_file_stops_or_is_reported(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    damaged = maps_line(make("libssl.so.3", "!"), start=0x7F1000000000)
+    add_process(10, maps=maps_line(make("libcrypto.so.3", "libcrypto")) + damaged)
+    with pytest.raises(SsllatencyError, match=r"libssl\.so\.3 is damaged"):
+        tls_files(all_processes(proc), recognise, proc)
+    problems: list[SsllatencyError] = []
+    found = tls_files(all_processes(proc), recognise, proc, problem=problems.append)
+    assert [file.kind for file in found] == ["libcrypto"]
+    assert len(problems) == 1
+
+
+def test_another_process_serves_where_the_first_cannot_open(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    file = make("libssl.so.3", "libssl")
+    add_process(10, maps=maps_line(file, path="/not/here/libssl.so.3"))
+    add_process(20, maps=maps_line(file))
+    assert summary(tls_files(all_processes(proc), recognise, proc)) == [("libssl.so.3", "libssl", 20, (10, 20))]
+
+
+def test_a_file_that_nobody_can_open_is_a_problem(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    add_process(10, maps=maps_line(make("libssl.so.3", "libssl"), path="/not/here/libssl.so.3"))
+    with pytest.raises(SsllatencyError, match=r"/not/here/libssl\.so\.3 can't be reached"):
+        tls_files(all_processes(proc), recognise, proc)
+    assert recognise.asked == []
+
+
+def test_processes_that_ended_are_left_out(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    add_process(10, maps=maps_line(make("libssl.so.3", "libssl")))
+    processes = [*all_processes(proc), Process(11, 1, "gone", 0)]
+    assert summary(tls_files(processes, recognise, proc)) == [("libssl.so.3", "libssl", 10, (10,))]
+
+
+def test_no_tls_in_one_process(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    add_process(10, comm=b"sleep", maps=maps_line(make("libc.so.6", "libc")))
+    with pytest.raises(SsllatencyError, match=r"sleep \(PID 10\) maps no TLS library .*process that does TLS"):
+        tls_files(all_processes(proc), recognise, proc)
+
+
+def test_no_tls_in_several_processes(proc: Path, add_process: AddProcess, recognise: Recogniser) -> None:
+    for pid, comm in enumerate((b"a", b"b", b"c", b"d", b"a"), start=10):
+        add_process(pid, comm=comm)
+    with pytest.raises(SsllatencyError, match=r"None of the 5 processes \(a, b, c, \.\.\.\) maps a TLS library"):
+        tls_files(all_processes(proc), recognise, proc)
+
+
+def test_five_hundred_processes_are_fast(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    """Each with 200 mappings, 20 of them executable. The aim is well below half a second."""
+    data = "7f0000000000-7f0000001000 r--p 00000000 fe:00 77                         /usr/lib/libssl.so.3\n" * 180
+    files = [make(f"lib{number}.so", " plain") for number in range(19)] + [make("libssl.so.3", "libssl")]
+    maps = data + "".join(maps_line(file, start=0x7F0000000000 + 8192 * number) for number, file in enumerate(files))
+    for pid in range(1, 501):
+        add_process(pid, maps=maps)
+    began = time.process_time()
+    found = tls_files(all_processes(proc), recognise, proc)
+    assert time.process_time() - began < 0.5
+    assert len(found[0].pids) == 500
