@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offsets in OpenSSL's structures, read out of the library's own accessor functions, and the version that it states."""
+
+from __future__ import annotations
+
+import re
+
+from ssllatency.elf.evaluate import returned
+from ssllatency.elf.image import Image
+from ssllatency.elf.returns import returned_address
+from ssllatency.elf.values import Field, Place
+
+_SSL_ACCESSORS = {
+    "version": "SSL_version",
+    "rwstate": "SSL_want",
+    "server": "SSL_is_server",
+    "rbio": "SSL_get_rbio",
+    "wbio": "SSL_get_wbio",
+    "shutdown": "SSL_get_shutdown",
+    "session": "SSL_get_session",
+    "reused": "SSL_session_reused",
+}
+_MAX_OFFSET = 1 << 16
+_VERSION = re.compile(rb"OpenSSL \d+\.\d+\.\d+[-+.\w]* +\d{1,2} [A-Z][a-z]{2} \d{4}(?=\0)")
+_LONGEST_VERSION = 80
+
+
+def ssl_offsets(image: Image) -> dict[str, int]:
+    """Byte offsets by name; a name that could not be read is missing.
+
+    "version", "rwstate", "server", "rbio", "wbio", "shutdown", "session" and "reused" lie in SSL (since OpenSSL 3.2
+    SSL_CONNECTION), "cipher" in the SSL_SESSION that "session" points to. Empty for an image that has no such accessors.
+    """
+    paths = {name: _field(image, accessor, 1) for name, accessor in _SSL_ACCESSORS.items()}
+    offsets = {name: path[0] for name, path in paths.items() if path}
+    cipher = _field(image, "SSL_get_current_cipher", 2)
+    if cipher and cipher[0] == offsets.get("session"):
+        offsets["cipher"] = cipher[1]
+    return offsets
+
+
+def bio_flags_offset(image: Image) -> int | None:
+    """The byte offset of the flags in BIO, from BIO_test_flags; None where the image doesn't define or show it."""
+    path = _field(image, "BIO_test_flags", 1)
+    return path[0] if path else None
+
+
+def _field(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:
+    """The field, `depth` pointers from the first argument, that `accessor` returns; None if it isn't exactly one.
+
+    Since OpenSSL 3.2 an accessor looks at the first word, the object's type, before; that is no answer beside another one.
+    """
+    function = image.function(accessor)
+    if function is None:
+        return None
+    values = returned(image, function.address, rdi=Place("argument", 0))
+    paths = {each.path for each in values if isinstance(each, Field) and len(each.path) == depth}
+    paths = {path for path in paths if any(path)} or paths
+    path = paths.pop() if len(paths) == 1 else None
+    return path if path and all(0 <= offset < _MAX_OFFSET for offset in path) else None
+
+
+def library_version(image: Image) -> str:
+    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if unknown."""
+    function = image.function("OpenSSL_version")
+    stated = returned_address(image, function.address, rdi=0) if function else None
+    text = image.text(stated) if stated else ""
+    return text or _version_in_data(image)
+
+
+def _version_in_data(image: Image) -> str:
+    for _, piece in image.pieces(_LONGEST_VERSION):
+        found = _VERSION.search(piece)
+        if found:
+            return found[0].decode("ascii")
+    return ""

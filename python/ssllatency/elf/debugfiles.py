@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symbols that lie outside an image's own tables: compressed in .gnu_debugdata, or in a separate debug file.
+
+A debug file is taken only if it belongs to the image: its build-id is the image's where both have one, and through
+.gnu_debuglink its CRC is the one that the link names.
+"""
+
+from __future__ import annotations
+
+import lzma
+import posixpath
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ssllatency.elf.headers import Headers, text_at
+from ssllatency.elf.source import ElfError, Source
+from ssllatency.elf.symbols import FunctionIndex
+
+MAX_UNPACKED = 64 << 20
+MAX_UNPACKER_MEMORY = 128 << 20
+
+
+@dataclass(frozen=True)
+class DebugLink:
+    """What .gnu_debuglink says: the file's name, without a folder, and the CRC of its content."""
+
+    name: str
+    crc: int
+
+
+def mini_debug_functions(headers: Headers) -> FunctionIndex | None:
+    """The functions in .gnu_debugdata; None where it is missing, damaged or unpacks to more than MAX_UNPACKED bytes."""
+    section = headers.section(".gnu_debugdata")
+    if section is None:
+        return None
+    try:
+        unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_UNPACKER_MEMORY)
+        data = unpacker.decompress(headers.content(section), MAX_UNPACKED)
+        if not unpacker.eof:
+            return None
+        return FunctionIndex(Headers(Source.of(data, f"the mini debug information of {headers.source.label}")))
+    except (ElfError, lzma.LZMAError, MemoryError, EOFError):
+        return None
+
+
+def debug_link(headers: Headers) -> DebugLink | None:
+    """The image's .gnu_debuglink; None where it has none, or one that points out of the folders it may point to."""
+    section = headers.section(".gnu_debuglink")
+    if section is None or section.size > 4096:
+        return None
+    try:
+        data = headers.content(section)
+    except ElfError:
+        return None
+    name = text_at(data, 0)
+    at = (len(name) + 4) // 4 * 4
+    if not name or "/" in name or name in (".", "..") or at + 4 > len(data):
+        return None
+    return DebugLink(name, struct.unpack_from("<I", data, at)[0])
+
+
+def places(build_id: str, link: DebugLink | None, label: str, roots: Sequence[str]) -> Iterator[tuple[str, int | None]]:
+    """Where a debug file may lie, best first, each with the CRC that it must have (None: its build-id says enough).
+
+    `label` is the image's path as the target sees it; `roots` are the folders that stand for / in turn.
+    """
+    if len(build_id) > 2:
+        for root in roots:
+            yield str(Path(root, "usr/lib/debug/.build-id", build_id[:2], f"{build_id[2:]}.debug")), None
+    if link is None or not label.startswith("/"):
+        return
+    folder = posixpath.normpath(label).rpartition("/")[0].lstrip("/")
+    for root in roots:
+        for place in (folder, f"{folder}/.debug", f"usr/lib/debug/{folder}"):
+            yield str(Path(root, place, link.name)), link.crc
+
+
+def debug_file_functions(headers: Headers, label: str, roots: Sequence[str]) -> tuple[str, FunctionIndex] | None:
+    """The path and the functions of the first debug file that belongs to the image and has a symbol table."""
+    for path, crc in places(headers.build_id, debug_link(headers), label, roots):
+        functions = _functions_of(path, crc, headers.build_id)
+        if functions:
+            return path, functions
+    return None
+
+
+def _functions_of(path: str, crc: int | None, build_id: str) -> FunctionIndex | None:
+    try:
+        source = Source.open(path, path)
+        headers = Headers(source)
+        if headers.build_id and build_id and headers.build_id != build_id:
+            return None
+        if crc is None and not headers.build_id:
+            return None
+        if crc is not None and source.crc32() != crc:
+            return None
+        return FunctionIndex(headers)
+    except ElfError:
+        return None

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machine code to instructions, by Capstone. The one place that makes a decoder."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import capstone
+
+MACHINES = {
+    "x86-64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
+    "aarch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN),
+}
+
+
+@cache
+def _decoder(machine: str) -> capstone.Cs:
+    decoder = capstone.Cs(*MACHINES[machine])
+    decoder.detail = True
+    return decoder
+
+
+def instructions(code: bytes, address: int, machine: str) -> list[capstone.CsInsn]:
+    """The instructions of `code`, which lies at `address`, with detail; shorter than the code where a byte can't be decoded.
+
+    `machine` is a key of MACHINES.
+    """
+    return list(_decoder(machine).disasm(code, address))

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a small x86-64 function returns, found by following its instructions on known and unknown values.
+
+`SSL_want` returns a field of its argument, `RSA_PKCS1_OpenSSL` the address of a table, a provider's query function a table that
+depends on a number: all are read this way, whatever the compiler made of them. Nothing is executed; calls are not entered; both
+ways of a jump are followed when its condition is unknown. Steps and paths have caps, so that any code ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ssllatency.elf.decode import instructions
+from ssllatency.elf.values import MASK, Comparison, Field, Place, Value, plus, signed
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
+
+MAX_STEPS = 400
+MAX_PATHS = 32
+_CHUNK = 64
+_LONGEST = 15
+_CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
+_ENDS = ("ud2", "int3", "hlt")
+
+
+def _registers() -> dict[str, tuple[str, int]]:
+    """Every general register's name to the 64-bit register that it is part of, and its size in bytes."""
+    table: dict[str, tuple[str, int]] = {}
+    for letter in "abcd":
+        whole = f"r{letter}x"
+        table |= {whole: (whole, 8), f"e{letter}x": (whole, 4), f"{letter}x": (whole, 2)}
+        table |= {f"{letter}l": (whole, 1), f"{letter}h": (whole, 1)}
+    for stem in ("si", "di", "bp", "sp"):
+        table |= {f"r{stem}": (f"r{stem}", 8), f"e{stem}": (f"r{stem}", 4), stem: (f"r{stem}", 2), f"{stem}l": (f"r{stem}", 1)}
+    for number in range(8, 16):
+        whole = f"r{number}"
+        table |= {whole: (whole, 8), f"{whole}d": (whole, 4), f"{whole}w": (whole, 2), f"{whole}b": (whole, 1)}
+    return table
+
+
+REGISTERS = _registers()
+
+
+@dataclass
+class _State:
+    """One path: where it is, what registers and stack words hold, and the last comparison of two numbers."""
+
+    address: int
+    registers: dict[str, Value]
+    stack: dict[int, Value] = field(default_factory=dict)
+    flags: Comparison | None = None
+
+    def fork(self, address: int) -> _State:
+        return _State(address, dict(self.registers), dict(self.stack), self.flags)
+
+
+def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
+    """What the function at `address` can return, a value for each way out; None among them for what can't be told.
+
+    `arguments` are what 64-bit registers hold at entry (rdi, rsi, …). Empty where no way out was reached, and for machines
+    other than x86-64.
+    """
+    return _Evaluation(image).run(address, dict(arguments)) if image.machine == "x86-64" else []
+
+
+class _Evaluation:
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._decoded: dict[int, Any] = {}
+        self._results: list[Value] = []
+        self._states: list[_State] = []
+
+    def run(self, address: int, registers: dict[str, Value]) -> list[Value]:
+        self._states = [_State(address, {**registers, "rsp": Place("stack", 0)})]
+        paths = steps = 0
+        while self._states and paths < MAX_PATHS and steps < MAX_STEPS:
+            state = self._states.pop()
+            paths += 1
+            while steps < MAX_STEPS and self._step(state):
+                steps += 1
+        return [*self._results, None] if self._states or steps == MAX_STEPS else self._results
+
+    def _instruction(self, address: int) -> Any | None:
+        if address not in self._decoded:
+            if not self._image.executable(address):
+                return None
+            code = self._image.code(address, _CHUNK)
+            for each in instructions(code, address, self._image.machine):
+                # One that ends near the end of the chunk may have been cut, and is decoded again from its own start.
+                if each.address == address or each.address + _LONGEST <= address + len(code):
+                    self._decoded.setdefault(each.address, each)
+        return self._decoded.get(address)
+
+    def _step(self, state: _State) -> bool:
+        """Follows one instruction; false where the path ends."""
+        instruction = self._instruction(state.address)
+        if instruction is None:
+            return self._end(None)
+        name = instruction.mnemonic.rsplit(" ", 1)[-1]
+        state.address += instruction.size
+        if name == "ret":
+            return self._end(state.registers.get("rax"))
+        if name in _ENDS or (name == "call" and self._leaves(instruction)):
+            return self._end(None)
+        if name.startswith("j"):
+            return self._jump(state, name, instruction)
+        if name.startswith("cmov"):
+            return self._conditional_move(state, name, instruction)
+        handler = _HANDLERS.get(name, _other)
+        handler(self, state, instruction)
+        return True
+
+    def _leaves(self, call: Any) -> bool:
+        """Whether `call` is the last instruction of its function, so never returns."""
+        bounds = self._image.function_bounds(call.address)
+        return bounds is not None and bool(call.address + call.size >= bounds[1])
+
+    def _end(self, value: Value) -> bool:
+        self._results.append(value)
+        return False
+
+    def _jump(self, state: _State, name: str, instruction: Any) -> bool:
+        target = self.read(state, instruction, instruction.operands[0])
+        if name == "jmp":
+            if not isinstance(target, int):
+                return self._end(None)
+            state.address = target
+            return True
+        taken = state.flags.taken(name) if state.flags else None
+        if isinstance(target, int) and taken is None:
+            self._states.append(state.fork(target))
+        if isinstance(target, int) and taken:
+            state.address = target
+        return True
+
+    def _conditional_move(self, state: _State, name: str, instruction: Any) -> bool:
+        taken = state.flags.taken(f"j{name[4:]}") if state.flags else None
+        if taken is None:
+            self._states.append(state.fork(state.address))
+        if taken is not False:
+            _move(self, state, instruction)
+        return True
+
+    # Operands.
+
+    def address_of(self, state: _State, instruction: Any, operand: Any) -> Value:
+        """The address that a memory operand names."""
+        memory = operand.mem
+        if memory.segment:
+            return None
+        value: Value = memory.disp & MASK
+        if memory.base:
+            base = instruction.reg_name(memory.base)
+            value = plus(value, state.address if base == "rip" else self.register(state, base))
+        if memory.index:
+            index = self.register(state, instruction.reg_name(memory.index))
+            value = plus(value, index * memory.scale & MASK if isinstance(index, int) else None)
+        return value
+
+    def register(self, state: _State, name: str) -> Value:
+        whole, size = REGISTERS.get(name, ("", 0))
+        value = state.registers.get(whole)
+        if isinstance(value, int):
+            return value & (1 << 8 * size) - 1
+        return value if size == 8 or (size == 4 and isinstance(value, Field)) else None
+
+    def read(self, state: _State, instruction: Any, operand: Any) -> Value:
+        """The value of an operand: a register, a number, or what memory holds."""
+        if operand.type == _REGISTER:
+            return self.register(state, instruction.reg_name(operand.reg))
+        if operand.type == _IMMEDIATE:
+            return int(operand.imm) & MASK
+        return self.load(state, self.address_of(state, instruction, operand), operand.size)
+
+    def load(self, state: _State, address: Value, size: int) -> Value:
+        """What memory holds at `address`."""
+        if isinstance(address, Place):
+            if address.base == "stack":
+                return state.stack.get(address.offset)
+            return Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset))
+        if isinstance(address, int):
+            return self._image.pointer(address) if size == 8 else self._image.constant(address, size)
+        return None
+
+    def write(self, state: _State, instruction: Any, operand: Any, value: Value) -> None:
+        """Stores `value` in a register or on the stack; other memory is not followed."""
+        if operand.type == _REGISTER:
+            whole, size = REGISTERS.get(instruction.reg_name(operand.reg), ("", 0))
+            if isinstance(value, int) and size == 4:
+                value &= 0xFFFFFFFF
+            state.registers[whole] = value if size >= 4 else None
+            return
+        address = self.address_of(state, instruction, operand)
+        if isinstance(address, Place) and address.base == "stack":
+            state.stack[address.offset] = value
+
+
+_REGISTER, _IMMEDIATE = 1, 2  # capstone.CS_OP_REG, CS_OP_IMM
+
+
+def _move(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    target, origin = instruction.operands
+    evaluation.write(state, instruction, target, evaluation.read(state, instruction, origin))
+
+
+def _move_signed(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    target, origin = instruction.operands
+    value = evaluation.read(state, instruction, origin)
+    if isinstance(value, int):
+        value = signed(value, origin.size) & MASK
+    evaluation.write(state, instruction, target, value)
+
+
+def _address(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    target, origin = instruction.operands
+    evaluation.write(state, instruction, target, evaluation.address_of(state, instruction, origin))
+
+
+def _add(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    target, other = instruction.operands
+    left, right = (evaluation.read(state, instruction, each) for each in (target, other))
+    state.flags = None
+    if instruction.mnemonic.endswith("sub"):
+        state.flags = Comparison(left, right, target.size) if isinstance(left, int) and isinstance(right, int) else None
+        right = -right & MASK if isinstance(right, int) else None
+    evaluation.write(state, instruction, target, plus(left, right))
+
+
+def _count(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    (target,) = instruction.operands
+    step = 1 if instruction.mnemonic.endswith("inc") else MASK
+    state.flags = None
+    evaluation.write(state, instruction, target, plus(evaluation.read(state, instruction, target), step))
+
+
+def _widen(_: _Evaluation, state: _State, __: Any) -> None:
+    value = state.registers.get("rax")
+    state.registers["rax"] = signed(value, 4) & MASK if isinstance(value, int) else None
+
+
+def _logic(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    """xor of a register with itself is 0; a field of which only some bits are kept is still that field."""
+    target, other = instruction.operands
+    left, right = (evaluation.read(state, instruction, each) for each in (target, other))
+    value: Value = None
+    if instruction.mnemonic == "xor" and target.type == other.type == _REGISTER and target.reg == other.reg:
+        value = 0
+    elif instruction.mnemonic == "and":
+        value = left & right if isinstance(left, int) and isinstance(right, int) else _one_field(left, right)
+    state.flags = Comparison(value, 0, target.size) if isinstance(value, int) else None
+    evaluation.write(state, instruction, target, value)
+
+
+def _one_field(left: Value, right: Value) -> Value:
+    fields = [each for each in (left, right) if isinstance(each, Field)]
+    return fields[0] if len(fields) == 1 else None
+
+
+def _compare(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    left, right = (evaluation.read(state, instruction, each) for each in instruction.operands)
+    state.flags = None
+    if isinstance(left, int) and isinstance(right, int):
+        size = instruction.operands[0].size
+        state.flags = Comparison(left & right, 0, size) if instruction.mnemonic == "test" else Comparison(left, right, size)
+
+
+def _push(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    value = evaluation.read(state, instruction, instruction.operands[0])
+    top = state.registers["rsp"] = plus(state.registers.get("rsp"), -8 & MASK)
+    if isinstance(top, Place):
+        state.stack[top.offset] = value
+
+
+def _pop(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+    top = state.registers.get("rsp")
+    state.registers["rsp"] = plus(top, 8)
+    evaluation.write(state, instruction, instruction.operands[0], evaluation.load(state, top, 8))
+
+
+def _leave(evaluation: _Evaluation, state: _State, _: Any) -> None:
+    top = state.registers.get("rbp")
+    state.registers["rsp"] = plus(top, 8)
+    state.registers["rbp"] = evaluation.load(state, top, 8)
+
+
+def _call(_: _Evaluation, state: _State, __: Any) -> None:
+    state.flags = None
+    for name in _CLOBBERED:
+        state.registers[name] = None
+
+
+def _other(_: _Evaluation, state: _State, instruction: Any) -> None:
+    """An instruction that isn't followed: what it writes is unknown."""
+    state.flags = None
+    for register in instruction.regs_access()[1]:
+        whole = REGISTERS.get(instruction.reg_name(register), ("", 0))[0]
+        state.registers[whole] = None
+
+
+def _nothing(_: _Evaluation, __: _State, ___: Any) -> None:
+    pass
+
+
+_HANDLERS = {
+    **dict.fromkeys(("mov", "movabs", "movzx"), _move),
+    **dict.fromkeys(("movsxd", "movsx"), _move_signed),
+    **dict.fromkeys(("add", "sub"), _add),
+    **dict.fromkeys(("inc", "dec"), _count),
+    "cdqe": _widen,
+    **dict.fromkeys(("and", "or", "xor"), _logic),
+    **dict.fromkeys(("cmp", "test"), _compare),
+    **dict.fromkeys(("nop", "endbr64", "endbr32"), _nothing),
+    "lea": _address,
+    "push": _push,
+    "pop": _pop,
+    "leave": _leave,
+    "call": _call,
+}

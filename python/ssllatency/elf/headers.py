@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The headers of an ELF file as plain values. The one place that uses pyelftools, and that turns its errors into ElfError.
+
+Only the header structures are used: the section and segment classes of pyelftools read whole tables entry by entry when
+they are made, which is slow on good files and has no bound on bad ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from elftools.common.exceptions import ELFError as PyelftoolsError
+from elftools.common.utils import struct_parse
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+
+from ssllatency.elf.source import ElfError, Source
+
+MACHINES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64"}
+MAX_SEGMENTS = 128
+MAX_SECTIONS = 4096
+MAX_TAGS = 4096
+MAX_NOTES = 64 * 1024
+MAX_BUILD_ID = 64
+MAX_SECTION_NAMES = 1 << 20
+_DAMAGE = (PyelftoolsError, ConstructError, struct.error, ValueError, LookupError, TypeError, AttributeError, AssertionError,
+           ArithmeticError, OSError)  # fmt: skip
+_NT_GNU_BUILD_ID = 3
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A program header. `type` is "PT_LOAD" and so on, or a number in text; `flags` has PF_X 1, PF_W 2, PF_R 4."""
+
+    type: str
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+    flags: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section header; `type` as in `Segment`, `link` the index of another section."""
+
+    name: str
+    type: str
+    offset: int
+    address: int
+    size: int
+    link: int
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Where a table of headers lies in the file: its offset, the size of an entry and how many there are."""
+
+    offset: int
+    entry_size: int
+    count: int
+
+
+class Headers:
+    """What the ELF header, the program headers and the section headers of a file say.
+
+    `machine` is "x86-64" or "aarch64"; `fixed` is true for ET_EXEC, whose stored addresses need no relocation. The
+    constructor raises ElfError for anything but a 64-bit little-endian executable or shared object of these machines.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        with self._parser() as elf:
+            self._check(elf)
+            self.machine = MACHINES[str(elf["e_machine"])]
+            self.fixed = elf["e_type"] == "ET_EXEC"
+            self._section_table = _Table(elf["e_shoff"], elf["e_shentsize"], elf["e_shnum"])
+            self._section_names = int(elf["e_shstrndx"])
+            self.segments = self._read_segments(elf, _Table(elf["e_phoff"], elf["e_phentsize"], elf["e_phnum"]))
+
+    @contextmanager
+    def _parser(self) -> Iterator[Any]:
+        with self.source.stream() as stream:
+            try:
+                yield ELFFile(stream)
+            except ElfError:
+                raise
+            except PyelftoolsError as error:
+                wrong = "is not an ELF file" if "Magic" in str(error) else "is cut short or damaged"
+                raise ElfError(f"{self.source.label} {wrong}.") from error
+            except _DAMAGE as error:
+                raise ElfError(f"{self.source.label} is cut short or damaged.") from error
+
+    def _check(self, elf: Any) -> None:
+        if elf.elfclass != 64 or not elf.little_endian:
+            raise ElfError(f"{self.source.label} is not a 64-bit little-endian ELF file.")
+        if elf["e_machine"] not in MACHINES:
+            raise ElfError(f"{self.source.label} is for another machine than x86-64 and aarch64.")
+        if elf["e_type"] not in ("ET_EXEC", "ET_DYN"):
+            raise ElfError(f"{self.source.label} is neither a program nor a shared library.")
+
+    def _read_segments(self, elf: Any, table: _Table) -> tuple[Segment, ...]:
+        def convert(raw: Any) -> Segment:
+            places = (raw["p_offset"], raw["p_vaddr"], raw["p_filesz"], raw["p_memsz"], raw["p_flags"])
+            return Segment(str(raw["p_type"]), *places)
+
+        if table.count > MAX_SEGMENTS:
+            raise ElfError(f"{self.source.label} has more than {MAX_SEGMENTS} program headers.")
+        return tuple(_entries(elf, elf.structs.Elf_Phdr, table, convert))
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """The section headers; none where the file has none, or where they are damaged (they are not needed to run it)."""
+        table = self._section_table
+        if not table.offset or not 0 < table.count <= MAX_SECTIONS:
+            return ()
+        try:
+            return self._read_sections(table)
+        except ElfError:
+            return ()
+
+    def _read_sections(self, table: _Table) -> tuple[Section, ...]:
+        with self._parser() as elf:
+            raws = list(_entries(elf, elf.structs.Elf_Shdr, table, lambda raw: raw))
+            names = raws[self._section_names]
+            text = self.source.read(names["sh_offset"], min(names["sh_size"], MAX_SECTION_NAMES))
+
+        def convert(raw: Any) -> Section:
+            places = (raw["sh_offset"], raw["sh_addr"], raw["sh_size"], raw["sh_link"])
+            return Section(text_at(text, raw["sh_name"]), str(raw["sh_type"]), *places)
+
+        return tuple(convert(raw) for raw in raws)
+
+    def section(self, name: str) -> Section | None:
+        """The first section with this name and with bytes in the file."""
+        return next((each for each in self.sections if each.name == name and each.type != "SHT_NOBITS"), None)
+
+    def content(self, section: Section) -> bytes:
+        """The bytes of `section`; ElfError where they lie outside the file."""
+        return self.source.read(section.offset, section.size)
+
+    @cached_property
+    def dynamic(self) -> dict[int, int]:
+        """DT_* tag to value, the first of each; empty for a static program."""
+        segment = next((each for each in self.segments if each.type == "PT_DYNAMIC"), None)
+        if segment is None:
+            return {}
+        data = self.source.read(segment.offset, min(segment.file_size, MAX_TAGS * 16) // 16 * 16)
+        tags: dict[int, int] = {}
+        for tag, value in struct.iter_unpack("<QQ", data):
+            if tag == 0:
+                break
+            tags.setdefault(tag, value)
+        return tags
+
+    @cached_property
+    def build_id(self) -> str:
+        """The build-id in hexadecimal, "" where there is none."""
+        places = [(each.offset, each.file_size) for each in self.segments if each.type == "PT_NOTE"]
+        places += [(each.offset, each.size) for each in self.sections if each.type == "SHT_NOTE"]
+        for offset, size in places:
+            try:
+                found = _build_id(self.source.read(offset, min(size, MAX_NOTES)))
+            except ElfError:
+                continue
+            if found:
+                return found
+        return ""
+
+
+def _entries(elf: Any, layout: Any, table: _Table, convert: Callable[[Any], _T]) -> Iterator[_T]:
+    for index in range(table.count):
+        yield convert(struct_parse(layout, elf.stream, table.offset + index * table.entry_size))
+
+
+def text_at(strings: bytes, offset: int, limit: int = 256) -> str:
+    """The NUL-terminated text at `offset` of a string table; "" where there is none of at most `limit` bytes."""
+    end = strings.find(b"\0", offset, offset + limit)
+    return strings[offset:end].decode("ascii", "replace") if end >= 0 else ""
+
+
+def _build_id(notes: bytes) -> str:
+    offset = 0
+    while offset + 12 <= len(notes):
+        name_size, size, kind = struct.unpack_from("<III", notes, offset)
+        start = offset + 12 + (name_size + 3) // 4 * 4
+        if kind == _NT_GNU_BUILD_ID and notes[offset + 12 : offset + 16] == b"GNU\0" and start + size <= len(notes):
+            return notes[start : start + min(size, MAX_BUILD_ID)].hex()
+        offset = start + (size + 3) // 4 * 4
+    return ""

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One ELF image: what functions it has and where, what its data points to, and the bytes of its code.
+
+The file belongs to the traced process and is untrusted: it is parsed within bounds, never executed or loaded. A damaged file
+gives ElfError, or answers as if what is damaged were missing. Everything is read when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ssllatency.elf import plt
+from ssllatency.elf.headers import Headers
+from ssllatency.elf.memory import Memory
+from ssllatency.elf.relocations import Relocations
+from ssllatency.elf.source import ElfError, Source
+from ssllatency.elf.symbols import DynamicSymbols, FunctionIndex, Symbol
+from ssllatency.elf.unwind import Unwind
+
+__all__ = ["ElfError", "Function", "Image"]
+
+MAX_POINTERS = 65536
+_DT_SONAME = 14
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of an image.
+
+    `address` is virtual, in the file's own numbering; `size` in bytes, 0 if unknown. `found` says how: "dynamic symbol",
+    "symbol table", "mini debug info", "debug file PATH", "RSA_METHOD", "EC_KEY_METHOD", "SSL_METHOD", "provider table".
+    """
+
+    name: str
+    address: int
+    size: int
+    found: str
+
+
+class Image:
+    """One ELF image. `path` is where it was opened, `label` the path that people are shown, `machine` "x86-64" or "aarch64"."""
+
+    def __init__(self, path: str, source: Source, debug_roots: Sequence[str]) -> None:
+        self.path = path
+        self.label = source.label
+        self.debug_roots = tuple(debug_roots)
+        self._headers = Headers(source)
+        self._memory = Memory(self._headers)
+        self._dynamic = DynamicSymbols(self._headers, self._memory)
+        self._unwind = Unwind(self._headers, self._memory)
+        self.machine = self._headers.machine
+        self.build_id = self._headers.build_id
+
+    @classmethod
+    def open(cls, path: str | Path, *, label: str | None = None, debug_roots: Sequence[str] = ("/",)) -> Image:
+        """The image in the file `path`, which may be /proc/self/fd/N or /proc/PID/map_files/….
+
+        `label` is the path as the target sees it (`path` if not given); it leads to debug files beside the image. `debug_roots`
+        are the folders under which usr/lib/debug is searched, in this order. ElfError where it is no ELF image that can be
+        traced.
+        """
+        return cls(str(path), Source.open(path, label or str(path)), debug_roots)
+
+    @cached_property
+    def soname(self) -> str:
+        """The name under which programs link the library, "" if none."""
+        offset = self._headers.dynamic.get(_DT_SONAME)
+        return self._dynamic.string(offset) if offset else ""
+
+    # Functions and symbols.
+
+    def function(self, name: str) -> Function | None:
+        """The function called `name`: a dynamic symbol, or in .symtab, .gnu_debugdata or a separate debug file."""
+        symbol = self._dynamic.find(name)
+        if symbol and symbol.is_function:
+            return self._function(symbol, "dynamic symbol")
+        for found, functions in self._function_indexes():
+            symbol = functions.find(name)
+            if symbol:
+                return self._function(symbol, found)
+        return None
+
+    def _function(self, symbol: Symbol, found: str) -> Function | None:
+        """None for an address that the image doesn't map as code: no probe could be set there."""
+        return Function(symbol.name, symbol.address, symbol.size, found) if self.executable(symbol.address) else None
+
+    def _function_indexes(self) -> Iterator[tuple[str, FunctionIndex]]:
+        """Each is read only when the one before it did not have the name."""
+        yield "symbol table", self._symbol_table
+        yield "mini debug info", self._mini_debug
+        if self._debug_file:
+            yield f"debug file {self._debug_file[0]}", self._debug_file[1]
+
+    @cached_property
+    def _symbol_table(self) -> FunctionIndex:
+        return FunctionIndex(self._headers)
+
+    @cached_property
+    def _mini_debug(self) -> FunctionIndex:
+        from ssllatency.elf.debugfiles import mini_debug_functions  # lzma, only where it is needed
+
+        return mini_debug_functions(self._headers) or FunctionIndex(None)
+
+    @cached_property
+    def _debug_file(self) -> tuple[str, FunctionIndex] | None:
+        from ssllatency.elf.debugfiles import debug_file_functions
+
+        return debug_file_functions(self._headers, self.label, self.debug_roots)
+
+    @property
+    def debug_file(self) -> str:
+        """The path of the separate debug file that belongs to the image, "" if there is none."""
+        return self._debug_file[0] if self._debug_file else ""
+
+    def symbol_address(self, name: str) -> int | None:
+        """The address of a dynamic symbol that the image defines, a function or data."""
+        symbol = self._dynamic.find(name)
+        return symbol.address if symbol and symbol.has_address else None
+
+    def function_bounds(self, address: int) -> tuple[int, int] | None:
+        """[start, end) of the function, or the part of a split one, that contains `address`, by the unwind tables."""
+        return self._unwind.bounds(address)
+
+    def function_ranges(self) -> Iterator[tuple[int, int]]:
+        """[start, end) of all functions, and parts of split ones, that the unwind tables know, in ascending order."""
+        return self._unwind.ranges()
+
+    # Bytes.
+
+    def file_offset(self, address: int) -> int:
+        """The offset in the file of the byte mapped at `address`; ElfError if the file has none."""
+        return self._memory.file_offset(address)
+
+    def executable(self, address: int) -> bool:
+        """Whether `address` lies in code of the file."""
+        return self._memory.executable(address)
+
+    def code(self, address: int, size: int) -> bytes:
+        """The bytes at `address`, at most `size` and not past the end of the segment; ElfError if the file has none."""
+        return self._memory.read_up_to(address, max(0, size))
+
+    def constant(self, address: int, size: int) -> int | None:
+        """The unsigned little-endian number of `size` bytes at `address`, None where the image has none."""
+        try:
+            return int.from_bytes(self._memory.read(address, size), "little")
+        except ElfError:
+            return None
+
+    def text(self, address: int) -> str:
+        """The NUL-terminated text of at most 255 bytes at `address`, "" where there is none."""
+        text = self._memory.text(address)
+        return text.decode("ascii", "replace") if text else ""
+
+    # Data.
+
+    @cached_property
+    def _relocations(self) -> Relocations:
+        return Relocations(self._headers, self._memory, self._dynamic)
+
+    def pointer(self, address: int) -> int | None:
+        """The address that the 8 bytes at `address` hold once the image is loaded, in the file's own numbering.
+
+        None for an import, for 0, for what is no address in this image, and in a position-independent image for a word
+        without relocation. ElfError where the relocations are damaged.
+        """
+        value = self._relocations.target(address)
+        if value is None and self._headers.fixed and not self._relocations.covers(address):
+            value = self.constant(address, 8)
+        return value if value and self._memory.mapped(value) else None
+
+    def pointers_to(self, address: int) -> Sequence[int]:
+        """The addresses of the data words that hold `address`, in ascending order. ElfError for damaged relocations."""
+        places = self._relocations.pointers_to(address)
+        if not self._headers.fixed:
+            return places
+        raw = self.find_word(address)
+        return sorted({*places, *(each for each in raw if not self._relocations.covers(each))})
+
+    def find_word(self, value: int) -> list[int]:
+        """The aligned addresses whose 8 bytes in the file are `value`, MAX_POINTERS at most."""
+        if not 0 <= value < 1 << 64:
+            return []
+        return list(self._capped(self._memory.find(value.to_bytes(8, "little"), alignment=8)))
+
+    def find_string(self, text: bytes) -> Iterator[int]:
+        """The addresses of `text` with a NUL after it, as a string or as the end of one, MAX_POINTERS at most."""
+        return self._capped(self._memory.find(text + b"\0"))
+
+    @staticmethod
+    def _capped(addresses: Iterator[int]) -> Iterator[int]:
+        return (each for each, _ in zip(addresses, range(MAX_POINTERS), strict=False))
+
+    def pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
+        """The bytes of the image as (address, piece), each piece `overlap` bytes into the next one."""
+        return self._memory.pieces(overlap)
+
+    def plt_target(self, address: int) -> str | None:
+        """The name of the dynamic symbol, imported or not, that the PLT stub at `address` jumps to; None if there is none."""
+        if not self.executable(address):
+            return None
+        slot = plt.slot(self.code(address, plt.STUB_SIZE), address, self.machine)
+        symbol = self._relocations.symbol(slot) if slot is not None else None
+        return symbol.name if symbol and symbol.name else None

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The address space that a file describes: virtual addresses to bytes of the file, through its PT_LOAD segments."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from ssllatency.elf.headers import Headers, Segment
+from ssllatency.elf.source import CHUNK, ElfError
+
+MAX_SCAN = 512 << 20
+_PF_X = 1
+
+
+class Memory:
+    """Reads by virtual address, in the file's own numbering."""
+
+    def __init__(self, headers: Headers) -> None:
+        self._source = headers.source
+        loads = [each for each in headers.segments if each.type == "PT_LOAD" and each.memory_size]
+        self._loads = tuple(sorted(loads, key=lambda each: each.address))
+
+    def _segment(self, address: int) -> Segment | None:
+        return next((each for each in self._loads if 0 <= address - each.address < each.memory_size), None)
+
+    def mapped(self, address: int) -> bool:
+        """Whether `address` lies in the image, zero-filled memory included."""
+        return self._segment(address) is not None
+
+    def executable(self, address: int) -> bool:
+        """Whether `address` lies in bytes of the file that are mapped executable."""
+        segment = self._segment(address)
+        return segment is not None and bool(segment.flags & _PF_X) and address - segment.address < segment.file_size
+
+    def available(self, address: int) -> int:
+        """How many bytes of the file follow at `address` in its segment; 0 where it isn't mapped from the file."""
+        segment = self._segment(address)
+        return max(0, segment.file_size - (address - segment.address)) if segment else 0
+
+    def file_offset(self, address: int) -> int:
+        """The offset in the file of the byte mapped at `address`; ElfError where there is none."""
+        segment = self._segment(address)
+        if segment is None or address - segment.address >= segment.file_size:
+            raise ElfError(f"{self._source.label} has no bytes at the address {address:#x}.")
+        return segment.offset + address - segment.address
+
+    def read(self, address: int, size: int) -> bytes:
+        """Exactly `size` bytes at `address`; ElfError where they aren't all in one segment of the file."""
+        if size > self.available(address):
+            raise ElfError(f"{self._source.label} has no {size} bytes at the address {address:#x}.")
+        return self._source.read(self.file_offset(address), size)
+
+    def read_up_to(self, address: int, size: int) -> bytes:
+        """At most `size` bytes at `address`, fewer at the end of the segment; ElfError where `address` has none."""
+        return self._source.read(self.file_offset(address), min(size, self.available(address)))
+
+    def word(self, address: int) -> int:
+        """The unsigned 64-bit word at `address`."""
+        return int.from_bytes(self.read(address, 8), "little")
+
+    def half(self, address: int) -> int:
+        """The unsigned 32-bit word at `address`."""
+        return int.from_bytes(self.read(address, 4), "little")
+
+    def text(self, address: int, limit: int = 256) -> bytes | None:
+        """The NUL-terminated bytes at `address`, without the NUL; None where there is none within `limit` bytes."""
+        if not self.available(address):
+            return None
+        data = self.read_up_to(address, limit)
+        end = data.find(b"\0")
+        return data[:end] if end >= 0 else None
+
+    def pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
+        """The bytes of the file's segments as (address, piece), each piece `overlap` bytes into the next; MAX_SCAN in all."""
+        left = MAX_SCAN
+        for segment in self._loads:
+            size = min(segment.file_size, segment.memory_size, left)
+            left -= size
+            for start in range(0, size, CHUNK):
+                yield segment.address + start, self._source.read(segment.offset + start, min(CHUNK + overlap, size - start))
+
+    def find(self, needle: bytes, alignment: int = 1) -> Iterator[int]:
+        """The addresses, multiples of `alignment`, at which `needle` occurs, overlapping occurrences included."""
+        for address, piece in self.pieces(len(needle) - 1):
+            at = piece.find(needle)
+            while at >= 0:
+                if (address + at) % alignment == 0:
+                    yield address + at
+                at = piece.find(needle, at + 1)
+
+    def data_words(self, addresses: list[int]) -> dict[int, int]:
+        """The 64-bit words at `addresses` (in ascending order), as far as they lie in the file."""
+        words: dict[int, int] = {}
+        base, piece = 0, b""
+        for address in addresses:
+            if not 0 <= address - base <= len(piece) - 8:
+                if self.available(address) < 8:
+                    continue
+                base, piece = address, self.read_up_to(address, CHUNK)
+            words[address] = struct.unpack_from("<Q", piece, address - base)[0]
+        return words

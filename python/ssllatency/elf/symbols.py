@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symbols by name: the dynamic ones through their hash table, the others (.symtab) through one index of functions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ssllatency.elf.hashes import gnu_candidates, sysv_candidates
+from ssllatency.elf.headers import Headers
+from ssllatency.elf.memory import Memory
+from ssllatency.elf.source import ElfError
+
+MAX_NAME = 256
+MAX_SYMBOLS = 4_000_000
+_ENTRY = struct.Struct("<IBBHQQ")  # Elf64_Sym: st_name, st_info, st_other, st_shndx, st_value, st_size
+_STT_FUNC = 2
+_STT_TLS = 6
+_STT_GNU_IFUNC = 10
+_SHN_UNDEF = 0
+_SHN_ABS = 0xFFF1
+_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_GNU_HASH = 4, 5, 6, 10, 0x6FFFFEF5
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A symbol that the image defines, or imports (`defined` false). `size` in bytes, 0 if unknown."""
+
+    name: str
+    address: int
+    size: int
+    type: int
+    defined: bool
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is a function at its own address (an IFUNC's address is that of its resolver)."""
+        return self.defined and self.type == _STT_FUNC
+
+    @property
+    def has_address(self) -> bool:
+        """Whether a relocation to it stores its address."""
+        return self.defined and self.type not in (_STT_TLS, _STT_GNU_IFUNC)
+
+
+class DynamicSymbols:
+    """The symbols of DT_SYMTAB, which are there in every dynamically linked image, stripped or without section headers."""
+
+    def __init__(self, headers: Headers, memory: Memory) -> None:
+        tags = headers.dynamic
+        self._memory = memory
+        self._table = tags.get(_DT_SYMTAB, 0)
+        self._strings = tags.get(_DT_STRTAB, 0)
+        self._strings_size = tags.get(_DT_STRSZ, 0)
+        self._gnu_hash = tags.get(_DT_GNU_HASH, 0)
+        self._sysv_hash = tags.get(_DT_HASH, 0)
+
+    def string(self, offset: int) -> str:
+        """The string at `offset` of the dynamic string table, "" where there is none."""
+        if not self._strings or offset >= self._strings_size:
+            return ""
+        text = self._memory.text(self._strings + offset, MAX_NAME)
+        return text.decode("ascii", "replace") if text else ""
+
+    def at(self, index: int) -> Symbol | None:
+        """The symbol with this index, None where there is none."""
+        if not self._table or not index:
+            return None
+        try:
+            entry = self._memory.read(self._table + index * _ENTRY.size, _ENTRY.size)
+        except ElfError:
+            return None
+        name, info, _, section, value, size = _ENTRY.unpack(entry)
+        return Symbol(self.string(name), value, size, info & 15, section not in (_SHN_UNDEF, _SHN_ABS))
+
+    def find(self, name: str) -> Symbol | None:
+        """The symbol that the image defines under `name`; None where it has none or its tables are damaged."""
+        try:
+            found = (self.at(index) for index in self._candidates(name.encode()))
+            return next((symbol for symbol in found if symbol and symbol.name == name and symbol.defined), None)
+        except ElfError:
+            return None
+
+    def _candidates(self, name: bytes) -> Iterator[int]:
+        if self._gnu_hash:
+            return gnu_candidates(self._memory, self._gnu_hash, name)
+        return sysv_candidates(self._memory, self._sysv_hash, name) if self._sysv_hash else iter(())
+
+
+class FunctionIndex:
+    """The functions that a .symtab section names. Empty where the file has no such section or it is damaged.
+
+    A name that two static functions share (of different source files) names neither.
+    """
+
+    def __init__(self, headers: Headers | None) -> None:
+        self._functions: dict[bytes, tuple[int, int, int]] = {}
+        try:
+            if headers:
+                self._read(headers)
+        except ElfError:
+            self._functions = {}
+
+    def _read(self, headers: Headers) -> None:
+        table = next((each for each in headers.sections if each.type == "SHT_SYMTAB"), None)
+        if table is None or table.link >= len(headers.sections) or table.size > MAX_SYMBOLS * _ENTRY.size:
+            return
+        strings = headers.content(headers.sections[table.link])
+        entries = headers.content(table)
+        for name, info, _, section, value, size in _ENTRY.iter_unpack(entries[: len(entries) // _ENTRY.size * _ENTRY.size]):
+            if info & 15 == _STT_FUNC and section not in (_SHN_UNDEF, _SHN_ABS):
+                end = strings.find(b"\0", name, name + MAX_NAME)
+                if end > name:
+                    self._add(strings[name:end], value, size, info >> 4)
+
+    def _add(self, name: bytes, value: int, size: int, binding: int) -> None:
+        known = self._functions.get(name)
+        if known is None or (binding and not known[2]):
+            self._functions[name] = (value, size, binding)
+        elif known[0] != value and not binding and not known[2]:
+            self._functions[name] = (0, 0, 0)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def find(self, name: str) -> Symbol | None:
+        """The function with this name."""
+        value, size, _ = self._functions.get(name.encode(), (0, 0, 0))
+        return Symbol(name, value, size, _STT_FUNC, True) if value else None
