@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How a call ended, and why it did not succeed: the return value first, then what SSL_get_error would look at. */
+#ifndef OUTCOME_BPF_H
+#define OUTCOME_BPF_H
+
+#include "ssllatency.h"
+#include <bpf/bpf_helpers.h>
+
+/* openssl/ssl.h, openssl/bio.h and ssl/statem.h, the same from 1.1.1 to 3.5. */
+enum {
+	OPENSSL_WRITING = 2, /* SSL_WRITING … SSL_RETRY_VERIFY: what SSL_want returns */
+	OPENSSL_READING = 3,
+	OPENSSL_X509_LOOKUP = 4,
+	OPENSSL_ASYNC_PAUSED = 5,
+	OPENSSL_ASYNC_NO_JOBS = 6,
+	OPENSSL_CLIENT_HELLO_CB = 7,
+	OPENSSL_RETRY_VERIFY = 8,
+	OPENRESTY_SESS_LOOKUP = 99,
+	OPENSSL_RECEIVED_SHUTDOWN = 2,
+	OPENSSL_BIO_READ = 1,
+	OPENSSL_BIO_WRITE = 2,
+	OPENSSL_FLOW_ERROR = 1,
+	OPENSSL_QUIC_OBJECT = 0x80,
+};
+
+struct ssll_verdict {
+	__u32 outcome;
+	__u32 reason;
+};
+
+static __always_inline struct ssll_verdict ssll_verdict(__u32 outcome, __u32 reason)
+{
+	struct ssll_verdict verdict = {outcome, reason};
+
+	return verdict;
+}
+
+/* An int at `offset` of the object at `base`; false where the offset isn't known or the page isn't there. */
+static __always_inline bool ssll_read_int(__u64 base, __s32 offset, __u32 *value)
+{
+	return offset >= 0 && bpf_probe_read_user(value, sizeof(*value), (void *)(base + offset)) == 0;
+}
+
+/* The flags of the BIO that the SSL at `ssl` holds at `offset`. */
+static __always_inline bool ssll_read_bio_flags(__u64 ssl, __s32 offset, const struct ssll_library *library, __u32 *flags)
+{
+	__u64 bio = 0;
+
+	if (offset < 0 || bpf_probe_read_user(&bio, sizeof(bio), (void *)(ssl + offset)) || !bio)
+		return false;
+	return ssll_read_int(bio, library->bio_flags, flags);
+}
+
+/* Since OpenSSL 3.2 an SSL * may be a QUIC object, whose state lies elsewhere. */
+static __always_inline bool ssll_is_connection(__u64 ssl, const struct ssll_library *library)
+{
+	__u32 type = 0;
+
+	return library->typed != 1 || (ssll_read_int(ssl, 0, &type) && !(type & OPENSSL_QUIC_OBJECT));
+}
+
+/* A wait for the socket only where the BIO says so: rwstate stays at READING when the peer is gone. */
+static __always_inline struct ssll_verdict ssll_judge_transport(__u64 ssl, __u32 rwstate, const struct ssll_library *library)
+{
+	__s32 offset = rwstate == OPENSSL_READING ? library->rbio : library->wbio;
+	__u32 flags = 0, state = 0;
+
+	if (!ssll_read_bio_flags(ssl, offset, library, &flags))
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+	if (flags & OPENSSL_BIO_READ)
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_READ);
+	if (flags & OPENSSL_BIO_WRITE)
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_WRITE);
+	if (!ssll_read_int(ssl, library->state, &state))
+		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+	return ssll_verdict(SSLL_FAILURE, state == OPENSSL_FLOW_ERROR ? SSLL_REASON_SSL : SSLL_REASON_SYSCALL);
+}
+
+/* Nothing is waited for: the peer has closed in good order, or an error lies in OpenSSL's queue. */
+static __always_inline struct ssll_verdict ssll_judge_end(__u64 ssl, __s32 returned, const struct ssll_library *library)
+{
+	__u32 shutdown = 0, state = 0;
+
+	if (!ssll_read_int(ssl, library->shutdown, &shutdown) || !ssll_read_int(ssl, library->state, &state))
+		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+	if (state != OPENSSL_FLOW_ERROR && returned == 0 && (shutdown & OPENSSL_RECEIVED_SHUTDOWN))
+		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_ZERO_RETURN);
+	return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SSL);
+}
+
+static __always_inline struct ssll_verdict ssll_judge_ssl(__u64 ssl, __s32 returned, const struct ssll_library *library)
+{
+	__u32 rwstate = 0;
+
+	if (!ssl || !ssll_is_connection(ssl, library) || !ssll_read_int(ssl, library->rwstate, &rwstate))
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+	switch (rwstate) {
+	case OPENSSL_READING:
+	case OPENSSL_WRITING:
+		return ssll_judge_transport(ssl, rwstate, library);
+	case OPENSSL_X509_LOOKUP:
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
+	case OPENSSL_ASYNC_PAUSED:
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_ASYNC);
+	case OPENSSL_ASYNC_NO_JOBS:
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_ASYNC_JOB);
+	case OPENSSL_CLIENT_HELLO_CB:
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_CLIENT_HELLO_CB);
+	case OPENSSL_RETRY_VERIFY:
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_RETRY_VERIFY);
+	case OPENRESTY_SESS_LOOKUP:
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_SESSION_LOOKUP);
+	}
+	return ssll_judge_end(ssl, returned, library);
+}
+
+/* Every lane is done (0) or was not used (2); four bits a lane. */
+static __always_inline bool ssll_lanes_succeeded(__u64 status)
+{
+	return (status & ~0x2222222222222222ULL) == 0;
+}
+
+static __always_inline bool ssll_succeeded(__u32 convention, __u64 returned)
+{
+	__s32 number = (__s32)returned;
+
+	switch (convention) {
+	case SSLL_SSL_HANDSHAKE:
+	case SSLL_ONE:
+		return number == 1;
+	case SSLL_SSL_IO:
+	case SSLL_SSL_EX:
+	case SSLL_POSITIVE:
+		return number > 0;
+	case SSLL_SSL_SHUTDOWN:
+	case SSLL_LENGTH:
+		return number >= 0;
+	case SSLL_POINTER:
+		return returned != 0;
+	case SSLL_MBX8:
+		return ssll_lanes_succeeded((__u32)returned);
+	case SSLL_MBX16:
+		return ssll_lanes_succeeded(returned);
+	}
+	return true;
+}
+
+#endif

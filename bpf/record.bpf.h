@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Adding one call to its series: the row by process, operation and outcome, created on the first call. */
+#ifndef RECORD_BPF_H
+#define RECORD_BPF_H
+
+#include "maps.bpf.h"
+#include "histogram.bpf.h"
+#include <bpf/bpf_core_read.h>
+
+struct task_struct {
+	struct task_struct *group_leader;
+	char comm[SSLL_COMM];
+} __attribute__((preserve_access_index));
+
+/*
+ * The functions below that aren't static are verified once each, whatever calls them; inlined, their loops and halvings
+ * would multiply into more states than the verifier takes.
+ */
+
+/* Sets *word to the greater of it and `value`. Each failed exchange means that another thread has raised it. */
+__noinline int raise_to(__u64 *word, __u64 value)
+{
+	__u64 seen;
+
+	if (!word)
+		return 0;
+	seen = *(volatile __u64 *)word;
+	for (int i = 0; i < 64 && seen < value; i++) {
+		__u64 was = __sync_val_compare_and_swap(word, seen, value);
+
+		if (was == seen)
+			break;
+		seen = was;
+	}
+	return 0;
+}
+
+__noinline int bucket_of(__u64 duration_ns)
+{
+	return duration_ns ? ssll_bucket(duration_ns) - SSLL_FIRST_BUCKET : -1;
+}
+
+static __always_inline void add(struct ssll_series *row, __u64 duration_ns, __u32 reason)
+{
+	const __u64 mask = (1ULL << SSLL_EXTREME_BITS) - 1;
+	__u64 extreme = duration_ns < mask ? duration_ns : mask;
+	__u64 now = *(volatile __u64 *)&account.interval, stamp = now << SSLL_EXTREME_BITS;
+	__s32 bucket = bucket_of(duration_ns);
+	__u32 linear = ssll_linear_bucket(duration_ns, &config);
+
+	raise_to(&row->maximum[now & 1], stamp | extreme);
+	raise_to(&row->minimum[now & 1], stamp | (mask - extreme));
+	__sync_fetch_and_add(&row->total_ns, duration_ns);
+	if (linear < SSLL_LINEAR_BUCKETS + 2)
+		count(&row->linear[linear]);
+	if (reason < SSLL_REASON_NONE)
+		count(&row->reasons[reason]);
+	if (bucket < 0)
+		count(&row->underflow);
+	else if (bucket < SSLL_BUCKETS)
+		count(&row->exponential[bucket]);
+	else
+		count(&row->overflow);
+}
+
+/* Whether the process has, or now gets, a row of its own; its name is kept for when it is gone. */
+static __noinline bool admit(__u32 tgid)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct ssll_process process = {};
+
+	if (bpf_map_lookup_elem(&processes, &tgid))
+		return true;
+	BPF_CORE_READ_STR_INTO(&process.comm, task, group_leader, comm);
+	return !bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY);
+}
+
+static __always_inline struct ssll_series *create(struct ssll_series_key *key)
+{
+	__u32 zero = 0;
+	struct ssll_series *empty = bpf_map_lookup_elem(&blank, &zero);
+
+	if (!empty)
+		return NULL;
+	bpf_map_update_elem(&series, key, empty, BPF_NOEXIST); /* EEXIST: another thread was first */
+	return bpf_map_lookup_elem(&series, key);
+}
+
+/* The row of `key`, or past the maximum of processes or rows the one of "other", which user space made beforehand. */
+static __always_inline struct ssll_series *row_of(struct ssll_series_key *key)
+{
+	struct ssll_series *row = bpf_map_lookup_elem(&series, key);
+	__u8 one = 1;
+
+	if (row)
+		return row;
+	if (admit(key->tgid)) {
+		row = create(key);
+		if (row)
+			return row;
+	}
+	bpf_map_update_elem(&folded, &key->tgid, &one, BPF_ANY);
+	count(&account.folded_calls);
+	key->tgid = 0;
+	return bpf_map_lookup_elem(&series, key);
+}
+
+__noinline int record(__u64 operation, __u64 outcome, __u64 reason, __u64 duration_ns)
+{
+	struct ssll_series_key key = {
+	        .tgid = bpf_get_current_pid_tgid() >> 32,
+	        .operation = operation,
+	        .outcome = outcome,
+	};
+	struct ssll_series *row = row_of(&key);
+
+	if (row)
+		add(row, duration_ns, reason);
+	else
+		count(&account.map_full);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The one definition of every record, key and configuration word that the kernel side and user space share. Fixed-width
+ * types, explicit padding. python/ssllatency/abi.py is generated from it by way of the object's BTF (make abi).
+ */
+#ifndef SSLLATENCY_H
+#define SSLLATENCY_H
+
+/*
+ * Exponential histogram at scale 4: bucket i holds 2^(i/16) < v <= 2^((i+1)/16). The first kept bucket starts at 64 ns
+ * (2^(96/16)), the last one ends at 2^36 ns, 68.7 s.
+ */
+enum ssll_geometry {
+	SSLL_SCALE = 4,
+	SSLL_FIRST_BUCKET = 96,
+	SSLL_BUCKETS = 480,
+	SSLL_LINEAR_BUCKETS = 64, /* the most a user can ask for; below the minimum and at or above the maximum come on top */
+	SSLL_REASONS = 16,
+	SSLL_COMM = 16,
+	SSLL_EXTREME_BITS = 42, /* of an extreme's word; above them lies the interval's number */
+};
+
+/* What a return value means; the rows of the catalogue use the same numbers. */
+enum ssll_convention {
+	SSLL_SSL_HANDSHAKE = 1,
+	SSLL_SSL_IO = 2,
+	SSLL_SSL_EX = 3,
+	SSLL_SSL_SHUTDOWN = 4,
+	SSLL_LENGTH = 5,
+	SSLL_POSITIVE = 6,
+	SSLL_ONE = 7,
+	SSLL_POINTER = 8,
+	SSLL_MBX8 = 9,
+	SSLL_MBX16 = 10,
+	SSLL_NONE = 11,
+};
+
+enum ssll_outcome {
+	SSLL_SUCCESS = 0,
+	SSLL_FAILURE = 1,
+	SSLL_RETRY = 2,
+};
+
+/* Why an SSL call did not succeed: SSL_ERROR_* of openssl/ssl.h, and what OpenResty's patch adds. */
+enum ssll_reason {
+	SSLL_REASON_UNKNOWN = 0,
+	SSLL_REASON_SSL = 1,
+	SSLL_REASON_WANT_READ = 2,
+	SSLL_REASON_WANT_WRITE = 3,
+	SSLL_REASON_WANT_X509_LOOKUP = 4,
+	SSLL_REASON_SYSCALL = 5,
+	SSLL_REASON_ZERO_RETURN = 6,
+	SSLL_REASON_WANT_ASYNC = 9,
+	SSLL_REASON_WANT_ASYNC_JOB = 10,
+	SSLL_REASON_WANT_CLIENT_HELLO_CB = 11,
+	SSLL_REASON_WANT_RETRY_VERIFY = 12,
+	SSLL_REASON_WANT_SESSION_LOOKUP = 13,
+	SSLL_REASON_NONE = 15, /* functions that have no reason to give */
+};
+
+enum ssll_role {
+	SSLL_ANY = 0,
+	SSLL_SERVER = 1,
+	SSLL_CLIENT = 2,
+};
+
+/* The cookie of a probe site, from the lowest bit up. */
+enum ssll_cookie {
+	SSLL_COOKIE_OPERATION = 0,  /* 8 bits: index of the operation in this run's plan */
+	SSLL_COOKIE_CONVENTION = 8, /* 4 bits: enum ssll_convention */
+	SSLL_COOKIE_REGISTER = 12,  /* 4 bits: x86-64 number of the register that holds the return value */
+	SSLL_COOKIE_SHARED = 16,    /* 1 bit: the exit is reached without the entry, too */
+	SSLL_COOKIE_SKIP_NULL = 17, /* 3 bits: 1 + index of the argument that is NULL in a size query; 0 none */
+	SSLL_COOKIE_SSL = 20,       /* 1 bit: the first argument is the SSL * */
+	SSLL_COOKIE_LIBRARY = 24,   /* 8 bits: index into libraries */
+	SSLL_COOKIE_STACK = 32,     /* 16 bits: stack pointer at the function's entry minus that at the site, bytes */
+};
+
+/* A call that runs. One record for each (process, stack pointer at entry, operation): right across fibers and threads. */
+struct ssll_start_key {
+	__u64 stack;
+	__u32 tgid;
+	__u32 operation;
+};
+
+struct ssll_start {
+	__u64 began_ns;
+	__u64 ssl;
+};
+
+struct ssll_series_key {
+	__u32 tgid; /* 0: processes folded into "other" */
+	__u16 operation;
+	__u16 outcome;
+};
+
+/*
+ * The calls of one function with one outcome in one process. The number of calls is the sum of the exponential counts. An
+ * extreme's word is the number of the interval above SSLL_EXTREME_BITS, then the value (the minimum: all ones minus it), so
+ * that each is a maximum and a new interval starts it anew; two of each, for odd and even intervals.
+ */
+struct ssll_series {
+	__u64 exponential[SSLL_BUCKETS];
+	__u64 underflow;
+	__u64 overflow;
+	__u64 linear[SSLL_LINEAR_BUCKETS + 2];
+	__u64 total_ns;
+	__u64 maximum[2];
+	__u64 minimum[2];
+	__u64 reasons[SSLL_REASONS];
+};
+
+struct ssll_process {
+	char comm[SSLL_COMM];
+};
+
+/* Byte offsets in SSL and BIO of one library; -1 where its accessors don't show one. */
+struct ssll_library {
+	__s32 rwstate;
+	__s32 server;
+	__s32 rbio;
+	__s32 wbio;
+	__s32 shutdown;
+	__s32 state; /* of the handshake's message flow: 1 after a fatal error */
+	__s32 bio_flags;
+	__s32 typed; /* 1: an int at offset 0 tells QUIC objects from connections (OpenSSL 3.2 and later) */
+};
+
+/* What was missed; and, written by user space, the number of the interval that extremes belong to. */
+struct ssll_account {
+	__u64 unmatched_entries;
+	__u64 unmatched_exits;
+	__u64 map_full;
+	__u64 folded_calls;
+	__u64 interval;
+};
+
+/* Set once, before loading. */
+struct ssll_config {
+	__u64 linear_minimum_ns;
+	__u64 linear_step_ns;
+	__u32 linear_buckets;
+	__u32 filter_tgid; /* 1: only processes in the map targets */
+	__u32 role;        /* enum ssll_role: which SSL objects count */
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct ssll_start_key) == 16, "start key");
+_Static_assert(sizeof(struct ssll_start) == 16, "start");
+_Static_assert(sizeof(struct ssll_series_key) == 8, "series key");
+_Static_assert(sizeof(struct ssll_series) == 8 * (SSLL_BUCKETS + 2 + SSLL_LINEAR_BUCKETS + 2 + 1 + 4 + SSLL_REASONS), "series");
+_Static_assert(sizeof(struct ssll_process) == 16, "process");
+_Static_assert(sizeof(struct ssll_library) == 32, "library");
+_Static_assert(sizeof(struct ssll_account) == 40, "account");
+_Static_assert(sizeof(struct ssll_config) == 32, "config");
+
+#endif
