@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small interface that every engine has: attach(request) gives a session, session.read() a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Snapshot, Target
+from ssllatency.probes.plan import ImagePlan
+
+
+class Role(StrEnum):
+    """Which SSL objects count: those of the server side, of the client side, or any."""
+
+    SERVER = "server"
+    CLIENT = "client"
+    ANY = "any"
+
+
+@dataclass(frozen=True)
+class LinearRange:
+    """The linear histogram's buckets in microseconds, as bpftrace's lhist takes them."""
+
+    minimum: int = 0
+    maximum: int = 1000
+    step: int = 200
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets lie between the minimum and the maximum; the last may end past the maximum."""
+        return -(-(self.maximum - self.minimum) // self.step)
+
+
+@dataclass(frozen=True)
+class TracedImage:
+    """A plan, the path under which the kernel opens exactly that file, and the processes that map it."""
+
+    plan: ImagePlan
+    file: str
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to trace. `everyone`: whoever maps the files; else only the images' processes."""
+
+    images: tuple[TracedImage, ...]
+    targets: tuple[Target, ...]
+    everyone: bool = False
+    role: Role = Role.SERVER
+    linear: LinearRange = LinearRange()
+    maximum_processes: int = 256
+    floor: bool = False
+    method: str = "auto"
+
+
+class Session(Protocol):
+    """Probes that are attached. Counts in a snapshot are cumulative from the start."""
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        """Everything counted so far; the extremes are those since the start, or since the last read."""
+
+    def detach(self) -> None:
+        """Removes the probes; what was counted can still be read. May be called twice."""
+
+    def close(self) -> None:
+        """Detaches and frees everything; may be called twice."""
+
+
+class Engine(Protocol):
+    """A way of putting a plan to work."""
+
+    name: str
+
+    def attach(self, request: Request) -> Session:
+        """Attaches all probes of the request or none; SsllatencyError says why not."""
+
+
+class AttachError(SsllatencyError):
+    """The kernel refused a probe; nothing stays attached."""

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the bytes of kernel maps to series: pure functions of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ssllatency import abi
+from ssllatency.engines.base import LinearRange
+from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
+from ssllatency.model.snapshot import Outcome, Series
+
+_OUTCOMES = {
+    abi.Outcome.SUCCESS: Outcome.SUCCESS,
+    abi.Outcome.FAILURE: Outcome.FAILURE,
+    abi.Outcome.RETRY: Outcome.RETRY,
+}
+_REASONS = {reason.value: reason.name for reason in abi.Reason} | {abi.Reason.UNKNOWN.value: "unknown"}
+_MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
+
+Key = tuple[int, int, int]
+
+
+@dataclass
+class Extremes:
+    """The least and the greatest duration of each row over all intervals read so far."""
+
+    intervals: dict[Key, tuple[int, int]] = field(default_factory=dict)
+
+    def take(self, key: Key, row: abi.Series, interval: int) -> tuple[int | None, int | None]:
+        """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
+        words = [
+            (low, high)
+            for low, high in zip(row.minimum, row.maximum, strict=True)
+            if high >> abi.Geometry.EXTREME_BITS >= interval
+        ]
+        found = [(_MASK - (low & _MASK), high & _MASK) for low, high in words]
+        if key in self.intervals:
+            found.append(self.intervals[key])
+        if not found:
+            return None, None
+        self.intervals[key] = min(low for low, _ in found), max(high for _, high in found)
+        return self.intervals[key]
+
+
+def linear_histogram(counts: Sequence[int], wanted: LinearRange) -> LinearHistogram:
+    """The used part of the kernel's linear counts."""
+    return LinearHistogram(wanted.minimum, wanted.maximum, wanted.step, tuple(counts[: wanted.buckets + 2]))
+
+
+def series(
+    key: abi.SeriesKey, row: abi.Series, operations: Sequence[str], wanted: LinearRange, extremes: tuple[int | None, int | None]
+) -> Series:
+    """One row of the kernel's series map."""
+    reasons = {_REASONS.get(number, "unknown"): count for number, count in enumerate(row.reasons) if count}
+    return Series(
+        function=operations[key.operation],
+        outcome=_OUTCOMES[abi.Outcome(key.outcome)],
+        pid=key.tgid or None,
+        total_ns=row.total_ns,
+        min_ns=extremes[0],
+        max_ns=extremes[1],
+        exponential=ExponentialHistogram.from_dense(list(row.exponential), row.underflow, row.overflow),
+        linear=linear_histogram(list(row.linear), wanted),
+        reasons=reasons,
+    )

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine lacks for tracing, each with the command that mends it (package names are Debian's).
+
+The checks ask /proc, /sys and the loader, and change nothing. All that they ask is in `Host`, so that tests can describe
+any machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+OLDEST_KERNEL = (5, 15)
+OLDEST_LIBBPF = (1, 0)
+_CAPABILITIES = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+_NEW_KERNEL = "sudo apt-get install linux-image-amd64 && sudo reboot"
+_MOUNT_SYSFS = "sudo mount -t sysfs sysfs /sys"
+_PRIVILEGED = "docker run --privileged --pid=host ..."
+_BUILD_PACKAGES = "sudo apt-get install clang llvm libbpf-dev bpftool make"
+_NOT_BLOCKING = frozenset({"other users' processes", "perf_event_paranoid"})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: `detail` says what was found, `remedy` is the command that mends it ("" where ok)."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+def libbpf_version() -> tuple[int, int]:
+    """Major and minor version of the libbpf.so.1 that the loader finds; OSError where it finds none."""
+    library = ctypes.CDLL("libbpf.so.1")
+    return library.libbpf_major_version(), library.libbpf_minor_version()
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency."""
+
+    bpf_object: Path
+    root: Path = Path("/")
+    machine: str = field(default_factory=lambda: os.uname().machine)
+    release: str = field(default_factory=lambda: os.uname().release)
+    euid: int = field(default_factory=os.geteuid)
+    libbpf: Callable[[], tuple[int, int]] = libbpf_version
+    which: Callable[[str], str | None] = shutil.which
+    program: str = "ssllatency"
+
+
+def findings(host: Host) -> list[Finding]:
+    """Every check that applies to `host`, in the order in which one would mend them."""
+    checks = (
+        _architecture,
+        _kernel,
+        _privileges,
+        _other_users,
+        _btf,
+        _uprobes,
+        _lockdown,
+        _perf_event_paranoid,
+        _libbpf,
+        _bpf_object,
+    )
+    return [finding for check in checks if (finding := check(host))]
+
+
+def blockers(findings: list[Finding]) -> list[Finding]:
+    """Those that make tracing impossible."""
+    return [finding for finding in findings if not finding.ok and finding.name not in _NOT_BLOCKING]
+
+
+def can_trace(host: Host) -> str | None:
+    """Why `host` can't trace and what mends it, as one sentence; None where it can."""
+    missing = blockers(findings(host))
+    if not missing:
+        return None
+    reasons = "; ".join(f"{finding.detail} (to mend it: {finding.remedy})" for finding in missing)
+    return f"This machine can't trace: {reasons}."
+
+
+def _architecture(host: Host) -> Finding:
+    ok = host.machine == "x86_64"
+    detail = f"the processor is {host.machine}" + ("" if ok else ", and only x86-64 is supported")
+    return Finding("architecture", ok, detail, "" if ok else "ssh to an x86-64 host, and run ssllatency there")
+
+
+def _kernel(host: Host) -> Finding:
+    match = re.match(r"(\d+)\.(\d+)", host.release)
+    ok = bool(match and (int(match[1]), int(match[2])) >= OLDEST_KERNEL)
+    detail = f"the kernel is Linux {host.release}" + ("" if ok else f", and {_dotted(OLDEST_KERNEL)} or later is needed")
+    return Finding("kernel", ok, detail, "" if ok else _NEW_KERNEL)
+
+
+def _privileges(host: Host) -> Finding:
+    held = _capabilities(host)
+    who = "root" if host.euid == 0 else f"user {host.euid}"
+    if _in_user_namespace(host):
+        return Finding("privileges", False, f"{who} of a user namespace has no rights on the kernel", _PRIVILEGED)
+    if "CAP_SYS_ADMIN" in held or {"CAP_BPF", "CAP_PERFMON"} <= held:
+        return Finding("privileges", True, f"{who} with {_listed(held)}")
+    remedy = _PRIVILEGED if host.euid == 0 else f"sudo {host.program}"
+    return Finding("privileges", False, f"{who} lacks CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN", remedy)
+
+
+def _other_users(host: Host) -> Finding:
+    if "CAP_SYS_PTRACE" in _capabilities(host):
+        return Finding("other users' processes", True, "processes of every user can be examined")
+    remedy = "docker run --cap-add SYS_PTRACE --pid=host ..." if host.euid == 0 else f"sudo {host.program}"
+    return Finding("other users' processes", False, "without CAP_SYS_PTRACE only one's own processes can be examined", remedy)
+
+
+def _btf(host: Host) -> Finding:
+    if (host.root / "sys/kernel/btf/vmlinux").exists():
+        return Finding("BTF", True, "the kernel describes its types in /sys/kernel/btf/vmlinux")
+    return _absent_from_sys(host, "BTF", "kernel", "the kernel was built without BTF (CONFIG_DEBUG_INFO_BTF)")
+
+
+def _uprobes(host: Host) -> Finding:
+    if (host.root / "sys/bus/event_source/devices/uprobe").exists():
+        return Finding("uprobes", True, "the kernel has uprobes")
+    return _absent_from_sys(host, "uprobes", "bus", "the kernel was built without uprobes (CONFIG_UPROBE_EVENTS)")
+
+
+def _absent_from_sys(host: Host, name: str, folder: str, detail: str) -> Finding:
+    if not (host.root / "sys" / folder).exists():
+        return Finding(name, False, "/sys isn't mounted", _MOUNT_SYSFS)
+    return Finding(name, False, detail, _NEW_KERNEL)
+
+
+def _lockdown(host: Host) -> Finding | None:
+    """Confidentiality takes bpf_probe_read_kernel away, by which the BPF program reads a process' name."""
+    text = _read(host.root / "sys/kernel/security/lockdown")
+    mode = re.search(r"\[(\w+)\]", text)
+    if not mode:
+        return None
+    if mode[1] != "confidentiality":
+        return Finding("lockdown", True, f"kernel lockdown is {mode[1]}")
+    remedy = "sudo sed -i s/lockdown=confidentiality/lockdown=integrity/ /etc/default/grub && sudo update-grub && sudo reboot"
+    return Finding("lockdown", False, "kernel lockdown is confidentiality, which refuses BPF programs that trace", remedy)
+
+
+def _perf_event_paranoid(host: Host) -> Finding | None:
+    """Matters only to CAP_PERFMON without CAP_SYS_ADMIN: Debian's additional level 3 may ask for the latter."""
+    level = _read(host.root / "proc/sys/kernel/perf_event_paranoid").strip()
+    if "CAP_SYS_ADMIN" in _capabilities(host) or not level.isdecimal() or int(level) < 3:
+        return None
+    detail = f"kernel.perf_event_paranoid is {level}, at which the kernel may ask for CAP_SYS_ADMIN"
+    return Finding("perf_event_paranoid", False, detail, "sudo sysctl kernel.perf_event_paranoid=2")
+
+
+def _libbpf(host: Host) -> Finding:
+    remedy = "sudo apt-get install libbpf1"
+    try:
+        version = host.libbpf()
+    except (OSError, AttributeError):
+        return Finding("libbpf", False, "libbpf.so.1 isn't installed", remedy)
+    ok = version >= OLDEST_LIBBPF
+    detail = f"libbpf is {_dotted(version)}" + ("" if ok else f", and {_dotted(OLDEST_LIBBPF)} or later is needed")
+    return Finding("libbpf", ok, detail, "" if ok else remedy)
+
+
+def _bpf_object(host: Host) -> Finding:
+    """The compiler is wanted only where the object has yet to be built."""
+    if host.bpf_object.is_file():
+        return Finding("BPF object", True, f"the BPF program is in {host.bpf_object}")
+    remedy = "make all" if host.which("clang") else f"{_BUILD_PACKAGES} && make all"
+    return Finding("BPF object", False, f"the BPF program isn't built: there is no {host.bpf_object}", remedy)
+
+
+def _capabilities(host: Host) -> frozenset[str]:
+    match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)$", _read(host.root / "proc/self/status"), re.MULTILINE)
+    bits = int(match[1], 16) if match else 0
+    return frozenset(name for name, bit in _CAPABILITIES.items() if bits >> bit & 1)
+
+
+def _in_user_namespace(host: Host) -> bool:
+    """The first namespace maps every user to itself; any other is one in which capabilities count for little."""
+    fields = _read(host.root / "proc/self/uid_map").split()
+    return bool(fields) and fields != ["0", "0", "4294967295"]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the running kernel can attach with, asked of the kernel itself, and uprobe_multi links through the bpf system call."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import cache
+
+_BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
+_BPF_PROG_LOAD, _BPF_LINK_CREATE = 5, 28
+_BPF_PROG_TYPE_KPROBE = 2
+TRACE_UPROBE_MULTI, TRACE_UPROBE_SESSION = 48, 57  # enum bpf_attach_type
+_RETURN = 1  # BPF_F_UPROBE_MULTI_RETURN
+_ATTRIBUTE_SIZE = 128
+_RETURN_ZERO = struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)  # r0 = 0; exit
+
+
+class Method(StrEnum):
+    """How probes are attached. PERF: a perf event each, since Linux 5.15 with cookies. MULTI: many in a link, since 6.6.
+    SESSION: a link for entry and return together, since 6.13."""
+
+    PERF = "perf"
+    MULTI = "multi"
+    SESSION = "session"
+
+
+class Link:
+    """A uprobe_multi link; closing it detaches its probes."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def close(self) -> None:
+        """Detaches; may be called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def bpf(command: int, attributes: bytes) -> int:
+    """The bpf system call: its result, or minus the error number."""
+    number = _BPF_SYSCALL.get(platform.machine())
+    if number is None:
+        return -errno.ENOSYS
+    buffer = ctypes.create_string_buffer(attributes.ljust(_ATTRIBUTE_SIZE, b"\0"), _ATTRIBUTE_SIZE)
+    result = ctypes.CDLL(None, use_errno=True).syscall(number, command, buffer, _ATTRIBUTE_SIZE)
+    return int(result) if result >= 0 else -ctypes.get_errno()
+
+
+def _link_attributes(
+    program: int, attach_type: int, path: int, arrays: tuple[int, int, int], count: int, flags: int, pid: int
+) -> bytes:
+    """union bpf_attr of BPF_LINK_CREATE for uprobe_multi (linux/bpf.h): arrays are offsets, reference counters, cookies."""
+    return struct.pack("<IIII4QIIi", program, 0, attach_type, 0, path, *arrays, count, flags, pid)
+
+
+def create_link(
+    program: int, path: str, sites: Sequence[tuple[int, int]], *, pid: int = 0, at_return: bool = False, session: bool = False
+) -> Link:
+    """Attaches `program` at all `sites`, (file offset, cookie) each, of the file at `path`.
+
+    `pid` 0 is every process. All sites or none are attached; OSError where the kernel refuses one.
+    """
+    offsets = (ctypes.c_uint64 * len(sites))(*(offset for offset, _ in sites))
+    cookies = (ctypes.c_uint64 * len(sites))(*(cookie for _, cookie in sites))
+    name = ctypes.create_string_buffer(path.encode())
+    attributes = _link_attributes(
+        program,
+        TRACE_UPROBE_SESSION if session else TRACE_UPROBE_MULTI,
+        ctypes.addressof(name),
+        (ctypes.addressof(offsets), 0, ctypes.addressof(cookies)),
+        len(sites),
+        _RETURN if at_return else 0,
+        pid,
+    )
+    fd = bpf(_BPF_LINK_CREATE, attributes)
+    if fd < 0:
+        raise OSError(-fd, os.strerror(-fd))
+    return Link(fd)
+
+
+def _load_empty_program(attach_type: int) -> int:
+    code = ctypes.create_string_buffer(_RETURN_ZERO, len(_RETURN_ZERO))
+    name = ctypes.create_string_buffer(b"GPL")
+    head = struct.pack("<IIQQIIQII16sII", _BPF_PROG_TYPE_KPROBE, 2, ctypes.addressof(code), ctypes.addressof(name), 0, 0, 0, 0, 0,
+                       b"ssll_ask", 0, attach_type)  # fmt: skip
+    return bpf(_BPF_PROG_LOAD, head)
+
+
+def _answer(attach_type: int, pid: int) -> int:
+    """What the kernel says to a link on "/", which is no regular file: EBADF where it knows the attach type."""
+    program = _load_empty_program(attach_type)
+    if program < 0:
+        return -program
+    offset = ctypes.c_uint64(0)
+    path = ctypes.create_string_buffer(b"/")
+    arrays = (ctypes.addressof(offset), 0, 0)
+    result = bpf(_BPF_LINK_CREATE, _link_attributes(program, attach_type, ctypes.addressof(path), arrays, 1, 0, pid))
+    os.close(program)
+    if result >= 0:
+        os.close(result)
+    return -result
+
+
+@cache
+def best_method() -> Method:
+    """The newest way of attaching that this kernel has."""
+    if _answer(TRACE_UPROBE_SESSION, 0) == errno.EBADF:
+        return Method.SESSION  # Since Linux 6.13.
+    if _answer(TRACE_UPROBE_MULTI, 0) == errno.EBADF:
+        return Method.MULTI  # Since Linux 6.6.
+    return Method.PERF
+
+
+@cache
+def filters_whole_processes() -> bool:
+    """Whether a uprobe_multi link with a pid covers all threads of the process.
+
+    Since Linux 6.10, and in stable kernels with the fix: those refuse a negative pid before they look at the path.
+    """
+    return _answer(TRACE_UPROBE_MULTI, -1) == errno.EINVAL
+
+
+def release() -> tuple[int, int]:
+    """The kernel's version, for the few facts that it can't be asked for."""
+    parts = os.uname().release.split(".")
+    digits = ["".join(c for c in part if c.isdigit()) or "0" for part in parts[:2]]
+    return int(digits[0]), int(digits[1]) if len(digits) > 1 else 0

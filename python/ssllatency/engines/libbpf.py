@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The distribution's libbpf (1.0 or later) through ctypes: the one module that calls it.
+
+Opens a BPF object from memory, sizes its maps, sets its configuration, loads it, and reads its maps. Uprobes by perf event are
+attached through it; uprobe_multi links, which libbpf knows only since 1.3, in `kernel`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from functools import cache
+from types import TracebackType
+
+from ssllatency.errors import SsllatencyError
+
+SONAME = "libbpf.so.1"
+_BATCH = 64
+_PRINT_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class _UprobeOptions(ctypes.Structure):
+    """struct bpf_uprobe_opts of libbpf 1.0 (bpf/libbpf.h)."""
+
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("ref_ctr_offset", ctypes.c_size_t),
+        ("bpf_cookie", ctypes.c_uint64),
+        ("retprobe", ctypes.c_bool),
+        ("func_name", ctypes.c_char_p),
+    )
+
+
+class _OpenOptions(ctypes.Structure):
+    """The head of struct bpf_object_open_opts: libbpf takes what comes after as zero."""
+
+    _fields_ = (("sz", ctypes.c_size_t), ("object_name", ctypes.c_char_p))
+
+
+_POINTER = ctypes.c_void_p
+_SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
+    "libbpf_set_print": (_POINTER, (_PRINT_FUNCTION,)),
+    "bpf_object__open_mem": (_POINTER, (ctypes.c_char_p, ctypes.c_size_t, _POINTER)),
+    "bpf_object__load": (ctypes.c_int, (_POINTER,)),
+    "bpf_object__close": (None, (_POINTER,)),
+    "bpf_object__find_program_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
+    "bpf_object__find_map_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
+    "bpf_program__set_autoload": (ctypes.c_int, (_POINTER, ctypes.c_bool)),
+    "bpf_program__set_expected_attach_type": (ctypes.c_int, (_POINTER, ctypes.c_int)),
+    "bpf_program__fd": (ctypes.c_int, (_POINTER,)),
+    "bpf_program__attach_uprobe_opts": (_POINTER, (_POINTER, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, _POINTER)),
+    "bpf_link__destroy": (ctypes.c_int, (_POINTER,)),
+    "bpf_map__fd": (ctypes.c_int, (_POINTER,)),
+    "bpf_map__set_max_entries": (ctypes.c_int, (_POINTER, ctypes.c_uint32)),
+    "bpf_map__initial_value": (_POINTER, (_POINTER, ctypes.POINTER(ctypes.c_size_t))),
+    "bpf_map_update_elem": (ctypes.c_int, (ctypes.c_int, _POINTER, _POINTER, ctypes.c_uint64)),
+    "bpf_map_delete_elem": (ctypes.c_int, (ctypes.c_int, _POINTER)),
+    "bpf_map_lookup_batch": (
+        ctypes.c_int,
+        (ctypes.c_int, _POINTER, _POINTER, _POINTER, _POINTER, ctypes.POINTER(ctypes.c_uint32), _POINTER),
+    ),
+}
+
+_messages: list[str] = []
+
+
+@_PRINT_FUNCTION
+def _keep_message(_level: int, template: bytes, arguments: int) -> int:
+    """libbpf's messages are kept for the sentence of an error instead of going to standard error."""
+    text = ctypes.create_string_buffer(4096)
+    ctypes.CDLL(None).vsnprintf(text, ctypes.c_size_t(len(text)), ctypes.c_char_p(template), ctypes.c_void_p(arguments))
+    _messages.append(text.value.decode(errors="replace").strip())
+    del _messages[:-200]
+    return 0
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """libbpf with its functions' types set; SsllatencyError where the machine has none that will do."""
+    try:
+        loaded = ctypes.CDLL(SONAME, use_errno=True)
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError) as error:
+        raise SsllatencyError(
+            f"{SONAME} can't be used ({error}): install libbpf 1.0 or later (apt-get install libbpf1)."
+        ) from None
+    loaded.libbpf_set_print(_keep_message)
+    return loaded
+
+
+def messages() -> tuple[str, ...]:
+    """What libbpf said last, oldest first."""
+    return tuple(_messages)
+
+
+class Map:
+    """A loaded map. Keys and values are ctypes structures or bytes of the map's own sizes."""
+
+    def __init__(self, fd: int, key_size: int, value_size: int) -> None:
+        self.fd, self._key_size, self._value_size = fd, key_size, value_size
+
+    def update(self, key: ctypes._CData, value: ctypes._CData) -> None:
+        """Inserts or replaces; OSError where the kernel refuses (ENOSPC, E2BIG …)."""
+        result = library().bpf_map_update_elem(self.fd, ctypes.byref(key), ctypes.byref(value), 0)
+        if result < 0:
+            raise OSError(-result, os.strerror(-result))
+
+    def delete(self, key: bytes) -> bool:
+        """Whether the key was there."""
+        return bool(library().bpf_map_delete_elem(self.fd, key) == 0)
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """All pairs of a hash map, copied in batches: safe while the kernel adds and deletes."""
+        size, position, first = _BATCH, ctypes.create_string_buffer(max(self._key_size, 8)), True
+        while True:
+            keys = ctypes.create_string_buffer(size * self._key_size)
+            values = ctypes.create_string_buffer(size * self._value_size)
+            count = ctypes.c_uint32(size)
+            start = None if first else position
+            result = library().bpf_map_lookup_batch(self.fd, start, position, keys, values, ctypes.byref(count), None)
+            if result == -errno.ENOSPC and size < 1 << 16:  # one bucket holds more than the batch
+                size *= 2
+                continue
+            if result not in (0, -errno.ENOENT):
+                raise OSError(-result, os.strerror(-result))
+            yield from self._pairs(keys.raw, values.raw, count.value)
+            if result:
+                return
+            first = False
+
+    def _pairs(self, keys: bytes, values: bytes, count: int) -> Iterator[tuple[bytes, bytes]]:
+        key, value = self._key_size, self._value_size
+        for i in range(count):
+            yield keys[i * key : (i + 1) * key], values[i * value : (i + 1) * value]
+
+
+class BpfObject:
+    """A BPF object: opened, adjusted, loaded, closed. A context manager; closing detaches nothing that has its own link."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self._library = library()
+        self._content = content  # libbpf reads it until the object is loaded
+        options = _OpenOptions(ctypes.sizeof(_OpenOptions), name.encode())
+        self._handle = self._library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
+        if not self._handle:
+            raise SsllatencyError(f"libbpf can't open the BPF object: {_last_complaint()}. Build it again (make clean all).")
+
+    def __enter__(self) -> BpfObject:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the object, its maps and programs; may be called twice."""
+        if self._handle:
+            self._library.bpf_object__close(self._handle)
+            self._handle = None
+
+    def _program(self, name: str) -> int:
+        found = self._library.bpf_object__find_program_by_name(self._handle, name.encode())
+        if not found:
+            raise SsllatencyError(f"the BPF object has no program {name}: build it again (make clean all).")
+        return int(found)
+
+    def _map(self, name: str) -> int:
+        found = self._library.bpf_object__find_map_by_name(self._handle, name.encode())
+        if not found:
+            raise SsllatencyError(f"the BPF object has no map {name}: build it again (make clean all).")
+        return int(found)
+
+    def choose_program(self, name: str, *, load: bool, attach_type: int = 0) -> None:
+        """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment."""
+        self._library.bpf_program__set_autoload(self._program(name), load)
+        self._library.bpf_program__set_expected_attach_type(self._program(name), attach_type)
+
+    def resize_map(self, name: str, entries: int) -> None:
+        """Before loading: the number of entries the map is made for."""
+        self._library.bpf_map__set_max_entries(self._map(name), entries)
+
+    def section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
+        """Before loading: a data section's initial value as one structure."""
+        size = ctypes.c_size_t()
+        address = self._library.bpf_map__initial_value(self._map(name), ctypes.byref(size))
+        if not address or size.value < ctypes.sizeof(kind):
+            raise SsllatencyError(f"the BPF object's section {name} isn't the one expected: build it again (make clean all).")
+        return kind.from_address(address)
+
+    def live_section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
+        """After loading: the memory that the programs themselves use. libbpf maps it only for skeletons before 1.5."""
+        descriptor = self._library.bpf_map__fd(self._map(name))
+        return kind.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(kind)))
+
+    def load(self) -> None:
+        """Creates the maps and has the verifier check the programs; SsllatencyError where the kernel refuses."""
+        result = self._library.bpf_object__load(self._handle)
+        if result:
+            reason = f"{os.strerror(-result)}; {_last_complaint()}"
+            raise SsllatencyError(
+                f"the kernel didn't load the BPF programs ({reason}): `ssllatency doctor` says what is missing."
+            )
+
+    def map(self, name: str, key_size: int, value_size: int) -> Map:
+        """A loaded map by its name; sizes in bytes."""
+        return Map(self._library.bpf_map__fd(self._map(name)), key_size, value_size)
+
+    def program_fd(self, name: str) -> int:
+        """The file descriptor of a loaded program."""
+        return int(self._library.bpf_program__fd(self._program(name)))
+
+    def attach_perf(self, name: str, pid: int, path: str, offset: int, cookie: int, *, at_return: bool) -> PerfLink:
+        """A uprobe by perf event, for kernels before 6.6. `pid` -1 is every process. OSError where the kernel refuses."""
+        options = _UprobeOptions(ctypes.sizeof(_UprobeOptions), 0, cookie, at_return, None)
+        ctypes.set_errno(0)
+        link = self._library.bpf_program__attach_uprobe_opts(
+            self._program(name), pid, path.encode(), offset, ctypes.byref(options)
+        )
+        if not link:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return PerfLink(link)
+
+
+class PerfLink:
+    """A uprobe attached by perf event."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle: int | None = handle
+
+    def close(self) -> None:
+        """Detaches; may be called twice."""
+        if self._handle:
+            library().bpf_link__destroy(self._handle)
+            self._handle = None
+
+
+def _last_complaint() -> str:
+    """The line of libbpf's messages that says most: its own last one, not the verifier's listing."""
+    lines = [line.splitlines()[0] for line in _messages if line.startswith("libbpf:") and "debug" not in line]
+    return lines[-1].removeprefix("libbpf: ").rstrip(".") if lines else "libbpf gave no reason"

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From plans to what the kernel is told: the cookie of each site, and the state offsets of each library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ssllatency import abi
+from ssllatency.engines.base import TracedImage
+from ssllatency.probes.catalogue import BY_NAME, Operation
+from ssllatency.probes.plan import Probe, Role, SslOffsets
+
+_REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
+_MOST_OPERATIONS = _MOST_LIBRARIES = 256
+
+Sites = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class ImageSites:
+    """The (file offset, cookie) pairs of one image by role; `returns` get an entry and a return probe."""
+
+    image: TracedImage
+    entries: Sites
+    exits: Sites
+    returns: Sites
+
+
+def operations_of(images: Sequence[TracedImage]) -> list[str]:
+    """The names of all operations that are probed; the position is the number that the kernel knows each by."""
+    names = dict.fromkeys(planned.operation for image in images for planned in image.plan.operations)
+    if len(names) > _MOST_OPERATIONS or len(images) > _MOST_LIBRARIES:
+        raise ValueError("a cookie has room for 256 operations and 256 libraries")
+    return list(names)
+
+
+def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int:
+    """The 64-bit cookie of a site, as enum ssll_cookie lays it out."""
+    skip_null = operation.skip_null
+    register = _REGISTERS.index(probe.return_register) if probe.return_register else 0
+    fields = {
+        abi.Cookie.OPERATION: number,
+        abi.Cookie.CONVENTION: int(operation.convention),
+        abi.Cookie.REGISTER: register,
+        # A size query's exit has no entry that was counted, like that of a shared function.
+        abi.Cookie.SHARED: int(probe.shared or skip_null is not None),
+        abi.Cookie.SKIP_NULL: 0 if skip_null is None else skip_null + 1,
+        abi.Cookie.SSL: int(operation.ssl_argument),
+        abi.Cookie.LIBRARY: library,
+        abi.Cookie.STACK: probe.stack_delta,
+    }
+    return sum(value << shift for shift, value in fields.items())
+
+
+def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> ImageSites:
+    """All sites of one image."""
+    by_role: dict[Role, Sites] = {role: [] for role in Role}
+    numbers = {name: number for number, name in enumerate(operations)}
+    for planned in image.plan.operations:
+        for probe in planned.probes:
+            value = cookie(probe, BY_NAME[planned.operation], numbers[planned.operation], library)
+            by_role[probe.role].append((probe.offset, value))
+    return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN])
+
+
+def library_record(offsets: SslOffsets) -> abi.Library:
+    """The offsets as the kernel side reads them; -1 stands for one that isn't known."""
+
+    def known(value: int | None) -> int:
+        return -1 if value is None else value
+
+    return abi.Library(
+        rwstate=known(offsets.rwstate),
+        server=known(offsets.server),
+        rbio=known(offsets.rbio),
+        wbio=known(offsets.wbio),
+        shutdown=known(offsets.shutdown),
+        state=known(offsets.state),
+        bio_flags=known(offsets.bio_flags),
+        # Since OpenSSL 3.2 an SSL * begins with its type; before, with its version.
+        typed=int(bool(offsets.version)),
+    )

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program of our own under the real engine."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from ssllatency.elf.image import Image
+from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.libbpf_engine import LibbpfEngine, LibbpfSession
+from ssllatency.model.snapshot import Outcome, Snapshot, Target
+from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.planner import plan_image
+
+METHODS = ("perf", "multi", "session")
+
+
+@pytest.fixture(scope="session")
+def target_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("target") / "target"
+    source = Path(__file__).with_name("target.c")
+    flags = ["-O2", "-fstack-protector-strong", "-rdynamic", "-pthread"]
+    subprocess.run(["gcc", *flags, source, "-o", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def target_plan(target_file: Path) -> ImagePlan:
+    return plan_image(Image.open(target_file))
+
+
+@dataclass
+class Subject:
+    """The running program."""
+
+    process: subprocess.Popen[str]
+    plan: ImagePlan
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def say(self, *words: object) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def do(self, *words: object) -> None:
+        """Has it carry out a command, to the end."""
+        assert self.process.stdout
+        self.say(*words)
+        assert self.process.stdout.readline() == "done\n"
+
+    def request(self, **more: object) -> Request:
+        file = TracedImage(self.plan, self.plan.path, (self.pid,))
+        return replace(Request((file,), (Target(self.pid, "target", ()),)), **more)  # type: ignore[arg-type]
+
+    def attach(self, **more: object) -> LibbpfSession:
+        return LibbpfEngine().attach(self.request(**more))
+
+
+@pytest.fixture
+def subject(target_file: Path, target_plan: ImagePlan) -> Iterator[Subject]:
+    with subprocess.Popen([target_file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        yield Subject(process, target_plan)
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+def counts(snapshot: Snapshot) -> dict[tuple[str, Outcome], int]:
+    """Calls by function and outcome, over all processes."""
+    added: dict[tuple[str, Outcome], int] = {}
+    for one in snapshot.series:
+        added[one.function, one.outcome] = added.get((one.function, one.outcome), 0) + one.count
+    return added

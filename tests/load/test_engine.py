@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine on a program whose every call is known: counts, outcomes, losses, folding, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ssllatency.engines import kernel
+from ssllatency.engines.base import AttachError, LinearRange, Role, TracedImage
+from ssllatency.engines.libbpf_engine import LINK_EACH_PROCESS, LibbpfEngine
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Losses, Outcome, Target
+from ssllatency.probes.plan import ImagePlan, SslOffsets
+
+from .conftest import METHODS, Subject, counts
+
+SUCCESS, FAILURE, RETRY = Outcome.SUCCESS, Outcome.FAILURE, Outcome.RETRY
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> str:
+    order = list(kernel.Method)
+    if order.index(kernel.Method(request.param)) > order.index(kernel.best_method()):
+        pytest.skip(f"this kernel has no {request.param} attachment")
+    return str(request.param)
+
+
+def test_counts_and_outcomes_are_exact(subject: Subject, method: str) -> None:
+    session = subject.attach(method=method)
+    subject.do("calls", 5000)
+    subject.do("recurse", 50)
+    session.detach()
+    subject.do("calls", 7)
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 5000, ("RSA_sign", FAILURE): 5000, ("RSA_verify", SUCCESS): 50}
+    assert snapshot.losses == Losses()
+    assert snapshot.in_flight == 0
+
+
+def test_every_series_agrees_with_itself(subject: Subject) -> None:
+    session = subject.attach(linear=LinearRange(0, 10, 2))
+    subject.do("calls", 3000)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert len(snapshot.series) == 2
+    for one in snapshot.series:
+        assert sum(one.linear.counts) == one.count == 3000
+        assert one.min_ns is not None
+        assert one.max_ns is not None
+        assert one.min_ns * one.count <= one.total_ns <= one.max_ns * one.count
+        low, high = one.exponential.quantile_range(0.0), one.exponential.quantile_range(1.0)
+        assert low is not None
+        assert high is not None
+        assert low[0] < one.min_ns <= low[1]
+        assert high[0] < one.max_ns <= high[1]
+
+
+@pytest.mark.parametrize(
+    ("returned", "outcome"), [(1, SUCCESS), (200, SUCCESS), (256, SUCCESS), (16384, SUCCESS), (0, RETRY), (-1, RETRY)]
+)
+def test_the_whole_return_value_is_judged(subject: Subject, returned: int, outcome: Outcome) -> None:
+    """200 and 256 are the lengths whose lowest byte alone looks like a failure. Without an SSL the reason is unknown."""
+    session = subject.attach(role=Role.ANY)
+    subject.do("reads", 10, returned)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("SSL_read", outcome): 10}
+    assert all(one.reasons == ({} if outcome is SUCCESS else {"unknown": 10}) for one in snapshot.series)
+
+
+def test_threads_share_a_row_without_losing_a_call(subject: Subject, method: str) -> None:
+    session = subject.attach(method=method)
+    subject.do("threads", 16, 2000)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 32000}
+    assert snapshot.losses == Losses()
+
+
+def test_calls_left_by_longjmp_are_lost_entries(subject: Subject) -> None:
+    session = subject.attach()
+    subject.do("jump", 100)
+    subject.do("recurse", 1)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    seen = counts(snapshot).get(("RSA_verify", SUCCESS), 0)
+    assert seen == 1
+    assert snapshot.losses.unmatched_entries + snapshot.in_flight == 100
+    assert snapshot.losses.unmatched_exits == 0
+
+
+def test_threads_that_end_inside_do_no_harm(subject: Subject) -> None:
+    session = subject.attach()
+    subject.do("exit", 20)
+    subject.do("calls", 10)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 10, ("RSA_sign", FAILURE): 10}
+    assert snapshot.losses.unmatched_entries + snapshot.in_flight == 20
+
+
+def test_a_call_that_runs_on_is_in_flight(subject: Subject) -> None:
+    session = subject.attach()
+    subject.say("block")
+    deadline = 200
+    while session.read().in_flight == 0 and deadline:
+        deadline -= 1
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    subject.do("go on")
+    assert snapshot.in_flight == 1
+    assert snapshot.losses == Losses()
+
+
+def test_processes_past_the_maximum_count_under_other(subject: Subject) -> None:
+    session = subject.attach(everyone=True, maximum_processes=3)
+    subject.do("forks", 8, 100)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 800}
+    other = [one for one in snapshot.series if one.pid is None]
+    assert [one.count for one in other] == [500]
+    assert snapshot.losses == Losses(folded_processes=5)
+    assert len([target for target in snapshot.targets if target.comm == "target"]) == 4
+
+
+def test_a_child_isnt_counted_with_its_parent(subject: Subject, method: str) -> None:
+    session = subject.attach(method=method)
+    subject.do("forks", 2, 100)
+    subject.do("calls", 3)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 3, ("RSA_sign", FAILURE): 3}
+    assert {one.pid for one in snapshot.series} == {subject.pid}
+
+
+def test_many_processes_share_a_link_and_are_still_told_apart(target_file: Path, target_plan: ImagePlan) -> None:
+    number = LINK_EACH_PROCESS + 2
+    processes = [
+        subprocess.Popen([target_file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(number)
+    ]
+    subjects = [Subject(process, target_plan) for process in processes]
+    try:
+        assert all(process.stdout and process.stdout.readline() == "ready\n" for process in processes)
+        traced = subjects[:-1]
+        image = TracedImage(target_plan, target_plan.path, tuple(one.pid for one in traced))
+        request = subjects[0].request(images=(image,), targets=tuple(Target(one.pid, "target", ()) for one in traced))
+        session = LibbpfEngine().attach(request)
+        for rank, one in enumerate(subjects):
+            one.do("calls", 10 * (rank + 1))
+        session.detach()
+        snapshot = session.read()
+        session.close()
+    finally:
+        for process in processes:
+            process.communicate()
+    wanted = {(one.pid, outcome): 10 * (rank + 1) for rank, one in enumerate(traced) for outcome in (SUCCESS, FAILURE)}
+    assert {(one.pid, one.outcome): one.count for one in snapshot.series} == wanted
+    assert snapshot.losses == Losses()
+
+
+def test_intervals_add_up_and_keep_their_own_extremes(subject: Subject) -> None:
+    session = subject.attach()
+    subject.do("calls", 100)
+    first = session.read(per_interval=True)
+    subject.do("calls", 200)
+    second = session.read(per_interval=True)
+    third = session.read(per_interval=True)
+    session.close()
+    assert [one.count for one in first.series] == [100, 100]
+    assert [one.count for one in second.series] == [300, 300]
+    assert all(one.max_ns is not None for one in (*first.series, *second.series))
+    assert all(one.max_ns is None for one in third.series)
+
+
+def test_a_refused_site_leaves_nothing_attached(subject: Subject) -> None:
+    broken = SslOffsets()
+    plan = ImagePlan("/proc/version", "", "", "static", subject.plan.operations, (), broken)
+    with pytest.raises(AttachError) as caught:
+        LibbpfEngine().attach(subject.request(images=(TracedImage(plan, "/proc/version", (subject.pid,)),)))
+    assert "\n" not in str(caught.value)
+    assert breakpoints(subject) == 0
+
+
+def test_detached_and_killed_tracers_leave_no_breakpoint(subject: Subject) -> None:
+    session = subject.attach()
+    subject.do("calls", 1)
+    assert breakpoints(subject) > 0
+    session.detach()
+    subject.do("calls", 1)
+    assert breakpoints(subject) == 0
+    session.close()
+    child = os.fork()
+    if child == 0:
+        subject.attach()
+        signal.pause()
+    while not breakpoints(subject):
+        subject.do("calls", 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    subject.do("calls", 1)
+    assert breakpoints(subject) == 0
+
+
+def breakpoints(subject: Subject) -> int:
+    """How many of the planned sites hold a breakpoint in the program's memory."""
+    mapped = [line.split() for line in Path(f"/proc/{subject.pid}/maps").read_text().splitlines() if line.endswith("/target")]
+    start = int(mapped[0][0].split("-")[0], 16)
+    with Path(f"/proc/{subject.pid}/mem").open("rb") as memory:
+        found = 0
+        for probe in (probe for planned in subject.plan.operations for probe in planned.probes):
+            memory.seek(start + probe.address)
+            found += memory.read(1) == b"\xcc"
+    return found
+
+
+def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject) -> None:
+    monkeypatch.setattr("ssllatency.engines.libbpf_engine._read_object", lambda: b"not an object")
+    with pytest.raises(SsllatencyError, match="can't open the BPF object"):
+        subject.attach()
+
+
+def test_floor_programs_attach_at_the_same_sites_and_count_nothing(subject: Subject, method: str) -> None:
+    session = subject.attach(method=method, floor=True)
+    subject.do("calls", 10)
+    assert breakpoints(subject) > 0
+    snapshot = session.read()
+    session.close()
+    assert snapshot.series == ()

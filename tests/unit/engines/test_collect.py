@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the kernel's rows to series: outcomes, reasons, extremes over intervals."""
+
+from __future__ import annotations
+
+from ssllatency import abi
+from ssllatency.engines.base import LinearRange
+from ssllatency.engines.collect import Extremes, series
+from ssllatency.model.snapshot import Outcome
+
+BITS = int(abi.Geometry.EXTREME_BITS)
+MASK = (1 << BITS) - 1
+KEY = (1, 2, 0)
+
+
+def extreme_row(*words: tuple[int, int, int] | None) -> abi.Series:
+    """A row whose odd and even words hold (interval, least, greatest)."""
+    row = abi.Series()
+    for slot, word in enumerate(words):
+        if word:
+            interval, least, greatest = word
+            row.minimum[slot] = interval << BITS | MASK - least
+            row.maximum[slot] = interval << BITS | greatest
+    return row
+
+
+def test_a_row_becomes_a_series() -> None:
+    row = abi.Series(underflow=1, overflow=2, total_ns=12345)
+    row.exponential[10] = 3
+    row.linear[0], row.linear[6] = 4, 5
+    row.reasons[abi.Reason.WANT_READ], row.reasons[abi.Reason.UNKNOWN] = 5, 1
+    made = series(abi.SeriesKey(77, 1, abi.Outcome.RETRY), row, ["SSL_write", "SSL_read"], LinearRange(), (70, 80))
+    assert (made.function, made.outcome, made.pid, made.count) == ("SSL_read", Outcome.RETRY, 77, 6)
+    assert (made.total_ns, made.min_ns, made.max_ns) == (12345, 70, 80)
+    assert (made.exponential.offset, made.exponential.counts) == (abi.Geometry.FIRST_BUCKET + 10, (3,))
+    assert made.linear.counts == (4, 0, 0, 0, 0, 0, 5)
+    assert made.reasons == {"WANT_READ": 5, "unknown": 1}
+
+
+def test_folded_processes_have_no_pid() -> None:
+    assert series(abi.SeriesKey(0, 0, abi.Outcome.SUCCESS), abi.Series(), ["RSA_sign"], LinearRange(), (None, None)).pid is None
+
+
+def test_extremes_add_up_over_intervals() -> None:
+    kept = Extremes()
+    assert kept.take(KEY, extreme_row(None, (1, 100, 900)), 1) == (100, 900)
+    assert kept.take(KEY, extreme_row((2, 50, 300), (1, 100, 900)), 2) == (50, 900)
+    assert kept.take(KEY, extreme_row((2, 50, 300), (1, 100, 900)), 3) == (50, 900)
+
+
+def test_extremes_of_an_older_interval_are_not_those_of_this_one() -> None:
+    assert Extremes().take(KEY, extreme_row((2, 50, 300), (1, 100, 900)), 2) == (50, 300)
+    assert Extremes().take(KEY, extreme_row((2, 50, 300), (1, 100, 900)), 3) == (None, None)
+
+
+def test_a_call_counted_just_after_the_border_brings_its_extreme() -> None:
+    assert Extremes().take(KEY, extreme_row((2, 5, 5), (1, 100, 900)), 1) == (5, 900)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor's findings on machines described by a made-up root, and on this one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ssllatency.engines.doctor import Host, blockers, can_trace, findings
+
+ALL_CAPABILITIES = "000001ffffffffff"
+NONE = "0000000000000000"
+# CAP_BPF and CAP_PERFMON, with and without CAP_SYS_PTRACE.
+BPF_PERFMON_PTRACE = f"{1 << 39 | 1 << 38 | 1 << 19:016x}"
+BPF_PERFMON = f"{1 << 39 | 1 << 38:016x}"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """A machine on which all is well."""
+    object_file = tmp_path / "ssllatency.bpf.o"
+    object_file.write_bytes(b"\x7fELF")
+    for name in ("sys/kernel/btf/vmlinux", "sys/kernel/security/lockdown", "proc/sys/kernel/perf_event_paranoid"):
+        write(tmp_path, name, "")
+    (tmp_path / "sys/bus/event_source/devices/uprobe").mkdir(parents=True)
+    write(tmp_path, "sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
+    write(tmp_path, "proc/sys/kernel/perf_event_paranoid", "2\n")
+    write(tmp_path, "proc/self/uid_map", "         0          0 4294967295\n")
+    capabilities(tmp_path, ALL_CAPABILITIES)
+    return Host(object_file, tmp_path, "x86_64", "6.1.0-30-amd64", 0, lambda: (1, 1), lambda _: None, "tools/ssllatency")
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+
+
+def capabilities(root: Path, effective: str) -> None:
+    write(root, "proc/self/status", f"Name:\tpython3\nCapPrm:\t{ALL_CAPABILITIES}\nCapEff:\t{effective}\nCapBnd:\t{NONE}\n")
+
+
+def no_library() -> tuple[int, int]:
+    raise OSError("libbpf.so.1: cannot open shared object file: No such file or directory")
+
+
+def old_library() -> tuple[int, int]:
+    return 0, 8
+
+
+def test_all_is_well(host: Host) -> None:
+    found = findings(host)
+    assert [finding.name for finding in found if not finding.ok] == []
+    assert {finding.remedy for finding in found} == {""}
+    assert can_trace(host) is None
+
+
+Change = Callable[[Host], Host]
+
+
+def without(name: str) -> Change:
+    def change(host: Host) -> Host:
+        path = host.root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return host
+
+    return change
+
+
+def holding(effective: str, euid: int) -> Change:
+    def change(host: Host) -> Host:
+        capabilities(host.root, effective)
+        return replace(host, euid=euid)
+
+    return change
+
+
+def saying(name: str, text: str) -> Change:
+    def change(host: Host) -> Host:
+        write(host.root, name, text)
+        return host
+
+    return change
+
+
+def being(**fields: object) -> Change:
+    return lambda host: replace(host, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "detail", "remedy"),
+    [
+        (being(machine="aarch64"), "architecture", "aarch64", "x86-64 host"),
+        (being(release="5.14.21"), "kernel", "5.15 or later", "apt-get install linux-image-amd64"),
+        (being(release="4.19.0-27-amd64"), "kernel", "4.19.0-27-amd64", "apt-get install linux-image-amd64"),
+        (being(release="unheard of"), "kernel", "unheard of", "apt-get install linux-image-amd64"),
+        (holding(NONE, 1000), "privileges", "user 1000 lacks CAP_BPF", "sudo tools/ssllatency"),
+        (holding(NONE, 0), "privileges", "root lacks CAP_BPF", "docker run --privileged"),
+        (holding(f"{1 << 39:016x}", 1000), "privileges", "lacks", "sudo"),
+        (saying("proc/self/uid_map", "0 1000 1\n"), "privileges", "user namespace", "docker run --privileged"),
+        (without("proc/self/status"), "privileges", "lacks", "docker"),
+        (without("sys/kernel/btf"), "BTF", "CONFIG_DEBUG_INFO_BTF", "linux-image-amd64"),
+        (without("sys"), "BTF", "/sys isn't mounted", "sudo mount -t sysfs sysfs /sys"),
+        (without("sys/bus/event_source/devices/uprobe"), "uprobes", "CONFIG_UPROBE_EVENTS", "linux-image-amd64"),
+        (without("sys"), "uprobes", "/sys isn't mounted", "sudo mount -t sysfs sysfs /sys"),
+        (
+            saying("sys/kernel/security/lockdown", "none integrity [confidentiality]\n"),
+            "lockdown",
+            "confidentiality",
+            "update-grub",
+        ),
+        (being(libbpf=no_library), "libbpf", "isn't installed", "sudo apt-get install libbpf1"),
+        (being(libbpf=old_library), "libbpf", "libbpf is 0.8, and 1.0 or later", "sudo apt-get install libbpf1"),
+        (without("ssllatency.bpf.o"), "BPF object", "isn't built", "apt-get install clang"),
+    ],
+)
+def test_what_makes_tracing_impossible(host: Host, change: Change, name: str, detail: str, remedy: str) -> None:
+    host = change(host)
+    [finding] = [finding for finding in blockers(findings(host)) if finding.name == name]
+    assert detail in finding.detail
+    assert remedy in finding.remedy
+    sentence = can_trace(host)
+    assert sentence is not None
+    assert finding.detail in sentence
+    assert finding.remedy in sentence
+
+
+def test_a_checkout_with_a_compiler_needs_only_make(host: Host) -> None:
+    host = without("ssllatency.bpf.o")(replace(host, which=lambda name: f"/usr/bin/{name}"))
+    [finding] = blockers(findings(host))
+    assert finding.remedy == "make all"
+
+
+@pytest.mark.parametrize("release", ["5.15.0", "5.15.0-100-generic", "6.1.0-30-amd64", "6.18.44", "10.0"])
+def test_kernels_that_serve(host: Host, release: str) -> None:
+    assert blockers(findings(replace(host, release=release))) == []
+
+
+def test_two_capabilities_do_without_root(host: Host) -> None:
+    assert [finding.name for finding in findings(holding(BPF_PERFMON_PTRACE, 1000)(host)) if not finding.ok] == []
+
+
+def test_without_ptrace_one_can_trace_ones_own(host: Host) -> None:
+    host = holding(BPF_PERFMON, 1000)(host)
+    [finding] = [finding for finding in findings(host) if not finding.ok]
+    assert finding.name == "other users' processes"
+    assert finding.remedy == "sudo tools/ssllatency"
+    assert can_trace(host) is None
+
+
+def test_paranoia_matters_only_without_sys_admin(host: Host) -> None:
+    host = saying("proc/sys/kernel/perf_event_paranoid", "3\n")(host)
+    assert "perf_event_paranoid" not in [finding.name for finding in findings(host)]
+    host = holding(BPF_PERFMON_PTRACE, 1000)(host)
+    [finding] = [finding for finding in findings(host) if not finding.ok]
+    assert finding.remedy == "sudo sysctl kernel.perf_event_paranoid=2"
+    assert can_trace(host) is None
+
+
+def test_a_kernel_without_lockdown_has_no_such_finding(host: Host) -> None:
+    assert "lockdown" not in [finding.name for finding in findings(without("sys/kernel/security")(host))]
+
+
+def test_several_reasons_make_one_sentence(host: Host) -> None:
+    sentence = can_trace(being(release="5.4.0", libbpf=no_library)(host))
+    assert sentence is not None
+    assert sentence.startswith("This machine can't trace: the kernel is Linux 5.4.0")
+    assert sentence.count(";") == 1
+    assert sentence.endswith("libbpf1).")
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    found = {finding.name: finding for finding in findings(Host(tmp_path / "absent.bpf.o"))}
+    assert os.uname().release in found["kernel"].detail
+    assert found["architecture"].ok == (os.uname().machine == "x86_64")
+    assert found["BTF"].ok == Path("/sys/kernel/btf/vmlinux").exists()
+    assert not found["BPF object"].ok
+    assert all(finding.remedy for finding in found.values() if not finding.ok)
+    assert not any(finding.remedy for finding in found.values() if finding.ok)

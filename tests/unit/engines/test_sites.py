@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cookies and library records: what user space tells the kernel side, bit by bit."""
+
+from __future__ import annotations
+
+from ssllatency import abi
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.sites import cookie, library_record, operations_of, sites_of
+from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
+from ssllatency.probes.plan import Cost, ImagePlan, OperationPlan, Probe, Role, SslOffsets
+
+
+def probe(role: Role, offset: int = 0x1000, **more: object) -> Probe:
+    return Probe(offset, offset, role, "push rbp", Cost.EMULATED, **more)  # type: ignore[arg-type]
+
+
+def field(value: int, shift: abi.Cookie, bits: int) -> int:
+    return value >> shift & (1 << bits) - 1
+
+
+def image(*planned: OperationPlan, path: str = "/lib/libssl.so.3") -> TracedImage:
+    return TracedImage(ImagePlan(path, "", "", "libssl", planned, ()), path, (1,))
+
+
+def test_each_field_of_a_cookie_lies_in_its_bits() -> None:
+    site = probe(Role.EXIT, stack_delta=0x1238, return_register="r12", shared=True)
+    value = cookie(site, BY_NAME["SSL_read"], 0xA5, 0x5A)
+    assert field(value, abi.Cookie.OPERATION, 8) == 0xA5
+    assert field(value, abi.Cookie.CONVENTION, 4) == abi.Convention.SSL_IO
+    assert field(value, abi.Cookie.REGISTER, 4) == 12
+    assert field(value, abi.Cookie.SHARED, 1) == 1
+    assert field(value, abi.Cookie.SKIP_NULL, 3) == 0
+    assert field(value, abi.Cookie.SSL, 1) == 1
+    assert field(value, abi.Cookie.LIBRARY, 8) == 0x5A
+    assert field(value, abi.Cookie.STACK, 16) == 0x1238
+
+
+def test_a_size_query_is_skipped_and_its_exit_is_no_loss() -> None:
+    value = cookie(probe(Role.EXIT, return_register="rax"), BY_NAME["ed25519_digest_sign"], 0, 0)
+    assert field(value, abi.Cookie.SKIP_NULL, 3) == 2
+    assert field(value, abi.Cookie.SHARED, 1) == 1
+    assert field(value, abi.Cookie.SSL, 1) == 0
+
+
+def test_sites_go_by_role_and_operations_by_number() -> None:
+    read = OperationPlan(
+        "SSL_read", 0x100, 50, "dynamic symbol", (probe(Role.ENTRY, 0x110), probe(Role.EXIT, 0x130, return_register="rax"))
+    )
+    shake = OperationPlan("SSL_do_handshake", 0x200, 50, "dynamic symbol", (probe(Role.RETURN, 0x200),))
+    one, two = image(read), image(shake, read, path="/other")
+    names = operations_of((one, two))
+    assert names == ["SSL_read", "SSL_do_handshake"]
+    sites = sites_of(two, names, 1)
+    assert [offset for offset, _ in sites.entries] == [0x110]
+    assert [offset for offset, _ in sites.exits] == [0x130]
+    assert [(offset, field(value, abi.Cookie.OPERATION, 8)) for offset, value in sites.returns] == [(0x200, 1)]
+
+
+def test_unknown_offsets_are_minus_one() -> None:
+    record = library_record(SslOffsets(rwstate=0x28, version=0))
+    assert (record.rwstate, record.typed) == (0x28, 0)
+    assert {record.server, record.rbio, record.wbio, record.shutdown, record.state, record.bio_flags} == {-1}
+    assert library_record(SslOffsets(version=72)).typed == 1
+
+
+def test_the_catalogue_and_the_abi_have_the_same_conventions() -> None:
+    assert {one.name: one.value for one in {operation.convention for operation in CATALOGUE}}.items() <= {
+        one.name: one.value for one in abi.Convention
+    }.items()
+
+
+def test_the_catalogue_fits_a_cookie_and_names_nothing_twice() -> None:
+    assert len(BY_NAME) == len(CATALOGUE) <= 256
