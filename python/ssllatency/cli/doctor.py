@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says what this machine lacks for tracing, each with the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ssllatency.engines import doctor
+from ssllatency.engines.libbpf_engine import object_path
+
+SUMMARY = "what this machine lacks, each with the command that mends it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommand's options."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="only what makes tracing impossible, in one sentence")
+
+
+def host() -> doctor.Host:
+    """This machine."""
+    return doctor.Host(object_path(), program=os.environ.get("SSLLATENCY_PROGRAM", "ssllatency"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the findings; 0 where this machine can trace."""
+    here = host()
+    obstacle = doctor.can_trace(here)
+    if arguments.quiet:
+        if obstacle:
+            print(obstacle)
+        return int(obstacle is not None)
+    for finding in doctor.findings(here):
+        print(f"{'ok' if finding.ok else 'MISSING':8} {finding.name}: {finding.detail}")
+        if finding.remedy:
+            print(f"{'':8}   mend it with: {finding.remedy}")
+    print("\nThis machine can trace." if obstacle is None else "\nThis machine can't trace yet.")
+    return int(obstacle is not None)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: parses it, runs the subcommand, and turns what goes wrong into one sentence and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from ssllatency import __version__
+from ssllatency.errors import SsllatencyError
+
+# In the order in which help shows them. Each module has SUMMARY, add_arguments(parser) and run(arguments).
+SUBCOMMANDS = ("trace", "probes", "doctor", "report")
+EPILOG = "exit status: 0 done, 1 failed, 2 misuse. Results go to standard output, everything else to standard error."
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with a one-sentence error."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise SsllatencyError(f"{message.rstrip('.')}: `{self.prog} --help` shows the options.", 2)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = _Parser(
+        prog="ssllatency", description="Where the latency of server-side TLS goes, on the live server.", epilog=EPILOG
+    )
+    parser.add_argument("--version", action="version", version=f"ssllatency {__version__}")
+    subparsers = parser.add_subparsers(metavar="SUBCOMMAND", required=True, parser_class=_Parser)
+    for name in SUBCOMMANDS:
+        module = import_module(f"ssllatency.cli.{name}")
+        subparser = subparsers.add_parser(name, help=module.SUMMARY, description=module.__doc__, epilog=EPILOG)
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line; the exit status."""
+    try:
+        parsed = build_parser().parse_args(arguments)
+        status = parsed.run(parsed)
+        sys.stdout.flush()
+    except SsllatencyError as error:
+        sentence = str(error)
+        print(f"ssllatency: {sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}", file=sys.stderr)
+        return error.status
+    except BrokenPipeError:
+        # The reader has gone (`| head`). Python would complain once more when it flushes standard output at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return int(status)
+
+
+def main() -> None:
+    """The entry point of the command."""
+    sys.exit(run(sys.argv[1:]))

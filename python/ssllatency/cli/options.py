@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several subcommands share, and how their values are read."""
+
+from __future__ import annotations
+
+import argparse
+
+from ssllatency.engines.base import LinearRange
+from ssllatency.targets import Selection
+
+
+def positive(text: str) -> float:
+    """A number of seconds above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} isn't a number of seconds above 0")
+    return value
+
+
+def process_id(text: str) -> int:
+    """A PID."""
+    if not text.isdecimal() or not 0 < int(text) < 1 << 22:
+        raise argparse.ArgumentTypeError(f"{text} isn't a PID")
+    return int(text)
+
+
+def count(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdecimal() or not 0 < int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"{text} isn't a whole number from 1 to 4096")
+    return int(text)
+
+
+def linear_range(text: str) -> LinearRange:
+    """MIN:MAX:STEP in microseconds."""
+    parts = text.split(":")
+    if len(parts) == 3 and all(part.isdecimal() for part in parts):
+        minimum, maximum, step = map(int, parts)
+        if minimum < maximum <= 10**9 and 0 < step and LinearRange(minimum, maximum, step).buckets <= 64:
+            return LinearRange(minimum, maximum, step)
+    raise argparse.ArgumentTypeError(f"{text} isn't MIN:MAX:STEP in microseconds with at most 64 steps, like 0:1000:200")
+
+
+def add_target_options(parser: argparse.ArgumentParser) -> None:
+    """Who is traced."""
+    group = parser.add_argument_group("targets (several add up)")
+    group.add_argument(
+        "-p", "--pid", type=process_id, action="append", default=[], metavar="PID", help="a process and its children"
+    )
+    group.add_argument("--comm", metavar="NAME", help="all processes of this name")
+    group.add_argument("--library", metavar="FILE", help="everyone who maps this file, now or later")
+    group.add_argument("--all", action="store_true", help="every process of this machine")
+
+
+def add_planning_options(parser: argparse.ArgumentParser) -> None:
+    """Where probes may go."""
+    group = parser.add_argument_group("probe sites")
+    group.add_argument("--no-return-probes", action="store_true", help="use exit sites for the SSL_* functions, too")
+    group.add_argument("--no-cache", action="store_true", help="plan anew instead of taking a plan from the cache")
+
+
+def selection(arguments: argparse.Namespace) -> Selection:
+    """The target options as a selection."""
+    return Selection(tuple(arguments.pid), arguments.comm, arguments.library, arguments.all)

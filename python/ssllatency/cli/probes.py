@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shows what would be probed in a file, or in the files that a process maps: each operation, how its function was found, the
+sites with their instructions and costs, and what is missing and why. Attaches nothing; needs no root for a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+from ssllatency.cli import options
+from ssllatency.cli.resolve import PlanSource, resolve
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes import listing
+from ssllatency.probes.plan import ImagePlan
+
+SUMMARY = "what would be probed, how it was found, what each site costs, what is missing"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommand's options."""
+    parser.add_argument("files", nargs="*", metavar="FILE", help="libraries or executables")
+    options.add_target_options(parser)
+    options.add_planning_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the plans."""
+    selection = options.selection(arguments)
+    if bool(arguments.files) == (selection != options.Selection()):
+        raise SsllatencyError("name either files or targets (-p, --comm, --library, --all): `ssllatency probes --help`.", 2)
+    with ExitStack() as stack:
+        if arguments.files:
+            plans = [_plan(PlanSource(arguments), name) for name in arguments.files]
+        else:
+            plans = [image.plan for image in resolve(selection, arguments, stack).images]
+    print(json.dumps(listing.to_document(plans)) if arguments.json else listing.render(plans).rstrip("\n"))
+    return 0
+
+
+def _plan(source: PlanSource, name: str) -> ImagePlan:
+    if not Path(name).exists():
+        raise SsllatencyError(f"there is no file {name}.")
+    plan = source.plan(name, name)
+    if not plan.kind:
+        raise SsllatencyError(f"{name} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine).")
+    return plan

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the target options to planned files: the first half of the road, for the commands that need it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from ssllatency.engines import kernel
+from ssllatency.engines.base import TracedImage
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Library, Target
+from ssllatency.probes.cache import cached_plan
+from ssllatency.probes.join import complete
+from ssllatency.probes.machine import Emulation
+from ssllatency.probes.plan import ImagePlan
+from ssllatency.targets import Selection, TracedFile, file_identity, open_mapped, select, tls_files
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Planned files with the processes that map them. `warnings` are sentences about what couldn't be looked at."""
+
+    images: tuple[TracedImage, ...]
+    targets: tuple[Target, ...]
+    everyone: bool
+    warnings: tuple[str, ...]
+
+
+class PlanSource:
+    """Plans files as the command's options say, through the cache unless they say otherwise."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._return_probes, self._cached = not arguments.no_return_probes, not arguments.no_cache
+        release = kernel.release()
+        # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
+        self._emulation = Emulation(multibyte_nops=release >= (6, 16), optimised_nop5=release >= (6, 18))
+
+    def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
+        """The plan of the file at `path`; `root` is where the target's debug files are looked for before the host's."""
+        roots = (root, "/") if root != "/" else ("/",)
+
+        def open_image() -> Image:
+            return Image.open(path, label=label, debug_roots=roots)
+
+        from ssllatency.elf.image import Image
+
+        if not self._cached:
+            from ssllatency.probes.planner import plan_image
+
+            return plan_image(open_image(), return_probes=self._return_probes, emulation=self._emulation)
+        options = {"return_probes": self._return_probes, "emulation": self._emulation}
+        return cached_plan(path, open_image, label=label, debug_roots=roots, **options)[0]  # type: ignore[arg-type]
+
+
+def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> Resolved:
+    """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
+
+    SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
+    """
+    source, warnings = PlanSource(arguments), []
+
+    def problem(error: SsllatencyError) -> None:
+        if selection.pids:
+            raise error
+        warnings.append(str(error))
+
+    processes = select(selection, problem=problem)
+    named = [file_identity(selection.library)] if selection.library else []
+    recognise = _Recogniser(source)
+    files = tls_files(processes, recognise, named=named, problem=problem)
+    if selection.library:
+        files = [file for file in files if file.mapping.identity in named]
+    images = _images(files, source, stack)
+    comms = {process.pid: process.comm for process in processes}
+    targets = _targets(images, comms)
+    return Resolved(images, targets, selection.everything or selection.library is not None, tuple(warnings))
+
+
+class _Recogniser:
+    """Says what a file is by planning it: the plan is in the cache when the file is planned for good."""
+
+    def __init__(self, source: PlanSource) -> None:
+        self._source = source
+
+    def __call__(self, fd: int, path: str) -> str:
+        plan = self._source.plan(f"/proc/self/fd/{fd}", path)
+        return plan.kind if plan.operations else ""
+
+
+def _images(files: list[TracedFile], source: PlanSource, stack: ExitStack) -> tuple[TracedImage, ...]:
+    opened = []
+    for file in files:
+        fd = open_mapped(file.pid, file.mapping)
+        stack.callback(os.close, fd)
+        opened.append(
+            (source.plan(f"/proc/self/fd/{fd}", file.path, f"/proc/{file.pid}/root"), f"/proc/self/fd/{fd}", file.pids)
+        )
+    plans = complete([(plan, pids) for plan, _, pids in opened])
+    return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=True))
+
+
+def _targets(images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
+    libraries: dict[int, list[Library]] = defaultdict(list)
+    for image in images:
+        for pid in image.pids:
+            libraries[pid].append(Library(image.plan.path, image.plan.build_id, image.plan.version))
+    return tuple(Target(pid, comms.get(pid, ""), tuple(libraries[pid])) for pid in sorted(libraries))
