@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the live tests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .servers import make_certificate
+from .trace import why_not
+
+PROGRAMS = ("nginx", "openssl", "h2load", "wrk")
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the session's certificates, and a skip where a program of these tests is missing."""
+    missing = [name for name in PROGRAMS if not (shutil.which(name) or Path("/usr/sbin", name).exists())]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    directory = tmp_path_factory.mktemp("certificates")
+    for kind in ("rsa", "ecdsa"):
+        make_certificate(kind, directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tracing() -> None:
+    """Skips where this machine can't trace, and says why."""
+    if reason := why_not():
+        pytest.skip(reason)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace by the command itself, as a person would run it, and a few questions to the document that it prints."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+PROGRAM = Path(__file__).resolve().parents[2] / "tools" / "ssllatency"
+ATTACH_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+
+Document = dict[str, Any]
+
+
+class TraceError(RuntimeError):
+    """The command did not attach, or did not end as it should; the text holds what it wrote to standard error."""
+
+
+def why_not() -> str | None:
+    """Why this machine can't trace, in the doctor's own words; None when it can.
+
+    Raises TraceError when the doctor itself fails, which is no reason to skip a test.
+    """
+    done = subprocess.run([PROGRAM, "doctor", "--quiet"], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode and not done.stdout.strip():
+        raise TraceError(f"ssllatency doctor failed: {done.stderr.strip()}")
+    return done.stdout.strip() if done.returncode else None
+
+
+class Trace:
+    """`ssllatency trace --json` on some processes and their children, attached from `with` to the end of the block.
+
+    `document` is there after the block. Leave the block only when the calls to be counted are over.
+    """
+
+    def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
+        targets = [word for pid in pids for word in ("-p", str(pid))]
+        self._command = [str(PROGRAM), "trace", *targets, "-d", "600", "--json", *options]
+        self.document: Document = {}
+        self._words: list[str] = []
+        self._attached = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._reader = threading.Thread(target=self._read_words, daemon=True)
+        self._reader.start()
+        self._attached.wait(ATTACH_TIMEOUT_S)
+        if not any(line.startswith("Tracing") for line in self._words):
+            self._kill()
+            raise TraceError(f"the trace did not attach: {self._said()}")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self._kill()
+            return
+        self._process.send_signal(signal.SIGINT)
+        self.document = self._result()
+
+    def _read_words(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._words.append(line)
+            if line.startswith("Tracing"):
+                self._attached.set()
+        self._attached.set()
+
+    def _result(self) -> Document:
+        assert self._process.stdout is not None
+        guard = threading.Timer(STOP_TIMEOUT_S, self._process.kill)
+        guard.start()
+        text = self._process.stdout.read()
+        status = self._process.wait()
+        guard.cancel()
+        self._reader.join(5)
+        if status != 0:
+            raise TraceError(f"the trace ended with status {status}: {self._said()}")
+        document: Document = json.loads(text)
+        return document
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(5)
+
+    def _said(self) -> str:
+        return "".join(self._words).strip() or "it wrote nothing to standard error"
+
+
+def count(document: Document, function: str, outcome: str = "success") -> int:
+    """How many calls of a function ended so, in all processes together; 0 where the document names none."""
+    rows = document["functions"]
+    return sum(row["count"] for row in rows if row["function"] == function and row["outcome"] == outcome)
+
+
+def counts(document: Document, functions: list[str]) -> dict[str, int]:
+    """The successful calls of each of these functions."""
+    return {function: count(document, function) for function in functions}
+
+
+def losses(document: Document) -> dict[str, int]:
+    """The losses that aren't zero."""
+    return {name: number for name, number in document["losses"].items() if number}
+
+
+def counted_pids(document: Document, function: str) -> set[int]:
+    """The processes in which a function was counted; needs a trace with --by-process."""
+    return {row["pid"] for row in document["functions"] if row["function"] == function}
