@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page docs/benchmarks.md: the tables, on which machine and how they were measured."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+from tracers import ROOT
+
+PAGE = """\
+# What tracing costs
+
+Written by `make bench`, in one run; run it again to measure your own machine.
+
+{machine}
+
+## The aim: no more than {aim:.0%} of the time that ssllatency.bt adds
+
+{verdict}
+
+## In a TLS pump
+
+A server and its client in one process over a BIO pair (bench/pump.c): one SSL_read and one SSL_write of 64 bytes in turn,
+{turns:,} turns a batch, the fastest of {batches} batches in each of {rounds} rounds.
+
+{pump}
+
+## In one nginx worker, keep-alive
+
+One worker on a CPU of its own, RSA 2048, TLS 1.3, 1 KiB a response; wrk with {connections} connections on another CPU,
+{seconds} s in each round. CPU time is the worker's own, so it does not depend on whether the client could keep it busy.
+
+{keep_alive}
+
+## In one nginx worker, Connection: close
+
+The same with a full handshake for each request.
+
+{close}
+
+## To start, and to hold
+
+From the start of the command to the line that says it is tracing; the memory is the most that any run took.
+
+{start}
+
+## How to read it
+
+- *no tracing*: nothing attached. *empty program*: a BPF program that does nothing at the very sites that ssllatency uses:
+  what the kernel takes for the probes themselves. *ssllatency.bt*: bpftrace's own script as the distribution ships it,
+  which traces every process of the machine and fewer functions.
+- The tracers take turns within each round. What one adds is the difference to *no tracing* of the same round; the table has
+  the median over the rounds, and the quartiles, between which half of the rounds lie. Both ratios are of added time; "-"
+  where what they would be divided by is lost in the noise.
+- A run counts only when the tracer's own output has all the calls that were made.
+"""
+
+
+def machine() -> str:
+    """Date, kernel, CPU and versions, as a list."""
+    facts = {
+        "Date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "Kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "CPU": _cpu(),
+        "OpenSSL": _version("openssl", "version"),
+        "nginx": _version("nginx", "-v"),
+        "bpftrace": _version("bpftrace", "--version"),
+        "wrk": _version("wrk", "-v"),
+        "ssllatency": _version(str(ROOT / "tools" / "ssllatency"), "--version"),
+    }
+    return "\n".join(f"- {name}: {value}" for name, value in facts.items())
+
+
+def _cpu() -> str:
+    text = Path("/proc/cpuinfo").read_text()
+    model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    kind = " (virtual machine)" if re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE) else ""
+    return f"{os.cpu_count()} x {model[1] if model else 'unknown'}{kind}"
+
+
+def _version(*command: str) -> str:
+    """The first number with a dot in the first line that a program says of itself."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin"
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": path})
+    found = re.search(r"\d+\.\d[\w.+-]*", (done.stdout or done.stderr).partition("\n")[0])
+    return found[0] if found else "unknown"
