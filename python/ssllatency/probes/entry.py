@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where an operation's call begins: the cheapest instruction at the head of the function that each call crosses exactly once,
+with the arguments still in their registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ssllatency.probes.costs import COST_NS
+from ssllatency.probes.flow import Graph, Unplannable
+from ssllatency.probes.machine import Emulation, Flow, Instruction
+from ssllatency.probes.plan import Cost
+
+
+@dataclass(frozen=True)
+class Site:
+    """An instruction to probe. `register` holds the return value there, "" if it isn't a way out."""
+
+    instruction: Instruction
+    cost: Cost
+    stack_delta: int
+    register: str = ""
+
+    @property
+    def address(self) -> int:
+        return self.instruction.address
+
+
+def site_cost(graph: Graph, each: Instruction, emulation: Emulation) -> Cost | None:
+    """The cost of a probe on the instruction, None where there must be none."""
+    cost = each.cost(emulation)
+    leaf = graph.functions[each.address] not in graph.calling
+    return None if cost is Cost.OPTIMISED and leaf else cost
+
+
+def head(graph: Graph) -> Iterator[Instruction]:
+    """The instructions from the entry that control runs through in a straight line, entered nowhere but at the top."""
+    address = graph.entry
+    before: list[int] = []
+    while graph.predecessors[address] == before:
+        each = graph.nodes[address]
+        yield each
+        if each.flow is not Flow.NEXT or not graph.successors[address]:
+            return
+        before, address = [address], each.end
+
+
+def _candidates(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Iterator[Site]:
+    certain = not graph.uncovered  # else a jump that couldn't be followed may lead anywhere past the entry
+    for each in head(graph):
+        cost = site_cost(graph, each, emulation)
+        delta = graph.delta(each.address)
+        if cost is not None and delta is not None:
+            yield Site(each, cost, delta)
+        if needed & each.writes or not (certain or each.landing_pad):
+            return
+
+
+def _cheapest(graph: Graph, sites: Iterator[Site]) -> Site:
+    if graph.predecessors[graph.entry]:
+        raise Unplannable("its first instruction is part of a loop")
+    found = min(sites, key=lambda site: COST_NS[site.cost], default=None)
+    if found is None:
+        raise Unplannable("no instruction at its entry can be probed")
+    return found
+
+
+def entry_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Site:
+    """The cheapest site, the first among equals, at which the registers `needed` still hold the arguments."""
+    return _cheapest(graph, _candidates(graph, needed, emulation))
+
+
+def return_probe_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Site:
+    """The same for a kernel return probe: only where the return address is at the stack pointer."""
+    return _cheapest(graph, (site for site in _candidates(graph, needed, emulation) if site.stack_delta == 0))

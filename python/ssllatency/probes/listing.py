@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans in words, for `ssllatency probes`: what would be probed where and at what cost, and what is missing and why."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ssllatency.probes import codec
+from ssllatency.probes.costs import cost_ns
+from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe
+
+_WIDTH = 100
+_DEBUG_FILE = "debug file "
+_HEADER = ("OPERATION", "FOUND", "ADDRESS", "NS/CALL", "ROLE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
+_RIGHT = ("ADDRESS", "NS/CALL", "OFFSET")
+
+
+def render(plans: Sequence[ImagePlan]) -> str:
+    """The text of `ssllatency probes`: for each file a header, a table with a row a site, and what is missing."""
+    if not plans:
+        return "No file with TLS functions was found.\n"
+    return "\n".join("\n".join(_file(plan)) + "\n" for plan in plans)
+
+
+def to_document(plans: Sequence[ImagePlan]) -> dict[str, Any]:
+    """The same as one JSON document; `cost_ns` is an operation's cost a call."""
+    return {"schema": "ssllatency-probes/1", "files": [_document(plan) for plan in plans]}
+
+
+def _document(plan: ImagePlan) -> dict[str, Any]:
+    values = codec.to_values(plan)
+    for operation, record in zip(plan.operations, values["operations"], strict=True):
+        record["cost_ns"] = cost_ns(operation)
+    return values
+
+
+def _file(plan: ImagePlan) -> Iterator[str]:
+    yield plan.path
+    for name, value in _facts(plan):
+        yield f"  {name:<11}{value}"
+    if plan.operations:
+        yield ""
+        yield from _table([_HEADER, *(row for operation in plan.operations for row in _rows(operation))])
+    if plan.missing:
+        yield ""
+        yield "Not probed:"
+        yield from _missing(plan)
+
+
+def _facts(plan: ImagePlan) -> Iterator[tuple[str, str]]:
+    yield "holds", plan.kind or "no function that ssllatency knows"
+    yield "version", plan.version or "unknown"
+    yield "build-id", plan.build_id or "none"
+    for found in sorted({each.found for each in plan.operations if each.found.startswith(_DEBUG_FILE)}):
+        yield "debug file", found.removeprefix(_DEBUG_FILE)
+    offsets = ", ".join(f"{name} {offset}" for name, offset in asdict(plan.offsets).items() if offset is not None)
+    if offsets:
+        yield "offsets", offsets
+
+
+def _rows(plan: OperationPlan) -> Iterator[tuple[str, ...]]:
+    """A row a site; the first one also tells of the operation."""
+    found = _DEBUG_FILE.strip() if plan.found.startswith(_DEBUG_FILE) else plan.found
+    leading = (plan.operation, found, f"{plan.address:#x}", f"{cost_ns(plan)}")
+    for probe in plan.probes:
+        yield (*leading, probe.role.value, f"{probe.offset:#x}", probe.cost.value, probe.instruction, _note(probe))
+        leading = ("", "", "", "")
+
+
+def _note(probe: Probe) -> str:
+    notes = [f"value in {probe.return_register}"] if probe.return_register else []
+    notes += [f"{probe.stack_delta} bytes below entry"] if probe.stack_delta else []
+    notes += ["shared"] if probe.shared else []
+    return ", ".join(notes)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    for row in rows:
+        columns = zip(row, widths, _HEADER, strict=True)
+        yield "  ".join(cell.rjust(width) if name in _RIGHT else cell.ljust(width) for cell, width, name in columns).rstrip()
+
+
+def _missing(plan: ImagePlan) -> Iterator[str]:
+    """Operations with the same reason in one paragraph."""
+    by_reason: dict[str, list[str]] = {}
+    for each in plan.missing:
+        by_reason.setdefault(each.reason, []).append(each.operation)
+    for reason, names in by_reason.items():
+        text = f"{reason}: {', '.join(names)}"
+        yield from textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the planner needs to know of a machine: how control flows through an instruction, what it does to the stack pointer and
+to registers, and how the kernel runs it under a probe. One implementation an architecture (x86.py); the planner sees no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from ssllatency.probes.plan import Cost
+
+# For each register that holds an address in the frame: the stack pointer at the function's entry minus its value. The stack
+# pointer itself is absent once its value is unknown.
+Frame = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """What the kernel emulates beyond push, call, jmp, jcc and one-byte nop: canonical nops of several bytes (Linux 6.16), and
+    5-byte nops turned into calls (Linux 6.18, which must then not be probed in a leaf function: the call overwrites its red
+    zone)."""
+
+    multibyte_nops: bool = False
+    optimised_nop5: bool = False
+
+
+BASELINE = Emulation()  # what every kernel that uprobes are used on does
+
+
+class Flow(Enum):
+    """Where control goes after an instruction."""
+
+    NEXT = "next"
+    BRANCH = "branch"  # to the target or to the next instruction
+    JUMP = "jump"
+    INDIRECT_JUMP = "indirect jump"
+    CALL = "call"  # direct; comes back to the next instruction
+    INDIRECT_CALL = "indirect call"
+    RETURN = "return"
+    STOP = "stop"  # a trap that ends the process
+
+
+class Instruction(Protocol):
+    """One decoded instruction. Registers are named by their 64-bit names."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def end(self) -> int:
+        """The address of the next instruction."""
+
+    @property
+    def text(self) -> str:
+        """The assembly, as people read it."""
+
+    @property
+    def flow(self) -> Flow: ...
+    @property
+    def target(self) -> int | None:
+        """Where a direct jump, branch or call goes."""
+
+    @property
+    def padding(self) -> bool:
+        """Whether it does nothing (a nop of any length)."""
+
+    @property
+    def landing_pad(self) -> bool:
+        """Whether it only marks a valid target of indirect branches (endbr64, bti)."""
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """The registers that it may change, stack pointer aside; for a call those that the callee may change."""
+
+    @property
+    def copy(self) -> tuple[str, str, int] | None:
+        """(destination, source, bits) if it copies a register, or its low 32 bits."""
+
+    def frame(self, before: Frame) -> Frame:
+        """The frame after it, from the frame before."""
+
+    def cost(self, emulation: Emulation) -> Cost | None:
+        """How the kernel runs it under a probe; None if the kernel refuses it or it isn't known to be safe."""
+
+
+# reads the memory of the image: (address, size) -> bytes
+ReadBytes = Callable[[int, int], bytes]
+ReadPointer = Callable[[int], int | None]
+
+
+class Machine(Protocol):
+    """One architecture."""
+
+    @property
+    def stack_pointer(self) -> str: ...
+    @property
+    def result_register(self) -> str: ...
+    @property
+    def argument_registers(self) -> tuple[str, ...]: ...
+    def decode(self, code: bytes, address: int) -> Sequence[Instruction]:
+        """The instructions of `code`; shorter than it where a byte can't be decoded."""
+
+    def tail_slot(self, path: Sequence[Instruction]) -> int | None:
+        """The displacement from which the last instruction of `path`, an indirect jump, loads its target; None if it isn't
+        a single load."""
+
+    def table_targets(self, path: Sequence[Instruction], read: ReadBytes, pointer: ReadPointer) -> Sequence[int] | None:
+        """The targets of the jump table behind the last instruction of `path`; None if there is no bounded table. `path` is
+        one way from the function's entry to the jump."""
+
+    def looks_like_table(self, path: Sequence[Instruction]) -> bool:
+        """Whether the jump that ends `path` is a jump within the function, by its form."""

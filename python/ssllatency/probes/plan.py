@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as plain data: which instructions of a file are probed, in which role, for which operation.
+
+A plan is a value. It is printed by `ssllatency probes`, kept by build-id in the cache, and compared in tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+NOT_IN_LIBRARY = "not in this library"  # the reason of an operation that this version or build of a library doesn't have
+
+
+class Role(StrEnum):
+    """What a probe does. ENTRY takes the time stamp; EXIT is an instruction on the way out, past which the return value is
+    known to be in one register; RETURN is a kernel return probe on the function's entry; SESSION is a kernel uprobe
+    session, entry and return in one. RETURN also stands for the entry probe at the same place."""
+
+    ENTRY = "entry"
+    EXIT = "exit"
+    RETURN = "return"
+
+
+class Cost(StrEnum):
+    """How the kernel runs the replaced instruction: a 5-byte nop by call, an emulated one in one trap, others by single-stepping."""
+
+    OPTIMISED = "optimised"
+    EMULATED = "emulated"
+    SINGLE_STEPPED = "single-stepped"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One probe site.
+
+    `offset` is the file offset in bytes; `address` the virtual address in the file's own numbering. `stack_delta` is the
+    stack pointer at the function's entry minus the stack pointer at the site, in bytes. `return_register` names the 64-bit
+    register that holds the return value past an exit site ("rax", "rbx", …), "" for other roles. `shared` marks an exit
+    that is also reached without the operation's entry (a tail-called function), so that an exit without entry is no loss.
+    """
+
+    offset: int
+    address: int
+    role: Role
+    instruction: str
+    cost: Cost
+    stack_delta: int = 0
+    return_register: str = ""
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class OperationPlan:
+    """The probes of one operation of the catalogue in one file. `found` says how the function was found."""
+
+    operation: str
+    address: int
+    size: int
+    found: str
+    probes: tuple[Probe, ...]
+
+
+@dataclass(frozen=True)
+class MissingOperation:
+    """An operation that is not probed in this file, and why (a phrase without a full stop)."""
+
+    operation: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SslOffsets:
+    """Byte offsets inside SSL (or SSL_CONNECTION) that the library's own accessors show; None where they don't.
+
+    `rwstate` from SSL_want, `server` from SSL_is_server, `rbio` from SSL_get_rbio, `wbio` from SSL_get_wbio, `shutdown` from
+    SSL_get_shutdown, `version` from SSL_version, `state` (of the handshake's message flow) from SSL_in_before; `bio_flags` is
+    the offset of the flags inside BIO, from BIO_test_flags of libcrypto.
+    """
+
+    rwstate: int | None = None
+    server: int | None = None
+    rbio: int | None = None
+    wbio: int | None = None
+    shutdown: int | None = None
+    version: int | None = None
+    state: int | None = None
+    bio_flags: int | None = None
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """What is probed in one file. `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine" or "static" (several of them in one file)."""
+
+    path: str
+    build_id: str
+    version: str
+    kind: str
+    operations: tuple[OperationPlan, ...]
+    missing: tuple[MissingOperation, ...]
+    offsets: SslOffsets = SslOffsets()

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an image to its plan: which operations of the catalogue it holds, where they are, and which instructions are probed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cached_property
+
+from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.elf.image import ElfError, Function, Image
+from ssllatency.elf.methods import ec_key_method, rsa_method
+from ssllatency.elf.providers import Algorithm, algorithms
+from ssllatency.probes.catalogue import CATALOGUE, Operation
+from ssllatency.probes.flow import Code, Unplannable
+from ssllatency.probes.machine import BASELINE, Emulation, Machine
+from ssllatency.probes.operation import Planner
+from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
+from ssllatency.probes.tails import Tails
+
+NOT_NAMED = "no symbol and no table names it"
+
+# Functions that tell what a file is, by the catalogue's name of the library. Any of them will do.
+_SIGNS = {
+    "libssl": ("SSL_do_handshake", "SSL_read"),
+    "libcrypto": ("RSA_PKCS1_OpenSSL", "EVP_DigestSign"),
+    "libcrypto_mb": tuple(operation.name for operation in CATALOGUE if operation.library == "libcrypto_mb"),
+    "qatengine": ("multibuff_rsa_priv_enc", "qat_rsa_priv_enc"),
+}
+_SONAMES = {"qatengine.so": "qatengine", "libqatengine.so": "qatengine", "libqat.so": "qatengine"}
+_MACHINES = ("x86-64",)
+
+
+def libraries_in(image: Image) -> tuple[str, ...]:
+    """The libraries of the catalogue that the file is or, where it is statically linked, holds."""
+    found = tuple(library for library, signs in _SIGNS.items() if any(image.function(name) for name in signs))
+    hinted = _SONAMES.get(image.soname)
+    if hinted and hinted not in found and image.function("bind_engine"):
+        return (*found, hinted)
+    return found
+
+
+def kind_of(image: Image) -> str:
+    """What the file is: a library of the catalogue by its name, "static" for several of them in one file, "" for none."""
+    libraries = libraries_in(image)
+    return libraries[0] if len(libraries) == 1 else "static" if libraries else ""
+
+
+class _Finder:
+    """Finds the functions of operations in one image, and says what is to be said where there is none."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    def find(self, operation: Operation) -> Function | None:
+        """By its symbols, else by its slot in a method table, else by its slots in the provider's tables."""
+        functions = (self._image.function(name) for name in operation.symbols)
+        symbol = next((function for function in functions if function), None)
+        return symbol or self._by_method(operation) or self._by_provider(operation)
+
+    def reason(self, operation: Operation) -> str:
+        """Why it wasn't found. What a library exports or offers by name and this one doesn't, it doesn't have."""
+        if operation.library == "qatengine" or operation.method:
+            return NOT_NAMED
+        if operation.providers and any(self._offered(operation)):
+            return NOT_NAMED
+        return NOT_IN_LIBRARY
+
+    def _by_method(self, operation: Operation) -> Function | None:
+        if operation.method is None:
+            return None
+        table = self._rsa_method if operation.method.table == "RSA_METHOD" else self._ec_key_method
+        address = table.get(operation.method.offset)
+        return Function(operation.name, address, 0, operation.method.table) if address else None
+
+    def _by_provider(self, operation: Operation) -> Function | None:
+        for algorithm, function_id in self._offered(operation):
+            address = algorithm.functions.get(function_id)
+            if address:
+                return Function(operation.name, address, 0, "provider table")
+        return None
+
+    def _offered(self, operation: Operation) -> Iterator[tuple[Algorithm, int]]:
+        for slot in operation.providers:
+            for algorithm in self._algorithms:
+                if algorithm.operation == slot.operation and slot.algorithm in algorithm.names:
+                    yield algorithm, slot.function_id
+
+    @cached_property
+    def _rsa_method(self) -> dict[int, int]:
+        return rsa_method(self._image)
+
+    @cached_property
+    def _ec_key_method(self) -> dict[int, int]:
+        return ec_key_method(self._image)
+
+    @cached_property
+    def _algorithms(self) -> tuple[Algorithm, ...]:
+        try:
+            return algorithms(self._image)
+        except ElfError:
+            return ()
+
+
+def _machine(name: str) -> Machine:
+    """The machine called `name`. Imported here: it brings the decoder, which a plan from the cache doesn't need."""
+    from ssllatency.probes.x86 import X86
+
+    if name not in _MACHINES:
+        raise Unplannable(f"{name} code can't be planned yet")
+    return X86()
+
+
+def plan_image(image: Image, *, return_probes: bool = True, emulation: Emulation = BASELINE) -> ImagePlan:
+    """The plan of one file: every operation of the catalogue that belongs in it, with its probes or with why it has none.
+
+    `return_probes`: whether kernel return probes may be used where they are safe. `emulation`: what the kernel emulates.
+    """
+    libraries = libraries_in(image)
+    operations, missing = _plan_operations(image, libraries, return_probes, emulation)
+    return ImagePlan(
+        path=image.label,
+        build_id=image.build_id,
+        version=library_version(image) if libraries else "",
+        kind=kind_of(image),
+        operations=tuple(operations),
+        missing=tuple(missing),
+        offsets=_offsets(image, libraries),
+    )
+
+
+def _plan_operations(
+    image: Image, libraries: tuple[str, ...], return_probes: bool, emulation: Emulation
+) -> tuple[list[OperationPlan], list[MissingOperation]]:
+    wanted = [operation for operation in CATALOGUE if operation.library in libraries]
+    try:
+        machine = _machine(image.machine)
+    except Unplannable as reason:
+        return [], [MissingOperation(operation.name, str(reason)) for operation in wanted]
+    planner = Planner(image, machine, Code(image, machine), Tails(image), emulation, return_probes)
+    finder = _Finder(image)
+    operations: list[OperationPlan] = []
+    missing: list[MissingOperation] = []
+    taken: dict[int, str] = {}
+    for operation in wanted:
+        function = finder.find(operation)
+        if function is None:
+            missing.append(MissingOperation(operation.name, finder.reason(operation)))
+            continue
+        first = taken.setdefault(function.address, operation.name)
+        if first != operation.name:
+            missing.append(MissingOperation(operation.name, f"the same code as {first}"))
+            continue
+        try:
+            operations.append(planner.plan(operation, function))
+        except (Unplannable, ElfError) as reason:
+            missing.append(MissingOperation(operation.name, str(reason).rstrip(".")))
+    return operations, missing
+
+
+def _offsets(image: Image, libraries: tuple[str, ...]) -> SslOffsets:
+    found = ssl_offsets(image) if "libssl" in libraries else {}
+    bio_flags = bio_flags_offset(image) if "libcrypto" in libraries else None
+    names = {field.name for field in fields(SslOffsets)}
+    offsets = {name: offset for name, offset in found.items() if name in names}
+    return SslOffsets(**{**offsets, "bio_flags": bio_flags})
