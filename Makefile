@@ -62,7 +62,8 @@ bench: ## what tracing costs, written to docs/benchmarks.md
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py
 
-PYTHON_FILES := python tests bench tools/demo bpf/generate_abi.py hatch_build.py
+PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py
+SHELL_FILES := .ci/run tools/setup tools/ssllatency tools/second-root tools/debian-mirror
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)
@@ -74,7 +75,7 @@ lint: ## ruff, mypy, import rules, clang-format, shellcheck
 	$(Q)$(VENV)/bin/mypy
 	$(Q)PYTHONPATH=python $(VENV)/bin/lint-imports --no-cache >$(BUILD)/lint-imports.log || { cat $(BUILD)/lint-imports.log; false; }
 	$(Q)clang-format --dry-run -Werror bpf/*.c bpf/*.h bench/*.c
-	$(Q)shellcheck .ci/run tools/setup tools/ssllatency
+	$(Q)shellcheck $(SHELL_FILES)
 
 .PHONY: abi check-abi
 abi: $(OBJECT) ## python/ssllatency/abi.py from the object's BTF

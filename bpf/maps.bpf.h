@@ -17,13 +17,6 @@ struct ssll_account account SEC(".data.account") = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct ssll_start_key);
-	__type(value, struct ssll_start);
-} starts SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2048);
 	__type(key, struct ssll_series_key);
 	__type(value, struct ssll_series);

@@ -5,7 +5,8 @@
  * Measures from an entry site to the exit site (or return) of the same call. The two are paired by process, stack pointer at
  * entry and operation, never by thread: a call that OpenSSL's ASYNC jobs park on a stack of their own ends on that stack.
  * Sites, and what a return value means, come in each probe's cookie. Nothing of the target is read but return values, the SSL's
- * state words and the BIO's flags. Cost: one hash insertion at entry, one look-up, one deletion and one update at exit.
+ * state words and the BIO's flags. Cost: a slot of a table taken
+ * at entry and given back at exit, one hash look-up and one update of a row at exit.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -17,6 +18,7 @@
 #include "outcome.bpf.h"
 #include "record.bpf.h"
 #include "registers.bpf.h"
+#include "starts.bpf.h"
 
 extern bool bpf_session_is_return(void) __ksym __weak;
 
@@ -38,20 +40,10 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 	        .tgid = bpf_get_current_pid_tgid() >> 32,
 	        .operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
 	};
-	struct ssll_start start = {};
 
 	if (!traced(key.tgid) || (skip_null && !argument(ctx, skip_null - 1)))
 		return 0;
-	if (field(cookie, SSLL_COOKIE_SSL, 1))
-		start.ssl = REGISTER(ctx, rdi);
-	start.began_ns = bpf_ktime_get_ns();
-	if (!bpf_map_update_elem(&starts, &key, &start, BPF_NOEXIST))
-		return 0;
-	/* The frame of a call that never ended lies at the same place, or the map is full. */
-	if (bpf_map_update_elem(&starts, &key, &start, BPF_EXIST))
-		count(&account.map_full);
-	else
-		count(&account.unmatched_entries);
+	ssll_begin(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? REGISTER(ctx, rdi) : 0);
 	return 0;
 }
 
@@ -77,18 +69,15 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	};
 	struct ssll_verdict verdict = {SSLL_SUCCESS, SSLL_REASON_NONE};
 	struct ssll_library *library;
-	struct ssll_start *found, start;
+	struct ssll_start start;
 
 	if (!traced(key.tgid))
 		return 0;
-	found = bpf_map_lookup_elem(&starts, &key);
-	if (!found) {
+	if (!ssll_end(&key, &start)) {
 		if (!field(cookie, SSLL_COOKIE_SHARED, 1))
 			count(&account.unmatched_exits);
 		return 0;
 	}
-	start = *found;
-	bpf_map_delete_elem(&starts, &key);
 	library = bpf_map_lookup_elem(&libraries, &index);
 	if (!library)
 		return 0;
@@ -158,5 +147,7 @@ const enum ssll_outcome *ssll_outcome_btf __attribute__((unused));
 const enum ssll_reason *ssll_reason_btf __attribute__((unused));
 const enum ssll_role *ssll_role_btf __attribute__((unused));
 const enum ssll_cookie *ssll_cookie_btf __attribute__((unused));
+const enum ssll_table *ssll_table_btf __attribute__((unused));
+const enum ssll_tag *ssll_tag_btf __attribute__((unused));
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -76,7 +76,27 @@ enum ssll_cookie {
 	SSLL_COOKIE_STACK = 32,     /* 16 bits: stack pointer at the function's entry minus that at the site, bytes */
 };
 
-/* A call that runs. One record for each (process, stack pointer at entry, operation): right across fibers and threads. */
+/*
+ * Calls that run are kept by (process, stack pointer at entry, operation), which is right across fibers and threads. They lie
+ * in a table of SSLL_STARTS slots. A slot's number comes from the lowest bits of the stack pointer, mixed with the rest of the
+ * key; the rest, in the slot's tag, therefore tells the whole key. A call takes the first free of SSLL_WAYS slots, and the hash
+ * map behind them where all are taken or the stack lies beyond 2^47.
+ */
+enum ssll_table {
+	SSLL_TABLE_BITS = 14,
+	SSLL_STARTS = 16384,
+	SSLL_WAYS = 4,
+	SSLL_OVERFLOW = 16384,
+};
+
+/* The tag of a slot in use, from the lowest bit up; bit 63 is set. A free slot's is 0. */
+enum ssll_tag {
+	SSLL_TAG_WAY = 0,        /* 2 bits */
+	SSLL_TAG_STACK = 2,      /* 30 bits: the stack pointer from bit 17 on */
+	SSLL_TAG_TGID = 33,      /* 22 bits */
+	SSLL_TAG_OPERATION = 55, /* 8 bits */
+};
+
 struct ssll_start_key {
 	__u64 stack;
 	__u32 tgid;
@@ -84,6 +104,7 @@ struct ssll_start_key {
 };
 
 struct ssll_start {
+	__u64 tag;
 	__u64 began_ns;
 	__u64 ssl;
 };
@@ -146,7 +167,7 @@ struct ssll_config {
 };
 
 _Static_assert(sizeof(struct ssll_start_key) == 16, "start key");
-_Static_assert(sizeof(struct ssll_start) == 16, "start");
+_Static_assert(sizeof(struct ssll_start) == 24, "start");
 _Static_assert(sizeof(struct ssll_series_key) == 8, "series key");
 _Static_assert(sizeof(struct ssll_series) == 8 * (SSLL_BUCKETS + 2 + SSLL_LINEAR_BUCKETS + 2 + 1 + 4 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");

@@ -70,6 +70,20 @@ class Role(IntEnum):
     CLIENT = 2
 
 
+class Table(IntEnum):
+    BITS = 14
+    STARTS = 16384
+    WAYS = 4
+    OVERFLOW = 16384
+
+
+class Tag(IntEnum):
+    WAY = 0
+    STACK = 2
+    TGID = 33
+    OPERATION = 55
+
+
 class Account(ctypes.Structure):
     _fields_ = (
         ("unmatched_entries", ctypes.c_uint64),
@@ -151,12 +165,13 @@ assert ctypes.sizeof(SeriesKey) == 8
 
 class Start(ctypes.Structure):
     _fields_ = (
+        ("tag", ctypes.c_uint64),
         ("began_ns", ctypes.c_uint64),
         ("ssl", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Start) == 16
+assert ctypes.sizeof(Start) == 24
 
 
 class StartKey(ctypes.Structure):

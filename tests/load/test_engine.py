@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ssllatency import abi
 from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, LinearRange, Role, TracedImage
 from ssllatency.engines.libbpf_engine import LINK_EACH_PROCESS, LibbpfEngine
@@ -84,6 +85,30 @@ def test_threads_share_a_row_without_losing_a_call(subject: Subject, method: str
     session.close()
     assert counts(snapshot) == {("RSA_sign", SUCCESS): 32000}
     assert snapshot.losses == Losses()
+
+
+def test_more_calls_at_once_than_the_table_holds(subject: Subject) -> None:
+    deep = abi.Table.STARTS + abi.Table.OVERFLOW // 2
+    session = subject.attach()
+    subject.do("recurse", deep)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("RSA_verify", SUCCESS): deep}
+    assert snapshot.losses == Losses()
+
+
+def test_calls_that_find_no_room_are_counted_as_such(subject: Subject) -> None:
+    deep = abi.Table.STARTS + abi.Table.OVERFLOW + 5000
+    session = subject.attach()
+    subject.do("recurse", deep)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    losses = snapshot.losses
+    assert losses.map_full >= 5000
+    assert counts(snapshot) == {("RSA_verify", SUCCESS): deep - losses.map_full}
+    assert losses == Losses(map_full=losses.map_full, unmatched_exits=losses.map_full)
 
 
 def test_calls_left_by_longjmp_are_lost_entries(subject: Subject) -> None:

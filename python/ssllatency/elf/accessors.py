@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from ssllatency.elf.evaluate import returned
+from ssllatency.elf.evaluate import fields_read, returned
 from ssllatency.elf.image import Image
 from ssllatency.elf.returns import returned_address
 from ssllatency.elf.values import Field, Place
@@ -17,6 +17,7 @@ _SSL_ACCESSORS = {
     "rbio": "SSL_get_rbio",
     "wbio": "SSL_get_wbio",
     "shutdown": "SSL_get_shutdown",
+    "hand_state": "SSL_get_state",
     "session": "SSL_get_session",
     "reused": "SSL_session_reused",
 }
@@ -28,11 +29,15 @@ _LONGEST_VERSION = 80
 def ssl_offsets(image: Image) -> dict[str, int]:
     """Byte offsets by name; a name that could not be read is missing.
 
-    "version", "rwstate", "server", "rbio", "wbio", "shutdown", "session" and "reused" lie in SSL (since OpenSSL 3.2
-    SSL_CONNECTION), "cipher" in the SSL_SESSION that "session" points to. Empty for an image that has no such accessors.
+    "version", "rwstate", "server", "rbio", "wbio", "shutdown", "hand_state", "state", "session" and "reused" lie in SSL (since
+    OpenSSL 3.2 SSL_CONNECTION), "cipher" in the SSL_SESSION that "session" points to. "state" is that of the handshake's
+    message flow. Empty for an image that has no such accessors.
     """
     paths = {name: _field(image, accessor, 1) for name, accessor in _SSL_ACCESSORS.items()}
     offsets = {name: path[0] for name, path in paths.items() if path}
+    state = _state(image, offsets.get("hand_state"))
+    if state is not None:
+        offsets["state"] = state
     cipher = _field(image, "SSL_get_current_cipher", 2)
     if cipher and cipher[0] == offsets.get("session"):
         offsets["cipher"] = cipher[1]
@@ -58,6 +63,16 @@ def _field(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:
     paths = {path for path in paths if any(path)} or paths
     path = paths.pop() if len(paths) == 1 else None
     return path if path and all(0 <= offset < _MAX_OFFSET for offset in path) else None
+
+
+def _state(image: Image, hand_state: int | None) -> int | None:
+    """The message flow's state: the field beside the handshake's own state that SSL_in_before looks at. It returns neither."""
+    function = image.function("SSL_in_before")
+    if function is None or hand_state is None:
+        return None
+    read = fields_read(image, function.address, rdi=Place("argument", 0))
+    offsets = {field.path[0] for field in read if len(field.path) == 1} - {0, hand_state}
+    return offsets.pop() if len(offsets) == 1 else None
 
 
 def library_version(image: Image) -> str:

@@ -65,8 +65,17 @@ def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
     return _Evaluation(image).run(address, dict(arguments)) if image.machine == "x86-64" else []
 
 
+def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
+    """The fields that the function at `address` reads on any of its ways, whatever it makes of them; else as returned()."""
+    evaluation = _Evaluation(image)
+    if image.machine == "x86-64":
+        evaluation.run(address, dict(arguments))
+    return evaluation.fields
+
+
 class _Evaluation:
     def __init__(self, image: Image) -> None:
+        self.fields: set[Field] = set()
         self._image = image
         self._decoded: dict[int, Any] = {}
         self._results: list[Value] = []
@@ -179,7 +188,9 @@ class _Evaluation:
         if isinstance(address, Place):
             if address.base == "stack":
                 return state.stack.get(address.offset)
-            return Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset))
+            found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset))
+            self.fields.add(found)
+            return found
         if isinstance(address, int):
             return self._image.pointer(address) if size == 8 else self._image.constant(address, size)
         return None

@@ -192,7 +192,10 @@ class BpfObject:
         return kind.from_address(address)
 
     def live_section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
-        """After loading: the memory that the programs themselves use. libbpf maps it only for skeletons before 1.5."""
+        """After loading: the memory of a section or mmapable array, as the programs use it.
+
+        libbpf itself maps sections only for skeletons before 1.5.
+        """
         descriptor = self._library.bpf_map__fd(self._map(name))
         return kind.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(kind)))
 

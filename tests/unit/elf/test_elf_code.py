@@ -16,7 +16,7 @@ from ssllatency.elf.decode import instructions
 from ssllatency.elf.image import Image
 from ssllatency.elf.unwind import pointer_encoding
 
-NAMES = ("version", "rwstate", "server", "rbio", "wbio", "shutdown", "session", "reused", "cipher")
+NAMES = ("version", "rwstate", "server", "rbio", "wbio", "shutdown", "hand_state", "state", "session", "reused", "cipher")
 STYLES = {
     "plain": (),
     "cet": ("-fcf-protection=full",),

@@ -99,11 +99,12 @@ def test_ssl_methods_tell_server_from_client(libssl: Image) -> None:
 
 def test_accessors(libssl: Image, libcrypto: Image) -> None:
     offsets = ssl_offsets(libssl)
-    assert set(offsets) == {"version", "rwstate", "server", "rbio", "wbio", "shutdown", "session", "reused", "cipher"}
+    names = {"version", "rwstate", "server", "rbio", "wbio", "shutdown", "hand_state", "state", "session", "reused", "cipher"}
+    assert set(offsets) == names
     assert offsets["wbio"] == offsets["rbio"] + 8
     if library_version(libcrypto).startswith("OpenSSL 3.0."):
         assert (offsets["version"], offsets["rwstate"], offsets["server"], offsets["rbio"]) == (0, 40, 56, 16)
-        assert offsets["shutdown"] == 68
+        assert (offsets["shutdown"], offsets["state"], offsets["hand_state"]) == (68, 72, 92)
     assert bio_flags_offset(libcrypto) is not None
 
 

