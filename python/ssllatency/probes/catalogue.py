@@ -148,8 +148,7 @@ CATALOGUE: tuple[Operation, ...] = (
     _ec("ossl_ecdsa_verify_sig", 112),
     _crypto("ECDH_compute_key", Convention.POSITIVE),
     # Algorithms that only the default provider's tables name. A NULL buffer asks for the size and is not counted.
-    _provider("x25519_derive", "KEYEXCH", 3, "X25519"),
-    _provider("x448_derive", "KEYEXCH", 3, "X448"),
+    _provider("ecx_derive", "KEYEXCH", 3, "X25519", "X448"),
     _provider("x25519_gen", "KEYMGMT", 6, "X25519", skip_null=None, convention=Convention.POINTER),
     _provider("ed25519_digest_sign", "SIGNATURE", 11, "ED25519", symbols=("ed25519_digest_sign_int",)),
     _provider("ed25519_digest_verify", "SIGNATURE", 15, "ED25519", skip_null=None),
