@@ -9,6 +9,7 @@
  *   threads T N    T threads with N calls of RSA_sign each
  *   exit N         N threads that end inside RSA_verify
  *   forks F N      F child processes with N calls of RSA_sign each, waited for
+ *   lanes N S      N calls of mbx_x25519_mb8 that return the status S
  *   block          RSA_verify that returns when the next line comes
  */
 #include <pthread.h>
@@ -42,6 +43,15 @@ TRACED int SSL_read(void *ssl, void *buffer, int wanted)
 	snprintf(copy, sizeof(copy), "%d", wanted);
 	sink += (int)strlen(copy);
 	return wanted;
+}
+
+TRACED unsigned int mbx_x25519_mb8(void *lanes[8], unsigned int status)
+{
+	char copy[32];
+
+	snprintf(copy, sizeof(copy), "%p%x", (void *)lanes, status);
+	sink += (int)strlen(copy);
+	return status;
 }
 
 enum { DESCEND, JUMP, END_THREAD, BLOCK };
@@ -106,6 +116,9 @@ static void obey(const char *word, long first, long second)
 	else if (!strcmp(word, "reads"))
 		for (long i = 0; i < first; i++)
 			SSL_read(NULL, NULL, (int)second);
+	else if (!strcmp(word, "lanes"))
+		for (long i = 0; i < first; i++)
+			mbx_x25519_mb8(NULL, (unsigned int)second);
 	else if (!strcmp(word, "recurse"))
 		RSA_verify(DESCEND, (int)first);
 	else if (!strcmp(word, "jump"))

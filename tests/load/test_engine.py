@@ -77,6 +77,20 @@ def test_the_whole_return_value_is_judged(subject: Subject, returned: int, outco
     assert all(one.reasons == ({} if outcome is SUCCESS else {"unknown": 10}) for one in snapshot.series)
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(0, SUCCESS), (0x22222220, SUCCESS), (0x22222222, SUCCESS), (1, FAILURE), (0x80000000, FAILURE), (0x22420000, FAILURE)],
+    ids=["all lanes", "one lane used", "none used", "mismatch", "bad signature in the last", "low order point"],
+)
+def test_a_batch_succeeds_when_no_used_lane_failed(subject: Subject, status: int, outcome: Outcome) -> None:
+    session = subject.attach()
+    subject.do("lanes", 10, status)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("mbx_x25519_mb8", outcome): 10}
+
+
 def test_threads_share_a_row_without_losing_a_call(subject: Subject, method: str) -> None:
     session = subject.attach(method=method)
     subject.do("threads", 16, 2000)

@@ -39,7 +39,7 @@ def linear_range(text: str) -> LinearRange:
     parts = text.split(":")
     if len(parts) == 3 and all(part.isdecimal() for part in parts):
         minimum, maximum, step = map(int, parts)
-        if minimum < maximum <= 10**9 and 0 < step and LinearRange(minimum, maximum, step).buckets <= 64:
+        if minimum < maximum <= 10**9 and step > 0 and LinearRange(minimum, maximum, step).buckets <= 64:
             return LinearRange(minimum, maximum, step)
     raise argparse.ArgumentTypeError(f"{text} isn't MIN:MAX:STEP in microseconds with at most 64 steps, like 0:1000:200")
 

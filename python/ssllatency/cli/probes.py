@@ -14,6 +14,7 @@ from ssllatency.cli.resolve import PlanSource, resolve
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes import listing
 from ssllatency.probes.plan import ImagePlan
+from ssllatency.targets import Selection
 
 SUMMARY = "what would be probed, how it was found, what each site costs, what is missing"
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the plans."""
     selection = options.selection(arguments)
-    if bool(arguments.files) == (selection != options.Selection()):
+    if bool(arguments.files) == (selection != Selection()):
         raise SsllatencyError("name either files or targets (-p, --comm, --library, --all): `ssllatency probes --help`.", 2)
     with ExitStack() as stack:
         if arguments.files:

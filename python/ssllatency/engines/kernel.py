@@ -88,8 +88,10 @@ def create_link(
 def _load_empty_program(attach_type: int) -> int:
     code = ctypes.create_string_buffer(_RETURN_ZERO, len(_RETURN_ZERO))
     name = ctypes.create_string_buffer(b"GPL")
-    head = struct.pack("<IIQQIIQII16sII", _BPF_PROG_TYPE_KPROBE, 2, ctypes.addressof(code), ctypes.addressof(name), 0, 0, 0, 0, 0,
-                       b"ssll_ask", 0, attach_type)  # fmt: skip
+    instructions, no_log = len(_RETURN_ZERO) // 8, (0, 0, 0, 0, 0)
+    pointers = (ctypes.addressof(code), ctypes.addressof(name))
+    layout = "<IIQQIIQII16sII"
+    head = struct.pack(layout, _BPF_PROG_TYPE_KPROBE, instructions, *pointers, *no_log, b"ssll_ask", 0, attach_type)
     return bpf(_BPF_PROG_LOAD, head)
 
 

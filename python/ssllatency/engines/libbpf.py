@@ -67,7 +67,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 _messages: list[str] = []
 
 
-@_PRINT_FUNCTION
+@_PRINT_FUNCTION  # type: ignore[untyped-decorator]
 def _keep_message(_level: int, template: bytes, arguments: int) -> int:
     """libbpf's messages are kept for the sentence of an error instead of going to standard error."""
     text = ctypes.create_string_buffer(4096)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The default engine: the CO-RE object through libbpf, attached in the newest way that the kernel has.
 
-Kernel memory, all of it made at the start: one row of 4.5 KiB for each function, outcome and process that occurs, at most ROWS of
-them and three for each operation under "other"; 16 Ki running calls of 24 bytes, and as many in overflow. About 11 MiB.
+Kernel memory, all of it made at the start: one row of 4.5 KiB for each function, outcome and process that occurs, at most
+ROWS of them and three for each operation under "other"; 16 Ki running calls of 24 bytes, and as many in overflow. About 11 MiB.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def head(graph: Graph) -> Iterator[Instruction]:
 
 
 def _candidates(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Iterator[Site]:
-    certain = not graph.uncovered  # else a jump that couldn't be followed may lead anywhere past the entry
+    # An indirect jump that couldn't be followed may lead anywhere past the entry.
+    certain = not any(graph.nodes[address].flow is Flow.INDIRECT_JUMP for address in graph.uncovered)
     for each in head(graph):
         cost = site_cost(graph, each, emulation)
         delta = graph.delta(each.address)

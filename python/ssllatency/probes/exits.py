@@ -19,6 +19,7 @@ _CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
 # A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
 _WEIGHTS = {Cost.OPTIMISED: 1, Cost.EMULATED: 1, Cost.SINGLE_STEPPED: 1000}
 
+MAX_TAIL = 2_000  # instructions; a larger tail is left by its `ret`s
 _SOURCE: Point = ("source", 0)
 _SINK: Point = ("sink", 0)
 
@@ -72,7 +73,10 @@ class _Points:
 
     def find(self, point: Point) -> Point:
         while point in self._parents:
-            point = self._parents[point]
+            parent = self._parents[point]
+            if parent in self._parents:
+                self._parents[point] = self._parents[parent]
+            point = parent
         return point
 
     def join(self, one: Point, other: Point) -> None:
@@ -121,6 +125,7 @@ def exit_sites(
     if not held:
         raise Unplannable("it never returns")
     beginning = _until(graph, entry)
+    only_returns = only_returns or len(held) > MAX_TAIL
     candidates = {}
     for address, register in held.items():
         site = _site(graph, address, register, emulation) if address not in beginning else None

@@ -16,8 +16,11 @@ from functools import cached_property
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.probes.machine import Flow, Frame, Instruction, Machine
 
+# Caps, as the file is untrusted: of one operation, of all operations of a file, and of a path that is looked back on.
 MAX_INSTRUCTIONS = 20_000
-MAX_FUNCTION_BYTES = 1 << 20
+MAX_DECODED = 1_000_000
+MAX_PATH = 2_000
+_CHUNK = 512  # bytes decoded at once
 
 NORETURN = frozenset(
     (
@@ -37,7 +40,7 @@ class Unplannable(Exception):
 
 
 class Code:
-    """The decoded instructions of an image, function by function, each decoded when it is first asked for."""
+    """The decoded instructions of an image, decoded when they are first asked for."""
 
     def __init__(self, image: Image, machine: Machine) -> None:
         self.image = image
@@ -49,28 +52,18 @@ class Code:
     def bounds(self, address: int, size: int = 0) -> tuple[int, int] | None:
         """[start, end) of the function that holds `address`: by the unwind tables, else by its symbol's size."""
         if address not in self._bounds:
-            bounds = self.image.function_bounds(address) or ((address, address + size) if size else None)
-            too_long = bounds is not None and bounds[1] - bounds[0] > MAX_FUNCTION_BYTES
-            self._bounds[address] = None if too_long else bounds
+            self._bounds[address] = self.image.function_bounds(address) or ((address, address + size) if size else None)
         return self._bounds[address]
 
     def at(self, address: int, bounds: tuple[int, int]) -> Instruction | None:
         """The instruction at `address`, None where there is none within `bounds`."""
         if address not in self._instructions:
-            for start in (bounds[0], address):
-                self._decode(start, bounds[1])
-                if address in self._instructions:
-                    break
+            if len(self._instructions) > MAX_DECODED:
+                raise Unplannable("the file has too much code to be followed")
+            for decoded in self.machine.decode(self.read(address, min(_CHUNK, bounds[1] - address)), address):
+                self._instructions.setdefault(decoded.address, decoded)
         each = self._instructions.get(address)
         return each if each is not None and each.end <= bounds[1] else None
-
-    def _decode(self, start: int, end: int) -> None:
-        try:
-            code = self.image.code(start, end - start)
-        except ElfError:
-            return
-        for each in self.machine.decode(code, start):
-            self._instructions.setdefault(each.address, each)
 
     def never_returns(self, target: int) -> bool:
         """Whether the function at `target`, or behind the PLT stub there, ends the process or unwinds."""
@@ -195,16 +188,23 @@ class _Builder:
         return [target]
 
     def _fall(self, each: Instruction) -> list[int]:
-        """To the next instruction. What runs off the end of its function after a call, the call never came back."""
+        """To the next instruction. A call with nothing after it in its function never comes back."""
         function = self._functions[each.address]
-        if each.end < function[1]:
-            return self._reach(each, each.end, function)
-        last = each
-        while last.padding and self._parents[last.address] is not None:
-            last = self.nodes[self._parents[last.address] or 0]
-        if last.flow not in _CALLS:
+        if each.flow in _CALLS and self._ends(each.end, function):
+            return []
+        if each.end >= function[1]:
             self.uncovered[each.address] = f"it runs off its end at {each.end:#x}"
-        return []
+            return []
+        return self._reach(each, each.end, function)
+
+    def _ends(self, address: int, function: tuple[int, int]) -> bool:
+        """Whether only padding follows in the function."""
+        while address < function[1]:
+            each = self._code.at(address, function)
+            if each is None or not each.padding:
+                return False
+            address = each.end
+        return True
 
     def _land(self, each: Instruction, target: int | None) -> list[int]:
         """Through a direct jump: within the function, into another part of it, or by a tail call into another function."""
@@ -235,7 +235,7 @@ class _Builder:
     def _path(self, each: Instruction) -> list[Instruction]:
         path = [each]
         parent = self._parents[each.address]
-        while parent is not None:
+        while parent is not None and len(path) < MAX_PATH:
             path.append(self.nodes[parent])
             parent = self._parents[parent]
         return path[::-1]

@@ -72,7 +72,7 @@ def _rows(plan: OperationPlan) -> Iterator[tuple[str, ...]]:
 
 def _note(probe: Probe) -> str:
     notes = [f"value in {probe.return_register}"] if probe.return_register else []
-    notes += [f"{probe.stack_delta} bytes below entry"] if probe.stack_delta else []
+    notes += [f"{probe.stack_delta} below"] if probe.stack_delta else []
     notes += ["shared"] if probe.shared else []
     return ", ".join(notes)
 

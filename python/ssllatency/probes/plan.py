@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-
 NOT_IN_LIBRARY = "not in this library"  # the reason of an operation that this version or build of a library doesn't have
 
 
 class Role(StrEnum):
     """What a probe does. ENTRY takes the time stamp; EXIT is an instruction on the way out, past which the return value is
-    known to be in one register; RETURN is a kernel return probe on the function's entry; SESSION is a kernel uprobe
-    session, entry and return in one. RETURN also stands for the entry probe at the same place."""
+    known to be in one register; RETURN is a kernel return probe on the function's entry, and stands for the entry probe at
+    the same place as well (both in one, a uprobe session, where the kernel has it)."""
 
     ENTRY = "entry"
     EXIT = "exit"
@@ -24,7 +23,7 @@ class Role(StrEnum):
 
 
 class Cost(StrEnum):
-    """How the kernel runs the replaced instruction: a 5-byte nop by call, an emulated one in one trap, others by single-stepping."""
+    """How the kernel runs the replaced instruction: a 5-byte nop by a call, an emulated one in one trap, others by steps."""
 
     OPTIMISED = "optimised"
     EMULATED = "emulated"
@@ -91,7 +90,10 @@ class SslOffsets:
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """What is probed in one file. `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine" or "static" (several of them in one file)."""
+    """What is probed in one file.
+
+    `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none).
+    """
 
     path: str
     build_id: str

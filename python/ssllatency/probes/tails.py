@@ -20,9 +20,10 @@ _EC_KEY = (
     *("ECDSA_sign_ex", "ECDSA_sign_setup", "ECDSA_do_sign", "ECDSA_do_sign_ex", "ECDSA_verify", "ECDSA_do_verify"),
     *("ECDH_compute_key", "EC_KEY_generate_key"),
 )
-# EC_KEY_METHOD slots whose functions end in the same slot of the group's EC_METHOD: sign_setup, sign_sig, verify_sig.
-_EC_GROUP_SLOTS = (88, 96, 112)
-# Functions that return an EC_METHOD. Those of one library share their ECDSA functions, but on s390x.
+# EC_KEY_METHOD slots whose functions end in a slot of the group's EC_METHOD: keygen, compute_key, sign_setup, sign_sig,
+# verify_sig.
+_EC_GROUP_SLOTS = (64, 72, 88, 96, 112)
+# Functions that return an EC_METHOD. Those of one library share these functions, but on s390x.
 _EC_METHODS = tuple(
     f"EC_{name}_method"
     for name in (
@@ -30,6 +31,8 @@ _EC_METHODS = tuple(
         "GF2m_simple",
     )
 )
+_SSL = ("SSL_accept", "SSL_connect", "SSL_shutdown")
+_QUIC_METHODS = ("OSSL_QUIC_client_method", "OSSL_QUIC_client_thread_method", "OSSL_QUIC_server_method")  # since 3.2 and 3.5
 _Resolver = Callable[[int], Sequence[int] | None]
 
 
@@ -54,7 +57,7 @@ class Tails:
             (self._addresses(_EC_KEY), self._ec_key),
             ([self._ec_key_table[slot] for slot in _EC_GROUP_SLOTS if slot in self._ec_key_table], self._ec_group),
             (self._addresses(["SSL_do_handshake"]), self._handshake),
-            (self._addresses(["SSL_shutdown"]), self._ssl),
+            (self._addresses(_SSL), self._ssl),
         )
         found: dict[int, _Resolver] = {}
         for addresses, resolver in groups:
@@ -90,9 +93,12 @@ class Tails:
         return list(dict.fromkeys(table[slot] for table in tables.values() for slot in slots if slot in table)) or None
 
     def _ssl(self, slot: int) -> Sequence[int] | None:
-        """Any of the library's methods may be the connection's."""
+        """Any of the library's methods may be the connection's; SSL_accept and SSL_connect call that of QUIC so."""
+        quic = (returned_address(self._image, address) for address in self._addresses(_QUIC_METHODS))
         targets = [table[slot] for table in self._ssl_methods.values() if slot in table]
-        return list(dict.fromkeys(targets)) or None
+        targets += [target for table in quic if table and (target := self._image.pointer(table + slot))]
+        certain = all(self._image.executable(target) for target in targets)
+        return list(dict.fromkeys(targets)) if targets and certain else None
 
     @cached_property
     def _ssl_methods(self) -> dict[str, dict[int, int]]:

@@ -13,6 +13,7 @@ from ssllatency.probes.entry import Site
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import Flow, Instruction
 
+MAX_STATES = 200_000
 _BEFORE, _INSIDE = "before", "inside"
 # Before the entry site, inside the call, or past an exit site: then the registers that hold the return value.
 _State = str | frozenset[str]
@@ -68,6 +69,8 @@ def _walk(graph: Graph, entry: int, exits: dict[int, Site], result: str) -> None
     seen: set[tuple[int, _State]] = set()
     work: list[tuple[int, _State]] = [(graph.entry, _BEFORE)]
     while work:
+        if len(seen) > MAX_STATES:
+            raise _Wrong("it has too many ways to be checked")
         address, state = work.pop()
         if (address, state) in seen:
             continue

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import capstone
 from capstone import x86
 
 from ssllatency.probes.machine import Flow, ReadBytes, ReadPointer
@@ -102,17 +103,14 @@ def looks_like_table(path: Path, names: Names) -> bool:
     return load is not None and bool(load[1].mem.index)
 
 
-def _address(path: Path, position: int, register: str, names: Names) -> int | None:
+def _address(path: Path, position: int, register: str) -> int | None:
     """The constant address that `register` holds before `position`."""
     step = _definition(path, position, register)
-    if step is None:
+    while step is not None and (copied := path[step].copy) and copied[2] == 64:
+        step = _definition(path, step, copied[1])
+    if step is None or len(path[step].raw.operands) < 2:
         return None
-    copied = path[step].copy
-    if copied and copied[2] == 64:
-        return _address(path, step, copied[1], names)
-    operand = path[step].raw.operands[1] if len(path[step].raw.operands) > 1 else None
-    if operand is None:
-        return None
+    operand = path[step].raw.operands[1]
     if path[step].raw.mnemonic == "lea" and operand.mem.base == x86.X86_REG_RIP and not operand.mem.index:
         return int(path[step].end + operand.mem.disp)
     if path[step].raw.mnemonic in ("mov", "movabs") and operand.type == x86.X86_OP_IMM:
@@ -120,44 +118,70 @@ def _address(path: Path, position: int, register: str, names: Names) -> int | No
     return None
 
 
-def _memory_text(operands: str) -> str:
-    """The address in the memory operand of an instruction's operands, "" if there is none."""
-    return operands[operands.index("[") : operands.index("]") + 1] if "[" in operands else ""
+def _changes(each: X86Instruction, place: str) -> bool:
+    """Whether the instruction may change what is in a register, or in a memory operand."""
+    if not place.startswith("["):
+        return place in each.writes
+    stores = any(operand.type == x86.X86_OP_MEM and operand.access & capstone.CS_AC_WRITE for operand in each.raw.operands)
+    return stores or each.flow in (Flow.CALL, Flow.INDIRECT_CALL) or any(register in place for register in each.writes)
+
+
+class _IndexSearch:
+    """Looks backwards for the comparison that bounds the index of a jump table.
+
+    `place` is where the index comes from at the point reached: a register's name, or the memory operand that it was loaded
+    from; "" once that is lost. `highest` is the highest value that it can have, once known.
+    """
+
+    def __init__(self, register: str, names: Names) -> None:
+        self.place = register
+        self.highest: int | None = None
+        self._names = names
+        self._bounded: dict[str, int] = {}  # places to their highest values, by the comparisons passed
+        self._limit: int | None = None  # what the branch passed last says of a comparison right before it
+
+    def step_over(self, each: X86Instruction, *, taken: bool) -> None:
+        if each.flow is Flow.BRANCH:
+            self._limit = _BOUNDS.get((each.raw.mnemonic, taken))
+        elif each.raw.mnemonic == "cmp":
+            self._compared(each)
+        elif x86.X86_REG_EFLAGS in each.raw.regs_access()[1]:
+            self._limit = None
+        if self.place in each.writes:
+            self._defined(each)
+        elif _changes(each, self.place):
+            self.place = ""
+        self._bounded = {place: highest for place, highest in self._bounded.items() if not _changes(each, place)}
+        self.highest = self._bounded.get(self.place) if self.highest is None else self.highest
+
+    def _compared(self, each: X86Instruction) -> None:
+        left, right = each.raw.operands
+        place = self._source(left, each)
+        if self._limit is not None and place and right.type == x86.X86_OP_IMM and right.imm >= 0:
+            self._bounded.setdefault(place, int(right.imm) + self._limit)
+        self._limit = None
+
+    def _defined(self, each: X86Instruction) -> None:
+        source = each.raw.operands[1] if len(each.raw.operands) == 2 else None
+        if source and each.raw.mnemonic == "and" and source.type == x86.X86_OP_IMM and source.imm >= 0:
+            self.highest = int(source.imm)
+        self.place = self._source(source, each) if source and each.raw.mnemonic in _MOVES else ""
+
+    def _source(self, operand: x86.X86Op, each: X86Instruction) -> str:
+        if operand.type == x86.X86_OP_REG:
+            return self._names.get(operand.reg, "")
+        text = each.raw.op_str
+        return text[text.index("[") : text.index("]") + 1] if operand.type == x86.X86_OP_MEM else ""
 
 
 def _highest_index(path: Path, position: int, register: str, names: Names) -> int | None:
     """The highest value that `register` can have before `position`, by the branch that it passed on the path."""
-    index, place = register, ""  # the register that holds the index, or the memory operand that it is loaded from
-    bounded: dict[str, int] = {}  # the highest value of registers and memory operands, by the comparisons passed
-    limit: int | None = None
+    search = _IndexSearch(register, names)
     for step in range(position - 1, max(-1, position - MAX_STEPS), -1):
-        each = path[step]
-        mnemonic = each.raw.mnemonic
-        if each.flow is Flow.BRANCH:
-            limit = _BOUNDS.get((mnemonic, path[step + 1].address == each.target))
-        elif mnemonic == "cmp" and limit is not None:
-            left, right = each.raw.operands
-            compared = names.get(left.reg, "") if left.type == x86.X86_OP_REG else _memory_text(each.raw.op_str)
-            if right.type == x86.X86_OP_IMM and right.imm >= 0:
-                bounded.setdefault(compared, int(right.imm) + limit)
-            limit = None
-        elif x86.X86_REG_EFLAGS in each.raw.regs_access()[1]:
-            limit = None
-        if index in each.writes:
-            operands = each.raw.operands
-            if mnemonic == "and" and operands[1].type == x86.X86_OP_IMM and operands[1].imm >= 0:
-                return int(operands[1].imm)
-            if mnemonic not in _MOVES:
-                return None
-            source = operands[1]
-            index = names.get(source.reg, "") if source.type == x86.X86_OP_REG else ""
-            place = _memory_text(each.raw.op_str) if source.type == x86.X86_OP_MEM else ""
-        bounded = {key: value for key, value in bounded.items() if key not in each.writes}
-        if (index or place) in bounded:
-            return bounded[index or place]
-        if not index and not place:
-            return None
-    return None
+        search.step_over(path[step], taken=path[step + 1].address == path[step].target)
+        if search.highest is not None or not search.place:
+            break
+    return search.highest
 
 
 def table_targets(path: Path, names: Names, read: ReadBytes, pointer: ReadPointer) -> Sequence[int] | None:
@@ -166,8 +190,8 @@ def table_targets(path: Path, names: Names, read: ReadBytes, pointer: ReadPointe
     if found is None:
         return _absolute_targets(path, names, pointer)
     load, added, step = found
-    base = _address(path, step, added, names)
-    table = _address(path, load.position, load.base, names) if load.base else 0
+    base = _address(path, step, added)
+    table = _address(path, load.position, load.base) if load.base else 0
     highest = _highest_index(path, load.position, load.index, names)
     if base is None or table is None or highest is None or not 0 <= highest < MAX_ENTRIES:
         return None
@@ -183,7 +207,7 @@ def _absolute_targets(path: Path, names: Names, pointer: ReadPointer) -> Sequenc
     load = _indexed(*found, names, 8) if found else None
     if load is None:
         return None
-    base = _address(path, load.position, load.base, names) if load.base else 0
+    base = _address(path, load.position, load.base) if load.base else 0
     highest = _highest_index(path, load.position, load.index, names)
     if base is None or highest is None or not 0 <= highest < MAX_ENTRIES:
         return None

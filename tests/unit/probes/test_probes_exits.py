@@ -32,7 +32,7 @@ def test_stack_protector_branch(assembled: Assembler) -> None:
             "f",
             f"at_a: push %rbx\nsub $0x10, %rsp\ncall other@PLT\n{GUARD}at_x: jne 9f\n"
             f"add $0x10, %rsp\npop %rbx\n{TAIL_OF}ret\n{FAIL}",
-        )  # fmt: skip
+        )
     )
     probe = only_exit(code)
     assert code.label(probe.address) == "at_x"
@@ -45,7 +45,7 @@ def test_value_moved_to_its_register_after_the_branch(assembled: Assembler) -> N
             "f",
             f"at_a: push %rbx\nsub $0x10, %rsp\ncall other@PLT\nmov %eax, %ebx\n{GUARD}at_x: jne 9f\n"
             f"add $0x10, %rsp\nmov %ebx, %eax\npop %rbx\nat_r: ret\n{FAIL}",
-        )  # fmt: skip
+        )
     )
     assert only_exit(code).return_register == "rbx"
     # A 32-bit move doesn't carry a pointer.
@@ -68,7 +68,7 @@ def test_value_that_is_in_no_register_at_the_branch_is_taken_at_the_return(assem
             "f",
             f"at_a: push %rbx\nsub $0x10, %rsp\ncall other@PLT\nmov %eax, %ebx\n{GUARD}jne 9f\n{after}"
             f"add $0x10, %rsp\npop %rbx\nat_r: ret\n{FAIL}",
-        )  # fmt: skip
+        )
     )
     probe = only_exit(code)
     assert code.label(probe.address) == "at_r"
@@ -92,7 +92,7 @@ def test_branch_whose_ways_have_the_value_in_different_registers(assembled: Asse
             "f",
             "at_a: push %rbx\ncall other@PLT\ntest %rbx, %rbx\nje 1f\npop %rbx\nat_q: ret\n"
             "1: mov %ecx, %eax\npop %rbx\nat_r: ret\n",
-        )  # fmt: skip
+        )
     )
     assert code.exits(code.plan()) == ["at_q", "at_r"]
 
@@ -103,7 +103,7 @@ def test_jumps_that_meet_before_one_return_cover_it_together(assembled: Assemble
             "f",
             "at_a: push %rbx\ncall other@PLT\ntest %eax, %eax\nje 1f\ncall other@PLT\nat_x: jmp 2f\n"
             "1: call third@PLT\nat_y: jmp 2f\nud2\n2: pop %rbx\nret\n",
-        )  # fmt: skip
+        )
     )
     assert code.exits(code.plan()) == ["at_x", "at_y"]
 
@@ -114,7 +114,7 @@ def test_jump_that_meets_what_falls_through_covers_nothing(assembled: Assembler)
             "f",
             "at_a: push %rbx\ncall other@PLT\ntest %eax, %eax\nje 1f\ncall other@PLT\nat_x: jmp 2f\n"
             "1: call third@PLT\n2: pop %rbx\nat_r: ret\n",
-        )  # fmt: skip
+        )
     )
     assert code.exits(code.plan()) == ["at_r"]
 
@@ -130,7 +130,7 @@ def test_branch_past_a_loop_is(assembled: Assembler) -> None:
             "f",
             f"at_a: push %rbx\nsub $0x10, %rsp\n1: call other@PLT\ndec %rbx\njne 1b\n{GUARD}at_x: jne 9f\n"
             f"add $0x10, %rsp\npop %rbx\nret\n{FAIL}",
-        )  # fmt: skip
+        )
     )
     assert code.exits(code.plan()) == ["at_x"]
 
@@ -141,7 +141,7 @@ def test_branch_before_a_call_is_no_way_out(assembled: Assembler) -> None:
             "f",
             "at_a: push %rbx\ncall other@PLT\nat_x: jmp 1f\nud2\n1: mov %eax, %ebx\ncall free@PLT\n"
             "mov %ebx, %eax\npop %rbx\nat_r: ret\n",
-        )  # fmt: skip
+        )
     )
     assert code.exits(code.plan()) == ["at_r"]
 
@@ -160,7 +160,7 @@ def test_call_that_never_returns_ends_the_way(assembled: Assembler) -> None:
             "f",
             "at_a: push %rbx\ncall other@PLT\ntest %eax, %eax\nje 1f\nat_x: jmp 2f\n1: push %rax\ncall abort@PLT\n"
             "2: pop %rbx\nat_r: ret\n",
-        )  # fmt: skip
+        )
     )
     plan = code.plan()
     assert code.exits(plan) == ["at_x"]
@@ -188,7 +188,7 @@ def test_frame_pointer_and_aligned_stack(assembled: Assembler) -> None:
             "at_a: push %rbp\nmov %rsp, %rbp\npush %rbx\nand $-64, %rsp\nsub $64, %rsp\ncall other@PLT\n"
             "test %ecx, %ecx\njne 9f\nlea -8(%rbp), %rsp\ntest %ecx, %ecx\nat_x: jne 9f\npop %rbx\npop %rbp\nret\n"
             f"{FAIL}",
-        )  # fmt: skip
+        )
     )
     probe = only_exit(code)
     assert (code.label(probe.address), probe.stack_delta) == ("at_x", 16)
@@ -200,7 +200,7 @@ def test_branch_at_an_unknown_stack_depth_is_no_site(assembled: Assembler) -> No
             "f",
             "at_a: push %rbp\nmov %rsp, %rbp\nand $-64, %rsp\ncall other@PLT\ntest %ecx, %ecx\njne 9f\nleave\nat_r: ret\n"
             f"{FAIL}",
-        )  # fmt: skip
+        )
     )
     assert code.exits(code.plan()) == ["at_r"]
 
@@ -212,9 +212,9 @@ def test_part_moved_away_belongs_to_the_function(assembled: Assembler) -> None:
     code = assembled(
         function(
             "f",
-            "sub $8, %rsp\nat_a: call other@PLT\ntest %eax, %eax\nje f_cold\njs f_cold + 10\ncall other@PLT\nat_x: jmp at_join\n"
-            "ud2\nat_join: add $8, %rsp\nret\n",
-        )  # fmt: skip
+            "sub $8, %rsp\nat_a: call other@PLT\ntest %eax, %eax\nje f_cold\njs f_cold + 10\ncall other@PLT\n"
+            "at_x: jmp at_join\nud2\nat_join: add $8, %rsp\nret\n",
+        )
         + cold
     )
     plan = code.plan()

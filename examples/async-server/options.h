@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line.
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdbool.h>
+
+enum { MAX_CONTROLS = 16 };
+
+struct options {
+	long port;
+	const char *certificate, *key, *groups;
+	const char *engine;                 // an id, or the file of a dynamic engine
+	const char *controls[MAX_CONTROLS]; // NAME:VALUE
+	int control_count;
+	bool tls1_2, tls1_3; // only this version; neither: both
+	bool async, engine_key, resume;
+	long requests; // the most in a connection
+	long threads, connections, jobs;
+};
+
+// Fills `options`; on a mistake says what it was and ends the process with status 2.
+void options__parse(struct options *options, int argc, char **argv);
+
+#endif

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example server with asynchronous TLS, its engine, a load that counts, and the program with stacks of its own.
+
+Each is built from the checkout, listens, if at all, on the loopback address only, and ends with its block. The server counts
+its own calls into OpenSSL, and the engine its operations, so that a trace has something true to be held against.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from .clients import h2load, s_time
+from .servers import Certificate, ServerError, make_certificate
+
+TOP = Path(__file__).resolve().parents[2]
+BUILT = TOP / "build" / "examples"
+FIBERS = tuple(Path(__file__).with_name(name) for name in ("fibers.c", "fibers_calls.c", "fibers_options.c"))
+PATIENCE_S = 10.0
+
+Counts = dict[str, Any]
+
+
+@functools.cache
+def build(example: str) -> None:
+    """Build one of the examples, "async-server" or "offload-engine", into BUILT."""
+    _run("make", "-s", "-C", str(TOP / "examples" / example), f"OUT={BUILT}")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An OpenSSL engine: its id or file, control commands as NAME:VALUE, and whether it loads the key itself."""
+
+    name: str
+    controls: tuple[str, ...] = ()
+    loads_key: bool = False
+
+
+def offload(*, threads: int = 16, delay_us: int = 1000, loads_key: bool = False) -> Engine:
+    """The engine of examples/offload-engine: so many operations at a time, each taking that much longer than its work."""
+    build("offload-engine")
+    return Engine(str(BUILT / "offload.so"), (f"THREADS:{threads}", f"DELAY_US:{delay_us}"), loads_key)
+
+
+@dataclass(frozen=True)
+class AsyncSettings:
+    """How the server is set up. `kind` is that of its certificate, `version` "1.2", "1.3" or "" for both, `jobs` the most in
+    flight (0: any number). Every handshake is a full one unless `resume`. `environment` comes on top of ours."""
+
+    kind: str = "rsa"
+    asynchronous: bool = True
+    engine: Engine | None = None
+    version: str = ""
+    groups: str = ""
+    resume: bool = False
+    requests: int = 0
+    threads: int = 1
+    jobs: int = 0
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class AsyncServer:
+    """The running server, from `with` to the end of the block: `port`, `pid`, and `final`, its counts, once it has ended.
+
+    With `root`, another root file system, it runs in there, on the OpenSSL in there. Raises ServerError when it doesn't start,
+    or didn't end with status 0 by itself when told to.
+    """
+
+    certificates: Path
+    settings: AsyncSettings = field(default_factory=AsyncSettings)
+    root: Path | None = None
+
+    def __enter__(self) -> Self:
+        build("async-server")
+        self.final: Counts = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.directory = Path(tempfile.mkdtemp(prefix="ssllatency-async-", dir=self.root / "tmp" if self.root else None))
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self.stop()
+        finally:
+            self.kill()
+
+    @property
+    def pid(self) -> int:
+        """The process to trace."""
+        assert self._process is not None
+        return self._process.pid
+
+    def status(self) -> int | None:
+        """None while it runs, else its exit status, negative for the signal that ended it."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def counts(self) -> Counts:
+        """What it has counted so far, as it prints it: see examples/async-server/README.md."""
+        os.kill(self.pid, signal.SIGUSR1)
+        return self._counts()
+
+    def wait_idle(self, timeout_s: float = PATIENCE_S) -> Counts:
+        """Wait until no connection is open, and return the counts. TimeoutError when one stays open."""
+        deadline = time.monotonic() + timeout_s
+        while (counts := self.counts())["open"]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the server still has {counts['open']} connections open")
+            time.sleep(0.02)
+        return counts
+
+    def stop(self) -> Counts:
+        """Have it end in good order, and return its last counts. Does nothing the second time."""
+        if not self.final:
+            if self.status() is None:
+                os.kill(self.pid, signal.SIGTERM)
+            self.final = self._counts()
+            assert self._process is not None
+            if self._process.wait(PATIENCE_S) != 0:
+                raise ServerError(f"async-server ended with status {self._process.returncode}: {self._log()}")
+        return self.final
+
+    def kill(self) -> None:
+        """End it at once, if it still runs, and remove its directory."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _start(self) -> None:
+        pair = make_certificate(self.settings.kind, self.certificates)
+        prefix = ("chroot", str(self.root)) if self.root else ()
+        command = [*prefix, self._inside(BUILT / "async-server"), *self._words(pair)]
+        environment = {**os.environ, **dict(self.settings.environment)}
+        with (self.directory / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
+            )
+        words = self._line().split()
+        if words[:1] != ["port"]:
+            raise ServerError(f"async-server did not start: {self._log()}")
+        self.port = int(words[1])
+
+    def _words(self, pair: Certificate) -> list[str]:
+        """The command line."""
+        settings = self.settings
+        words = ["--cert", self._inside(pair.certificate), "--key", self._inside(pair.key)]
+        flags = {"async": settings.asynchronous, "resume": settings.resume, f"tls{settings.version}": settings.version}
+        words += [f"--{name}" for name, wanted in flags.items() if wanted]
+        values = {"groups": settings.groups, "requests": settings.requests, "jobs": settings.jobs, "threads": settings.threads}
+        words += [word for name, value in values.items() if value for word in (f"--{name}", str(value))]
+        if engine := settings.engine:
+            words += ["--engine", self._inside(Path(engine.name)) if "/" in engine.name else engine.name]
+            words += [word for control in engine.controls for word in ("--engine-ctrl", control)]
+            words += ["--engine-key"] if engine.loads_key else []
+        return words
+
+    def _inside(self, path: Path) -> str:
+        """The path as the server sees it; in another root the path of a copy."""
+        if self.root is None:
+            return str(path)
+        copy = self.directory / path.name
+        shutil.copy(path, copy)
+        return f"/{copy.relative_to(self.root)}"
+
+    def _counts(self) -> Counts:
+        line = self._line()
+        if not line:
+            raise ServerError(f"async-server has ended, with status {self._ended()}: {self._log()}")
+        counts: Counts = json.loads(line)
+        return counts
+
+    def _ended(self) -> int | None:
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE_S)
+        return self._process.returncode
+
+    def _line(self) -> str:
+        """The next line that it prints, "" if it has ended. It prints little, and only when asked."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return _line(self._process.stdout.fileno(), "async-server")
+
+    def _log(self) -> str:
+        return (self.directory / "log").read_text(errors="replace").strip()[:600]
+
+
+def load(server: AsyncServer, tool: str = "h2load", *, connections: int = 500, parallel: int = 50, seconds: int = 2) -> int:
+    """Drive the server, a new connection for each request: the connections that completed, by the tool's own count.
+
+    `tool` is "h2load", which makes `connections`, or "s_time", which makes one after the other for `seconds`.
+    """
+    if tool == "h2load":
+        return h2load(server.port, connections, parallel=parallel)
+    version = server.settings.version.replace(".", "_")
+    return s_time(server.port, seconds, *([f"-tls{version}"] if version else []))
+
+
+class SteadyLoad:
+    """h2load against the server, again and again, from `with` to the end of the block; `completed` connections, exactly, then.
+
+    Leaving the block waits for the batch that is under way, and raises ClientError if a connection of any batch failed.
+    """
+
+    def __init__(self, server: AsyncServer, *, parallel: int = 50, batch: int = 500) -> None:
+        self._server, self._parallel, self._batch = server, parallel, batch
+        self._over = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._drive, daemon=True)
+        self.completed = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._error is not None and error is None:
+            raise self._error
+
+    def _drive(self) -> None:
+        try:
+            while not self._over.is_set():
+                self.completed += load(self._server, connections=self._batch, parallel=self._parallel)
+        except Exception as error:  # whatever it was, it belongs to the thread that leaves the block
+            self._error = error
+
+
+def build_fibers(directory: Path) -> Path:
+    """Compile the program with stacks of its own. Its longjmps change stacks, which _FORTIFY_SOURCE would end it for."""
+    program = directory / "fibers"
+    flags = ("-O2", "-g", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-rdynamic")
+    _run("cc", *flags, "-pthread", "-o", str(program), *map(str, FIBERS))
+    return program
+
+
+class Fibers:
+    """The program with stacks of its own, loaded and waiting, from `with` to the end of the block.
+
+    `go` has it do its work and returns its true counts; it lives on until the block ends. `options` are its own: see its usage.
+    """
+
+    def __init__(self, program: Path, *options: str) -> None:
+        self._command = [str(program), "--wait", *options]
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert self._process.stdout is not None
+        self._output = self._process.stdout.fileno()
+        if _line(self._output, "fibers") != "ready":
+            raise ServerError(f"fibers did not start: {self._end()}")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        wrong = self._end()
+        if error is None and self._process.returncode != 0:
+            raise ServerError(f"fibers ended with status {self._process.returncode}: {wrong}")
+
+    @property
+    def pid(self) -> int:
+        """The process to trace."""
+        return self._process.pid
+
+    def begin(self) -> None:
+        """Have it begin. With --rounds 0 it goes on until `interrupt`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+
+    def interrupt(self) -> None:
+        """Have it end its work after the round that is under way."""
+        self._process.terminate()
+
+    def counts(self, timeout_s: float = 60.0) -> dict[str, dict[str, int]]:
+        """For each function "entries" and "completed", and of these "success", "failure" and "retry", once its work is done.
+
+        Raises ServerError when it has died instead.
+        """
+        line = _line(self._output, "fibers", timeout_s)
+        if not line:
+            error = self._end()
+            raise ServerError(f"fibers ended with status {self._process.returncode} instead of counting: {error}")
+        counts: dict[str, dict[str, int]] = json.loads(line)
+        return counts
+
+    def go(self, timeout_s: float = 60.0) -> dict[str, dict[str, int]]:
+        """`begin`, and its counts once it is done."""
+        self.begin()
+        return self.counts(timeout_s)
+
+    def _end(self) -> str:
+        """What it wrote to standard error. It ends when its input does."""
+        if self._process.stdin is None or self._process.stdin.closed:
+            return ""
+        try:
+            return self._process.communicate(timeout=PATIENCE_S)[1].decode(errors="replace").strip()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.communicate()[1].decode(errors="replace").strip()
+
+
+def _line(descriptor: int, name: str, timeout_s: float = PATIENCE_S) -> str:
+    """The next line, without its end, of a program that prints nothing more before it is asked; "" at the end of its output."""
+    text = b""
+    deadline = time.monotonic() + timeout_s
+    while not text.endswith(b"\n"):
+        if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimeoutError(f"{name} said nothing for {timeout_s:g} s")
+        piece = os.read(descriptor, 65536)
+        if not piece:
+            break
+        text += piece
+    return text.decode().strip()
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ServerError(f"{command[0]} failed: {done.stderr.strip()[-600:]}")

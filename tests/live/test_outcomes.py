@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What isn't a success: each under its own name, retries apart from failures, the server's side from the client's."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .clients import TLS_1_2, TLS_1_3, Client
+from .servers import Nginx, Settings
+from .trace import Document, Trace, count, losses
+
+pytestmark = pytest.mark.usefixtures("tracing")
+TIMES = 7
+
+
+def reasons(document: Document, function: str, outcome: str) -> Counter[str]:
+    """The reasons of a function's calls with one outcome, in all processes."""
+    found: Counter[str] = Counter()
+    for row in document["functions"]:
+        if (row["function"], row["outcome"]) == (function, outcome):
+            found.update(row["reasons"])
+    return found
+
+
+def plain(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+def read_to_end(connection: socket.socket) -> None:
+    try:
+        while connection.recv(4096):
+            pass
+    except ConnectionError:
+        pass  # the server has closed with our bytes unread
+
+
+def speak_http(port: int) -> None:
+    with plain(port) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        read_to_end(connection)
+
+
+def reset_in_the_middle(port: int) -> None:
+    """A record's header and no more, then a reset."""
+    with plain(port) as connection:
+        connection.sendall(b"\x16\x03\x01\x02\x00\x01")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def refuse_the_certificate(port: int) -> None:
+    """The client trusts nobody and sends an alert."""
+    context = ssl.create_default_context()
+    context.maximum_version = TLS_1_2
+    with plain(port) as connection, pytest.raises(ssl.SSLCertVerificationError):
+        context.wrap_socket(connection, server_hostname="localhost")
+
+
+def offer_an_old_version(port: int) -> None:
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=10)
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [(speak_http, "SSL"), (reset_in_the_middle, "SYSCALL"), (refuse_the_certificate, "SSL"), (offer_an_old_version, "SSL")],
+    ids=["http", "reset", "refused certificate", "old version"],
+)
+def test_failed_handshakes_have_their_reason(certificates: Path, act: Callable[[int], None], reason: str) -> None:
+    with Nginx(certificates) as server, Trace(server.master_pid) as trace:
+        for _ in range(TIMES):
+            act(server.port["rsa"])
+        good = Client(server.port["rsa"], TLS_1_3).connect_times(3)
+        server.wait_idle()
+    document = trace.document
+    assert reasons(document, "SSL_do_handshake", "failure") == {reason: TIMES}
+    assert count(document, "SSL_do_handshake", "failure") == TIMES
+    assert count(document, "SSL_do_handshake") == len(good)
+    assert set(reasons(document, "SSL_do_handshake", "retry")) <= {"WANT_READ"}
+    assert losses(document) == {}
+
+
+def test_waits_are_retries_and_a_close_is_a_close(certificates: Path) -> None:
+    """nginx reads until it would block: each request leaves one WANT_READ at least, each close_notify one ZERO_RETURN."""
+    with Nginx(certificates) as server, Trace(server.master_pid) as trace:
+        Client(server.port["ecdsa"], TLS_1_3).connect_times(TIMES, requests=5)
+        server.wait_idle()
+    document = trace.document
+    assert reasons(document, "SSL_read", "failure") == {"ZERO_RETURN": TIMES}
+    waits = reasons(document, "SSL_read", "retry")
+    assert set(waits) == {"WANT_READ"}
+    assert waits["WANT_READ"] >= 5 * TIMES
+    assert count(document, "SSL_read") == 5 * TIMES
+
+
+def test_a_full_socket_is_a_want_write(certificates: Path) -> None:
+    """The client asks for more than the socket's buffers hold and reads it late."""
+    with Nginx(certificates, Settings(exact=(60000,))) as server, Trace(server.master_pid) as trace:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(20)
+            connection.connect(("127.0.0.1", server.port["ecdsa"]))
+            with context.wrap_socket(connection) as tls:
+                asked = 200
+                tls.sendall(b"GET /60000 HTTP/1.1\r\nHost: x\r\n\r\n" * asked)
+                left = asked * 60000
+                while left:
+                    left -= len(tls.recv(16384))
+        server.wait_idle()
+    document = trace.document
+    assert set(reasons(document, "SSL_write", "retry")) == {"WANT_WRITE"}
+    assert count(document, "SSL_write", "failure") == 0
+    assert losses(document) == {}
+
+
+BOTH_SIDES = """
+import ssl, sys
+certificate, key, times = sys.argv[1:]
+server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+server.load_cert_chain(certificate, key)
+client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+
+def talk():
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    open_ends = list(ends)
+    while open_ends:
+        for end in list(open_ends):
+            try:
+                end.do_handshake()
+                open_ends.remove(end)
+            except ssl.SSLWantReadError:
+                pass
+    ends[0].write(b"x" * 256)
+    assert ends[1].read(1000) == b"x" * 256
+
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(int(times)):
+    talk()
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize(("role", "shares"), [("server", (1, 1, 0)), ("client", (1, 0, 1)), ("any", (2, 1, 1))])
+def test_server_and_client_in_one_process(certificates: Path, role: str, shares: tuple[int, int, int]) -> None:
+    """Python's ssl module: SSL_do_handshake, and the _ex forms of read and write."""
+    command = [sys.executable, "-c", BOTH_SIDES, certificates / "ecdsa.crt", certificates / "ecdsa.key", str(TIMES)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as both:
+        assert both.stdin
+        assert both.stdout
+        assert both.stdout.readline() == "ready\n"
+        with Trace(both.pid, options=("--role", role)) as trace:
+            both.stdin.write("go\n")
+            both.stdin.flush()
+            assert both.stdout.readline() == "done\n"
+        both.communicate()
+    document = trace.document
+    found = [count(document, function) for function in ("SSL_do_handshake", "SSL_read_ex", "SSL_write_ex")]
+    assert found == [TIMES * share for share in shares]
+    assert count(document, "ossl_ecdsa_sign") == TIMES
+    assert losses(document) == {}

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line without a kernel: misuse and bad input give one sentence and the right exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ssllatency.cli.main import SUBCOMMANDS, run
+
+LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        ([], 2, "SUBCOMMAND"),
+        (["nope"], 2, "invalid choice: 'nope'"),
+        (["trace", "-p", "0"], 2, "0 isn't a PID"),
+        (["trace", "-p", "12x"], 2, "12x isn't a PID"),
+        (["trace", "-p", "1", "-d", "-3"], 2, "isn't a number of seconds above 0"),
+        (["trace", "-p", "1", "-d", "nan"], 2, "isn't a number of seconds above 0"),
+        (["trace", "-p", "1", "-i", "0"], 2, "isn't a number of seconds above 0"),
+        (["trace", "-p", "1", "--hist", "0:1000"], 2, "isn't MIN:MAX:STEP"),
+        (["trace", "-p", "1", "--hist", "0:1000:0"], 2, "isn't MIN:MAX:STEP"),
+        (["trace", "-p", "1", "--hist", "0:1000:1"], 2, "at most 64 steps"),
+        (["trace", "-p", "1", "--max-processes", "0"], 2, "isn't a whole number"),
+        (["trace", "-p", "1", "--role", "both"], 2, "--role"),
+        (["probes"], 2, "name either files or targets"),
+        (["probes", "x", "-p", "1"], 2, "name either files or targets"),
+        (["probes", "no/such/file"], 1, "there is no file no/such/file"),
+        (["probes", __file__], 1, "not an ELF file"),
+        (["report", "no/such/file"], 1, "can't be read"),
+        (["report", __file__], 1, "not a measurement"),
+    ],
+)
+def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, words: str) -> None:
+    assert run(arguments) == status
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("ssllatency: ")
+    assert printed.err.count("\n") == 1
+    assert printed.err.endswith(".\n")
+    assert words in printed.err
+
+
+@pytest.mark.parametrize("length", [0, 3, 64, 900, 5000, 120000])
+def test_a_file_cut_short_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path, length: int) -> None:
+    cut = tmp_path / "libssl.so.3"
+    cut.write_bytes(LIBSSL.read_bytes()[:length])
+    assert run(["probes", "--no-cache", str(cut)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_every_subcommand_has_help(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run([name, "--help"])
+    assert ended.value.code == 0
+    assert "exit status: 0 done, 1 failed, 2 misuse" in capsys.readouterr().out
+
+
+def test_the_listing_of_a_file_needs_no_root(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["probes", str(LIBSSL), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "SSL_do_handshake" in json.dumps(document)
+
+
+def test_a_reader_that_goes_away_is_no_error_to_see() -> None:
+    environment = os.environ | {"PYTHONPATH": "python"}
+    command = f"{sys.executable} -m ssllatency probes {LIBSSL} | head -n 1"
+    top = Path(__file__).resolve().parents[3]
+    done = subprocess.run(["bash", "-c", command], cwd=top, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cache of plans: what it returns is what planning would return, and nothing odd makes it fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.fixtures import build
+from tests.unit.probes.assembled import Assembled, function
+
+from ssllatency.elf.image import Image
+from ssllatency.probes import cache
+from ssllatency.probes.cache import cached_plan, default_directory
+from ssllatency.probes.machine import Emulation
+from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.planner import plan_image
+
+SOURCE = "".join(function(name, "push %rbx\ncall other@PLT\npop %rbx\nret\n") for name in ("SSL_do_handshake", "SSL_read"))
+LOADING = """
+import sys
+from pathlib import Path
+from ssllatency.probes.cache import cached_plan
+plan, kept = cached_plan({path!r}, lambda: None, directory=Path({directory!r}))
+print(kept, *sorted({{name.split(".")[0] for name in sys.modules}} & {{"capstone", "elftools"}}))
+"""
+
+
+@pytest.fixture
+def library(assembled: Callable[[str], Assembled]) -> Path:
+    return assembled(SOURCE).path
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir(mode=0o700)
+    return tmp_path / "home" / "cache" / "ssllatency"
+
+
+def ask(library: Path, directory: Path, **settings: object) -> tuple[ImagePlan, bool]:
+    return cached_plan(library, lambda: Image.open(library), directory=directory, **settings)  # type: ignore[arg-type]
+
+
+def entries(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.exists() else []
+
+
+def test_second_time_comes_from_the_cache(library: Path, directory: Path) -> None:
+    fresh, kept = ask(library, directory)
+    assert not kept
+    assert fresh == plan_image(Image.open(library))
+    assert ask(library, directory) == (fresh, True)
+
+
+def test_folder_and_entry_are_private(library: Path, directory: Path) -> None:
+    ask(library, directory)
+    (entry,) = entries(directory)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(directory.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(entry.stat().st_mode) == 0o600
+
+
+def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
+    ask(library, directory)
+    script = LOADING.format(path=str(library), directory=str(directory))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.split() == ["True"]
+
+
+def test_same_contents_elsewhere_are_shown_with_their_own_path(library: Path, directory: Path, tmp_path: Path) -> None:
+    ask(library, directory)
+    copy = shutil.copy(library, tmp_path / "copy.so")
+    plan, kept = ask(Path(copy), directory, label="/usr/lib/libssl.so.3")
+    assert (plan.path, kept) == ("/usr/lib/libssl.so.3", True)
+
+
+def test_other_settings_and_other_contents_are_other_plans(library: Path, directory: Path) -> None:
+    ask(library, directory)
+    assert not ask(library, directory, return_probes=False)[1]
+    assert not ask(library, directory, emulation=Emulation(multibyte_nops=True))[1]
+    library.write_bytes(library.read_bytes() + b"\0")
+    assert not ask(library, directory)[1]
+
+
+def test_other_code_of_the_planner_is_another_plan(library: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(library, directory)
+    monkeypatch.setattr(cache, "_own_code", lambda: "another version")
+    assert not ask(library, directory)[1]
+
+
+def test_without_build_id_nothing_is_kept(library: Path, directory: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain.so"
+    build.run("gcc", "-shared", "-nostdlib", "-Wl,--build-id=none", "-o", plain, library.parent / "code.S")
+    assert not ask(plain, directory)[1]
+    assert not ask(plain, directory)[1]
+    assert entries(directory) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"[" * 100_000, b"\xff\xfe", b'{"debug": null, "plan": {}}', b"x" * (2 << 20), b'{"plan": NaN}'],
+    ids=["empty", "cut", "list", "deep", "not text", "no plan", "large", "no number"],
+)
+def test_damaged_entry_is_planned_again_and_replaced(library: Path, directory: Path, content: bytes) -> None:
+    fresh, _ = ask(library, directory)
+    (entry,) = entries(directory)
+    entry.write_bytes(content)
+    assert ask(library, directory) == (fresh, False)
+    assert ask(library, directory) == (fresh, True)
+
+
+def test_entry_with_an_offset_past_the_file_is_planned_again(library: Path, directory: Path) -> None:
+    fresh, _ = ask(library, directory)
+    (entry,) = entries(directory)
+    values = json.loads(entry.read_text())
+    values["plan"]["operations"][0]["probes"][0]["offset"] = library.stat().st_size
+    entry.write_text(json.dumps(values))
+    assert ask(library, directory) == (fresh, False)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777, 0o702])
+def test_folder_that_others_may_write_to_is_not_used(library: Path, directory: Path, mode: int) -> None:
+    ask(library, directory)
+    directory.chmod(mode)
+    assert not ask(library, directory)[1]
+
+
+def test_entry_that_others_may_write_to_is_not_used(library: Path, directory: Path) -> None:
+    ask(library, directory)
+    entries(directory)[0].chmod(0o666)
+    assert not ask(library, directory)[1]
+
+
+def test_links_are_not_followed(library: Path, directory: Path, tmp_path: Path) -> None:
+    ask(library, directory)
+    (entry,) = entries(directory)
+    entry.rename(tmp_path / "entry")
+    entry.symlink_to(tmp_path / "entry")
+    assert not ask(library, directory)[1]
+    moved = directory.rename(tmp_path / "moved")
+    directory.symlink_to(moved)
+    assert not ask(library, directory)[1]
+
+
+def test_pipe_in_place_of_an_entry_does_not_hang(library: Path, directory: Path) -> None:
+    ask(library, directory)
+    (entry,) = entries(directory)
+    entry.unlink()
+    os.mkfifo(entry, 0o600)
+    assert not ask(library, directory)[1]
+
+
+def test_nothing_is_made_in_a_folder_of_others(library: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    assert not ask(library, shared / "ssllatency")[1]
+    assert entries(shared) == []
+
+
+def test_cache_that_can_not_be_written_is_no_error(library: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    plan, kept = ask(library, tmp_path / "file" / "ssllatency")
+    assert (len(plan.operations), kept) == (2, False)
+
+
+def test_oldest_entries_go(library: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_MOST_ENTRIES", 2)
+    kept = []
+    for size in range(3):
+        library.write_bytes(library.read_bytes() + b"\0" * size)
+        ask(library, directory)
+        (new,) = set(entries(directory)) - set(kept)
+        os.utime(new, (size, size))
+        kept.append(new)
+    assert entries(directory) == sorted(kept[1:])
+
+
+def test_debug_file_that_comes_or_changes_is_looked_at(library: Path, directory: Path, tmp_path: Path) -> None:
+    roots = (str(tmp_path / "root"),)
+
+    def again() -> bool:
+        image = Image.open(library, debug_roots=roots)
+        return cached_plan(library, lambda: image, directory=directory, debug_roots=roots)[1]
+
+    assert [again(), again()] == [False, True]
+    build_id = Image.open(library).build_id
+    debug = tmp_path / "root/usr/lib/debug/.build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+    debug.parent.mkdir(parents=True)
+    build.run("objcopy", "--only-keep-debug", library, debug)
+    assert [again(), again()] == [False, True]
+    os.utime(debug, (1, 1))
+    assert [again(), again()] == [False, True]
+    debug.unlink()
+    assert not again()
+
+
+def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
+    assert default_directory() == Path("/var/cache/ssllatency")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", "/root")
+    assert default_directory() == Path("/root/.cache/ssllatency")

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words and the document of `ssllatency probes`, and the plan's way to JSON and back."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ssllatency.probes.codec import DamagedPlan, from_values, to_values
+from ssllatency.probes.listing import render, to_document
+from ssllatency.probes.plan import (
+    NOT_IN_LIBRARY,
+    Cost,
+    ImagePlan,
+    MissingOperation,
+    OperationPlan,
+    Probe,
+    Role,
+    SslOffsets,
+)
+
+SIZE = 0x10000
+READ = OperationPlan(
+    "SSL_read",
+    0x5470,
+    131,
+    "dynamic symbol",
+    (
+        Probe(0x5486, 0x5486, Role.ENTRY, "js 0x54b7", Cost.EMULATED, 24),
+        Probe(0x54A8, 0x54A8, Role.EXIT, "jne 0x54ee", Cost.EMULATED, 24, "rax"),
+        Probe(0x54B6, 0x54B6, Role.EXIT, "ret", Cost.SINGLE_STEPPED, 0, "rax", True),
+    ),
+)
+HANDSHAKE = OperationPlan(
+    "SSL_do_handshake",
+    0x7640,
+    271,
+    "debug file /usr/lib/debug/.build-id/a9/394c.debug",
+    (Probe(0x7640, 0x7640, Role.RETURN, "push rbx", Cost.EMULATED),),
+)
+PLAN = ImagePlan(
+    "/usr/lib/libssl.so.3",
+    "a9394c",
+    "OpenSSL 3.0.19 27 Jan 2026",
+    "libssl",
+    (HANDSHAKE, READ),
+    (
+        MissingOperation("SSL_write_ex2", NOT_IN_LIBRARY),
+        MissingOperation("SSL_shutdown", "it ends in a call that can't be followed"),
+        MissingOperation("SSL_sendfile", NOT_IN_LIBRARY),
+    ),
+    SslOffsets(rwstate=40, rbio=16),
+)
+TEXT = """\
+/usr/lib/libssl.so.3
+  holds      libssl
+  version    OpenSSL 3.0.19 27 Jan 2026
+  build-id   a9394c
+  debug file /usr/lib/debug/.build-id/a9/394c.debug
+  offsets    rwstate 40, rbio 16
+
+OPERATION         FOUND           ADDRESS  NS/CALL  ROLE    OFFSET  COST            INSTRUCTION  NOTE
+SSL_do_handshake  debug file       0x7640      800  return  0x7640  emulated        push rbx
+SSL_read          dynamic symbol   0x5470     5500  entry   0x5486  emulated        js 0x54b7    24 below
+                                                    exit    0x54a8  emulated        jne 0x54ee   value in rax, 24 below
+                                                    exit    0x54b6  single-stepped  ret          value in rax, shared
+
+Not probed:
+  not in this library: SSL_write_ex2, SSL_sendfile
+  it ends in a call that can't be followed: SSL_shutdown
+"""
+
+
+def test_text() -> None:
+    assert render([PLAN]) == TEXT
+
+
+def test_several_files_and_none() -> None:
+    empty = ImagePlan("/bin/true", "", "", "", (), ())
+    text = render([PLAN, empty])
+    assert text.startswith(TEXT + "\n/bin/true\n")
+    assert "no function that ssllatency knows" in text
+    assert render([]) == "No file with TLS functions was found.\n"
+
+
+def test_long_lists_are_wrapped() -> None:
+    many = tuple(MissingOperation(f"operation_with_a_name_{number}", NOT_IN_LIBRARY) for number in range(20))
+    text = render([ImagePlan("/x", "", "", "libssl", (), many)])
+    assert max(map(len, text.splitlines())) <= 100
+    assert all(each.operation in text for each in many)
+
+
+def test_document() -> None:
+    document = json.loads(json.dumps(to_document([PLAN])))
+    assert document["schema"] == "ssllatency-probes/1"
+    (file,) = document["files"]
+    assert [operation["cost_ns"] for operation in file["operations"]] == [800, 5500]
+    assert file["operations"][1]["probes"][1] == {
+        "offset": 0x54A8,
+        "address": 0x54A8,
+        "role": "exit",
+        "instruction": "jne 0x54ee",
+        "cost": "emulated",
+        "stack_delta": 24,
+        "return_register": "rax",
+        "shared": False,
+    }
+    assert file["missing"][0] == {"operation": "SSL_write_ex2", "reason": NOT_IN_LIBRARY}
+
+
+def test_round_trip_through_json() -> None:
+    assert from_values(json.loads(json.dumps(to_values(PLAN))), file_size=SIZE) == PLAN
+
+
+Change = Callable[[dict[str, Any]], object]
+DAMAGE: dict[str, Change] = {
+    "ImagePlan": lambda values: values.pop("kind"),
+    "ImagePlan ": lambda values: values.update(more=1),
+    "kind": lambda values: values.update(kind="libtls"),
+    "path": lambda values: values.update(path=None),
+    "version": lambda values: values.update(version="x" * 5000),
+    "operations": lambda values: values.update(operations={}),
+    "OperationPlan": lambda values: values["operations"].append([]),
+    "operation": lambda values: values["operations"][0].update(operation="system"),
+    "address": lambda values: values["operations"][0].update(address=-1),
+    "size": lambda values: values["operations"][0].update(size="271"),
+    "Probe": lambda values: values["operations"][0]["probes"].append(None),
+    "offset": lambda values: values["operations"][1]["probes"][0].update(offset=SIZE),
+    "offset ": lambda values: values["operations"][1]["probes"][0].update(offset=True),
+    "stack_delta": lambda values: values["operations"][1]["probes"][0].update(stack_delta=1 << 40),
+    "role or cost": lambda values: values["operations"][1]["probes"][0].update(role="session"),
+    "return_register": lambda values: values["operations"][1]["probes"][1].update(return_register="%rax; x"),
+    "return_register ": lambda values: values["operations"][1]["probes"][1].update(return_register=""),
+    "shared": lambda values: values["operations"][1]["probes"][1].update(shared=1),
+    "role": lambda values: values["operations"][1]["probes"].pop(0),
+    "role ": lambda values: values["operations"][0].update(operation="RSA_sign"),  # a return probe in a job kills
+    "role  ": lambda values: values["operations"][0]["probes"].clear(),
+    "reason": lambda values: values["missing"][0].update(reason=5),
+    "SslOffsets": lambda values: values["offsets"].pop("rwstate"),
+    "rwstate": lambda values: values["offsets"].update(rwstate=1 << 20),
+}
+
+
+@pytest.mark.parametrize("field", DAMAGE)
+def test_damaged_plan_is_refused_by_the_name_of_the_field(field: str) -> None:
+    values = copy.deepcopy(json.loads(json.dumps(to_values(PLAN))))
+    DAMAGE[field](values)
+    with pytest.raises(DamagedPlan, match=f"^{field.strip()}$"):
+        from_values(values, file_size=SIZE)
