@@ -20,19 +20,22 @@ enum ssll_geometry {
 	SSLL_EXTREME_BITS = 42, /* of an extreme's word; above them lies the interval's number */
 };
 
-/* What a return value means; the rows of the catalogue use the same numbers. */
+/*
+ * What a return value means. After the SSL_* ones that did not succeed the reason is looked for (rwstate, the BIO's flags);
+ * the others only fail.
+ */
 enum ssll_convention {
-	SSLL_SSL_HANDSHAKE = 1,
-	SSLL_SSL_IO = 2,
-	SSLL_SSL_EX = 3,
-	SSLL_SSL_SHUTDOWN = 4,
-	SSLL_LENGTH = 5,
-	SSLL_POSITIVE = 6,
-	SSLL_ONE = 7,
-	SSLL_POINTER = 8,
-	SSLL_MBX8 = 9,
-	SSLL_MBX16 = 10,
-	SSLL_NONE = 11,
+	SSLL_SSL_HANDSHAKE = 1, /* int; 1 success */
+	SSLL_SSL_IO = 2,        /* int; > 0 success, the number of bytes */
+	SSLL_SSL_EX = 3,        /* int; >= 1 success (SSL_READ_EARLY_DATA_FINISH is 2) */
+	SSLL_SSL_SHUTDOWN = 4,  /* int; 1 both directions closed, 0 ours sent: success */
+	SSLL_LENGTH = 5,        /* int; >= 0 success, the number of bytes; -1 failure */
+	SSLL_POSITIVE = 6,      /* int; > 0 success */
+	SSLL_ONE = 7,           /* int; 1 success */
+	SSLL_POINTER = 8,       /* pointer; not NULL success */
+	SSLL_MBX8 = 9,          /* mbx_status: 4 bits a lane, 8 lanes; 0 success, 2 a lane not used */
+	SSLL_MBX16 = 10,        /* mbx_status16: 4 bits a lane, 16 lanes */
+	SSLL_NONE = 11,         /* void: every call succeeds */
 };
 
 enum ssll_outcome {

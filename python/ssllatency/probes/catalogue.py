@@ -8,26 +8,8 @@ Names are OpenSSL's own (openssl/ssl.h, crypto/rsa/rsa_ossl.c, crypto/ec/, provi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
-
-class Convention(IntEnum):
-    """How the outcome of a call is read from what it returns. The numbers are shared with bpf/ssllatency.h.
-
-    SSL_* conventions look at the reason (rwstate, BIO flags) when the call did not succeed; the others only fail.
-    """
-
-    SSL_HANDSHAKE = 1  # int; 1 success
-    SSL_IO = 2  # int; > 0 success, the number of bytes
-    SSL_EX = 3  # int; >= 1 success (SSL_READ_EARLY_DATA_FINISH is 2)
-    SSL_SHUTDOWN = 4  # int; 1 both directions closed, 0 ours sent: success
-    LENGTH = 5  # int; >= 0 success, the number of bytes; -1 failure
-    POSITIVE = 6  # int; > 0 success
-    ONE = 7  # int; 1 success
-    POINTER = 8  # pointer; not NULL success
-    MBX8 = 9  # mbx_status: 4 bits a lane, 8 lanes; 0 success, 2 an unused lane
-    MBX16 = 10  # mbx_status16: 4 bits a lane, 16 lanes
-    NONE = 11  # void: every call succeeds
+from ssllatency.abi import Convention
 
 
 @dataclass(frozen=True)

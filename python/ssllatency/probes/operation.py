@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ssllatency.abi import Convention
 from ssllatency.elf.image import Function, Image
-from ssllatency.probes.catalogue import Convention, Operation
+from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS
 from ssllatency.probes.entry import Site, entry_site, return_probe_site
 from ssllatency.probes.exits import exit_sites

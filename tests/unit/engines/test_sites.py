@@ -63,11 +63,5 @@ def test_unknown_offsets_are_minus_one() -> None:
     assert library_record(SslOffsets(version=72)).typed == 1
 
 
-def test_the_catalogue_and_the_abi_have_the_same_conventions() -> None:
-    assert {one.name: one.value for one in {operation.convention for operation in CATALOGUE}}.items() <= {
-        one.name: one.value for one in abi.Convention
-    }.items()
-
-
 def test_the_catalogue_fits_a_cookie_and_names_nothing_twice() -> None:
     assert len(BY_NAME) == len(CATALOGUE) <= 256

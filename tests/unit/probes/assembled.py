@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tests.fixtures import build
 
+from ssllatency.abi import Convention
 from ssllatency.elf.image import Image
-from ssllatency.probes.catalogue import Convention, Operation
+from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.flow import Code, Graph
 from ssllatency.probes.flow import build as build_graph
 from ssllatency.probes.machine import BASELINE, Emulation

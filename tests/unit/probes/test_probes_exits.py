@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.probes.assembled import Assembled, function
 
-from ssllatency.probes.catalogue import Convention
+from ssllatency.abi import Convention
 from ssllatency.probes.flow import Unplannable
 from ssllatency.probes.plan import Cost, Probe, Role
 
