@@ -11,6 +11,7 @@ from importlib import import_module
 
 from ssllatency import __version__
 from ssllatency.errors import SsllatencyError
+from ssllatency.reports.units import printable
 
 # In the order in which help shows them. Each module has SUMMARY, add_arguments(parser) and run(arguments).
 SUBCOMMANDS = ("trace", "probes", "doctor", "report")
@@ -46,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
         status = parsed.run(parsed)
         sys.stdout.flush()
     except SsllatencyError as error:
-        sentence = str(error)
+        sentence = printable(str(error))
         print(f"ssllatency: {sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}", file=sys.stderr)
         return error.status
     except BrokenPipeError:

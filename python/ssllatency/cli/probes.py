@@ -14,6 +14,7 @@ from ssllatency.cli.resolve import PlanSource, resolve
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes import listing
 from ssllatency.probes.plan import ImagePlan
+from ssllatency.reports.units import printable
 from ssllatency.targets import Selection
 
 SUMMARY = "what would be probed, how it was found, what each site costs, what is missing"
@@ -37,7 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
             plans = [_plan(PlanSource(arguments), name) for name in arguments.files]
         else:
             plans = [image.plan for image in resolve(selection, arguments, stack).images]
-    print(json.dumps(listing.to_document(plans)) if arguments.json else listing.render(plans).rstrip("\n"))
+    if arguments.json:
+        print(json.dumps(listing.to_document(plans)))
+    else:
+        print("\n".join(printable(line) for line in listing.render(plans).rstrip("\n").split("\n")))
     return 0
 
 

@@ -22,6 +22,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import document, text
+from ssllatency.reports.units import printable
 
 SUMMARY = "the ssllatency report: histograms and stats by function"
 _STOP = {signal.SIGINT, signal.SIGTERM}
@@ -80,7 +81,7 @@ def _announce(resolved: Resolved, duration: float | None) -> None:
     whom = "every process" if resolved.everyone else f"{pids} process{'es' if pids != 1 else ''}"
     until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"
     for warning in resolved.warnings:
-        print(f"ssllatency: {warning}", file=sys.stderr)
+        print(f"ssllatency: {printable(warning)}", file=sys.stderr)
     print(f"Tracing {len(functions)} functions in {whom} ... {until}.", file=sys.stderr, flush=True)
 
 

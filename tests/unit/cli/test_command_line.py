@@ -80,3 +80,13 @@ def test_a_reader_that_goes_away_is_no_error_to_see() -> None:
     done = subprocess.run(["bash", "-c", command], cwd=top, env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
+
+
+def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    evil = tmp_path / "lib\x1b]0;owned\x07ssl.so.3"
+    evil.write_bytes(LIBSSL.read_bytes())
+    assert run(["probes", "--no-cache", str(evil)]) == 0
+    assert run(["probes", str(evil) + "\x1b[2J"]) == 1
+    printed = capsys.readouterr()
+    assert "\x1b" not in printed.out + printed.err
+    assert "\\x1b" in printed.out
