@@ -17,7 +17,19 @@ from ssllatency.probes.cache import cached_plan
 from ssllatency.probes.join import complete
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import Selection, TracedFile, file_identity, open_mapped, select, tls_files
+from ssllatency.targets import (
+    Hazards,
+    Selection,
+    TracedFile,
+    file_identity,
+    hazards,
+    open_mapped,
+    possible_hazards,
+    select,
+    tls_files,
+)
+
+NO_HAZARDS = Hazards()
 
 
 @dataclass(frozen=True)
@@ -33,11 +45,13 @@ class Resolved:
 class PlanSource:
     """Plans files as the command's options say, through the cache unless they say otherwise."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._return_probes, self._cached = not arguments.no_return_probes, not arguments.no_cache
-        release = kernel.release()
+    def __init__(self, arguments: argparse.Namespace, found: Hazards = NO_HAZARDS) -> None:
+        version = kernel.release()
+        self.danger = kernel.return_probes_kill(version, seccomp=found.seccomp, shadow_stack=found.shadow_stack)
+        self._return_probes, self._cached = not arguments.no_return_probes and not self.danger, not arguments.no_cache
         # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
-        self._emulation = Emulation(multibyte_nops=release >= (6, 16), optimised_nop5=release >= (6, 18))
+        nops, nop5 = version >= (6, 16, 0), version >= (6, 18, 0)
+        self._emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not found.shadow_stack)
 
     def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
         """The plan of the file at `path`; `root` is where the target's debug files are looked for before the host's."""
@@ -61,7 +75,7 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
     """
-    source, warnings = PlanSource(arguments), []
+    warnings: list[str] = []
 
     def problem(error: SsllatencyError) -> None:
         if selection.pids:
@@ -69,6 +83,10 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
         warnings.append(str(error))
 
     processes = select(selection, problem=problem)
+    everyone = selection.everything or selection.library is not None
+    source = PlanSource(arguments, possible_hazards() if everyone else hazards(process.pid for process in processes))
+    if source.danger:
+        warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(selection.library)] if selection.library else []
     recognise = _Recogniser(source)
     files = tls_files(processes, recognise, named=named, problem=problem)
@@ -77,7 +95,7 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
     images = _images(files, source, stack)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(images, comms)
-    return Resolved(images, targets, selection.everything or selection.library is not None, tuple(warnings))
+    return Resolved(images, targets, everyone, tuple(warnings))
 
 
 class _Recogniser:

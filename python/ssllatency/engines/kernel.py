@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import struct
 from collections.abc import Sequence
 from enum import StrEnum
@@ -129,8 +130,20 @@ def filters_whole_processes() -> bool:
     return _answer(TRACE_UPROBE_MULTI, -1) == errno.EINVAL
 
 
-def release() -> tuple[int, int]:
-    """The kernel's version, for the few facts that it can't be asked for."""
-    parts = os.uname().release.split(".")
-    digits = ["".join(c for c in part if c.isdigit()) or "0" for part in parts[:2]]
-    return int(digits[0]), int(digits[1]) if len(digits) > 1 else 0
+def release(text: str | None = None) -> tuple[int, int, int]:
+    """The kernel's version, for the few facts that it can't be asked for; (6, 13, 2) of "6.13.2-arch1"."""
+    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text if text is not None else os.uname().release)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+
+
+def return_probes_kill(version: tuple[int, int, int], *, seccomp: bool, shadow_stack: bool) -> str:
+    """Why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
+
+    Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know (let through since 6.13.3, commit
+    cf6cb56ef244). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
+    """
+    if seccomp and version[:2] >= (6, 11) and version < (6, 13, 3):
+        return "Linux 6.11 to 6.13.2 kills a process with a seccomp filter at a return probe"
+    if shadow_stack and version[:2] < (6, 11):
+        return "before Linux 6.11 a process with a shadow stack dies at a return probe"
+    return ""

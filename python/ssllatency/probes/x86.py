@@ -201,6 +201,8 @@ class X86Instruction:
     def cost(self, emulation: Emulation) -> Cost | None:
         if _REFUSED_PREFIXES.intersection(self.prefixes):
             return None
+        if self.flow in (Flow.CALL, Flow.INDIRECT_CALL) and not emulation.calls:
+            return None
         if self.opcode in _DIRECT or self.opcode == 0x90:
             return self._emulated()
         if 0x50 <= self.opcode <= 0x57 and not self.prefixes and self.rex in (0, 0x41):

@@ -7,12 +7,14 @@ Everything here only reads under /proc; the root of that tree is a parameter, so
 from __future__ import annotations
 
 from ssllatency.targets.files import TracedFile, tls_files
+from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants
 from ssllatency.targets.selection import Selection, select
 
 __all__ = [
+    "Hazards",
     "MappedFile",
     "Process",
     "Selection",
@@ -21,8 +23,10 @@ __all__ = [
     "descendants",
     "executable_path",
     "file_identity",
+    "hazards",
     "mapped_files",
     "open_mapped",
+    "possible_hazards",
     "select",
     "tls_files",
 ]

@@ -104,3 +104,11 @@ def test_return_probe_at_a_branch_before_any_push(assembled: Assembler) -> None:
     body = f"test %rdi, %rdi\nat_a: je 1f\npush %rbx\n{CALL}pop %rbx\n1: ret\n"
     code = assembled(function("f", body))
     assert code.labels(code.plan(async_job=False), Role.RETURN) == ["at_a"]
+
+
+@pytest.mark.parametrize("call", ["call other@PLT", "call *%rax"])
+def test_a_shadow_stack_forbids_a_site_on_a_call(assembled: Assembler, call: str) -> None:
+    code = assembled(function("f", f"at_a: sub $8, %rsp\nat_b: {call}\nadd $8, %rsp\nat_r: ret\n"))
+    allowed = "at_b" if call.endswith("PLT") else "at_a"
+    assert code.entry(code.plan()) == allowed
+    assert code.entry(code.plan(emulation=Emulation(calls=False))) == "at_a"

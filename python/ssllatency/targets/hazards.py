@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes a process sensitive to probes: a seccomp filter, a shadow stack. Read from /proc/PID/task/TID/status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ssllatency.targets.processes import PROC
+
+_SECCOMP_FILTER = "2"  # SECCOMP_MODE_FILTER of linux/seccomp.h
+
+
+@dataclass(frozen=True)
+class Hazards:
+    """`seccomp`: a thread runs under a seccomp filter. `shadow_stack`: a thread runs with a user shadow stack (CET)."""
+
+    seccomp: bool = False
+    shadow_stack: bool = False
+
+
+def hazards(pids: Iterable[int], proc: Path = PROC) -> Hazards:
+    """Those of all threads of these processes together. A process that is gone, or may not be read, brings none."""
+    fields = [_status(status) for pid in pids for status in _statuses(proc / str(pid) / "task")]
+    return Hazards(
+        seccomp=any(one.get("Seccomp") == _SECCOMP_FILTER for one in fields),
+        shadow_stack=any("shstk" in one.get("x86_Thread_features", "").split() for one in fields),
+    )
+
+
+def possible_hazards(proc: Path = PROC) -> Hazards:
+    """Those that a process started later could bring: a filter always, a shadow stack where the processor has them."""
+    try:
+        flags = (proc / "cpuinfo").read_text(errors="replace")
+    except OSError:
+        flags = ""
+    return Hazards(seccomp=True, shadow_stack="user_shstk" in flags.split())
+
+
+def _statuses(tasks: Path) -> list[Path]:
+    try:
+        return [task / "status" for task in tasks.iterdir()]
+    except OSError:
+        return []
+
+
+def _status(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
