@@ -115,13 +115,24 @@ void tls__new(struct tls *tls, const struct options *options)
 	use_key(tls, options);
 }
 
+// What ENGINE_set_default took is given back, so that the engine ends now, and not in the middle of OpenSSL's own end.
+static void stop_engine(ENGINE *engine)
+{
+	static void (*const unregister[])(ENGINE *) = {ENGINE_unregister_RSA, ENGINE_unregister_DSA, ENGINE_unregister_EC,
+	        ENGINE_unregister_DH, ENGINE_unregister_RAND, ENGINE_unregister_ciphers, ENGINE_unregister_digests,
+	        ENGINE_unregister_pkey_meths, ENGINE_unregister_pkey_asn1_meths};
+
+	for (size_t i = 0; i < sizeof(unregister) / sizeof(*unregister); i++)
+		unregister[i](engine);
+	ENGINE_finish(engine);
+	ENGINE_free(engine);
+}
+
 void tls__free(struct tls *tls)
 {
 	SSL_CTX_free(tls->context);
-	if (tls->engine) {
-		ENGINE_finish(tls->engine);
-		ENGINE_free(tls->engine);
-	}
+	if (tls->engine)
+		stop_engine(tls->engine);
 }
 
 void tls__write_engine(const struct tls *tls, FILE *out)
