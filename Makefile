@@ -63,18 +63,19 @@ bench: ## what tracing costs, written to docs/benchmarks.md
 	$(Q)$(PYTHON) bench/run.py
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py
+C_FILES := $(wildcard bpf/*.[ch] bench/*.c examples/*/*.[ch] tests/*/*.[ch])
 SHELL_FILES := .ci/run tools/setup tools/ssllatency tools/second-root tools/debian-mirror
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)
-	$(Q)clang-format -i bpf/*.c bpf/*.h bench/*.c
+	$(Q)clang-format -i $(C_FILES)
 lint: ## ruff, mypy, import rules, clang-format, shellcheck
 	@echo "==> lint"
 	$(Q)$(VENV)/bin/ruff check -q $(PYTHON_FILES)
 	$(Q)$(VENV)/bin/ruff format -q --check $(PYTHON_FILES)
 	$(Q)$(VENV)/bin/mypy
 	$(Q)PYTHONPATH=python $(VENV)/bin/lint-imports --no-cache >$(BUILD)/lint-imports.log || { cat $(BUILD)/lint-imports.log; false; }
-	$(Q)clang-format --dry-run -Werror bpf/*.c bpf/*.h bench/*.c
+	$(Q)clang-format --dry-run -Werror $(C_FILES)
 	$(Q)shellcheck $(SHELL_FILES)
 
 .PHONY: abi check-abi

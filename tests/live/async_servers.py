@@ -55,6 +55,17 @@ def offload(*, threads: int = 16, delay_us: int = 1000, loads_key: bool = False)
     return Engine(str(BUILT / "offload.so"), (f"THREADS:{threads}", f"DELAY_US:{delay_us}"), loads_key)
 
 
+def why_not_qat(root: Path) -> str:
+    """Why Intel's engine can't work in software, and so pause jobs, in this root; "" where it can.
+
+    Without the CPU's instructions it loads all the same, and leaves every operation to OpenSSL.
+    """
+    if not any(root.glob("usr/lib/*/engines-3/qatengine.so")):
+        return f"no qatengine in {root}"
+    flags = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "").split()
+    return "" if "avx512ifma" in flags else "this CPU has no avx512ifma, which qatengine needs to do its work in software"
+
+
 @dataclass(frozen=True)
 class AsyncSettings:
     """How the server is set up. `kind` is that of its certificate, `version` "1.2", "1.3" or "" for both, `jobs` the most in

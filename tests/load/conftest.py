@@ -14,7 +14,7 @@ from ssllatency.elf.image import Image
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.libbpf_engine import LibbpfEngine, LibbpfSession
 from ssllatency.model.snapshot import Outcome, Snapshot, Target
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import ImagePlan, Role
 from ssllatency.probes.planner import plan_image
 
 METHODS = ("perf", "multi", "session")
@@ -29,9 +29,12 @@ def target_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def target_plan(target_file: Path) -> ImagePlan:
-    return plan_image(Image.open(target_file))
+@pytest.fixture(scope="session", params=["exit sites", "return probes"])
+def target_plan(request: pytest.FixtureRequest, target_file: Path) -> ImagePlan:
+    plan = plan_image(Image.open(target_file), prefer_return_probes=request.param == "return probes")
+    roles = {probe.role for planned in plan.operations for probe in planned.probes}
+    assert (Role.RETURN in roles) == (request.param == "return probes")
+    return plan
 
 
 @dataclass

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of one operation: its control flow, the cheapest correct sites, and the check of them.
 
-A call costs its entry site, and the dearest of its exit sites or the return probe. A return probe is taken only where the
-operation can't run inside an OpenSSL ASYNC job (there it kills the server) and where it is cheaper, or where a way out can't be
-covered.
+A call costs its entry site, and the dearest of its exit sites or the return probe. A return probe kills the process when the
+function is entered or left on a stack other than the thread's own: always possible below the SSL_* functions (OpenSSL's ASYNC
+jobs), and above them in a program that runs its connections on fibers. So it is never taken there, and for the SSL_* functions
+only where a way out can't be covered, or on request where it is cheaper.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from ssllatency.probes.verify import problem
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans operations of one image. `return_probes`: whether return probes may be used at all."""
+    """Plans operations of one image. `return_probes`: whether return probes may be used at all; `prefer_return_probes`: also
+    where they are only cheaper."""
 
     image: Image
     machine: Machine
@@ -34,6 +36,7 @@ class Planner:
     tails: Tails
     emulation: Emulation
     return_probes: bool
+    prefer_return_probes: bool = False
 
     def plan(self, operation: Operation, function: Function) -> OperationPlan:
         """The probes of `operation`, which is `function`. Unplannable with the reason where it can't be probed."""
@@ -46,7 +49,7 @@ class Planner:
             if not returning:
                 raise
             return self._with_return_probe(graph, needed, operation, function)
-        if returning and self._return_probe_is_cheaper(graph, needed, entry, exits):
+        if returning and self.prefer_return_probes and self._return_probe_is_cheaper(graph, needed, entry, exits):
             return self._with_return_probe(graph, needed, operation, function)
         probes = (self._probe(graph, entry, Role.ENTRY), *(self._probe(graph, site, Role.EXIT) for site in exits))
         return _plan(operation, function, graph, probes)

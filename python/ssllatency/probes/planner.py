@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
@@ -28,7 +28,7 @@ _SIGNS = {
     "qatengine": ("multibuff_rsa_priv_enc", "qat_rsa_priv_enc"),
 }
 _SONAMES = {"qatengine.so": "qatengine", "libqatengine.so": "qatengine", "libqat.so": "qatengine"}
-_MACHINES = ("x86-64",)
+_MACHINES = ("x86-64", "aarch64")
 
 
 def libraries_in(image: Image) -> tuple[str, ...]:
@@ -104,20 +104,28 @@ class _Finder:
 
 def _machine(name: str) -> Machine:
     """The machine called `name`. Imported here: it brings the decoder, which a plan from the cache doesn't need."""
-    from ssllatency.probes.x86 import X86
-
     if name not in _MACHINES:
         raise Unplannable(f"{name} code can't be planned yet")
+    if name == "aarch64":
+        from ssllatency.probes.aarch64 import Aarch64
+
+        return Aarch64()
+    from ssllatency.probes.x86 import X86
+
     return X86()
 
 
-def plan_image(image: Image, *, return_probes: bool = True, emulation: Emulation = BASELINE) -> ImagePlan:
+def plan_image(
+    image: Image, *, return_probes: bool = True, prefer_return_probes: bool = False, emulation: Emulation = BASELINE
+) -> ImagePlan:
     """The plan of one file: every operation of the catalogue that belongs in it, with its probes or with why it has none.
 
-    `return_probes`: whether kernel return probes may be used where they are safe. `emulation`: what the kernel emulates.
+    `return_probes`: whether kernel return probes may be used where they are safe and a way out can't be covered;
+    `prefer_return_probes`: also where they are only cheaper. `emulation`: what the kernel emulates.
     """
     libraries = libraries_in(image)
-    operations, missing = _plan_operations(image, libraries, return_probes, emulation)
+    settings = _Settings(return_probes, prefer_return_probes, emulation)
+    operations, missing = _plan_operations(image, libraries, settings)
     return ImagePlan(
         path=image.label,
         build_id=image.build_id,
@@ -129,15 +137,23 @@ def plan_image(image: Image, *, return_probes: bool = True, emulation: Emulation
     )
 
 
+@dataclass(frozen=True)
+class _Settings:
+    return_probes: bool
+    prefer_return_probes: bool
+    emulation: Emulation
+
+
 def _plan_operations(
-    image: Image, libraries: tuple[str, ...], return_probes: bool, emulation: Emulation
+    image: Image, libraries: tuple[str, ...], settings: _Settings
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     try:
         machine = _machine(image.machine)
     except Unplannable as reason:
         return [], [MissingOperation(operation.name, str(reason)) for operation in wanted]
-    planner = Planner(image, machine, Code(image, machine), Tails(image), emulation, return_probes)
+    code, tails = Code(image, machine), Tails(image)
+    planner = Planner(image, machine, code, tails, settings.emulation, settings.return_probes, settings.prefer_return_probes)
     finder = _Finder(image)
     operations: list[OperationPlan] = []
     missing: list[MissingOperation] = []

@@ -48,9 +48,9 @@ class Assembled:
         """The label at an address; labels of sites are not names of functions."""
         return next(name for name, at in self.symbols.items() if at == address and name.startswith("at_"))
 
-    def planner(self, *, return_probes: bool = True, emulation: Emulation = BASELINE) -> Planner:
+    def planner(self, *, return_probes: bool = True, prefer: bool = False, emulation: Emulation = BASELINE) -> Planner:
         machine = X86()
-        return Planner(self.image, machine, Code(self.image, machine), Tails(self.image), emulation, return_probes)
+        return Planner(self.image, machine, Code(self.image, machine), Tails(self.image), emulation, return_probes, prefer)
 
     def graph(self, name: str = "f") -> Graph:
         planner = self.planner()
@@ -67,6 +67,7 @@ class Assembled:
         async_job: bool = True,
         convention: Convention = Convention.ONE,
         return_probes: bool = True,
+        prefer: bool = False,
         emulation: Emulation = BASELINE,
     ) -> OperationPlan:
         """The plan of the function `name` as an operation with these properties."""
@@ -75,7 +76,7 @@ class Assembled:
         )
         found = self.image.function(name)
         assert found is not None
-        return self.planner(return_probes=return_probes, emulation=emulation).plan(operation, found)
+        return self.planner(return_probes=return_probes, prefer=prefer, emulation=emulation).plan(operation, found)
 
     def labels(self, plan: OperationPlan, *roles: Role) -> list[str]:
         """The labels of the plan's sites in these roles."""

@@ -94,7 +94,7 @@ RETURNING = "at_a: sub $8, %rsp\ntest %rdi, %rdi\nat_b: je 1f\ncall other@PLT\n1
 
 def test_return_probe_only_while_the_return_address_is_on_top(assembled: Assembler) -> None:
     code = assembled(function("f", RETURNING))
-    plan = code.plan(async_job=False, return_probes=True)
+    plan = code.plan(async_job=False, prefer=True)
     assert code.labels(plan, Role.RETURN) == ["at_a"]
     assert entry(plan).stack_delta == 0
     assert entry(plan).cost is Cost.SINGLE_STEPPED
@@ -103,7 +103,7 @@ def test_return_probe_only_while_the_return_address_is_on_top(assembled: Assembl
 def test_return_probe_at_a_branch_before_any_push(assembled: Assembler) -> None:
     body = f"test %rdi, %rdi\nat_a: je 1f\npush %rbx\n{CALL}pop %rbx\n1: ret\n"
     code = assembled(function("f", body))
-    assert code.labels(code.plan(async_job=False), Role.RETURN) == ["at_a"]
+    assert code.labels(code.plan(async_job=False, prefer=True), Role.RETURN) == ["at_a"]
 
 
 @pytest.mark.parametrize("call", ["call other@PLT", "call *%rax"])

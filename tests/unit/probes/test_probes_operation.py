@@ -36,15 +36,20 @@ GUARDED = (
         ("at_a: sub $8, %rsp\nat_b: call other@PLT\nadd $8, %rsp\nat_q: ret\n", "", {Role.RETURN}, 5300),
     ],
 )
-def test_the_cheaper_of_exits_and_return_probe(assembled: Assembler, head: str, foot: str, roles: set[Role], cost: int) -> None:
+def test_the_cheaper_of_exits_and_return_probe_on_request(
+    assembled: Assembler, head: str, foot: str, roles: set[Role], cost: int
+) -> None:
     code = assembled(function("f", GUARDED.format(head=head, foot=foot)))
-    plan = code.plan(async_job=False)
+    plan = code.plan(async_job=False, prefer=True)
     assert {probe.role for probe in plan.probes} == roles
     assert cost_ns(plan) == cost
 
 
-@pytest.mark.parametrize("properties", [{"async_job": True}, {"async_job": False, "return_probes": False}])
-def test_no_return_probe_where_it_may_kill_or_is_unwanted(assembled: Assembler, properties: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "properties",
+    [{"async_job": False}, {"async_job": True, "prefer": True}, {"async_job": False, "return_probes": False, "prefer": True}],
+)
+def test_no_return_probe_where_it_may_kill_or_is_not_needed(assembled: Assembler, properties: dict[str, bool]) -> None:
     code = assembled(function("f", GUARDED.format(head="at_a: push %rbx\n", foot="pop %rbx\n")))
     plan = code.plan("f", **properties)  # type: ignore[arg-type]
     assert (code.entry(plan), code.exits(plan)) == ("at_a", ["at_x"])

@@ -106,16 +106,16 @@ def test_rsa_sign_leaves_with_its_value_in_a_saved_register(libcrypto: Image, cr
     assert leaving.return_register != "rax"
 
 
-def test_handshake_takes_a_return_probe_at_its_first_push(libssl: Image, ssl_plan: ImagePlan) -> None:
-    plan = operation(ssl_plan, "SSL_do_handshake")
+def test_handshake_can_have_a_return_probe_at_its_first_push(libssl: Image) -> None:
+    plan = operation(plan_image(libssl, prefer_return_probes=True), "SSL_do_handshake")
     (probe,) = plan.probes
     first = next(each for each in disassembly(libssl.path, plan.address, plan.address + 64) if each[1] != "endbr64")
     assert (probe.role, probe.address, probe.stack_delta) == (Role.RETURN, first[0], 0)
     assert first[1] == "push"
 
 
-def test_handshake_without_return_probes_leaves_in_the_state_machine_too(libssl: Image) -> None:
-    plan = operation(plan_image(libssl, return_probes=False), "SSL_do_handshake")
+def test_handshake_leaves_in_the_state_machine_too(ssl_plan: ImagePlan) -> None:
+    plan = operation(ssl_plan, "SSL_do_handshake")
     assert plan.probes[0].role is Role.ENTRY
     assert {probe.shared for probe in of_role(plan, Role.EXIT)} == {False, True}
 
