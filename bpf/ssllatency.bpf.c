@@ -18,6 +18,7 @@
 #include "outcome.bpf.h"
 #include "record.bpf.h"
 #include "registers.bpf.h"
+#include "side.bpf.h"
 #include "starts.bpf.h"
 
 extern bool bpf_session_is_return(void) __ksym __weak;
@@ -47,16 +48,6 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 	return 0;
 }
 
-/* Whether the SSL is on the side that is asked for; one that can't be read counts. */
-static __always_inline bool in_role(__u64 ssl, const struct ssll_library *library)
-{
-	__u32 server = 0;
-
-	if (config.role == SSLL_ANY || !ssll_is_connection(ssl, library) || !ssll_read_int(ssl, library->server, &server))
-		return true;
-	return (config.role == SSLL_SERVER) == (server != 0);
-}
-
 static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -81,7 +72,7 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	library = bpf_map_lookup_elem(&libraries, &index);
 	if (!library)
 		return 0;
-	if (field(cookie, SSLL_COOKIE_SSL, 1) && !in_role(start.ssl, library))
+	if (field(cookie, SSLL_COOKIE_SSL, 1) && !ssll_in_role(start.ssl, key.tgid, convention == SSLL_SSL_HANDSHAKE, library))
 		return 0;
 	if (!ssll_succeeded(convention, value)) {
 		verdict.outcome = SSLL_FAILURE;
@@ -125,6 +116,13 @@ int at_both(struct pt_regs *ctx)
 	return call_begins(ctx, cookie, ctx->rsp);
 }
 
+SEC("uprobe")
+int at_free(struct pt_regs *ctx)
+{
+	ssll_forget_side(REGISTER(ctx, rdi), bpf_get_current_pid_tgid() >> 32);
+	return 0;
+}
+
 /* What a hit costs before anything is done: the floor that the benchmark compares with. One for a session, too. */
 SEC("uprobe")
 int at_nothing(struct pt_regs *ctx)
@@ -147,6 +145,7 @@ const enum ssll_outcome *ssll_outcome_btf __attribute__((unused));
 const enum ssll_reason *ssll_reason_btf __attribute__((unused));
 const enum ssll_role *ssll_role_btf __attribute__((unused));
 const enum ssll_cookie *ssll_cookie_btf __attribute__((unused));
+const enum ssll_sides *ssll_sides_btf __attribute__((unused));
 const enum ssll_table *ssll_table_btf __attribute__((unused));
 const enum ssll_tag *ssll_tag_btf __attribute__((unused));
 

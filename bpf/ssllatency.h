@@ -92,6 +92,19 @@ enum ssll_table {
 	SSLL_OVERFLOW = 16384,
 };
 
+/*
+ * Which side an SSL is on is looked up in its memory once, which takes longer than all else at a call's end, and remembered in
+ * a table of SSLL_SIDES words until it is freed. As with the table above, the word's place and its bits together tell the
+ * process and the SSL. Bit 63 is set; the others from the lowest up:
+ */
+enum ssll_sides {
+	SSLL_SIDE_BITS = 12,
+	SSLL_SIDES = 4096,
+	SSLL_SIDE_SSL = 0,     /* 31 bits: the address from bit 16 on */
+	SSLL_SIDE_TGID = 31,   /* 22 bits */
+	SSLL_SIDE_SERVER = 62, /* 1 bit */
+};
+
 /* The tag of a slot in use, from the lowest bit up; bit 63 is set. A free slot's is 0. */
 enum ssll_tag {
 	SSLL_TAG_WAY = 0,        /* 2 bits */
@@ -147,7 +160,9 @@ struct ssll_library {
 	__s32 shutdown;
 	__s32 state; /* of the handshake's message flow: 1 after a fatal error */
 	__s32 bio_flags;
-	__s32 typed; /* 1: an int at offset 0 tells QUIC objects from connections (OpenSSL 3.2 and later) */
+	__s32 typed;    /* 1: an int at offset 0 tells QUIC objects from connections (OpenSSL 3.2 and later) */
+	__s32 remember; /* 1: SSL_free is probed, so an SSL's side can be remembered as long as it lives */
+	__s32 pad;
 };
 
 /* What was missed; and, written by user space, the number of the interval that extremes belong to. */
@@ -174,7 +189,7 @@ _Static_assert(sizeof(struct ssll_start) == 24, "start");
 _Static_assert(sizeof(struct ssll_series_key) == 8, "series key");
 _Static_assert(sizeof(struct ssll_series) == 8 * (SSLL_BUCKETS + 2 + SSLL_LINEAR_BUCKETS + 2 + 1 + 4 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
-_Static_assert(sizeof(struct ssll_library) == 32, "library");
+_Static_assert(sizeof(struct ssll_library) == 40, "library");
 _Static_assert(sizeof(struct ssll_account) == 40, "account");
 _Static_assert(sizeof(struct ssll_config) == 32, "config");
 

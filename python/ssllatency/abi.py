@@ -70,6 +70,14 @@ class Role(IntEnum):
     CLIENT = 2
 
 
+class Sides(IntEnum):
+    SIDE_BITS = 12
+    SIDES = 4096
+    SIDE_SSL = 0
+    SIDE_TGID = 31
+    SIDE_SERVER = 62
+
+
 class Table(IntEnum):
     BITS = 14
     STARTS = 16384
@@ -121,10 +129,12 @@ class Library(ctypes.Structure):
         ("state", ctypes.c_int32),
         ("bio_flags", ctypes.c_int32),
         ("typed", ctypes.c_int32),
+        ("remember", ctypes.c_int32),
+        ("pad", ctypes.c_int32),
     )
 
 
-assert ctypes.sizeof(Library) == 32
+assert ctypes.sizeof(Library) == 40
 
 
 class Process(ctypes.Structure):

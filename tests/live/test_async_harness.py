@@ -94,12 +94,6 @@ def test_groups_and_resumption(certificates: Path) -> None:
     assert (server.final["handshakes"], server.final["resumed"], server.final["pauses"]) == (3, 1, 2)
 
 
-def test_the_last_request_of_a_connection(certificates: Path) -> None:
-    with AsyncServer(certificates, AsyncSettings(requests=2)) as server:
-        responses = Client(server.port, TLS_1_2).connect(requests=2).responses
-        assert [b"Connection: close" in response for response in responses] == [False, True]
-
-
 def hello(port: int, seconds: float) -> None:
     """Begin a handshake, and reset the connection after a while."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

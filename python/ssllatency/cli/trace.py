@@ -21,6 +21,7 @@ from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.reports import document, text
 from ssllatency.reports.units import printable
 
@@ -76,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _announce(resolved: Resolved, duration: float | None) -> None:
-    functions = {planned.operation for image in resolved.images for planned in image.plan.operations}
+    planned = (planned.operation for image in resolved.images for planned in image.plan.operations)
+    functions = {name for name in planned if not BY_NAME[name].only_entry}
     pids = len(resolved.targets)
     whom = "every process" if resolved.everyone else f"{pids} process{'es' if pids != 1 else ''}"
     until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"

@@ -25,14 +25,15 @@ from ssllatency.engines.running import Running
 from ssllatency.engines.sites import ImageSites, Sites, library_record, operations_of, sites_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import NOT_IN_LIBRARY
 
 OBJECT_NAME = "ssllatency.bpf.o"
 ROWS = 2048
 LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
-_PROGRAMS = ("at_entry", "at_exit", "at_return", "at_both")
-_FLOOR = {"at_entry": "at_nothing", "at_exit": "at_nothing", "at_return": "at_nothing", "at_both": "at_nothing_twice"}
+_PROGRAMS = ("at_entry", "at_exit", "at_return", "at_both", "at_free")
+_FLOOR = dict.fromkeys(_PROGRAMS, "at_nothing") | {"at_both": "at_nothing_twice"}
 _ROLES = {Role.ANY: abi.Role.ANY, Role.SERVER: abi.Role.SERVER, Role.CLIENT: abi.Role.CLIENT}
 
 
@@ -112,6 +113,7 @@ class LibbpfSession:
         self._fill_maps()
         images = [sites_of(image, self._operations, index) for index, image in enumerate(self._request.images)]
         for sites in images:
+            self._attach_all(self._exit_links, sites, "at_free", sites.frees)
             self._attach_all(self._exit_links, sites, "at_exit", sites.exits)
             if self._method is not kernel.Method.SESSION:
                 self._attach_all(self._exit_links, sites, "at_return", sites.returns, at_return=True)
@@ -161,7 +163,8 @@ class LibbpfSession:
         self._account.interval = 1
         libraries: Map = self._object.map("libraries", 4, ctypes.sizeof(abi.Library))
         for index, image in enumerate(self._request.images):
-            libraries.update(ctypes.c_uint32(index), library_record(image.plan.offsets))
+            frees = any(BY_NAME[planned.operation].only_entry for planned in image.plan.operations)
+            libraries.update(ctypes.c_uint32(index), library_record(image.plan.offsets, remember=frees))
         for number in range(len(self._operations)):
             for outcome in abi.Outcome:
                 self._series.update(abi.SeriesKey(0, number, outcome), abi.Series())

@@ -19,17 +19,19 @@ Sites = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class ImageSites:
-    """The (file offset, cookie) pairs of one image by role; `returns` get an entry and a return probe."""
+    """The (file offset, cookie) pairs of one image by role; `returns` get an entry and a return probe, `frees` end an SSL."""
 
     image: TracedImage
     entries: Sites
     exits: Sites
     returns: Sites
+    frees: Sites
 
 
 def operations_of(images: Sequence[TracedImage]) -> list[str]:
     """The names of all operations that are probed; the position is the number that the kernel knows each by."""
-    names = dict.fromkeys(planned.operation for image in images for planned in image.plan.operations)
+    planned = (planned.operation for image in images for planned in image.plan.operations)
+    names = dict.fromkeys(name for name in planned if not BY_NAME[name].only_entry)
     if len(names) > _MOST_OPERATIONS or len(images) > _MOST_LIBRARIES:
         raise ValueError("a cookie has room for 256 operations and 256 libraries")
     return list(names)
@@ -56,16 +58,20 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int
 def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> ImageSites:
     """All sites of one image."""
     by_role: dict[Role, Sites] = {role: [] for role in Role}
+    frees: Sites = []
     numbers = {name: number for number, name in enumerate(operations)}
     for planned in image.plan.operations:
         for probe in planned.probes:
+            if BY_NAME[planned.operation].only_entry:
+                frees.append((probe.offset, 0))
+                continue
             value = cookie(probe, BY_NAME[planned.operation], numbers[planned.operation], library)
             by_role[probe.role].append((probe.offset, value))
-    return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN])
+    return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees)
 
 
-def library_record(offsets: SslOffsets) -> abi.Library:
-    """The offsets as the kernel side reads them; -1 stands for one that isn't known."""
+def library_record(offsets: SslOffsets, *, remember: bool = False) -> abi.Library:
+    """The offsets as the kernel side reads them; -1 stands for one that isn't known. `remember`: SSL_free is probed."""
 
     def known(value: int | None) -> int:
         return -1 if value is None else value
@@ -80,4 +86,5 @@ def library_record(offsets: SslOffsets) -> abi.Library:
         bio_flags=known(offsets.bio_flags),
         # Since OpenSSL 3.2 an SSL * begins with its type; before, with its version.
         typed=int(bool(offsets.version)),
+        remember=int(remember),
     )

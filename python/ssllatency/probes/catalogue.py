@@ -37,6 +37,7 @@ class Operation:
     `symbols` are looked for in order, then `method`, then `providers`. `ssl_argument`: the first argument is the SSL *, which
     must still be in its register at the entry site. `skip_null` is the index of an argument whose being NULL makes the call a
     size query that is not counted. `async_job`: the call may run inside an OpenSSL ASYNC job, so it never gets a return probe.
+    `only_entry`: it isn't timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL).
     """
 
     name: str
@@ -48,6 +49,7 @@ class Operation:
     ssl_argument: bool = False
     skip_null: int | None = None
     async_job: bool = True
+    only_entry: bool = False
 
 
 def _ssl(name: str, convention: Convention) -> Operation:
@@ -112,6 +114,7 @@ CATALOGUE: tuple[Operation, ...] = (
     _ssl("SSL_read_early_data", Convention.SSL_EX),
     _ssl("SSL_write_early_data", Convention.SSL_EX),
     _ssl("SSL_shutdown", Convention.SSL_SHUTDOWN),
+    Operation("SSL_free", "libssl", Convention.NONE, ("SSL_free",), ssl_argument=True, async_job=False, only_entry=True),
     # RSA: the default RSA_METHOD, and the calls above it.
     _rsa("rsa_ossl_public_encrypt", 8),
     _rsa("rsa_ossl_public_decrypt", 16),

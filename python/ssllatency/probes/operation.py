@@ -42,6 +42,8 @@ class Planner:
         """The probes of `operation`, which is `function`. Unplannable with the reason where it can't be probed."""
         graph = build(self.code, function.address, function.size, self.tails.targets)
         needed = self._needed(operation)
+        if operation.only_entry:
+            return self._with_entry_alone(graph, needed, operation, function)
         returning = self.return_probes and not operation.async_job
         try:
             entry, exits = self._entry_and_exits(graph, needed, operation)
@@ -53,6 +55,12 @@ class Planner:
             return self._with_return_probe(graph, needed, operation, function)
         probes = (self._probe(graph, entry, Role.ENTRY), *(self._probe(graph, site, Role.EXIT) for site in exits))
         return _plan(operation, function, graph, probes)
+
+    def _with_entry_alone(
+        self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function
+    ) -> OperationPlan:
+        entry = entry_site(graph, needed, self.emulation)
+        return _plan(operation, function, graph, (self._probe(graph, entry, Role.ENTRY),))
 
     def _needed(self, operation: Operation) -> frozenset[str]:
         arguments = {0} if operation.ssl_argument else set()

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which side of its connection an SSL is on: read from it once, then remembered until it is freed. */
+#ifndef SIDE_BPF_H
+#define SIDE_BPF_H
+
+#include "maps.bpf.h"
+#include "outcome.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SSLL_SIDES);
+	__type(key, __u32);
+	__type(value, __u64);
+} sides SEC(".maps");
+
+/* The word that may remember the SSL, and in *tag what it then holds but for the server's bit. NULL where none can. */
+static __always_inline __u64 *ssll_side_word(__u64 ssl, __u32 tgid, __u64 *tag)
+{
+	__u32 number;
+
+	if (ssl >> 47 || ssl & 15)
+		return NULL;
+	*tag = 1ULL << 63 | (__u64)tgid << SSLL_SIDE_TGID | ssl >> (SSLL_SIDE_BITS + 4) << SSLL_SIDE_SSL;
+	number = (ssl >> 4 ^ *tag * 0x9e3779b97f4a7c15ULL >> (64 - SSLL_SIDE_BITS)) & (SSLL_SIDES - 1);
+	return bpf_map_lookup_elem(&sides, &number);
+}
+
+static __always_inline bool ssll_is_wanted(bool server)
+{
+	return (config.role == SSLL_SERVER) == server;
+}
+
+/*
+ * Whether the SSL is on the side that is asked for; one that can't be read counts. `settle`: a call that may have settled the
+ * side anew, so that it is read again.
+ */
+static __always_inline bool ssll_in_role(__u64 ssl, __u32 tgid, bool settle, const struct ssll_library *library)
+{
+	const __u64 server_bit = 1ULL << SSLL_SIDE_SERVER;
+	__u64 tag = 0, *word = NULL;
+	__u32 server = 0;
+
+	if (config.role == SSLL_ANY)
+		return true;
+	if (library->remember == 1)
+		word = ssll_side_word(ssl, tgid, &tag);
+	if (word && !settle && (*word & ~server_bit) == tag)
+		return ssll_is_wanted(*word & server_bit);
+	if (!ssll_is_connection(ssl, library) || !ssll_read_int(ssl, library->server, &server))
+		return true;
+	if (word)
+		*word = tag | (server ? server_bit : 0);
+	return ssll_is_wanted(server);
+}
+
+/* The SSL is about to be freed: its address may come back as another one. */
+static __always_inline void ssll_forget_side(__u64 ssl, __u32 tgid)
+{
+	__u64 tag = 0, *word = ssll_side_word(ssl, tgid, &tag);
+
+	if (word && (*word & ~(1ULL << SSLL_SIDE_SERVER)) == tag)
+		*word = 0;
+}
+
+#endif
