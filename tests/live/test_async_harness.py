@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.live.async_servers import AsyncServer, AsyncSettings, Counts, Engine, Fibers, SteadyLoad, build_fibers, load, offload
 from tests.live.clients import TLS_1_2, Client, s_client
 from tests.live.servers import ServerError

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other versions of OpenSSL than the host's, each at work: Debian 13's in a root of its own, 1.1.1, and node's static one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests import foreign
+
+from .async_servers import AsyncServer, AsyncSettings, load, offload
+from .clients import TLS_1_2, TLS_1_3, Client, h2load, server_calls
+from .servers import KEY_OPTIONS, free_ports, make_certificate
+from .test_async import assert_told_like, key_operations
+from .trace import Trace, count, counts, losses
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+CONFIGURATION = """
+daemon off; master_process on; worker_processes 1; user root; pid /{folder}/pid; error_log /{folder}/log;
+events {{ worker_connections 512; }}
+http {{
+    access_log off; keepalive_timeout 300s; ssl_session_cache off; ssl_session_tickets off; ssl_ecdh_curve {groups};
+    client_body_temp_path /{folder}/1; proxy_temp_path /{folder}/2; fastcgi_temp_path /{folder}/3;
+    uwsgi_temp_path /{folder}/4; scgi_temp_path /{folder}/5;
+    server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {kind}.crt; ssl_certificate_key {kind}.key;
+              location / {{ return 200 "hello"; }} }}
+}}
+"""
+
+
+@contextmanager
+def nginx_of(root: Path, certificates: Path, kind: str, groups: str) -> Iterator[tuple[int, int]]:
+    """The nginx of another root, on loopback, in there: its master's PID and its port."""
+    make_certificate(kind, certificates)
+    with tempfile.TemporaryDirectory(dir=root / "tmp", prefix="ssllatency-") as made:
+        folder, (port,) = f"tmp/{Path(made).name}", free_ports(1)
+        for suffix in ("crt", "key"):
+            shutil.copy(certificates / f"{kind}.{suffix}", made)
+        Path(made, "nginx.conf").write_text(CONFIGURATION.format(folder=folder, port=port, kind=kind, groups=groups))
+        command = ["chroot", root, "/usr/sbin/nginx", "-p", f"/{folder}", "-c", f"/{folder}/nginx.conf", "-e", f"/{folder}/log"]
+        with subprocess.Popen(command) as master:
+            try:
+                client = Client(port, TLS_1_3)
+                _until_it_serves(client)
+                yield master.pid, port
+            finally:
+                master.terminate()
+
+
+def _until_it_serves(client: Client) -> None:
+    for _ in range(200):
+        try:
+            client.connect()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError("nginx didn't begin to serve")
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
+@pytest.mark.parametrize("kind", list(KEY_OPTIONS))
+def test_nginx_of_debian_13(certificates: Path, kind: str, version) -> None:  # type: ignore[no-untyped-def]
+    root = foreign.needed(foreign.second_root()).resolve()
+    with nginx_of(root, certificates, kind, "X25519") as (pid, port), Trace(pid) as trace:
+        exchanges = Client(port, version).connect_times(30)
+    expected = server_calls(exchanges, kind)
+    assert counts(trace.document, list(expected)) == expected
+    assert losses(trace.document) == {}
+    libraries = {library["path"] for target in trace.document["targets"] for library in target["libraries"]}
+    assert libraries == {f"{root}/usr/lib/x86_64-linux-gnu/lib{name}.so.3" for name in ("ssl", "crypto")}
+
+
+def test_a_hundred_thousand_calls_of_debian_13(certificates: Path) -> None:
+    """Each has its beginning and its end."""
+    root, connections = foreign.needed(foreign.second_root()).resolve(), 10000
+    with nginx_of(root, certificates, "ecdsa", "X25519") as (pid, port), Trace(pid) as trace:
+        completed = h2load(port, connections, parallel=20)
+        time.sleep(0.5)
+    document = trace.document
+    assert {count(document, function) for function in ("SSL_do_handshake", "SSL_read", "SSL_write")} == {completed}
+    assert sum(row["count"] for row in document["functions"]) > 100_000
+    assert losses(document) == {}
+    assert document["in_flight"] == 0
+
+
+def test_a_hybrid_key_exchange_of_debian_13(certificates: Path) -> None:
+    """Its own s_client, as the host's OpenSSL has no ML-KEM."""
+    root = foreign.needed(foreign.second_root())
+    with nginx_of(root, certificates, "ecdsa", "X25519MLKEM768:X25519") as (pid, port), Trace(pid) as trace:
+        for _ in range(5):
+            command = ["chroot", root, "openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-groups", "X25519MLKEM768"]
+            done = subprocess.run(command, input=b"Q\n", capture_output=True, timeout=20, check=False)
+            assert b"X25519MLKEM768" in done.stdout
+    document = trace.document
+    assert count(document, "SSL_do_handshake") == 5
+    assert count(document, "mlx_kem_encapsulate") == 5
+    assert count(document, "ml_kem_encapsulate") == 5
+    assert losses(document) == {}
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_async_jobs_of_debian_13(certificates: Path, kind: str) -> None:
+    """Built with shadow-stack markers, its ASYNC jobs change stacks another way than Debian 12's."""
+    root = foreign.needed(foreign.second_root())
+    settings = AsyncSettings(kind=kind, groups="X25519", engine=offload(threads=8, delay_us=2000))
+    with AsyncServer(certificates, settings, root=root) as server:
+        with Trace(server.pid) as trace:
+            load(server, connections=400, parallel=40)
+            server.wait_idle()
+        final = server.stop()
+    assert_told_like(trace.document, final)
+    private_key = {"rsa": "rsa_ossl_private_encrypt", "ecdsa": "ossl_ecdsa_sign"}[kind]
+    assert count(trace.document, private_key) == key_operations(final) == 400
+
+
+@contextmanager
+def old_openssl(program: Path, libssl: Path, libcrypto: Path, certificates: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
+    pair = make_certificate(kind, certificates)
+    command = [program, libssl, libcrypto, pair.certificate, pair.key]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.communicate()
+
+
+@pytest.mark.parametrize(("kind", "times"), [("rsa", 500), ("ecdsa", 8000)])
+def test_openssl_1_1_1(certificates: Path, tmp_path: Path, kind: str, times: int) -> None:
+    libssl = foreign.needed(foreign.find("libssl-1.1-x86-64"))
+    libcrypto = foreign.needed(foreign.find("libcrypto-1.1-x86-64"))
+    program = tmp_path / "old_openssl"
+    subprocess.run(["cc", "-O2", Path(__file__).with_name("old_openssl.c"), "-o", program, "-ldl"], check=True)
+    with (
+        old_openssl(program, libssl, libcrypto, certificates, kind) as process,
+        Trace(process.pid, options=("--role", "any")) as trace,
+    ):
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(f"{times}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "done\n"
+    document = trace.document
+    assert count(document, "SSL_do_handshake") == 2 * times
+    assert count(document, "SSL_read") == count(document, "SSL_write") == times
+    key_operation = {"rsa": "rsa_ossl_private_encrypt", "ecdsa": "ossl_ecdsa_sign"}[kind]
+    assert count(document, key_operation) == times
+    assert losses(document) == {}
+    assert document["in_flight"] == 0
+
+
+NODE = """
+const https = require("https"), fs = require("fs"), [certificate, key, port] = process.argv.slice(2);
+const server = https.createServer({cert: fs.readFileSync(certificate), key: fs.readFileSync(key), ecdhCurve: "X25519"},
+  (request, response) => response.end("hello"));
+server.listen(Number(port), "127.0.0.1", () => console.log("ready"));
+"""
+
+
+def test_node_with_openssl_inside(certificates: Path, tmp_path: Path) -> None:
+    node = foreign.needed(foreign.find("node"))
+    pair = make_certificate("ecdsa", certificates)
+    (port,) = free_ports(1)
+    script = tmp_path / "server.js"
+    script.write_text(NODE)
+    with subprocess.Popen([node, script, pair.certificate, pair.key, str(port)], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            assert server.stdout.readline() == "ready\n"
+            client = Client(port, TLS_1_3)
+            with Trace(server.pid) as trace:
+                exchanges = client.connect_times(20)
+        finally:
+            server.terminate()
+    document = trace.document
+    assert all(b"hello" in response for exchange in exchanges for response in exchange.responses)
+    # node shakes hands within SSL_read and SSL_write; so the key operations are what tells the connections.
+    assert count(document, "ossl_ecdsa_sign") == count(document, "ecx_derive") == 20
+    assert count(document, "SSL_read") >= 20
+    assert count(document, "SSL_write") >= 20
+    assert losses(document) == {}
