@@ -47,6 +47,7 @@ demo: ## attach to a real nginx under load and show the report, in one command
 .PHONY: test test-unit test-load test-live
 test: ## all tests that this machine can run
 	$(Q)tools/setup
+	$(Q)tools/setup-foreign
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(PYTHON) tests/run.py unit load live
 test-unit: ## no root, no kernel, no clang
@@ -56,6 +57,12 @@ test-load: bpf ## every BPF program passes the verifier and attaches
 test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live
 
+.PHONY: golden sweep
+golden: ## write the golden plans and the tables of docs/probe-sites.md anew
+	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.golden --write
+sweep: ## plan and check every function of nine libraries, about 7 minutes
+	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/test_probes_sweep.py
+
 .PHONY: bench
 bench: ## what tracing costs, written to docs/benchmarks.md
 	$(Q)tools/setup
@@ -64,7 +71,7 @@ bench: ## what tracing costs, written to docs/benchmarks.md
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py
 C_FILES := $(wildcard bpf/*.[ch] bench/*.c examples/*/*.[ch] tests/*/*.[ch])
-SHELL_FILES := .ci/run tools/setup tools/ssllatency tools/second-root tools/debian-mirror
+SHELL_FILES := .ci/run tools/setup tools/setup-foreign tools/ssllatency tools/second-root tools/debian-mirror
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)

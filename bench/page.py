@@ -43,6 +43,20 @@ The same with a full handshake for each request.
 
 {close}
 
+## With many processes
+
+One pump works and is traced together with idle ones; links of its own for each process against one link for all with a filter
+in the program. `ssllatency` takes links of their own up to {limit} processes. ("-": not tried. The kernel's work to attach and
+detach links of their own grows with the square of the number of processes; with 500 it takes minutes.)
+
+{growth}
+
+## What an unrelated process pays
+
+Another pump on the same libssl, which isn't traced, while the first one is.
+
+{unrelated}
+
 ## To start, and to hold
 
 From the start of the command to the line that says it is tracing; the memory is the most that any run took.

@@ -20,12 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 from tests.live.clients import ClientError
 from tests.live.servers import Nginx, ServerError
 
 import figures
 import page
+import processes
+from ssllatency.engines.libbpf_engine import LINK_EACH_PROCESS
 from tracers import ROOT, BenchError, Run, Tracer, tracers
 from works import CONNECTIONS, Cpus, Pump, build_pump, choose_cpus, client, measure_pump, measure_worker, worker
 
@@ -35,16 +38,19 @@ KEEP_ALIVE, CLOSE = "keep-alive", "Connection: close"
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured: rounds, seconds of each load, turns of each of the pump's batches, batches."""
+    """How much is measured: rounds, seconds of each load, turns of each of the pump's batches, batches; rounds with many
+    processes, and how many processes at most."""
 
     rounds: int
     seconds: int
     turns: int
     batches: int
+    growth_rounds: int
+    processes: int
 
 
-THOROUGH = Effort(rounds=7, seconds=3, turns=20_000, batches=5)
-QUICK = Effort(rounds=3, seconds=1, turns=10_000, batches=3)
+THOROUGH = Effort(rounds=7, seconds=3, turns=20_000, batches=5, growth_rounds=5, processes=500)
+QUICK = Effort(rounds=3, seconds=1, turns=10_000, batches=3, growth_rounds=1, processes=8)
 
 Table = defaultdict[str, list[float]]
 
@@ -62,6 +68,7 @@ class Results:
     cpu_ns: dict[str, Table] = field(default_factory=lambda: defaultdict(_table))
     attach_s: Table = field(default_factory=_table)
     peak_bytes: Table = field(default_factory=_table)
+    growth: processes.Growth = field(default_factory=processes.Growth)
 
     def started(self, tracer: Tracer, run: Run) -> None:
         """Note how long a tracer took to attach and how much memory it took."""
@@ -76,7 +83,8 @@ def main() -> int:
     effort = QUICK if arguments.quick else THOROUGH
     try:
         _check_machine()
-        text = _page(_measure(effort), effort)
+        results = _measure(effort)
+        text = _page(results, effort)
     except (BenchError, ServerError, ClientError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -117,13 +125,16 @@ def _measure(effort: Effort) -> Results:
     all_tracers, cpus = tracers(), choose_cpus()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-bench-")))
-        pump = stack.enter_context(Pump(build_pump(directory), cpus.server))
+        program = build_pump(directory)
+        pump = stack.enter_context(Pump(program, cpus.server))
         server = stack.enter_context(worker(directory, cpus))
         for number in range(1, effort.rounds + 1):
             for tracer in all_tracers:
                 print(f"==> round {number} of {effort.rounds}: {tracer.name}", file=sys.stderr)
                 _pump_round(results, effort, pump, tracer, directory)
                 _worker_round(results, effort, server, cpus, tracer, directory)
+        print("==> many processes", file=sys.stderr)
+        results.growth = processes.measure(program, cpus, directory, effort.growth_rounds, effort.processes)
     return results
 
 
@@ -163,6 +174,9 @@ def _page(results: Results, effort: Effort) -> str:
         pump=figures.pump_table(results.pump),
         keep_alive=figures.worker_table(results.rate[KEEP_ALIVE], results.cpu_ns[KEEP_ALIVE]),
         close=figures.worker_table(results.rate[CLOSE], results.cpu_ns[CLOSE]),
+        limit=LINK_EACH_PROCESS,
+        growth=processes.table(results.growth),
+        unrelated=processes.unrelated_table(results.growth),
         start=figures.start_table(results.attach_s, results.peak_bytes),
     )
 

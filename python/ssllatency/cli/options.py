@@ -58,7 +58,7 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
     """Where probes may go."""
     group = parser.add_argument_group("probe sites")
-    group.add_argument("--no-return-probes", action="store_true", help="use exit sites for the SSL_* functions, too")
+    group.add_argument("--no-return-probes", action="store_true", help="leave a function out rather than use a return probe")
     group.add_argument("--no-cache", action="store_true", help="plan anew instead of taking a plan from the cache")
 
 

@@ -10,7 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ssllatency.cli import options
-from ssllatency.cli.resolve import PlanSource, resolve
+from ssllatency.cli.resolve import PlanSource, Resolved, resolve
+from ssllatency.engines import kernel
+from ssllatency.engines.base import Request
+from ssllatency.engines.libbpf_engine import links_each_process
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes import listing
 from ssllatency.probes.plan import ImagePlan
@@ -33,16 +36,33 @@ def run(arguments: argparse.Namespace) -> int:
     selection = options.selection(arguments)
     if bool(arguments.files) == (selection != Selection()):
         raise SsllatencyError("name either files or targets (-p, --comm, --library, --all): `ssllatency probes --help`.", 2)
+    links = ""
     with ExitStack() as stack:
         if arguments.files:
             plans = [_plan(PlanSource(arguments), name) for name in arguments.files]
         else:
-            plans = [image.plan for image in resolve(selection, arguments, stack).images]
+            resolved = resolve(selection, arguments, stack)
+            plans = [image.plan for image in resolved.images]
+            links = _links(resolved)
+    sessions = kernel.release() >= (6, 13, 0)  # by version, as asking the kernel needs privileges
     if arguments.json:
-        print(json.dumps(listing.to_document(plans)))
+        print(json.dumps(listing.to_document(plans, sessions=sessions)))
     else:
-        print("\n".join(printable(line) for line in listing.render(plans).rstrip("\n").split("\n")))
+        text = listing.render(plans, sessions=sessions).rstrip("\n") + links
+        print("\n".join(printable(line) for line in text.split("\n")))
     return 0
+
+
+def _links(resolved: Resolved) -> str:
+    """How the probes of these processes would be attached."""
+    request = Request(resolved.images, resolved.targets, resolved.everyone)
+    number = len(resolved.targets)
+    if links_each_process(request):
+        return f"\n\nAttached by links of their own for {number} process{'es' if number != 1 else ''}: no other process pays."
+    whom = (
+        "every process that maps the files" if resolved.everyone else f"{number} processes, picked by a filter in the program"
+    )
+    return f"\n\nAttached by one link for {whom}: other processes that use the same files pay for the breakpoints."
 
 
 def _plan(source: PlanSource, name: str) -> ImagePlan:

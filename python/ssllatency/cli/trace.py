@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_planning_options(parser)
     parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
                         help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
+    parser.add_argument("--links", choices=("auto", "process", "shared"), default="auto", help=argparse.SUPPRESS)
     parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)  # empty programs, for the benchmark
 
 
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             maximum_processes=arguments.max_processes,
             floor=arguments.floor,
             method=arguments.attach,
+            links=arguments.links,
         )
         session = LibbpfEngine().attach(request)
         stack.callback(session.close)

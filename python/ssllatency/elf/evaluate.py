@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small x86-64 function returns, found by following its instructions on known and unknown values.
+"""What a small function returns, found by following its instructions on known and unknown values. Here those of x86-64; the
+instructions of aarch64 are in evaluate_aarch64.py.
 
 `SSL_want` returns a field of its argument, `RSA_PKCS1_OpenSSL` the address of a table, a provider's query function a table that
 depends on a number: all are read this way, whatever the compiler made of them. Nothing is executed; calls are not entered; both
@@ -22,6 +23,7 @@ MAX_PATHS = 32
 _CHUNK = 64
 _LONGEST = 15
 _CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
+_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 _ENDS = ("ud2", "int3", "hlt")
 
 
@@ -44,7 +46,7 @@ REGISTERS = _registers()
 
 
 @dataclass
-class _State:
+class State:
     """One path: where it is, what registers and stack words hold, and the last comparison of two numbers."""
 
     address: int
@@ -52,67 +54,84 @@ class _State:
     stack: dict[int, Value] = field(default_factory=dict)
     flags: Comparison | None = None
 
-    def fork(self, address: int) -> _State:
-        return _State(address, dict(self.registers), dict(self.stack), self.flags)
+    def fork(self, address: int) -> State:
+        return State(address, dict(self.registers), dict(self.stack), self.flags)
 
 
 def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
     """What the function at `address` can return, a value for each way out; None among them for what can't be told.
 
-    `arguments` are what 64-bit registers hold at entry (rdi, rsi, …). Empty where no way out was reached, and for machines
-    other than x86-64.
+    `arguments` are what registers hold at entry. They are named as on x86-64 (rdi, rsi, …, the first arguments), on either
+    machine. Empty where no way out was reached.
     """
-    return _Evaluation(image).run(address, dict(arguments)) if image.machine == "x86-64" else []
+    return _evaluation(image).run(address, _registers_of(image, arguments))
 
 
 def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
     """The fields that the function at `address` reads on any of its ways, whatever it makes of them; else as returned()."""
-    evaluation = _Evaluation(image)
-    if image.machine == "x86-64":
-        evaluation.run(address, dict(arguments))
+    evaluation = _evaluation(image)
+    evaluation.run(address, _registers_of(image, arguments))
     return evaluation.fields
 
 
-class _Evaluation:
+def _registers_of(image: Image, arguments: dict[str, Value]) -> dict[str, Value]:
+    if image.machine == "x86-64":
+        return dict(arguments)
+    return {f"x{_ARGUMENTS.index(name)}": value for name, value in arguments.items()}
+
+
+def _evaluation(image: Image) -> Evaluation:
+    if image.machine == "x86-64":
+        return Evaluation(image)
+    from ssllatency.elf.evaluate_aarch64 import Aarch64Evaluation
+
+    return Aarch64Evaluation(image)
+
+
+class Evaluation:
+    """The evaluation of one function. `states` are the paths still to be followed, `fields` the fields read so far."""
+
+    stack_pointer = "rsp"
+
     def __init__(self, image: Image) -> None:
         self.fields: set[Field] = set()
-        self._image = image
+        self.image = image
         self._decoded: dict[int, Any] = {}
         self._results: list[Value] = []
-        self._states: list[_State] = []
+        self.states: list[State] = []
 
     def run(self, address: int, registers: dict[str, Value]) -> list[Value]:
-        self._states = [_State(address, {**registers, "rsp": Place("stack", 0)})]
+        self.states = [State(address, {**registers, self.stack_pointer: Place("stack", 0)})]
         paths = steps = 0
-        while self._states and paths < MAX_PATHS and steps < MAX_STEPS:
-            state = self._states.pop()
+        while self.states and paths < MAX_PATHS and steps < MAX_STEPS:
+            state = self.states.pop()
             paths += 1
-            while steps < MAX_STEPS and self._step(state):
+            while steps < MAX_STEPS and self.step(state):
                 steps += 1
-        return [*self._results, None] if self._states or steps == MAX_STEPS else self._results
+        return [*self._results, None] if self.states or steps == MAX_STEPS else self._results
 
     def _instruction(self, address: int) -> Any | None:
         if address not in self._decoded:
-            if not self._image.executable(address):
+            if not self.image.executable(address):
                 return None
-            code = self._image.code(address, _CHUNK)
-            for each in instructions(code, address, self._image.machine):
+            code = self.image.code(address, _CHUNK)
+            for each in instructions(code, address, self.image.machine):
                 # One that ends near the end of the chunk may have been cut, and is decoded again from its own start.
                 if each.address == address or each.address + _LONGEST <= address + len(code):
                     self._decoded.setdefault(each.address, each)
         return self._decoded.get(address)
 
-    def _step(self, state: _State) -> bool:
+    def step(self, state: State) -> bool:
         """Follows one instruction; false where the path ends."""
         instruction = self._instruction(state.address)
         if instruction is None:
-            return self._end(None)
+            return self.end(None)
         name = instruction.mnemonic.rsplit(" ", 1)[-1]
         state.address += instruction.size
         if name == "ret":
-            return self._end(state.registers.get("rax"))
-        if name in _ENDS or (name == "call" and self._leaves(instruction)):
-            return self._end(None)
+            return self.end(state.registers.get("rax"))
+        if name in _ENDS or (name == "call" and self.leaves(instruction.address, instruction.size)):
+            return self.end(None)
         if name.startswith("j"):
             return self._jump(state, name, instruction)
         if name.startswith("cmov"):
@@ -121,40 +140,41 @@ class _Evaluation:
         handler(self, state, instruction)
         return True
 
-    def _leaves(self, call: Any) -> bool:
-        """Whether `call` is the last instruction of its function, so never returns."""
-        bounds = self._image.function_bounds(call.address)
-        return bounds is not None and bool(call.address + call.size >= bounds[1])
+    def leaves(self, address: int, size: int) -> bool:
+        """Whether the call at `address` is the last instruction of its function, so never returns."""
+        bounds = self.image.function_bounds(address)
+        return bounds is not None and address + size >= bounds[1]
 
-    def _end(self, value: Value) -> bool:
+    def end(self, value: Value) -> bool:
+        """Ends a path, which returns `value`."""
         self._results.append(value)
         return False
 
-    def _jump(self, state: _State, name: str, instruction: Any) -> bool:
+    def _jump(self, state: State, name: str, instruction: Any) -> bool:
         target = self.read(state, instruction, instruction.operands[0])
         if name == "jmp":
             if not isinstance(target, int):
-                return self._end(None)
+                return self.end(None)
             state.address = target
             return True
         taken = state.flags.taken(name) if state.flags else None
         if isinstance(target, int) and taken is None:
-            self._states.append(state.fork(target))
+            self.states.append(state.fork(target))
         if isinstance(target, int) and taken:
             state.address = target
         return True
 
-    def _conditional_move(self, state: _State, name: str, instruction: Any) -> bool:
+    def _conditional_move(self, state: State, name: str, instruction: Any) -> bool:
         taken = state.flags.taken(f"j{name[4:]}") if state.flags else None
         if taken is None:
-            self._states.append(state.fork(state.address))
+            self.states.append(state.fork(state.address))
         if taken is not False:
             _move(self, state, instruction)
         return True
 
     # Operands.
 
-    def address_of(self, state: _State, instruction: Any, operand: Any) -> Value:
+    def address_of(self, state: State, instruction: Any, operand: Any) -> Value:
         """The address that a memory operand names."""
         memory = operand.mem
         if memory.segment:
@@ -168,14 +188,14 @@ class _Evaluation:
             value = plus(value, index * memory.scale & MASK if isinstance(index, int) else None)
         return value
 
-    def register(self, state: _State, name: str) -> Value:
+    def register(self, state: State, name: str) -> Value:
         whole, size = REGISTERS.get(name, ("", 0))
         value = state.registers.get(whole)
         if isinstance(value, int):
             return value & (1 << 8 * size) - 1
         return value if size == 8 or (size == 4 and isinstance(value, Field)) else None
 
-    def read(self, state: _State, instruction: Any, operand: Any) -> Value:
+    def read(self, state: State, instruction: Any, operand: Any) -> Value:
         """The value of an operand: a register, a number, or what memory holds."""
         if operand.type == _REGISTER:
             return self.register(state, instruction.reg_name(operand.reg))
@@ -183,7 +203,7 @@ class _Evaluation:
             return int(operand.imm) & MASK
         return self.load(state, self.address_of(state, instruction, operand), operand.size)
 
-    def load(self, state: _State, address: Value, size: int) -> Value:
+    def load(self, state: State, address: Value, size: int) -> Value:
         """What memory holds at `address`."""
         if isinstance(address, Place):
             if address.base == "stack":
@@ -192,10 +212,10 @@ class _Evaluation:
             self.fields.add(found)
             return found
         if isinstance(address, int):
-            return self._image.pointer(address) if size == 8 else self._image.constant(address, size)
+            return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
         return None
 
-    def write(self, state: _State, instruction: Any, operand: Any, value: Value) -> None:
+    def write(self, state: State, instruction: Any, operand: Any, value: Value) -> None:
         """Stores `value` in a register or on the stack; other memory is not followed."""
         if operand.type == _REGISTER:
             whole, size = REGISTERS.get(instruction.reg_name(operand.reg), ("", 0))
@@ -211,12 +231,12 @@ class _Evaluation:
 _REGISTER, _IMMEDIATE = 1, 2  # capstone.CS_OP_REG, CS_OP_IMM
 
 
-def _move(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _move(evaluation: Evaluation, state: State, instruction: Any) -> None:
     target, origin = instruction.operands
     evaluation.write(state, instruction, target, evaluation.read(state, instruction, origin))
 
 
-def _move_signed(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _move_signed(evaluation: Evaluation, state: State, instruction: Any) -> None:
     target, origin = instruction.operands
     value = evaluation.read(state, instruction, origin)
     if isinstance(value, int):
@@ -224,12 +244,12 @@ def _move_signed(evaluation: _Evaluation, state: _State, instruction: Any) -> No
     evaluation.write(state, instruction, target, value)
 
 
-def _address(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _address(evaluation: Evaluation, state: State, instruction: Any) -> None:
     target, origin = instruction.operands
     evaluation.write(state, instruction, target, evaluation.address_of(state, instruction, origin))
 
 
-def _add(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _add(evaluation: Evaluation, state: State, instruction: Any) -> None:
     target, other = instruction.operands
     left, right = (evaluation.read(state, instruction, each) for each in (target, other))
     state.flags = None
@@ -239,19 +259,19 @@ def _add(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
     evaluation.write(state, instruction, target, plus(left, right))
 
 
-def _count(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _count(evaluation: Evaluation, state: State, instruction: Any) -> None:
     (target,) = instruction.operands
     step = 1 if instruction.mnemonic.endswith("inc") else MASK
     state.flags = None
     evaluation.write(state, instruction, target, plus(evaluation.read(state, instruction, target), step))
 
 
-def _widen(_: _Evaluation, state: _State, __: Any) -> None:
+def _widen(_: Evaluation, state: State, __: Any) -> None:
     value = state.registers.get("rax")
     state.registers["rax"] = signed(value, 4) & MASK if isinstance(value, int) else None
 
 
-def _logic(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _logic(evaluation: Evaluation, state: State, instruction: Any) -> None:
     """xor of a register with itself is 0; a field of which only some bits are kept is still that field."""
     target, other = instruction.operands
     left, right = (evaluation.read(state, instruction, each) for each in (target, other))
@@ -259,17 +279,17 @@ def _logic(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
     if instruction.mnemonic == "xor" and target.type == other.type == _REGISTER and target.reg == other.reg:
         value = 0
     elif instruction.mnemonic == "and":
-        value = left & right if isinstance(left, int) and isinstance(right, int) else _one_field(left, right)
+        value = left & right if isinstance(left, int) and isinstance(right, int) else one_field(left, right)
     state.flags = Comparison(value, 0, target.size) if isinstance(value, int) else None
     evaluation.write(state, instruction, target, value)
 
 
-def _one_field(left: Value, right: Value) -> Value:
+def one_field(left: Value, right: Value) -> Value:
     fields = [each for each in (left, right) if isinstance(each, Field)]
     return fields[0] if len(fields) == 1 else None
 
 
-def _compare(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _compare(evaluation: Evaluation, state: State, instruction: Any) -> None:
     left, right = (evaluation.read(state, instruction, each) for each in instruction.operands)
     state.flags = None
     if isinstance(left, int) and isinstance(right, int):
@@ -277,32 +297,32 @@ def _compare(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
         state.flags = Comparison(left & right, 0, size) if instruction.mnemonic == "test" else Comparison(left, right, size)
 
 
-def _push(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _push(evaluation: Evaluation, state: State, instruction: Any) -> None:
     value = evaluation.read(state, instruction, instruction.operands[0])
     top = state.registers["rsp"] = plus(state.registers.get("rsp"), -8 & MASK)
     if isinstance(top, Place):
         state.stack[top.offset] = value
 
 
-def _pop(evaluation: _Evaluation, state: _State, instruction: Any) -> None:
+def _pop(evaluation: Evaluation, state: State, instruction: Any) -> None:
     top = state.registers.get("rsp")
     state.registers["rsp"] = plus(top, 8)
     evaluation.write(state, instruction, instruction.operands[0], evaluation.load(state, top, 8))
 
 
-def _leave(evaluation: _Evaluation, state: _State, _: Any) -> None:
+def _leave(evaluation: Evaluation, state: State, _: Any) -> None:
     top = state.registers.get("rbp")
     state.registers["rsp"] = plus(top, 8)
     state.registers["rbp"] = evaluation.load(state, top, 8)
 
 
-def _call(_: _Evaluation, state: _State, __: Any) -> None:
+def _call(_: Evaluation, state: State, __: Any) -> None:
     state.flags = None
     for name in _CLOBBERED:
         state.registers[name] = None
 
 
-def _other(_: _Evaluation, state: _State, instruction: Any) -> None:
+def _other(_: Evaluation, state: State, instruction: Any) -> None:
     """An instruction that isn't followed: what it writes is unknown."""
     state.flags = None
     for register in instruction.regs_access()[1]:
@@ -310,7 +330,7 @@ def _other(_: _Evaluation, state: _State, instruction: Any) -> None:
         state.registers[whole] = None
 
 
-def _nothing(_: _Evaluation, __: _State, ___: Any) -> None:
+def _nothing(_: Evaluation, __: State, ___: Any) -> None:
     pass
 
 

@@ -13,8 +13,10 @@ _AARCH64_SIZE = 16
 
 def returned_address(image: Image, address: int, **arguments: Value) -> int | None:
     """The one address that the function at `address` returns, given what registers hold; None if that can't be told."""
-    if image.machine == "aarch64":
-        return aarch64.returned_address(image.code(address, _AARCH64_SIZE), address) if image.executable(address) else None
+    if image.machine == "aarch64" and image.executable(address):
+        found = aarch64.returned_address(image.code(address, _AARCH64_SIZE), address)
+        if found is not None:
+            return found
     values = set(returned(image, address, **arguments))
     value = values.pop() if len(values) == 1 else None
     return value if isinstance(value, int) and value else None

@@ -45,7 +45,11 @@ class TracedImage:
 
 @dataclass(frozen=True)
 class Request:
-    """What to trace. `everyone`: whoever maps the files; else only the images' processes."""
+    """What to trace. `everyone`: whoever maps the files; else only the images' processes.
+
+    `floor`: empty programs at the same sites. `method`: "auto", "perf", "multi" or "session"; `links`: "auto", "process" (links
+    of its own for each) or "shared" (one link and a filter in the program).
+    """
 
     images: tuple[TracedImage, ...]
     targets: tuple[Target, ...]
@@ -55,6 +59,7 @@ class Request:
     maximum_processes: int = 256
     floor: bool = False
     method: str = "auto"
+    links: str = "auto"
 
 
 class Session(Protocol):

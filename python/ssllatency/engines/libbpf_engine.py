@@ -12,6 +12,7 @@ import errno
 import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -62,6 +63,22 @@ def choose_method(wanted: str) -> kernel.Method:
     return kernel.best_method() if wanted == "auto" else kernel.Method(wanted)
 
 
+def links_each_process(request: Request) -> bool:
+    """Whether every process gets links of its own, rather than all of them one with a filter in the program.
+
+    With links of their own, only the traced processes pay, but every hit walks the links of all: past LINK_EACH_PROCESS of
+    them that costs more than the filter (bench/processes.py). Two files with one build-id may be one file to the kernel (an
+    image layer under two containers): a link for everyone on each of them would count a call twice, so they never share.
+    """
+    identities = [image.plan.build_id for image in request.images if image.plan.build_id]
+    if len(identities) != len(set(identities)):
+        return True
+    if request.links != "auto":
+        return request.links == "process"
+    pids = {pid for image in request.images for pid in image.pids}
+    return not request.everyone and len(pids) <= LINK_EACH_PROCESS
+
+
 class LibbpfEngine:
     """Attaches plans by libbpf and the bpf system call."""
 
@@ -85,9 +102,7 @@ class LibbpfSession:
         self._request, self._method = request, method
         self._operations = operations_of(request.images)
         self._pids = sorted({pid for image in request.images for pid in image.pids})
-        self._link_each_process = self._must_link_each_process() or not (
-            request.everyone or len(self._pids) > LINK_EACH_PROCESS
-        )
+        self._link_each_process = links_each_process(request)
         self._filtered = not request.everyone and not (self._link_each_process and self._kernel_filters())
         self._extremes = collect.Extremes()
         self._entry_links: list[Closable] = []
@@ -95,12 +110,6 @@ class LibbpfSession:
         self._began = self._ended = 0.0
         self._started = ""
         self._object = BpfObject(_read_object(), "ssllatency")
-
-    def _must_link_each_process(self) -> bool:
-        """Whether two of the files may be one file to the kernel (an image layer under two containers): a link for everyone on
-        each of them would count a call twice."""
-        identities = [image.plan.build_id for image in self._request.images if image.plan.build_id]
-        return len(identities) != len(set(identities))
 
     def _kernel_filters(self) -> bool:
         """Whether a link's pid means all threads of that process; where it doesn't, the programs filter as well."""
@@ -208,8 +217,7 @@ class LibbpfSession:
         if self._began and not self._ended:
             self._ended = time.monotonic()
         for links in (self._entry_links, self._exit_links):
-            while links:
-                links.pop().close()
+            _close_all(links)
 
     def close(self) -> None:
         """Detaches and frees the programs and maps."""
@@ -288,6 +296,14 @@ class LibbpfSession:
             'of reason "unknown".'
             for path in blind
         ]
+
+
+def _close_all(links: list[Closable]) -> None:
+    """Closes and forgets the links, side by side: the kernel takes some 50 ms over each, nearly all of it waiting."""
+    if links:
+        with ThreadPoolExecutor(min(len(links), 64)) as pool:
+            list(pool.map(lambda link: link.close(), links))
+        links.clear()
 
 
 def _is_ssl(operation: str) -> bool:

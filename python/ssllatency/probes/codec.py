@@ -102,8 +102,12 @@ def _operation(values: object, file_size: int) -> OperationPlan:
 
 
 def _check_roles(plan: OperationPlan) -> None:
-    """One entry and its exits, or one return probe, and that never on what may run inside an ASYNC job."""
+    """One entry and its exits, or one return probe, and that never on what may run inside an ASYNC job; or an entry alone."""
     roles = [probe.role for probe in plan.probes]
+    if BY_NAME[plan.operation].only_entry:
+        if roles != [Role.ENTRY]:
+            raise DamagedPlan("role")
+        return
     returning = roles == [Role.RETURN] and not BY_NAME[plan.operation].async_job
     entering = roles.count(Role.ENTRY) == 1 and roles.count(Role.EXIT) == len(roles) - 1 > 0
     if not (returning or entering):

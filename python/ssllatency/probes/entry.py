@@ -52,7 +52,7 @@ def _candidates(graph: Graph, needed: frozenset[str], emulation: Emulation) -> I
     for each in head(graph):
         cost = site_cost(graph, each, emulation)
         delta = graph.delta(each.address)
-        if cost is not None and delta is not None:
+        if cost is not None and delta is not None and each.flow is not Flow.RETURN:  # which is left for the exit
             yield Site(each, cost, delta)
         if needed & each.writes or not (certain or each.landing_pad):
             return
@@ -73,5 +73,17 @@ def entry_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Si
 
 
 def return_probe_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Site:
-    """The same for a kernel return probe: only where the return address is at the stack pointer."""
-    return _cheapest(graph, (site for site in _candidates(graph, needed, emulation) if site.stack_delta == 0))
+    """The same for a kernel return probe: only where the return address is still where the call left it."""
+    early = _with_return_address(graph)
+    candidates = _candidates(graph, needed, emulation)
+    return _cheapest(graph, (site for site in candidates if site.stack_delta == 0 and site.address in early))
+
+
+def _with_return_address(graph: Graph) -> set[int]:
+    """The head of the operation up to the instruction that moves the return address, that one included."""
+    found = set()
+    for each in head(graph):
+        found.add(each.address)
+        if each.moves_return_address:
+            break
+    return found

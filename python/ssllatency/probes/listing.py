@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ssllatency.probes import codec
 from ssllatency.probes.costs import cost_ns
-from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe
+from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
 
 _WIDTH = 100
 _DEBUG_FILE = "debug file "
@@ -18,39 +19,51 @@ _HEADER = ("OPERATION", "FOUND", "ADDRESS", "NS/CALL", "ROLE", "OFFSET", "COST",
 _RIGHT = ("ADDRESS", "NS/CALL", "OFFSET")
 
 
-def render(plans: Sequence[ImagePlan]) -> str:
-    """The text of `ssllatency probes`: for each file a header, a table with a row a site, and what is missing."""
+def render(plans: Sequence[ImagePlan], *, sessions: bool = False) -> str:
+    """The text of `ssllatency probes`: for each file a header, a table with a row a site, and what is missing.
+
+    `sessions`: whether a return probe will be attached with its entry as one uprobe session.
+    """
     if not plans:
         return "No file with TLS functions was found.\n"
-    return "\n".join("\n".join(_file(plan)) + "\n" for plan in plans)
+    return "\n".join("\n".join(_file(plan, sessions)) + "\n" for plan in plans)
 
 
-def to_document(plans: Sequence[ImagePlan]) -> dict[str, Any]:
-    """The same as one JSON document; `cost_ns` is an operation's cost a call."""
-    return {"schema": "ssllatency-probes/1", "files": [_document(plan) for plan in plans]}
+def to_document(plans: Sequence[ImagePlan], *, sessions: bool = False) -> dict[str, Any]:
+    """The same as one JSON document; `cost_ns` is an operation's cost a call, `chosen` how its calls' ends are seen."""
+    return {"schema": "ssllatency-probes/1", "files": [_document(plan, sessions) for plan in plans]}
 
 
-def _document(plan: ImagePlan) -> dict[str, Any]:
+def _document(plan: ImagePlan, sessions: bool) -> dict[str, Any]:
     values = codec.to_values(plan)
     for operation, record in zip(plan.operations, values["operations"], strict=True):
         record["cost_ns"] = cost_ns(operation)
+        record["chosen"] = chosen(operation, sessions)
     return values
 
 
-def _file(plan: ImagePlan) -> Iterator[str]:
+def chosen(plan: OperationPlan, sessions: bool) -> str:
+    """How the end of a call is seen: "exit sites", "session", "return probe"; "entry only" where it isn't."""
+    roles = {probe.role for probe in plan.probes}
+    if Role.RETURN in roles:
+        return "session" if sessions else "return probe"
+    return "exit sites" if Role.EXIT in roles else "entry only"
+
+
+def _file(plan: ImagePlan, sessions: bool) -> Iterator[str]:
     yield plan.path
-    for name, value in _facts(plan):
+    for name, value in _facts(plan, sessions):
         yield f"  {name:<11}{value}"
     if plan.operations:
         yield ""
-        yield from _table([_HEADER, *(row for operation in plan.operations for row in _rows(operation))])
+        yield from _table([_HEADER, *(row for operation in plan.operations for row in _rows(operation, sessions))])
     if plan.missing:
         yield ""
         yield "Not probed:"
         yield from _missing(plan)
 
 
-def _facts(plan: ImagePlan) -> Iterator[tuple[str, str]]:
+def _facts(plan: ImagePlan, sessions: bool) -> Iterator[tuple[str, str]]:
     yield "holds", plan.kind or "no function that ssllatency knows"
     yield "version", plan.version or "unknown"
     yield "build-id", plan.build_id or "none"
@@ -59,15 +72,19 @@ def _facts(plan: ImagePlan) -> Iterator[tuple[str, str]]:
     offsets = ", ".join(f"{name} {offset}" for name, offset in asdict(plan.offsets).items() if offset is not None)
     if offsets:
         yield "offsets", offsets
+    counts = Counter(chosen(each, sessions) for each in plan.operations)
+    if counts:
+        yield "chosen", ", ".join(f"{way} for {count}" for way, count in counts.most_common())
 
 
-def _rows(plan: OperationPlan) -> Iterator[tuple[str, ...]]:
+def _rows(plan: OperationPlan, sessions: bool) -> Iterator[tuple[str, ...]]:
     """A row a site; the first one also tells of the operation."""
     found = _DEBUG_FILE.strip() if plan.found.startswith(_DEBUG_FILE) else plan.found
-    leading = (plan.operation, found, f"{plan.address:#x}", f"{cost_ns(plan)}")
+    leading: tuple[str, ...] = (plan.operation, found, f"{plan.address:#x}", f"{cost_ns(plan)}")
     for probe in plan.probes:
-        yield (*leading, probe.role.value, f"{probe.offset:#x}", probe.cost.value, probe.instruction, _note(probe))
-        leading = ("", "", "", "")
+        role = chosen(plan, sessions) if probe.role is Role.RETURN else probe.role.value
+        yield (*leading, role, f"{probe.offset:#x}", probe.cost.value, probe.instruction, _note(probe))
+        leading = ("",) * len(leading)
 
 
 def _note(probe: Probe) -> str:

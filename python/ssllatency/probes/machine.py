@@ -13,7 +13,7 @@ from typing import Protocol
 from ssllatency.probes.plan import Cost
 
 # For each register that holds an address in the frame: the stack pointer at the function's entry minus its value. The stack
-# pointer itself is absent once its value is unknown.
+# pointer itself is absent once its value is unknown. A machine may keep more in it, under names of its own.
 Frame = Mapping[str, int]
 
 
@@ -75,6 +75,11 @@ class Instruction(Protocol):
     @property
     def writes(self) -> frozenset[str]:
         """The registers that it may change, stack pointer aside; for a call those that the callee may change."""
+
+    @property
+    def moves_return_address(self) -> bool:
+        """Whether, after it, changing the return address where the call left it would come too late; what changes the stack
+        pointer aside. That place is the link register, where there is one."""
 
     @property
     def copy(self) -> tuple[str, str, int] | None:

@@ -89,6 +89,8 @@ def _signed(data: bytes) -> int:
 class X86Instruction:
     """One instruction, decoded by Capstone; what costs time is found when it is asked for."""
 
+    moves_return_address = False  # it stays on the stack
+
     def __init__(self, raw: capstone.CsInsn, code: bytes) -> None:
         self.raw = raw
         self.code = code

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ssllatency.probes.codec import DamagedPlan, from_values, to_values
-from ssllatency.probes.listing import render, to_document
+from ssllatency.probes.listing import chosen, render, to_document
 from ssllatency.probes.plan import (
     NOT_IN_LIBRARY,
     Cost,
@@ -62,12 +62,13 @@ TEXT = """\
   build-id   a9394c
   debug file /usr/lib/debug/.build-id/a9/394c.debug
   offsets    rwstate 40, rbio 16
+  chosen     return probe for 1, exit sites for 1
 
-OPERATION         FOUND           ADDRESS  NS/CALL  ROLE    OFFSET  COST            INSTRUCTION  NOTE
-SSL_do_handshake  debug file       0x7640      800  return  0x7640  emulated        push rbx
-SSL_read          dynamic symbol   0x5470     5500  entry   0x5486  emulated        js 0x54b7    24 below
-                                                    exit    0x54a8  emulated        jne 0x54ee   value in rax, 24 below
-                                                    exit    0x54b6  single-stepped  ret          value in rax, shared
+OPERATION         FOUND           ADDRESS  NS/CALL  ROLE          OFFSET  COST            INSTRUCTION  NOTE
+SSL_do_handshake  debug file       0x7640      800  return probe  0x7640  emulated        push rbx
+SSL_read          dynamic symbol   0x5470     5500  entry         0x5486  emulated        js 0x54b7    24 below
+                                                    exit          0x54a8  emulated        jne 0x54ee   value in rax, 24 below
+                                                    exit          0x54b6  single-stepped  ret          value in rax, shared
 
 Not probed:
   not in this library: SSL_write_ex2, SSL_sendfile
@@ -77,6 +78,24 @@ Not probed:
 
 def test_text() -> None:
     assert render([PLAN]) == TEXT
+
+
+def test_text_where_the_kernel_has_sessions() -> None:
+    text = render([PLAN], sessions=True)
+    assert text.replace(" ", "") == TEXT.replace("return probe", "session").replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("roles", "without", "with_sessions"),
+    [
+        ((Role.RETURN,), "return probe", "session"),
+        ((Role.ENTRY, Role.EXIT), "exit sites", "exit sites"),
+        ((Role.ENTRY,), "entry only", "entry only"),
+    ],
+)
+def test_words_for_what_was_chosen(roles: tuple[Role, ...], without: str, with_sessions: str) -> None:
+    plan = OperationPlan("SSL_free", 0, 1, "", tuple(Probe(0, 0, role, "nop", Cost.EMULATED) for role in roles))
+    assert (chosen(plan, sessions=False), chosen(plan, sessions=True)) == (without, with_sessions)
 
 
 def test_several_files_and_none() -> None:
@@ -99,6 +118,9 @@ def test_document() -> None:
     assert document["schema"] == "ssllatency-probes/1"
     (file,) = document["files"]
     assert [operation["cost_ns"] for operation in file["operations"]] == [800, 5500]
+    assert [operation["chosen"] for operation in file["operations"]] == ["return probe", "exit sites"]
+    (file_of_sessions,) = to_document([PLAN], sessions=True)["files"]
+    assert [operation["chosen"] for operation in file_of_sessions["operations"]] == ["session", "exit sites"]
     assert file["operations"][1]["probes"][1] == {
         "offset": 0x54A8,
         "address": 0x54A8,

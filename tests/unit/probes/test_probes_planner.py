@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from ssllatency.probes.planner import NOT_NAMED, kind_of, plan_image
 Assembler = Callable[[str], Assembled]
 
 SIMPLE = "push %rbx\ncall other@PLT\npop %rbx\nret\n"
-EM_AARCH64 = 183
 
 
 def functions(*names: str) -> str:
@@ -102,16 +100,6 @@ def test_provider_table_leads_to_a_function_without_symbol(assembled: Assembler,
     )
     assert reasons(plan)["ed448_digest_sign"] == NOT_IN_LIBRARY
     assert reasons(plan)["ed25519_digest_verify"] == NOT_NAMED  # the algorithm is there, without this function
-
-
-def test_other_machine_is_said(assembled: Assembler, tmp_path: Path) -> None:
-    content = bytearray(assembled(functions("SSL_read")).path.read_bytes())
-    struct.pack_into("<H", content, 18, EM_AARCH64)
-    other = tmp_path / "aarch64.so"
-    other.write_bytes(content)
-    plan = plan_image(Image.open(other))
-    assert plan.operations == ()
-    assert set(reasons(plan).values()) == {"aarch64 code can't be planned yet"}
 
 
 def test_plan_names_the_path_that_people_know(assembled: Assembler) -> None:
