@@ -49,7 +49,7 @@ class Effort:
     processes: int
 
 
-THOROUGH = Effort(rounds=7, seconds=3, turns=20_000, batches=5, growth_rounds=5, processes=500)
+THOROUGH = Effort(rounds=7, seconds=3, turns=20_000, batches=5, growth_rounds=3, processes=500)
 QUICK = Effort(rounds=3, seconds=1, turns=10_000, batches=3, growth_rounds=1, processes=8)
 
 Table = defaultdict[str, list[float]]
