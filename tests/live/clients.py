@@ -100,8 +100,7 @@ def server_calls(exchanges: Iterable[Exchange], key: str) -> dict[str, int]:
         calls["rsa_ossl_private_decrypt"] += by_rsa and not exchange.resumed
         calls["ossl_ecdsa_sign"] += signed and key == "ecdsa"
         calls["ossl_ecdsa_sign_sig"] += signed and key == "ecdsa"
-        # In TLS 1.3 OpenSSL makes an empty key for the client's share, too (EVP_PKEY_paramgen), by the same function.
-        calls["x25519_gen"] += 2 * agreed if exchange.version == "TLSv1.3" else agreed
+        calls["EVP_PKEY_keygen"] += agreed
         calls["ecx_derive"] += agreed
     return dict(calls)
 

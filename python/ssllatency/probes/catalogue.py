@@ -75,10 +75,9 @@ def _provider(
     *algorithms: str,
     symbols: tuple[str, ...] = (),
     skip_null: int | None = 1,
-    convention: Convention = Convention.ONE,
 ) -> Operation:
     slots = tuple(ProviderSlot(operation, algorithm, function_id) for algorithm in algorithms)
-    return Operation(name, "libcrypto", convention, (name, *symbols), providers=slots, skip_null=skip_null)
+    return Operation(name, "libcrypto", Convention.ONE, (name, *symbols), providers=slots, skip_null=skip_null)
 
 
 def _mbx(stem: str, *suffixes: str) -> tuple[Operation, ...]:
@@ -132,9 +131,10 @@ CATALOGUE: tuple[Operation, ...] = (
     _ec("ossl_ecdsa_verify", 104),
     _ec("ossl_ecdsa_verify_sig", 112),
     _crypto("ECDH_compute_key", Convention.POSITIVE),
+    # The key pair of a key exchange, whatever its group.
+    _crypto("EVP_PKEY_keygen"),
     # Algorithms that only the default provider's tables name. A NULL buffer asks for the size and is not counted.
     _provider("ecx_derive", "KEYEXCH", 3, "X25519", "X448"),
-    _provider("x25519_gen", "KEYMGMT", 6, "X25519", skip_null=None, convention=Convention.POINTER),
     _provider("ed25519_digest_sign", "SIGNATURE", 11, "ED25519", symbols=("ed25519_digest_sign_int",)),
     _provider("ed25519_digest_verify", "SIGNATURE", 15, "ED25519", skip_null=None),
     _provider("ed448_digest_sign", "SIGNATURE", 11, "ED448"),
