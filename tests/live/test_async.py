@@ -24,7 +24,7 @@ from .async_servers import AsyncServer, AsyncSettings, Counts, Fibers, SteadyLoa
 from .trace import Document, Trace, count, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
-# A minute by day; CI sets less for all but one of them.
+# How long the soak with RSA lasts; that with ECDSA takes a quarter of a minute at most.
 SOAK_S = float(os.environ.get("SSLLATENCY_SOAK_S", "60"))
 WAITS = {"want_read": "WANT_READ", "want_write": "WANT_WRITE", "want_async": "WANT_ASYNC"}
 PRIVATE_KEY = {"rsa": "rsa_ossl_private_encrypt", "ecdsa": "ossl_ecdsa_sign"}
