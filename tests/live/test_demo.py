@@ -42,7 +42,9 @@ def test_the_demo_shows_the_private_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, status: int) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen([DEMO], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as demo:
+    # A shell that starts the tests in its background has SIGINT ignored, and the demo would inherit that.
+    command = ["env", "--default-signal=INT", DEMO]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stderr
         for line in demo.stderr:
             if "wrk" in line:

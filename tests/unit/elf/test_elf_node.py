@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests import foreign
 
 from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.elf.image import ElfError, Image
@@ -16,14 +17,15 @@ from ssllatency.elf.providers import algorithms
 
 @pytest.fixture(scope="module")
 def node() -> Image:
-    program = shutil.which("node")
-    try:
-        image = Image.open(Path(program).resolve()) if program else None
-    except ElfError:
-        image = None
-    if image is None or not image.function("rsa_ossl_private_encrypt") or not image.function("RSA_PKCS1_OpenSSL"):
-        pytest.skip("needs a node with OpenSSL inside and a symbol table (Node.js's own build)")
-    return image
+    installed, fetched = shutil.which("node"), foreign.find("node")
+    for program in (installed, fetched.path):
+        try:
+            image = Image.open(Path(program).resolve()) if program else None
+        except ElfError:
+            image = None
+        if image and image.function("rsa_ossl_private_encrypt") and image.function("RSA_PKCS1_OpenSSL"):
+            return image
+    pytest.skip(f"needs a node with OpenSSL inside and a symbol table, Node.js's own build: {fetched.reason or 'it has none'}")
 
 
 def address(image: Image, name: str) -> int:
