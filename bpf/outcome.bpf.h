@@ -115,9 +115,9 @@ static __always_inline struct ssll_verdict ssll_judge_ssl(__u64 ssl, __s32 retur
 }
 
 /* Every lane is done (0) or was not used (2); four bits a lane. */
-static __always_inline bool ssll_lanes_succeeded(__u64 status)
+static __always_inline bool ssll_lanes_succeeded(__u32 status)
 {
-	return (status & ~0x2222222222222222ULL) == 0;
+	return (status & ~0x22222222U) == 0;
 }
 
 static __always_inline bool ssll_succeeded(__u32 convention, __u64 returned)
@@ -138,8 +138,6 @@ static __always_inline bool ssll_succeeded(__u32 convention, __u64 returned)
 	case SSLL_POINTER:
 		return returned != 0;
 	case SSLL_MBX8:
-		return ssll_lanes_succeeded((__u32)returned);
-	case SSLL_MBX16:
 		return ssll_lanes_succeeded(returned);
 	}
 	return true;

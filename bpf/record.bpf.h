@@ -100,7 +100,6 @@ static __always_inline struct ssll_series *row_of(struct ssll_series_key *key)
 			return row;
 	}
 	bpf_map_update_elem(&folded, &key->tgid, &one, BPF_ANY);
-	count(&account.folded_calls);
 	key->tgid = 0;
 	return bpf_map_lookup_elem(&series, key);
 }

@@ -34,7 +34,6 @@ enum ssll_convention {
 	SSLL_ONE = 7,           /* int; 1 success */
 	SSLL_POINTER = 8,       /* pointer; not NULL success */
 	SSLL_MBX8 = 9,          /* mbx_status: 4 bits a lane, 8 lanes; 0 success, 2 a lane not used */
-	SSLL_MBX16 = 10,        /* mbx_status16: 4 bits a lane, 16 lanes */
 	SSLL_NONE = 11,         /* void: every call succeeds */
 };
 
@@ -170,7 +169,6 @@ struct ssll_account {
 	__u64 unmatched_entries;
 	__u64 unmatched_exits;
 	__u64 map_full;
-	__u64 folded_calls;
 	__u64 interval;
 };
 
@@ -190,7 +188,7 @@ _Static_assert(sizeof(struct ssll_series_key) == 8, "series key");
 _Static_assert(sizeof(struct ssll_series) == 8 * (SSLL_BUCKETS + 2 + SSLL_LINEAR_BUCKETS + 2 + 1 + 4 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_library) == 40, "library");
-_Static_assert(sizeof(struct ssll_account) == 40, "account");
+_Static_assert(sizeof(struct ssll_account) == 32, "account");
 _Static_assert(sizeof(struct ssll_config) == 32, "config");
 
 #endif

@@ -17,7 +17,6 @@ class Convention(IntEnum):
     ONE = 7
     POINTER = 8
     MBX8 = 9
-    MBX16 = 10
     NONE = 11
 
 
@@ -97,12 +96,11 @@ class Account(ctypes.Structure):
         ("unmatched_entries", ctypes.c_uint64),
         ("unmatched_exits", ctypes.c_uint64),
         ("map_full", ctypes.c_uint64),
-        ("folded_calls", ctypes.c_uint64),
         ("interval", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Account) == 40
+assert ctypes.sizeof(Account) == 32
 
 
 class Config(ctypes.Structure):

@@ -21,21 +21,13 @@ from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.targets import Selection
 
 from .async_servers import AsyncServer, AsyncSettings, Counts, Fibers, SteadyLoad, build_fibers, load, offload
-from .trace import Document, Trace, count, losses
+from .trace import Document, Trace, count, losses, reasons
 
 pytestmark = pytest.mark.usefixtures("tracing")
 # How long the soak with RSA lasts; that with ECDSA takes a quarter of a minute at most.
 SOAK_S = float(os.environ.get("SSLLATENCY_SOAK_S", "60"))
 WAITS = {"want_read": "WANT_READ", "want_write": "WANT_WRITE", "want_async": "WANT_ASYNC"}
 PRIVATE_KEY = {"rsa": "rsa_ossl_private_encrypt", "ecdsa": "ossl_ecdsa_sign"}
-
-
-def reasons(document: Document, function: str, outcome: str) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for row in document["functions"]:
-        if (row["function"], row["outcome"]) == (function, outcome):
-            found.update(row["reasons"])
-    return found
 
 
 def assert_told_like(document: Document, final: Counts) -> None:

@@ -8,7 +8,6 @@ import ssl
 import struct
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,19 +15,10 @@ import pytest
 
 from .clients import TLS_1_2, TLS_1_3, Client
 from .servers import Nginx, Settings
-from .trace import Document, Trace, count, losses
+from .trace import Trace, count, losses, reasons
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 7
-
-
-def reasons(document: Document, function: str, outcome: str) -> Counter[str]:
-    """The reasons of a function's calls with one outcome, in all processes."""
-    found: Counter[str] = Counter()
-    for row in document["functions"]:
-        if (row["function"], row["outcome"]) == (function, outcome):
-            found.update(row["reasons"])
-    return found
 
 
 def plain(port: int) -> socket.socket:

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import threading
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -104,6 +105,15 @@ def count(document: Document, function: str, outcome: str = "success") -> int:
 def counts(document: Document, functions: list[str]) -> dict[str, int]:
     """The successful calls of each of these functions."""
     return {function: count(document, function) for function in functions}
+
+
+def reasons(document: Document, function: str, outcome: str) -> Counter[str]:
+    """The reasons of a function's calls with one outcome, in all processes."""
+    found: Counter[str] = Counter()
+    for row in document["functions"]:
+        if (row["function"], row["outcome"]) == (function, outcome):
+            found.update(row["reasons"])
+    return found
 
 
 def losses(document: Document) -> dict[str, int]:

@@ -93,11 +93,6 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
-def messages() -> tuple[str, ...]:
-    """What libbpf said last, oldest first."""
-    return tuple(_messages)
-
-
 class Map:
     """A loaded map. Keys and values are ctypes structures or bytes of the map's own sizes."""
 

@@ -148,7 +148,6 @@ class _Builder:
         self._resolve = resolve
         self._parents: dict[int, int | None] = {entry: None}
         self._functions = {entry: own}
-        self._own = own
         self.nodes: dict[int, Instruction] = {}
         self.successors: dict[int, tuple[int, ...]] = {}
         self.uncovered: dict[int, str] = {}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -17,10 +16,10 @@ from capstone import arm64
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 from tests import foreign
+from tests.unit.probes.damage import survive_damage
 
 from ssllatency.elf.decode import instructions
 from ssllatency.elf.image import Image
-from ssllatency.errors import SsllatencyError
 from ssllatency.probes.aarch64 import Aarch64
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.codec import from_values, to_values
@@ -223,19 +222,5 @@ def test_capstone_knows_of_no_other_register_written_and_no_other_jump(name: str
 
 def test_damaged_code_gives_a_plan_or_a_sentence(tmp_path: Path) -> None:
     """Bytes of the planned functions, and anywhere, are overwritten: nothing but an SsllatencyError may come of it."""
-    chance = random.Random(5)
     of = image("libssl-3.5-arm64")
-    content = Path(of.path).read_bytes()
-    functions = [(of.file_offset(plan.address), plan.size) for plan in _plan(of, True).operations]
-    damaged = tmp_path / "damaged.so"
-    for count in (1, 5, 50, 400) * 6:
-        changed = bytearray(content)
-        for _ in range(count):
-            start, size = chance.choice([*functions, (0, len(content))])
-            changed[start + chance.randrange(size)] = chance.randrange(256)
-        damaged.write_bytes(changed)
-        try:
-            plan = plan_image(Image.open(damaged))
-        except SsllatencyError:
-            continue
-        assert from_values(to_values(plan), file_size=len(content)) == plan
+    survive_damage(of, _plan(of, True), tmp_path / "damaged.so", seed=5, times=6)

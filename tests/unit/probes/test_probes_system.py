@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import os
-import random
 import re
 import subprocess
-import sys
 from bisect import bisect_right
 from functools import cache
 from itertools import pairwise
@@ -16,11 +13,10 @@ from pathlib import Path
 import pytest
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
+from tests.unit.probes.damage import survive_damage
 
 from ssllatency.elf.image import Image
-from ssllatency.errors import SsllatencyError
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.codec import from_values, to_values
 from ssllatency.probes.entry import entry_site
 from ssllatency.probes.exits import exit_sites
 from ssllatency.probes.flow import Code, Unplannable, build
@@ -33,15 +29,6 @@ from ssllatency.probes.x86 import X86
 Line = tuple[int, str, str]  # address, mnemonic, operands
 EMULATED = re.compile(r"(push|call|jmp|j[a-z]+|nop|xchg)$")
 EVERY = 9  # of the library's functions: about 1,200
-BUDGET_S = 0.5
-PLANNING = """
-import time
-from ssllatency.elf.image import Image
-from ssllatency.probes.planner import plan_image
-for path in {paths!r}:
-    plan_image(Image.open(path))
-print(time.process_time())
-"""
 
 
 @pytest.fixture(scope="module")
@@ -219,32 +206,4 @@ def test_addresses_of_one_operation_ascend(crypto_plan: ImagePlan) -> None:
 
 def test_damaged_code_gives_a_plan_or_a_sentence(libssl: Image, ssl_plan: ImagePlan, tmp_path: Path) -> None:
     """Bytes of the planned functions, and anywhere, are overwritten: nothing but an SsllatencyError may come of it."""
-    chance = random.Random(3)
-    content = Path(libssl.path).read_bytes()
-    functions = [(libssl.file_offset(plan.address), plan.size) for plan in ssl_plan.operations]
-    damaged = tmp_path / "damaged.so"
-    for count in (1, 5, 50, 400) * 8:
-        changed = bytearray(content)
-        for _ in range(count):
-            start, size = chance.choice([*functions, (0, len(content))])
-            changed[start + chance.randrange(size)] = chance.randrange(256)
-        damaged.write_bytes(changed)
-        try:
-            plan = plan_image(Image.open(damaged))
-        except SsllatencyError:
-            continue
-        # It passes for a plan wherever plans are read.
-        assert from_values(to_values(plan), file_size=len(content)) == plan
-
-
-def test_planning_both_libraries_is_quick(libssl: Image, libcrypto: Image) -> None:
-    """In processor time of a fresh process, imports included; the best of five, as the machine does other things too."""
-    script = PLANNING.format(paths=(libssl.path, libcrypto.path))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    taken = []
-    for _ in range(5):
-        command = [sys.executable, "-c", script]
-        taken.append(float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout))
-        if taken[-1] < BUDGET_S:
-            return
-    pytest.fail(f"planning took {min(taken):.2f} s")
+    survive_damage(libssl, ssl_plan, tmp_path / "damaged.so", seed=3, times=8)
