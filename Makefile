@@ -9,8 +9,8 @@ Q := $(if $(V),,@)
 BUILD := build
 VENV := $(BUILD)/venv
 PYTHON := $(VENV)/bin/python
-OBJECT := $(BUILD)/ssllatency.bpf.o
-BPF_SOURCES := $(wildcard bpf/*.bpf.c bpf/*.h)
+OBJECTS := $(patsubst bpf/%.bpf.c,$(BUILD)/%.bpf.o,$(wildcard bpf/*.bpf.c))
+BPF_HEADERS := $(wildcard bpf/*.h)
 CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # linux/bpf.h needs asm/ of the machine's own architecture, which clang doesn't look for when it compiles for BPF.
@@ -30,13 +30,13 @@ deps: ## packages, virtual environment (asks for sudo where it must)
 	$(Q)tools/setup
 
 .PHONY: bpf
-bpf: $(OBJECT) ## the BPF object
+bpf: $(OBJECTS) ## the BPF objects
 	@:
 
-$(OBJECT): $(BPF_SOURCES)
+$(BUILD)/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
 	$(Q)mkdir -p $(BUILD)
-	@echo "==> compiling bpf/ssllatency.bpf.c"
-	$(Q)$(CLANG) $(BPF_CFLAGS) -c bpf/ssllatency.bpf.c -o $@.unstripped
+	@echo "==> compiling $<"
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.unstripped
 	$(Q)$(LLVM_STRIP) -g $@.unstripped -o $@ && rm $@.unstripped
 
 .PHONY: demo
@@ -86,13 +86,13 @@ lint: ## ruff, mypy, import rules, clang-format, shellcheck
 	$(Q)shellcheck $(SHELL_FILES)
 
 .PHONY: abi check-abi
-abi: $(OBJECT) ## python/ssllatency/abi.py from the object's BTF
-	$(Q)python3 bpf/generate_abi.py $(OBJECT) >$(BUILD)/abi.py && mv $(BUILD)/abi.py python/ssllatency/abi.py
-check-abi: $(OBJECT) ## whether abi.py is what the object's BTF says
-	$(Q)python3 bpf/generate_abi.py $(OBJECT) | diff -u python/ssllatency/abi.py - || { echo "abi.py has drifted: make abi"; false; }
+abi: $(OBJECTS) ## python/ssllatency/abi.py from the objects' BTF
+	$(Q)python3 bpf/generate_abi.py $(OBJECTS) >$(BUILD)/abi.py && mv $(BUILD)/abi.py python/ssllatency/abi.py
+check-abi: $(OBJECTS) ## whether abi.py is what the objects' BTF says
+	$(Q)python3 bpf/generate_abi.py $(OBJECTS) | diff -u python/ssllatency/abi.py - || { echo "abi.py has drifted: make abi"; false; }
 
 .PHONY: install
-install: $(OBJECT) ## the command, under PREFIX (/usr/local) and DESTDIR
+install: $(OBJECTS) ## the command, under PREFIX (/usr/local) and DESTDIR
 	$(Q)$(PYTHON) -m pip install -q --no-deps --root-user-action ignore --prefix $(DESTDIR)$(PREFIX) .
 
 .PHONY: clean

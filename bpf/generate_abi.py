@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints python/ssllatency/abi.py from the BTF of the BPF object: the structs and enums of bpf/ssllatency.h.
+"""Prints python/ssllatency/abi.py from the BTF of the BPF objects: the structs and enums of the shared headers.
 
-Usage: generate_abi.py OBJECT. Needs bpftool. Only types whose names begin with ssll_ are taken.
+Usage: generate_abi.py OBJECT ... Needs bpftool. Only types whose names begin with ssll_ are taken.
 """
 
 from __future__ import annotations
@@ -60,13 +60,24 @@ def struct_text(types: Types, entry: dict[str, Any]) -> str:
     return f"class {camel(entry['name'])}(ctypes.Structure):\n    _fields_ = (\n" + "\n".join(rows) + f"\n    )\n\n\n{size}\n"
 
 
+def texts(path: str) -> dict[tuple[str, str], str]:
+    """The classes of the types in one object, by kind and name."""
+    types = read_types(path)
+    found = {}
+    for entry in types.values():
+        if entry["name"].startswith("ssll_") and entry["kind"] in ("ENUM", "STRUCT"):
+            text = enum_text(entry) if entry["kind"] == "ENUM" else struct_text(types, entry)
+            found[entry["kind"], entry["name"]] = text
+    return found
+
+
 def main() -> None:
-    types = read_types(sys.argv[1])
-    ours = sorted((entry for entry in types.values() if entry["name"].startswith("ssll_")), key=lambda entry: entry["name"])
-    parts = [HEADER]
-    parts += [enum_text(entry) for entry in ours if entry["kind"] == "ENUM"]
-    parts += [struct_text(types, entry) for entry in ours if entry["kind"] == "STRUCT"]
-    print("\n\n".join(parts), end="")
+    found: dict[tuple[str, str], str] = {}
+    for path in sys.argv[1:]:
+        for key, text in texts(path).items():
+            if found.setdefault(key, text) != text:
+                raise SystemExit(f"generate_abi: {key[1]} differs between the objects")
+    print("\n\n".join([HEADER, *(found[key] for key in sorted(found))]), end="")
 
 
 if __name__ == "__main__":

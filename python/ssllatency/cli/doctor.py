@@ -7,7 +7,7 @@ import argparse
 import os
 
 from ssllatency.engines import doctor
-from ssllatency.engines.libbpf_engine import object_path
+from ssllatency.engines.objects import object_path
 
 SUMMARY = "what this machine lacks, each with the command that mends it"
 

@@ -14,14 +14,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from importlib import resources
-from pathlib import Path
 from typing import Protocol
 
 from ssllatency import abi
 from ssllatency.engines import collect, kernel
 from ssllatency.engines.base import AttachError, Request, Role
-from ssllatency.engines.libbpf import BpfObject, Map
+from ssllatency.engines.libbpf import Map
+from ssllatency.engines.objects import open_object
 from ssllatency.engines.running import Running
 from ssllatency.engines.sites import ImageSites, Sites, library_record, operations_of, sites_of
 from ssllatency.errors import SsllatencyError
@@ -29,7 +28,6 @@ from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import NOT_IN_LIBRARY
 
-OBJECT_NAME = "ssllatency.bpf.o"
 ROWS = 2048
 LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
@@ -43,19 +41,6 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Detaches."""
-
-
-def object_path() -> Path:
-    """Where the BPF object lies: inside the package when installed, in build/ of a checkout otherwise."""
-    packaged = Path(str(resources.files("ssllatency"))) / OBJECT_NAME
-    return packaged if packaged.exists() else Path(__file__).resolve().parents[3] / "build" / OBJECT_NAME
-
-
-def _read_object() -> bytes:
-    try:
-        return object_path().read_bytes()
-    except OSError:
-        raise SsllatencyError(f"the BPF object {object_path()} is missing: build it with `make all`.") from None
 
 
 def choose_method(wanted: str) -> kernel.Method:
@@ -109,7 +94,7 @@ class LibbpfSession:
         self._exit_links: list[Closable] = []
         self._began = self._ended = 0.0
         self._started = ""
-        self._object = BpfObject(_read_object(), "ssllatency")
+        self._object = open_object("ssllatency")
 
     def _kernel_filters(self) -> bool:
         """Whether a link's pid means all threads of that process; where it doesn't, the programs filter as well."""

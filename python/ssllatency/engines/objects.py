@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the compiled BPF objects lie: inside the package when installed, in build/ of a checkout otherwise."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from ssllatency.engines.libbpf import BpfObject
+from ssllatency.errors import SsllatencyError
+
+
+def object_path(name: str = "ssllatency") -> Path:
+    """The file of the object that is compiled from bpf/NAME.bpf.c."""
+    file = f"{name}.bpf.o"
+    packaged = Path(str(resources.files("ssllatency"))) / file
+    return packaged if packaged.exists() else Path(__file__).resolve().parents[3] / "build" / file
+
+
+def open_object(name: str) -> BpfObject:
+    """The object, opened and not yet loaded; SsllatencyError where it isn't there."""
+    path = object_path(name)
+    try:
+        return BpfObject(path.read_bytes(), name)
+    except OSError:
+        raise SsllatencyError(f"the BPF object {path} is missing: build it with `make all`.") from None
