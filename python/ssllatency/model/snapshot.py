@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 
 
@@ -92,7 +93,10 @@ class Losses:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything one report is made of. `started` is RFC 3339 with a zone; `notes` are sentences for the reader."""
+    """Everything one report is made of. `started` is RFC 3339 with a zone; `notes` are sentences for the reader.
+
+    `handshakes` is None where they weren't measured.
+    """
 
     host: str
     kernel: str
@@ -105,3 +109,4 @@ class Snapshot:
     losses: Losses = Losses()
     in_flight: int = 0
     notes: tuple[str, ...] = ()
+    handshakes: Handshakes | None = None

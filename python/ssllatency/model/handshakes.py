@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole handshakes as plain data: their times split without remainder, their labels, and how they ended.
+
+A handshake is one SSL *, from its first handshake call to its success, failure or SSL_free. wall = calls + the waits, and
+calls = the phases + rest, exactly, in each single handshake and so in every sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ssllatency.model.histogram import ExponentialHistogram
+
+
+class Part(StrEnum):
+    """A part of a handshake's time. WALL is all of it; CALLS is the time inside the library's functions.
+
+    The phases lie in the calls, the waits between them. ON_CPU and OFF_CPU split CALLS once more, where that was asked for;
+    COMPLETION (submission to completion) and RESUMPTION (completion to the next call: the event loop's delay) split
+    WAIT_OFFLOAD, in handshakes where the completion was seen.
+    """
+
+    WALL = "wall"
+    CALLS = "calls"
+    PRIVATE_KEY = "private_key"
+    KEY_EXCHANGE = "key_exchange"
+    PEER_VERIFICATION = "peer_verification"
+    SESSION_LOOKUP = "session_lookup"
+    CALLBACKS = "callbacks"
+    REST = "rest"
+    WAIT_PEER = "wait_peer"
+    WAIT_WINDOW = "wait_window"
+    WAIT_OFFLOAD = "wait_offload"
+    WAIT_APPLICATION = "wait_application"
+    WAIT_UNKNOWN = "wait_unknown"
+    ON_CPU = "on_cpu"
+    OFF_CPU = "off_cpu"
+    COMPLETION = "offload_completion"
+    RESUMPTION = "offload_resumption"
+
+
+PHASES = (
+    Part.PRIVATE_KEY,
+    Part.KEY_EXCHANGE,
+    Part.PEER_VERIFICATION,
+    Part.SESSION_LOOKUP,
+    Part.CALLBACKS,
+    Part.REST,
+)
+WAITS = (Part.WAIT_PEER, Part.WAIT_WINDOW, Part.WAIT_OFFLOAD, Part.WAIT_APPLICATION, Part.WAIT_UNKNOWN)
+
+
+class Ending(StrEnum):
+    """How a handshake ended. ABANDONED: freed, or its connection gone, in the middle."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ABANDONED = "abandoned"
+
+
+class Label(StrEnum):
+    """What handshakes are told apart by."""
+
+    VERSION = "version"
+    CIPHER = "cipher"
+    RESUMED = "resumed"
+    GROUP = "group"
+    SIGNATURE = "signature"
+    CLIENT_CERTIFICATE = "client_certificate"
+    ROLE = "role"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times of one part over many handshakes, in nanoseconds: of those that had this part at all.
+
+    `min_ns` and `max_ns` are None where they aren't known exactly (an interval whose extremes fell on its border).
+    """
+
+    total_ns: int
+    min_ns: int | None
+    max_ns: int | None
+    exponential: ExponentialHistogram
+
+    @property
+    def count(self) -> int:
+        """How many handshakes had the part."""
+        return self.exponential.count
+
+
+@dataclass(frozen=True)
+class Group:
+    """The handshakes that share their labels and ended the same way.
+
+    `labels` holds the values of the labels that the report was grouped by, empty where it wasn't; a value is None where it
+    couldn't be read. `other`: the handshakes that were beyond the bound on the number of groups. `parts` holds WALL, CALLS
+    and REST of every handshake, and the others of those that had them.
+    """
+
+    labels: Mapping[Label, str | None]
+    ending: Ending
+    parts: Mapping[Part, Times]
+    other: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many handshakes."""
+        return self.parts[Part.WALL].count
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why handshakes didn't succeed: one row for each combination that occurred.
+
+    `reason` is OpenSSL's reason string ("no shared cipher"), `code` its packed error code (ERR_PACK of the library's major
+    version), `library` the name of the library that raised it ("SSL routines"). Where no error was raised these are 0 and "",
+    and `reason` says what is known ("connection reset or closed by the peer", "freed"). `alert` is the alert's name, "" for
+    none, and `sent` whether we sent it. `state` is what the handshake had reached, as SSL_state_string_long has it, "" if
+    unknown. `total_ns`: their wall time.
+    """
+
+    ending: Ending
+    reason: str
+    code: int
+    library: str
+    alert: str
+    sent: bool
+    state: str
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class KeyUse:
+    """Private-key operations of successful handshakes by kind of key: "sign" or "decrypt", its name ("RSA-2048", "ECDSA
+    P-256", "" if unknown), the number of handshakes and the time in it."""
+
+    operation: str
+    key: str
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class Single:
+    """One handshake by itself: when it ended (seconds since the Unix epoch), its process and thread, how it ended, its parts
+    in nanoseconds (absent ones left out), its labels, and why it failed ("" where it didn't)."""
+
+    ended_s: float
+    pid: int
+    tid: int
+    comm: str
+    ending: Ending
+    parts: Mapping[Part, int]
+    labels: Mapping[Label, str | None]
+    calls: int
+    pauses: int
+    reason: str = ""
+    alert: str = ""
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Calls of one multi-buffer function by how many of their lanes were used: `fill[n]` calls used n lanes."""
+
+    function: str
+    fill: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many calls."""
+        return sum(self.fill)
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes a call has."""
+        return len(self.fill) - 1
+
+    @property
+    def used(self) -> int:
+        """How many lanes were used in all."""
+        return sum(lanes * calls for lanes, calls in enumerate(self.fill))
+
+
+@dataclass(frozen=True)
+class PollingThread:
+    """A thread that completed offloaded operations: how many, and the processor time it took meanwhile (None if unknown)."""
+
+    pid: int
+    tid: int
+    comm: str
+    completions: int
+    cpu_s: float | None
+
+
+@dataclass(frozen=True)
+class Offload:
+    """Asynchronous work. `engine` names what offloads ("libcrypto_mb", "qatengine", "ASYNC jobs").
+
+    `waiting` and `most_waiting`: handshakes paused in the offload, now and at most; `pauses` in all, in `handshakes` that had
+    any. `software`: private-key operations inside handshakes that OpenSSL's own methods did instead. `unseen`: waits whose
+    completion wasn't seen, so that they aren't split.
+    """
+
+    engine: str
+    waiting: int
+    most_waiting: int
+    pauses: int
+    handshakes: int
+    software: int
+    unseen: int
+    batches: tuple[Batches, ...] = ()
+    pollers: tuple[PollingThread, ...] = ()
+
+
+@dataclass(frozen=True)
+class Handshakes:
+    """All about the handshakes of one measurement. Counts are cumulative until a difference is taken.
+
+    `mix`: the successful handshakes by each label's values, whatever the report is grouped by. `in_flight`: begun and not
+    ended. `dropped`: accounts that were pushed out by newer ones. `unattributed`: handshakes whose phases couldn't be told, as
+    their calls moved between threads; all of their calls is REST. `unknown_labels` says of which labels the libraries show no
+    place, by label, with the reason.
+    """
+
+    groups: tuple[Group, ...]
+    causes: tuple[Cause, ...] = ()
+    keys: tuple[KeyUse, ...] = ()
+    mix: Mapping[Label, Mapping[str, int]] = field(default_factory=dict)
+    slowest: tuple[Single, ...] = ()
+    by: tuple[Label, ...] = ()
+    in_flight: int = 0
+    dropped: int = 0
+    unattributed: int = 0
+    off_cpu: bool = False
+    unknown_labels: Mapping[Label, str] = field(default_factory=dict)
+    offload: Offload | None = None
