@@ -191,8 +191,7 @@ class BpfObject:
 
         libbpf itself maps sections only for skeletons before 1.5.
         """
-        descriptor = self._library.bpf_map__fd(self._map(name))
-        return kind.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(kind)))
+        return kind.from_buffer(mmap.mmap(self.map_fd(name), ctypes.sizeof(kind)))
 
     def load(self) -> None:
         """Creates the maps and has the verifier check the programs; SsllatencyError where the kernel refuses."""
@@ -205,7 +204,11 @@ class BpfObject:
 
     def map(self, name: str, key_size: int, value_size: int) -> Map:
         """A loaded map by its name; sizes in bytes."""
-        return Map(self._library.bpf_map__fd(self._map(name)), key_size, value_size)
+        return Map(self.map_fd(name), key_size, value_size)
+
+    def map_fd(self, name: str) -> int:
+        """The file descriptor of a loaded map."""
+        return int(self._library.bpf_map__fd(self._map(name)))
 
     def program_fd(self, name: str) -> int:
         """The file descriptor of a loaded program."""
