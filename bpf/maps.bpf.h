@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps, the configuration, and the account of what was missed. Sizes here are the default; user space sets some. */
+/* What every object has: configuration, account of what was missed, targets, libraries. User space sets some sizes. */
 #ifndef MAPS_BPF_H
 #define MAPS_BPF_H
 
@@ -14,36 +14,6 @@ const volatile struct ssll_config config SEC(".rodata.config") = {
 };
 
 struct ssll_account account SEC(".data.account") = {};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2048);
-	__type(key, struct ssll_series_key);
-	__type(value, struct ssll_series);
-} series SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ssll_series);
-} blank SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, struct ssll_process);
-} processes SEC(".maps");
-
-/* Processes that found no room and count under "other": a set, so that their number is known. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, __u8);
-} folded SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

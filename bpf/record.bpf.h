@@ -7,6 +7,36 @@
 #include "extremes.bpf.h"
 #include <bpf/bpf_core_read.h>
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct ssll_series_key);
+	__type(value, struct ssll_series);
+} series SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ssll_series);
+} blank SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct ssll_process);
+} processes SEC(".maps");
+
+/* Processes that found no room and count under "other": a set, so that their number is known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u8);
+} folded SEC(".maps");
+
 struct task_struct {
 	struct task_struct *group_leader;
 	char comm[SSLL_COMM];

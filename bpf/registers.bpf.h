@@ -25,8 +25,10 @@ static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
 		return REGISTER(ctx, rsi);
 	case 2:
 		return REGISTER(ctx, rdx);
+	case 3:
+		return REGISTER(ctx, rcx);
 	}
-	return REGISTER(ctx, rcx);
+	return REGISTER(ctx, r8);
 }
 
 /* By x86-64 register number: a site on the way out may lie before the value is moved to rax. */

@@ -62,6 +62,7 @@ class Geometry(IntEnum):
     LINEAR_BUCKETS = 64
     REASONS = 16
     COMM = 16
+    OPERATIONS = 256
     EXTREME_BITS = 42
 
 
@@ -188,10 +189,11 @@ class Account(ctypes.Structure):
         ("unmatched_exits", ctypes.c_uint64),
         ("map_full", ctypes.c_uint64),
         ("interval", ctypes.c_uint64),
+        ("events_dropped", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Account) == 32
+assert ctypes.sizeof(Account) == 40
 
 
 class BatchKey(ctypes.Structure):
@@ -231,6 +233,38 @@ class Config(ctypes.Structure):
 
 
 assert ctypes.sizeof(Config) == 32
+
+
+class Event(ctypes.Structure):
+    _fields_ = (
+        ("ended_ns", ctypes.c_uint64),
+        ("duration_ns", ctypes.c_uint64),
+        ("returned", ctypes.c_uint64),
+        ("bytes", ctypes.c_int64),
+        ("tgid", ctypes.c_uint32),
+        ("tid", ctypes.c_uint32),
+        ("comm", ctypes.c_char * 16),
+        ("operation", ctypes.c_uint16),
+        ("outcome", ctypes.c_uint8),
+        ("reason", ctypes.c_uint8),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(Event) == 64
+
+
+class EventFilter(ctypes.Structure):
+    _fields_ = (
+        ("minimum_ns", ctypes.c_uint64),
+        ("wake_bytes", ctypes.c_uint64),
+        ("outcomes", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+        ("length_argument", ctypes.c_uint8 * 256),
+    )
+
+
+assert ctypes.sizeof(EventFilter) == 280
 
 
 class Handshake(ctypes.Structure):

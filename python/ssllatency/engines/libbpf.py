@@ -48,6 +48,8 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_object__close": (None, (_POINTER,)),
     "bpf_object__find_program_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
     "bpf_object__find_map_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
+    "bpf_object__next_program": (_POINTER, (_POINTER, _POINTER)),
+    "bpf_program__name": (ctypes.c_char_p, (_POINTER,)),
     "bpf_program__set_autoload": (ctypes.c_int, (_POINTER, ctypes.c_bool)),
     "bpf_program__set_expected_attach_type": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "bpf_program__fd": (ctypes.c_int, (_POINTER,)),
@@ -169,6 +171,14 @@ class BpfObject:
             raise SsllatencyError(f"the BPF object has no map {name}: build it again (make clean all).")
         return int(found)
 
+    def program_names(self) -> list[str]:
+        """All programs of the object."""
+        names, program = [], self._library.bpf_object__next_program(self._handle, None)
+        while program:
+            names.append(self._library.bpf_program__name(program).decode())
+            program = self._library.bpf_object__next_program(self._handle, program)
+        return names
+
     def choose_program(self, name: str, *, load: bool, attach_type: int = 0) -> None:
         """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment."""
         self._library.bpf_program__set_autoload(self._program(name), load)
@@ -191,8 +201,7 @@ class BpfObject:
 
         libbpf itself maps sections only for skeletons before 1.5.
         """
-        descriptor = self._library.bpf_map__fd(self._map(name))
-        return kind.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(kind)))
+        return kind.from_buffer(mmap.mmap(self.map_fd(name), ctypes.sizeof(kind)))
 
     def load(self) -> None:
         """Creates the maps and has the verifier check the programs; SsllatencyError where the kernel refuses."""
@@ -205,7 +214,11 @@ class BpfObject:
 
     def map(self, name: str, key_size: int, value_size: int) -> Map:
         """A loaded map by its name; sizes in bytes."""
-        return Map(self._library.bpf_map__fd(self._map(name)), key_size, value_size)
+        return Map(self.map_fd(name), key_size, value_size)
+
+    def map_fd(self, name: str) -> int:
+        """The file descriptor of a loaded map."""
+        return int(self._library.bpf_map__fd(self._map(name)))
 
     def program_fd(self, name: str) -> int:
         """The file descriptor of a loaded program."""
