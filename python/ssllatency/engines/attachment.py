@@ -52,9 +52,17 @@ STANDARD = Programs()
 class Attachment:
     """The probes of one request. `operations` are the names by the numbers that the kernel side knows."""
 
-    def __init__(self, request: Request, name: str, programs: Programs = STANDARD, more: Sequence[str] = ()) -> None:
-        """Opens the object NAME. `more` are programs beyond `programs` that `attach` will be given sites for."""
-        self.request, self._programs, self._more = request, programs, tuple(more)
+    def __init__(
+        self,
+        request: Request,
+        name: str,
+        programs: Programs = STANDARD,
+        more: Sequence[str] = (),
+        tracepoints: Sequence[str] = (),
+    ) -> None:
+        """Opens the object NAME. `more` are programs beyond `programs` that `attach` will be given sites for; `tracepoints`
+        those that `attach_tracepoint` may be called for."""
+        self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
         self.method = choose_method(request.method)
         self.operations = operations_of(request.images)
         self.object = open_object(name)
@@ -81,7 +89,7 @@ class Attachment:
         self._choose_programs()
         self.object.load()
         self.account = self.object.live_section(".data.account", abi.Account)
-        self.running = Running(self.object)
+        self.running = Running(self.object) if self.object.has_map("starts") else None
         libraries: Map = self.object.map("libraries", 4, ctypes.sizeof(abi.Library))
         for index, image in enumerate(self.request.images):
             record = library_record(image.plan.offsets, remember=remembers_sides(image.plan))
@@ -95,7 +103,7 @@ class Attachment:
         chosen = self._programs
         multi = 0 if self.method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
         used = {chosen.entry: multi, chosen.exit: multi, chosen.at_return: multi, chosen.free: multi}
-        used |= dict.fromkeys(self._more, multi)
+        used |= dict.fromkeys(self._more, multi) | dict.fromkeys(self._tracepoints, 0)
         if self.method is kernel.Method.SESSION:
             used[chosen.both] = kernel.TRACE_UPROBE_SESSION
         for name in self.object.program_names():
@@ -128,10 +136,18 @@ class Attachment:
             raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")
         self._began, self.started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
 
+    def attach_tracepoint(self, program: str) -> None:
+        """Attaches a program to the raw tracepoint that its section names."""
+        self._exit_links.append(self.object.attach_by_section(program))
+
+    def running_calls(self) -> int:
+        """How many calls run now, in processes that are still there."""
+        return self.running.count() if self.running else 0
+
     def losses(self) -> Losses:
-        """What the programs missed so far. Read `running.count()` first: it finds the calls of processes that are gone."""
+        """What the programs missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""
         return Losses(
-            unmatched_entries=self.account.unmatched_entries + self.running.lost,
+            unmatched_entries=self.account.unmatched_entries + (self.running.lost if self.running else 0),
             unmatched_exits=self.account.unmatched_exits,
             map_full=self.account.map_full,
         )
