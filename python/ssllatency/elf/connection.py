@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A library's accessors, followed for a plain connection: which field of it each of them returns, stores or passes on.
 
-Since OpenSSL 3.2 an SSL begins with its type, 0 for a connection that isn't QUIC's, and the accessors look at it; before, it begins
-with the version. Which of the two a library has is seen in SSL_version.
+Since OpenSSL 3.2 an SSL begins with its type, 0 for a connection that isn't QUIC's, and the accessors look at it; before, it
+begins with the version. Which of the two a library has is seen in SSL_version.
 """
 
 from __future__ import annotations
