@@ -134,6 +134,7 @@ class Attachment:
             unmatched_entries=self.account.unmatched_entries + self.running.lost,
             unmatched_exits=self.account.unmatched_exits,
             map_full=self.account.map_full,
+            events_dropped=self.account.events_dropped,
         )
 
     def detach(self) -> None:

@@ -34,11 +34,12 @@ class ProviderSlot:
 class Operation:
     """One row of the catalogue.
 
-    `symbols` are looked for in order, then `method`, then `providers`. `ssl_argument`: the first argument is the SSL *, which
-    must still be in its register at the entry site. `skip_null` is the index of an argument whose being NULL makes the call a
-    size query that is not counted. `async_job`: the call may run inside an OpenSSL ASYNC job, so it never gets a return probe.
-    `length_argument` is the index of the size_t * through which it says how much it has read or written: worth knowing where
-    its register still holds it at the entry site, not worth a dearer site. `only_entry`: it isn't timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL).
+    `symbols` are looked for in order, then `method`, then `providers`. `ssl_argument`: the first argument is the SSL *,
+    which must still be in its register at the entry site. `skip_null` is the index of an argument whose being NULL makes
+    the call a size query that is not counted. `async_job`: the call may run inside an OpenSSL ASYNC job, so it never gets a
+    return probe. `length_argument` is the index of the size_t * through which it says how much it has read or written:
+    worth knowing where its register still holds it at the entry site, not worth a dearer site. `only_entry`: it isn't
+    timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL).
     """
 
     name: str
