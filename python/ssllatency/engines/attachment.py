@@ -150,6 +150,7 @@ class Attachment:
             unmatched_entries=self.account.unmatched_entries + (self.running.lost if self.running else 0),
             unmatched_exits=self.account.unmatched_exits,
             map_full=self.account.map_full,
+            events_dropped=self.account.events_dropped,
         )
 
     def detach(self) -> None:
