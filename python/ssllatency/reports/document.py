@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import ALL_PROCESSES, by_function, quantile_ns
+from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
 from ssllatency.model.histogram import SCALE, ExponentialHistogram, LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.timed import quantile_ns
 from ssllatency.reports.fields import Field
 
 SCHEMA = "ssllatency/1"
