@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ssllatency.model.arithmetic import ALL_PROCESSES, by_function, quantile_ns
+from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
 from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.timed import quantile_ns
 from ssllatency.reports import distribution
 from ssllatency.reports.units import counted, duration, printable, ranges, seconds, table, wrapped
 
