@@ -4,13 +4,12 @@
 #define ACCOUNTS_BPF_H
 
 #include "handshake.h"
-#include <stdbool.h>
-#include <bpf/bpf_helpers.h>
+#include "maps.bpf.h"
+#include "registers.bpf.h"
 
-/* Sections of their own, so that user space finds each as one value. */
-const volatile struct ssll_handshake_config config SEC(".rodata.config") = {};
+const volatile struct ssll_handshake_config view SEC(".rodata.view") = {};
 
-struct ssll_handshake_account account SEC(".data.account") = {.threshold_ns = ~0ULL};
+struct ssll_handshake_account books SEC(".data.books") = {.threshold_ns = ~0ULL};
 
 /* The oldest goes where there is no room: then `created` minus `ended` is more than the map holds. */
 struct {
@@ -43,28 +42,11 @@ struct {
 } threads SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, __u8);
-} targets SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 256);
 	__type(key, __u32);
 	__type(value, struct ssll_layout);
 } layouts SEC(".maps");
-
-static __always_inline void count(__u64 *counter)
-{
-	__sync_fetch_and_add(counter, 1);
-}
-
-static __always_inline __u32 field(__u64 cookie, __u32 shift, __u32 bits)
-{
-	return (cookie >> shift) & ((1U << bits) - 1);
-}
 
 static __always_inline __u32 this_process(void)
 {
@@ -74,11 +56,6 @@ static __always_inline __u32 this_process(void)
 static __always_inline __u32 this_thread(void)
 {
 	return bpf_get_current_pid_tgid();
-}
-
-static __always_inline bool traced(__u32 tgid)
-{
-	return !config.filter_tgid || bpf_map_lookup_elem(&targets, &tgid);
 }
 
 static __always_inline struct ssll_handshake *account_of(__u64 ssl, __u32 tgid)
@@ -129,7 +106,7 @@ static __always_inline struct ssll_handshake *open_account(__u64 ssl, __u32 tgid
 	handshake = bpf_map_lookup_elem(&handshakes, &key);
 	if (!handshake)
 		return NULL;
-	count(&account.created);
+	count(&books.created);
 	handshake->began_ns = handshake->since_ns = now;
 	handshake->library = library;
 	return handshake;
@@ -140,7 +117,7 @@ static __always_inline void close_account(__u64 ssl, __u32 tgid)
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 
 	if (!bpf_map_delete_elem(&handshakes, &key))
-		count(&account.ended);
+		count(&books.ended);
 }
 
 #endif

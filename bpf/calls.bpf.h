@@ -26,16 +26,6 @@ struct ssll_call {
 static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key);
 static __always_inline int call_ended(const struct ssll_call *call);
 
-static __always_inline __u32 field(__u64 cookie, __u32 shift, __u32 bits)
-{
-	return (cookie >> shift) & ((1U << bits) - 1);
-}
-
-static __always_inline bool traced(__u32 tgid)
-{
-	return !config.filter_tgid || bpf_map_lookup_elem(&targets, &tgid);
-}
-
 static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u32 skip_null = field(cookie, SSLL_COOKIE_SKIP_NULL, 3);

@@ -105,13 +105,13 @@ static __always_inline struct ssll_handshake_row *row_of(const struct ssll_label
 
 static __always_inline bool grouped_by(enum ssll_label label)
 {
-	return config.by & 1U << label;
+	return view.by & 1U << label;
 }
 
 /* What the row is told apart by: the labels that were asked for. */
 static __always_inline struct ssll_labels row_key(const struct ssll_labels *all)
 {
-	struct ssll_labels key = {.known = all->known & config.by, .ending = all->ending};
+	struct ssll_labels key = {.known = all->known & view.by, .ending = all->ending};
 
 	if (grouped_by(SSLL_LABEL_VERSION))
 		key.version = all->version;
@@ -129,7 +129,7 @@ static __always_inline struct ssll_labels row_key(const struct ssll_labels *all)
 		key.server = all->server;
 	if (grouped_by(SSLL_LABEL_PROCESS))
 		key.tgid = all->tgid;
-	if (config.by & ~(SSLL_KNOWN(PROCESS) | SSLL_KNOWN(RESUMED) | SSLL_KNOWN(ROLE) | SSLL_KNOWN(CLIENT_CERTIFICATE)))
+	if (view.by & ~(SSLL_KNOWN(PROCESS) | SSLL_KNOWN(RESUMED) | SSLL_KNOWN(ROLE) | SSLL_KNOWN(CLIENT_CERTIFICATE)))
 		key.library = all->library; /* whose names its codes have */
 	return key;
 }
@@ -211,13 +211,13 @@ static __always_inline void settle_parts(struct ssll_handshake *handshake, __u64
 	if (handshake->flags & SSLL_FLAG_UNATTRIBUTED) {
 		for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
 			handshake->parts[part] = 0;
-		count(&account.unattributed);
+		count(&books.unattributed);
 	}
 	for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
 		phases += handshake->parts[part];
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;
 	handshake->parts[SSLL_PART_REST] = handshake->parts[SSLL_PART_CALLS] - phases;
-	if (config.off_cpu)
+	if (view.off_cpu)
 		handshake->parts[SSLL_PART_ON_CPU] = handshake->parts[SSLL_PART_CALLS] - handshake->parts[SSLL_PART_OFF_CPU];
 }
 
@@ -227,7 +227,7 @@ static __always_inline void emit_single(
 	struct ssll_single *single = bpf_ringbuf_reserve(&singles, sizeof(*single), 0);
 
 	if (!single) {
-		count(&account.events_dropped);
+		count(&books.events_dropped);
 		return;
 	}
 	single->ended_ns = now;
@@ -275,7 +275,7 @@ static __always_inline void finish(
 	else
 		count(&account.map_full);
 	if (handshake->pauses)
-		count(&account.paused);
+		count(&books.paused);
 	if (ending == SSLL_ENDING_SUCCESS) {
 		add_labels(&labels);
 		add_key(handshake, &labels);
@@ -284,7 +284,7 @@ static __always_inline void finish(
 			cause.state = state;
 		TALLY(causes, &cause, handshake->parts[SSLL_PART_WALL]);
 	}
-	if (handshake->parts[SSLL_PART_WALL] >= *(volatile __u64 *)&account.threshold_ns)
+	if (handshake->parts[SSLL_PART_WALL] >= *(volatile __u64 *)&books.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
 	close_account(ssl, labels.tgid);
 }

@@ -249,7 +249,6 @@ struct ssll_poller {
 struct ssll_handshake_account {
 	__u64 created;
 	__u64 ended;
-	__u64 map_full;
 	__u64 events_dropped;
 	__u64 unattributed;
 	__u64 pauses;
@@ -258,13 +257,10 @@ struct ssll_handshake_account {
 	__u64 software;
 	__s64 waiting_offload;
 	__u64 most_waiting_offload;
-	__u64 interval;     /* written by user space, as is the threshold */
-	__u64 threshold_ns; /* handshakes at least so long are handed over one by one */
+	__u64 threshold_ns; /* written by user space: handshakes at least so long are handed over one by one */
 };
 
 struct ssll_handshake_config {
-	__u32 filter_tgid;
-	__u32 role;
 	__u32 by;      /* a bit for each label that tells rows apart */
 	__u32 off_cpu; /* 1: switches of threads are traced */
 };
@@ -279,7 +275,7 @@ _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
-_Static_assert(sizeof(struct ssll_handshake_account) == 104, "handshake account");
-_Static_assert(sizeof(struct ssll_handshake_config) == 16, "handshake config");
+_Static_assert(sizeof(struct ssll_handshake_account) == 88, "handshake account");
+_Static_assert(sizeof(struct ssll_handshake_config) == 8, "handshake config");
 
 #endif

@@ -36,6 +36,19 @@ int at_call_return(struct pt_regs *ctx)
 	return handshake_call_ends(ctx, bpf_get_attach_cookie(ctx), ctx->rsp - sizeof(__u64));
 }
 
+extern bool bpf_session_is_return(void) __ksym __weak;
+
+/* Since Linux 6.13: entry and return of one call, in one link. */
+SEC("uprobe")
+int at_call_both(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	if (bpf_session_is_return())
+		return handshake_call_ends(ctx, cookie, ctx->rsp - sizeof(__u64));
+	return handshake_call_begins(ctx, cookie);
+}
+
 SEC("uprobe")
 int at_phase(struct pt_regs *ctx)
 {
@@ -66,7 +79,7 @@ int at_software(struct pt_regs *ctx)
 {
 	(void)ctx;
 	if (current_account())
-		count(&account.software);
+		count(&books.software);
 	return 0;
 }
 

@@ -46,4 +46,9 @@ static __always_inline void count(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
+static __always_inline bool traced(__u32 tgid)
+{
+	return !config.filter_tgid || bpf_map_lookup_elem(&targets, &tgid);
+}
+
 #endif

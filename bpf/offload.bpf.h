@@ -86,12 +86,12 @@ static __always_inline int written(__u32 descriptor)
 
 static __always_inline void offload_wait_begins(struct ssll_handshake *handshake)
 {
-	__s64 waiting = __sync_fetch_and_add(&account.waiting_offload, 1) + 1;
+	__s64 waiting = __sync_fetch_and_add(&books.waiting_offload, 1) + 1;
 
 	handshake->pauses++;
-	count(&account.pauses);
+	count(&books.pauses);
 	if (waiting > 0)
-		raise_to(&account.most_waiting_offload, waiting);
+		raise_to(&books.most_waiting_offload, waiting);
 }
 
 /* The wait ends at `now`; splits it at the completion where that was seen. */
@@ -99,9 +99,9 @@ static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, 
 {
 	__u64 completed = handshake->completed_ns;
 
-	__sync_fetch_and_add(&account.waiting_offload, -1);
+	__sync_fetch_and_add(&books.waiting_offload, -1);
 	if (!completed) {
-		count(&account.unseen);
+		count(&books.unseen);
 		return;
 	}
 	if (completed < handshake->since_ns) /* before the call that paused came back */

@@ -297,7 +297,6 @@ class HandshakeAccount(ctypes.Structure):
     _fields_ = (
         ("created", ctypes.c_uint64),
         ("ended", ctypes.c_uint64),
-        ("map_full", ctypes.c_uint64),
         ("events_dropped", ctypes.c_uint64),
         ("unattributed", ctypes.c_uint64),
         ("pauses", ctypes.c_uint64),
@@ -306,24 +305,21 @@ class HandshakeAccount(ctypes.Structure):
         ("software", ctypes.c_uint64),
         ("waiting_offload", ctypes.c_int64),
         ("most_waiting_offload", ctypes.c_uint64),
-        ("interval", ctypes.c_uint64),
         ("threshold_ns", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeAccount) == 104
+assert ctypes.sizeof(HandshakeAccount) == 88
 
 
 class HandshakeConfig(ctypes.Structure):
     _fields_ = (
-        ("filter_tgid", ctypes.c_uint32),
-        ("role", ctypes.c_uint32),
         ("by", ctypes.c_uint32),
         ("off_cpu", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(HandshakeConfig) == 16
+assert ctypes.sizeof(HandshakeConfig) == 8
 
 
 class HandshakeKey(ctypes.Structure):
