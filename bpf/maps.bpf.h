@@ -7,6 +7,15 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
+/* What bcc needs to know of a map, in its definition. */
+#ifndef SSLL_MAP
+#define SSLL_MAP(name)
+#endif
+
+#ifdef SSLL_VALUE
+#define config (*(const volatile struct ssll_config *)SSLL_VALUE(config))
+#define account (*(struct ssll_account *)SSLL_VALUE(account))
+#else
 /* Sections of their own, so that user space finds each as one value. */
 const volatile struct ssll_config config SEC(".rodata.config") = {
         .linear_step_ns = 200000,
@@ -14,8 +23,10 @@ const volatile struct ssll_config config SEC(".rodata.config") = {
 };
 
 struct ssll_account account SEC(".data.account") = {};
+#endif
 
 struct {
+	SSLL_MAP(targets);
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
@@ -23,6 +34,7 @@ struct {
 } targets SEC(".maps");
 
 struct {
+	SSLL_MAP(libraries);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 256);
 	__type(key, __u32);

@@ -8,6 +8,7 @@
 #include <bpf/bpf_core_read.h>
 
 struct {
+	SSLL_MAP(series);
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2048);
 	__type(key, struct ssll_series_key);
@@ -15,6 +16,7 @@ struct {
 } series SEC(".maps");
 
 struct {
+	SSLL_MAP(blank);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
@@ -22,6 +24,7 @@ struct {
 } blank SEC(".maps");
 
 struct {
+	SSLL_MAP(processes);
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 256);
 	__type(key, __u32);
@@ -30,6 +33,7 @@ struct {
 
 /* Processes that found no room and count under "other": a set, so that their number is known. */
 struct {
+	SSLL_MAP(folded);
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -44,7 +48,7 @@ struct task_struct {
 
 static __always_inline void add(struct ssll_series *row, __u64 duration_ns, __u32 reason)
 {
-	__s32 bucket = bucket_of(duration_ns);
+	__s64 bucket = bucket_of(duration_ns); /* 64 bits, for the check and the index to share a register */
 	__u32 linear = ssll_linear_bucket(duration_ns, &config);
 
 	raise_extremes(row->maximum, row->minimum, *(volatile __u64 *)&account.interval, duration_ns);
