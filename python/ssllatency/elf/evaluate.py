@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ssllatency.elf.decode import instructions
@@ -44,6 +45,7 @@ def _registers() -> dict[str, tuple[str, int]]:
 
 
 REGISTERS = _registers()
+_Known = Mapping[tuple[int, ...], int]
 
 
 @dataclass
@@ -86,21 +88,21 @@ def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
     `arguments` are what registers hold at entry. They are named as on x86-64 (rdi, rsi, …, the first arguments), on either
     machine. Empty where no way out was reached.
     """
-    return followed(image, address, **arguments).results
+    return followed(image, address, arguments).results
 
 
 def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
     """The fields that the function at `address` reads on any of its ways, whatever it makes of them; else as returned()."""
-    return followed(image, address, **arguments).fields
+    return followed(image, address, arguments).fields
 
 
-def followed(image: Image, address: int, known: Mapping[tuple[int, ...], int] | None = None, **arguments: Value) -> Evaluation:
-    """The finished evaluation of the function at `address`, with all that it saw; else as returned().
+def followed(image: Image, address: int, arguments: Mapping[str, Value], known: _Known = MappingProxyType({})) -> Evaluation:
+    """The finished evaluation of the function at `address`, with all that it saw; `arguments` as those of returned().
 
     `known` are numbers that fields hold, by the field's path.
     """
     evaluation = _evaluation(image)
-    evaluation.known = known or {}
+    evaluation.known = known
     evaluation.run(address, {evaluation.arguments[ARGUMENTS.index(name)]: value for name, value in arguments.items()})
     return evaluation
 
@@ -128,7 +130,7 @@ class Evaluation:
         self.fields: set[Field] = set()
         self.calls: list[Call] = []
         self.stores: list[tuple[Place, Value]] = []
-        self.known: Mapping[tuple[int, ...], int] = {}
+        self.known: _Known = {}
         self.image = image
         self._decoded: dict[int, Any] = {}
         self.states: list[State] = []
@@ -167,7 +169,9 @@ class Evaluation:
             return self.end(state.registers.get("rax"))
         if name == "call":
             self.note_call(state, self.read(state, instruction, instruction.operands[0]))
-        if name in _ENDS or (name == "call" and self.leaves(instruction.address, instruction.size)):
+            if self.leaves(instruction.address, instruction.size):
+                return False
+        if name in _ENDS:
             return self.end(None)
         if name.startswith("j"):
             return self._jump(state, name, instruction)
