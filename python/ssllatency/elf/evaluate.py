@@ -9,6 +9,7 @@ ways of a jump are followed when its condition is unknown. Steps and paths have 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,19 @@ class State:
         return State(address, dict(self.registers), dict(self.stack), self.flags)
 
 
+@dataclass(frozen=True)
+class Case:
+    """What is taken for granted while a function is followed.
+
+    `arguments` are what registers hold at entry, as returned() takes them; `fields` what fields hold; `calls` what a function,
+    by its name, returns to this one.
+    """
+
+    arguments: Mapping[str, Value]
+    fields: Mapping[Field, Value] = field(default_factory=dict)
+    calls: Mapping[str, Value] = field(default_factory=dict)
+
+
 def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
     """What the function at `address` can return, a value for each way out; None among them for what can't be told.
 
@@ -74,7 +88,14 @@ def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
     return evaluation.fields
 
 
-def _registers_of(image: Image, arguments: dict[str, Value]) -> dict[str, Value]:
+def returned_in_cases(image: Image, address: int, cases: Iterable[Case]) -> Iterator[list[Value]]:
+    """What returned() says of the function at `address` in each of the cases; its code is decoded once for all."""
+    evaluation = _evaluation(image)
+    for case in cases:
+        yield evaluation.run(address, _registers_of(image, case.arguments), case)
+
+
+def _registers_of(image: Image, arguments: Mapping[str, Value]) -> dict[str, Value]:
     if image.machine == "x86-64":
         return dict(arguments)
     return {f"x{_ARGUMENTS.index(name)}": value for name, value in arguments.items()}
@@ -92,15 +113,19 @@ class Evaluation:
     """The evaluation of one function. `states` are the paths still to be followed, `fields` the fields read so far."""
 
     stack_pointer = "rsp"
+    result_register = "rax"
 
     def __init__(self, image: Image) -> None:
         self.fields: set[Field] = set()
         self.image = image
         self._decoded: dict[int, Any] = {}
+        self._callees: dict[tuple[int, str], bool] = {}
         self._results: list[Value] = []
+        self._case = _NOTHING_GIVEN
         self.states: list[State] = []
 
-    def run(self, address: int, registers: dict[str, Value]) -> list[Value]:
+    def run(self, address: int, registers: dict[str, Value], case: Case | None = None) -> list[Value]:
+        self._results, self._case = [], case or _NOTHING_GIVEN
         self.states = [State(address, {**registers, self.stack_pointer: Place("stack", 0)})]
         paths = steps = 0
         while self.states and paths < MAX_PATHS and steps < MAX_STEPS:
@@ -129,7 +154,7 @@ class Evaluation:
         name = instruction.mnemonic.rsplit(" ", 1)[-1]
         state.address += instruction.size
         if name == "ret":
-            return self.end(state.registers.get("rax"))
+            return self.end(state.registers.get(self.result_register))
         if name in _ENDS or (name == "call" and self.leaves(instruction.address, instruction.size)):
             return self.end(None)
         if name.startswith("j"):
@@ -144,6 +169,20 @@ class Evaluation:
         """Whether the call at `address` is the last instruction of its function, so never returns."""
         bounds = self.image.function_bounds(address)
         return bounds is not None and address + size >= bounds[1]
+
+    def answer(self, state: State, target: Value) -> None:
+        """Puts what the function at `target`, which has just been called, is known to return where it returns it."""
+        for name, value in self._case.calls.items():
+            if isinstance(target, int) and self._is(target, name):
+                state.registers[self.result_register] = value
+
+    def _is(self, target: int, name: str) -> bool:
+        """Whether a call of `target` reaches the function called `name`, through the PLT or not."""
+        if (target, name) not in self._callees:
+            function = self.image.function(name)
+            reached = function is not None and function.address == target
+            self._callees[target, name] = reached or self.image.plt_target(target) == name
+        return self._callees[target, name]
 
     def end(self, value: Value) -> bool:
         """Ends a path, which returns `value`."""
@@ -210,7 +249,7 @@ class Evaluation:
                 return state.stack.get(address.offset)
             found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset))
             self.fields.add(found)
-            return found
+            return self._case.fields.get(found, found)
         if isinstance(address, int):
             return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
         return None
@@ -228,6 +267,7 @@ class Evaluation:
             state.stack[address.offset] = value
 
 
+_NOTHING_GIVEN = Case({})
 _REGISTER, _IMMEDIATE = 1, 2  # capstone.CS_OP_REG, CS_OP_IMM
 
 
@@ -316,10 +356,12 @@ def _leave(evaluation: Evaluation, state: State, _: Any) -> None:
     state.registers["rbp"] = evaluation.load(state, top, 8)
 
 
-def _call(_: Evaluation, state: State, __: Any) -> None:
+def _call(evaluation: Evaluation, state: State, instruction: Any) -> None:
+    target = evaluation.read(state, instruction, instruction.operands[0])
     state.flags = None
     for name in _CLOBBERED:
         state.registers[name] = None
+    evaluation.answer(state, target)
 
 
 def _other(_: Evaluation, state: State, instruction: Any) -> None:

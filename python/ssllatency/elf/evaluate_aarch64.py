@@ -46,6 +46,7 @@ class Aarch64Evaluation(Evaluation):
     """One evaluation of a function of an aarch64 image."""
 
     stack_pointer = "sp"
+    result_register = "x0"
 
     def step(self, state: State) -> bool:
         address = state.address
@@ -62,7 +63,7 @@ class Aarch64Evaluation(Evaluation):
         """Whether the path goes on after a branch; None for what isn't one."""
         if word & 0x7C000000 == 0x14000000:
             state.address = address + 4 * signed(word, 26)
-            return self._called(state, address) if word >> 31 else True
+            return self._called(state, address, state.address) if word >> 31 else True
         if word & 0x7C000000 == 0x34000000 or word & 0xFF000010 == 0x54000000:
             self._conditional(state, word, address)
             return True
@@ -72,21 +73,22 @@ class Aarch64Evaluation(Evaluation):
 
     def _register_branch(self, state: State, word: int, address: int) -> bool:
         kind = word >> 21 & 7
+        target = _read(state, MASK, word >> 5 & 31) if kind in (0, 1) else None
         if kind == 1:
-            return self._called(state, address)
+            return self._called(state, address, target)
         if kind == 2:
             return self.end(state.registers.get("x0"))
-        target = _read(state, MASK, word >> 5 & 31) if kind == 0 else None
         state.address = target if isinstance(target, int) else state.address
         return True if isinstance(target, int) else self.end(None)
 
-    def _called(self, state: State, address: int) -> bool:
+    def _called(self, state: State, address: int, target: Value) -> bool:
         if self.leaves(address, 4):
             return self.end(None)
         state.address = address + 4
         state.flags = None
         for number in _CLOBBERED:
             state.registers[_name(number)] = None
+        self.answer(state, target)
         return True
 
     def _conditional(self, state: State, word: int, address: int) -> None:
@@ -195,10 +197,18 @@ def _sum_extended(_: Aarch64Evaluation, state: State, word: int, __: int) -> Non
 def _logic_immediate(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     """A field of which only some bits are kept is still that field."""
     operation = word >> 29 & 3
-    left = _read(state, word, word >> 5 & 31)
-    state.flags = None if operation == 3 else state.flags
-    kept = left if operation in (0, 3) and isinstance(left, Field) else None
-    _write(state, word, word & 31, kept, stack=operation != 3)
+    left, right = _read(state, word, word >> 5 & 31), aarch64.logical_immediate(word)
+    value: Value = left if operation in (0, 3) and isinstance(left, Field) else None
+    if isinstance(left, int) and right is not None:
+        value = (left & right, left | right, left ^ right, left & right)[operation]
+    if operation == 3:
+        _set_flags(state, word, value)
+    _write(state, word, word & 31, value, stack=operation != 3)
+
+
+def _set_flags(state: State, word: int, value: Value) -> None:
+    """The flags of a logical result."""
+    state.flags = Comparison(value, 0, 8 if word >> 31 else 4) if isinstance(value, int) else None
 
 
 def _logic(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
@@ -214,7 +224,7 @@ def _logic(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     elif operation in (0, 3):
         value = one_field(left, right)
     if operation == 3:
-        state.flags = Comparison(value, 0, 8 if word >> 31 else 4) if isinstance(value, int) else None
+        _set_flags(state, word, value)
     _write(state, word, word & 31, value)
 
 
