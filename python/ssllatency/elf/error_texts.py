@@ -87,7 +87,7 @@ def _major(row: Row) -> int:
 
 
 def _tables(image: Image) -> Iterator[list[Row]]:
-    """The runs of entries with a {0, NULL} after them: a library's reasons, the libraries' names, or something else by chance."""
+    """The runs of entries that {0, NULL} follows: a library's reasons, the libraries' names, or something else by chance."""
     found = ((address, code, readable(image, target)) for address, code, target in image.numbered_pointers(_is_code))
     rows = {address: (code, text) for address, code, text in found if text}
     for start in rows:

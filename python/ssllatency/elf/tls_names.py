@@ -73,8 +73,10 @@ def ciphers(image: Image) -> dict[int, str]:
     number, name, standard = (path[0] for path in offsets if path)
 
     def row(address: int) -> Row | None:
-        code, texts = image.constant(address + number, 4), [text_at(image, address + each) for each in (name, standard)]
-        return (code, texts[0]) if code is not None and code >> 24 == _TLS_CIPHER and all(texts) else None
+        """Ciphers that are in no RFC have no standard name."""
+        code, text = image.constant(address + number, 4), text_at(image, address + name)
+        named = text and (text_at(image, address + standard) or image.constant(address + standard, 8) == 0)
+        return (code, text) if code is not None and code >> 24 == _TLS_CIPHER and named else None
 
     anchors = (place - standard for text in _CIPHERS for place in pointers_to_text(image, text))
     return dict(
