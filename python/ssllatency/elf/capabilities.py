@@ -22,8 +22,6 @@ _GROUP = struct.Struct("<IIHxx")
 # sect163k1, sect163r1 and sect163r2, the groups 1 to 3: NID, security bits, characteristic 2.
 _FIRST_GROUPS = b"".join(_GROUP.pack(nid, 80, 1) for nid in (721, 722, 723))
 _NIDS, _SECURITY_BITS, _KINDS = range(1, MAX_OBJECTS), range(56, 513), range(4)
-# OpenSSL 1.1.1's short names of curves that IANA's registry of groups spells otherwise.
-_IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519", "X448": "x448"}
 
 
 def groups(image: Image) -> dict[int, str]:
@@ -91,9 +89,3 @@ def objects(image: Image) -> dict[int, str]:
             nids = {nid: text_at(image, entry) for nid, entry in enumerate(entries, 1) if image.constant(entry + 16, 4) == nid}
             return {nid: name for nid, name in nids.items() if name}
     return {}
-
-
-def groups_of_curves(nids: dict[int, int], names: dict[int, str]) -> dict[int, str]:
-    """The name of a group by its IANA number, of what curves() and objects() found."""
-    found = {number: names[nid] for number, nid in nids.items() if nid in names}
-    return {number: _IANA.get(name, name) for number, name in found.items()}

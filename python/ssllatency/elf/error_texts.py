@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ssllatency.elf.image import Image
+from ssllatency.elf.names import unpack
 from ssllatency.elf.texts import pointers_to_text, readable, text_at
 
 MAX_TABLE = 512
@@ -41,13 +42,6 @@ class ErrorTexts:
     reasons: Mapping[tuple[int, int], str] = field(default_factory=dict)
     libraries: Mapping[int, str] = field(default_factory=dict)
     major: int = 0
-
-
-def unpack(code: int, major: int) -> tuple[int, int]:
-    """(library, reason) of a packed error code; `major` as in ErrorTexts. OpenSSL 3 marks an errno with bit 31: library 2."""
-    if major == 3:
-        return (2, code & 0x7FFFFFFF) if code >> 31 & 1 else (code >> 23 & 0xFF, code & 0x7FFFFF)
-    return code >> 24 & 0xFF, code & 0xFFF
 
 
 def error_texts(image: Image) -> ErrorTexts:

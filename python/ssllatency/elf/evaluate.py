@@ -300,10 +300,12 @@ def _add(evaluation: Evaluation, state: State, instruction: Any) -> None:
 
 
 def _count(evaluation: Evaluation, state: State, instruction: Any) -> None:
+    """inc and dec, which leave the carry flag as it was."""
     (target,) = instruction.operands
     step = 1 if instruction.mnemonic.endswith("inc") else MASK
-    state.flags = None
-    evaluation.write(state, instruction, target, plus(evaluation.read(state, instruction, target), step))
+    value = evaluation.read(state, instruction, target)
+    state.flags = Comparison(value, -step & MASK, target.size, carry=False) if isinstance(value, int) else None
+    evaluation.write(state, instruction, target, plus(value, step))
 
 
 def _widen(_: Evaluation, state: State, __: Any) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ssllatency.elf import capabilities, tls_names
-from ssllatency.elf.error_texts import error_texts, unpack
-from ssllatency.elf.image import Image
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
 
-__all__ = ["Names", "join", "names", "unpack"]
+# OpenSSL 1.1.1's short names of curves that IANA's registry of groups spells otherwise.
+_IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519", "X448": "x448"}
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,18 @@ class Names:
         return self.reasons.get((library, reason)) or self.reasons.get((0, reason), "")
 
 
+def unpack(code: int, major: int) -> tuple[int, int]:
+    """(library, reason) of a packed error code; `major` as in Names. OpenSSL 3 marks an errno with bit 31: library 2."""
+    if major == 3:
+        return (2, code & 0x7FFFFFFF) if code >> 31 & 1 else (code >> 23 & 0xFF, code & 0x7FFFFF)
+    return code >> 24 & 0xFF, code & 0xFFF
+
+
 def names(image: Image) -> Names:
     """All names in the image: a libssl, a libcrypto or a program with both. ElfError where its relocations are damaged."""
-    errors = error_texts(image)
+    from ssllatency.elf import capabilities, error_texts, tls_names
+
+    errors = error_texts.error_texts(image)
     found = Names(
         reasons=errors.reasons,
         libraries=errors.libraries,
@@ -77,9 +87,14 @@ def join(one: Names, other: Names) -> Names:
         alerts={**other.alerts, **one.alerts},
         states={**other.states, **one.states},
         ciphers={**other.ciphers, **one.ciphers},
-        groups={**capabilities.groups_of_curves(curves, objects), **other.groups, **one.groups},
+        groups={**_groups_of(curves, objects), **other.groups, **one.groups},
         signatures={**other.signatures, **one.signatures},
         major=one.major or other.major,
         curves=curves,
         objects=objects,
     )
+
+
+def _groups_of(curves: Mapping[int, int], objects: Mapping[int, str]) -> dict[int, str]:
+    found = {number: objects[nid] for number, nid in curves.items() if nid in objects}
+    return {number: _IANA.get(name, name) for number, name in found.items()}

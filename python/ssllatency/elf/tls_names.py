@@ -8,7 +8,7 @@ read here. What isn't found is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice, product
 
 from ssllatency.elf.accessors import field_returned
@@ -49,20 +49,20 @@ def states(image: Image) -> dict[int, str]:
     return _by_number(image, "SSL_state_string_long", STATES, _NO_STATE, case)
 
 
-def _by_number(
-    image: Image, function: str, numbers: Sequence[int], unnamed: int, case: Callable[[int], Case]
-) -> dict[int, str]:
-    """The one text that `function` returns for a number and doesn't for `unnamed`, which has no name."""
+def _by_number(image: Image, function: str, numbers: range, unnamed: int, case: Callable[[int], Case]) -> dict[int, str]:
+    """The one text that `function` returns for a number, where it isn't that for `unnamed`, which has no name.
+
+    What can be returned for every number, as for an SSL in error, is no name; nor is a text where others are possible.
+    """
     found = image.function(function)
     if found is None:
         return {}
-    other, *results = returned_in_cases(image, found.address, map(case, [unnamed, *numbers]))
-    names = {}
-    for number, values in zip(numbers, results, strict=True):
-        texts = {readable(image, value) for value in {*values} - {*other} if isinstance(value, int)} - {""}
-        if len(texts) == 1:
-            names[number] = texts.pop()
-    return names
+    other, *results = ({*values} for values in returned_in_cases(image, found.address, map(case, [unnamed, *numbers])))
+    always = other.intersection(*results)
+    names = {number: values - always for number, values in zip(numbers, results, strict=True)}
+    alone = {number: values.pop() for number, values in names.items() if len(values) == 1 and not values & other}
+    texts = {number: readable(image, value) for number, value in alone.items() if isinstance(value, int)}
+    return {number: text for number, text in texts.items() if text}
 
 
 def ciphers(image: Image) -> dict[int, str]:

@@ -47,16 +47,22 @@ def plus(left: Value, right: Value) -> Value:
     return None
 
 
+_BY_CARRY = ("ja", "jae", "jb", "jbe")
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """The flags after comparing two numbers of `size` bytes."""
+    """The flags after comparing two numbers of `size` bytes; without `carry`, that flag is of something earlier."""
 
     left: int
     right: int
     size: int
+    carry: bool = True
 
     def taken(self, condition: str) -> bool | None:
         """Whether a jump on `condition` ("je", "ja", …) is taken; None for a condition that isn't known here."""
+        if not self.carry and condition in _BY_CARRY:
+            return None
         mask = (1 << 8 * self.size) - 1
         left, right = self.left & mask, self.right & mask
         signed_left, signed_right = signed(left, self.size), signed(right, self.size)
