@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ssllatency.elf.decode import instructions
-from ssllatency.elf.values import MASK, Comparison, Field, Place, Value, plus, signed
+from ssllatency.elf.values import MASK, Case, Comparison, Field, Place, Value, plus, signed
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -57,19 +57,6 @@ class State:
 
     def fork(self, address: int) -> State:
         return State(address, dict(self.registers), dict(self.stack), self.flags)
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is taken for granted while a function is followed.
-
-    `arguments` are what registers hold at entry, as returned() takes them; `fields` what fields hold; `calls` what a function,
-    by its name, returns to this one.
-    """
-
-    arguments: Mapping[str, Value]
-    fields: Mapping[Field, Value] = field(default_factory=dict)
-    calls: Mapping[str, Value] = field(default_factory=dict)
 
 
 def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
@@ -121,11 +108,11 @@ class Evaluation:
         self._decoded: dict[int, Any] = {}
         self._callees: dict[tuple[int, str], bool] = {}
         self._results: list[Value] = []
-        self._case = _NOTHING_GIVEN
+        self._case = Case()
         self.states: list[State] = []
 
     def run(self, address: int, registers: dict[str, Value], case: Case | None = None) -> list[Value]:
-        self._results, self._case = [], case or _NOTHING_GIVEN
+        self._results, self._case = [], case or Case()
         self.states = [State(address, {**registers, self.stack_pointer: Place("stack", 0)})]
         paths = steps = 0
         while self.states and paths < MAX_PATHS and steps < MAX_STEPS:
@@ -267,7 +254,6 @@ class Evaluation:
             state.stack[address.offset] = value
 
 
-_NOTHING_GIVEN = Case({})
 _REGISTER, _IMMEDIATE = 1, 2  # capstone.CS_OP_REG, CS_OP_IMM
 
 

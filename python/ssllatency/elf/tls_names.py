@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice, product
 
 from ssllatency.elf.accessors import field_returned
-from ssllatency.elf.evaluate import Case, returned_in_cases
+from ssllatency.elf.evaluate import returned_in_cases
 from ssllatency.elf.image import Image
 from ssllatency.elf.texts import pointers_to_text, readable, text_at
-from ssllatency.elf.values import Field, Place, Value
+from ssllatency.elf.values import Case, Field, Place, Value
 
 ALERTS = range(256)
 STATES = range(81)
@@ -52,15 +52,15 @@ def states(image: Image) -> dict[int, str]:
 def _by_number(image: Image, function: str, numbers: range, unnamed: int, case: Callable[[int], Case]) -> dict[int, str]:
     """The one text that `function` returns for a number, where it isn't that for `unnamed`, which has no name.
 
-    What can be returned for every number, as for an SSL in error, is no name; nor is a text where others are possible.
+    What can be returned for every number, as for an SSL in error, is no name; nor is a text where anything else is possible.
     """
     found = image.function(function)
     if found is None:
         return {}
     other, *results = ({*values} for values in returned_in_cases(image, found.address, map(case, [unnamed, *numbers])))
-    always = other.intersection(*results)
+    always = other.intersection(*results) - {None}
     names = {number: values - always for number, values in zip(numbers, results, strict=True)}
-    alone = {number: values.pop() for number, values in names.items() if len(values) == 1 and not values & other}
+    alone = {number: next(iter(values)) for number, values in names.items() if len(values) == 1 and not values & other}
     texts = {number: readable(image, value) for number, value in alone.items() if isinstance(value, int)}
     return {number: text for number, text in texts.items() if text}
 
@@ -90,15 +90,12 @@ def _stride(row: Callable[[int], Row | None], anchor: int) -> int:
 
 def signatures(image: Image) -> dict[int, str]:
     """The name of a signature scheme by its code point, from libssl's table of those that it knows itself."""
-    for offset in _CODE_OFFSETS:
-        first, second = (
-            [place for place in pointers_to_text(image, text) if image.constant(place + offset, 4) == code]
-            for text, code in _SIGNATURES
-        )
-        for place, next_place in product(first, second):
-            if next_place - place in _STRIDES:
-                rows = _rows(lambda address: _signature_row(image, address, offset), place, next_place - place)  # noqa: B023
-                return {code: name for code, name in rows if name}
+    first, second = ([(place, code) for place in pointers_to_text(image, text)] for text, code in _SIGNATURES)
+    for (place, code), (next_place, next_code), offset in product(first, second, _CODE_OFFSETS):
+        codes = image.constant(place + offset, 4), image.constant(next_place + offset, 4)
+        if next_place - place in _STRIDES and codes == (code, next_code):
+            rows = _rows(lambda address: _signature_row(image, address, offset), place, next_place - place)  # noqa: B023
+            return {code: name for code, name in rows if name}
     return {}
 
 

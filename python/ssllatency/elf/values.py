@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 MASK = (1 << 64) - 1
 
@@ -77,3 +78,16 @@ class Comparison:
         outcomes |= {"jae": not outcomes["jb"], "jbe": not outcomes["ja"], "jne": not outcomes["je"]}
         outcomes |= {"jge": not outcomes["jl"], "jle": not outcomes["jg"], "jns": not outcomes["js"]}
         return outcomes.get(condition)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is taken for granted while a function is followed.
+
+    `arguments` are what registers hold at entry, as evaluate.returned() takes them; `fields` what fields hold; `calls` what a
+    function, by its name, returns to this one.
+    """
+
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+    fields: Mapping[Field, Value] = field(default_factory=dict)
+    calls: Mapping[str, Value] = field(default_factory=dict)

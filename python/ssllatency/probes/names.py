@@ -80,7 +80,9 @@ def _rows(table: Mapping[Any, Any]) -> list[list[Any]]:
 def from_values(values: object) -> Names:
     """The names that to_values() turned into `values`, checked in full: they are shown on a terminal."""
     tables = {each.name for each in fields(Names)} - {"major"}
-    if not isinstance(values, dict) or set(values) != {*tables, "major"} or values["major"] not in _MAJORS:
+    if not isinstance(values, dict) or set(values) != {*tables, "major"}:
+        raise _DamagedNames("names")
+    if type(values["major"]) is not int or values["major"] not in _MAJORS:
         raise _DamagedNames("major")
     return Names(major=values["major"], **{name: _table(values[name], name) for name in tables})
 

@@ -13,12 +13,12 @@ from tests import foreign
 from tests.unit.probes.assembled_aarch64 import AssembledAarch64, assemble, function
 
 from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.elf.evaluate import fields_read, returned
+from ssllatency.elf.evaluate import fields_read, returned, returned_in_cases
 from ssllatency.elf.image import Image
 from ssllatency.elf.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.elf.providers import Algorithm, algorithms
 from ssllatency.elf.returns import returned_address
-from ssllatency.elf.values import Field, Place, Value
+from ssllatency.elf.values import Case, Field, Place, Value
 
 Assembler = Callable[[str], AssembledAarch64]
 ARGUMENT = Place("argument", 0)
@@ -110,6 +110,19 @@ def test_both_ways_where_a_condition_is_unknown(assembled: Assembler) -> None:
     assert fields_read(code.image, code.symbols["f"], rdi=ARGUMENT) == {Field((0,)), Field((8,))}
     select = assembled("ldr w1, [x0]\ncmp w1, #0\nldr w2, [x0, #4]\ncsel w0, w2, wzr, ne\nret")
     assert results(select, rdi=ARGUMENT) == {Field((4,)), 0}
+
+
+@pytest.mark.parametrize("call", ["bl g", "adr x1, g\nblr x1"])
+def test_what_a_call_is_given_to_return(assembled: Assembler, call: str) -> None:
+    code = assembled(f"{FRAME}{call}\nadd w0, w0, #1\n{LEAVE}")
+    cases = [Case(calls={"g": 4}), Case(calls={"h": 4}), Case(calls={"g": 9})]
+    assert [{*each} for each in returned_in_cases(code.image, code.symbols["f"], cases)] == [{5}, {None}, {10}]
+
+
+def test_what_a_field_is_given_to_hold(assembled: Assembler) -> None:
+    code = assembled("ldr w1, [x0, #92]\nmov w0, #1\ncmp w1, #20\nb.eq 1f\nmov w0, #2\n1: ret")
+    cases = [Case({"rdi": ARGUMENT}, {Field((92,)): number}) for number in (20, 21)]
+    assert [*returned_in_cases(code.image, code.symbols["f"], cases)] == [[1], [2]]
 
 
 def test_endless_code_ends(assembled: Assembler) -> None:
