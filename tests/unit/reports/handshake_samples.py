@@ -75,9 +75,7 @@ def distant() -> Snapshot:
     shakes = [*_works(32_000_000), *failed, *[gone] * 3]
     made = handshakes_of(shakes, (Label.VERSION, Label.RESUMED))
     slow = sorted((one for one in shakes if one.ending is Ending.SUCCESS), key=lambda one: -one.parts[Part.WALL])[:2]
-    singles = [
-        Single(1_896_091_207.482, 1240, 1240, "nginx", one.ending, one.parts, one.labels, 3, 0) for one in (gone, *slow)
-    ]
+    singles = [Single(1_896_091_207.482, 1240, 1240, "nginx", one.ending, one.parts, one.labels, 3, 0) for one in (gone, *slow)]
     singles[0] = replace(singles[0], reason="freed", state="TLSv1.3 early data")
     unknown = {Label.SIGNATURE: "the library shows no place of it"}
     mix = {label: values for label, values in made.mix.items() if label not in unknown}
@@ -120,7 +118,18 @@ def failing() -> Snapshot:
         *(failed for number in range(12) for failed in _failed(1, f"reason({number})", "", False, "", 1_000 + number)),
     ]
     single = Single(
-        0.0, 77, 78, "caf\u00e9\x1b[31m", Ending.FAILURE, shakes[0].parts, {Label.CIPHER: None}, 2, 1, "no shared cipher", "", "\x07"
+        0.0,
+        77,
+        78,
+        "caf\u00e9\x1b[31m",
+        Ending.FAILURE,
+        shakes[0].parts,
+        {Label.CIPHER: None},
+        2,
+        1,
+        "no shared cipher",
+        "",
+        "\x07",
     )
     made = handshakes_of(shakes, (Label.PROCESS,))
     folded = replace(made.groups[0], labels={}, other=True)
