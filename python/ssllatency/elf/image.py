@@ -7,7 +7,7 @@ gives ElfError, or answers as if what is damaged were missing. Everything is rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -124,6 +124,10 @@ class Image:
         """[start, end) of the function, or the part of a split one, that contains `address`, by the unwind tables."""
         return self._unwind.bounds(address)
 
+    def is_part(self, address: int) -> bool:
+        """Whether what the unwind tables know at `address` is a split-off part of a function, entered in the midst of it."""
+        return self._unwind.is_part(address)
+
     def function_ranges(self) -> Iterator[tuple[int, int]]:
         """[start, end) of all functions, and parts of split ones, that the unwind tables know, in ascending order."""
         return self._unwind.ranges()
@@ -196,6 +200,14 @@ class Image:
     def pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
         """The bytes of the image as (address, piece), each piece `overlap` bytes into the next one."""
         return self._memory.pieces(overlap)
+
+    def code_pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
+        """The same for the code alone. A piece begins at a multiple of 4."""
+        return self._memory.pieces(overlap, code=True)
+
+    def import_slots(self, names: Collection[str]) -> dict[int, str]:
+        """The words that hold the addresses of imported symbols called `names`, by address. ElfError for damaged relocations."""
+        return self._relocations.import_slots(names)
 
     def plt_target(self, address: int) -> str | None:
         """The name of the dynamic symbol, imported or not, that the PLT stub at `address` jumps to; None if there is none."""

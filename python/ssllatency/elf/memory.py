@@ -71,10 +71,15 @@ class Memory:
         end = data.find(b"\0")
         return data[:end] if end >= 0 else None
 
-    def pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
-        """The bytes of the file's segments as (address, piece), each piece `overlap` bytes into the next; MAX_SCAN in all."""
+    def pieces(self, overlap: int, *, code: bool = False) -> Iterator[tuple[int, bytes]]:
+        """The bytes of the file's segments as (address, piece), each piece `overlap` bytes into the next; MAX_SCAN in all.
+
+        `code`: of the executable segments alone.
+        """
         left = MAX_SCAN
         for segment in self._loads:
+            if code and not segment.flags & _PF_X:
+                continue
             size = min(segment.file_size, segment.memory_size, left)
             left -= size
             for start in range(0, size, CHUNK):
