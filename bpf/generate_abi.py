@@ -8,6 +8,7 @@ Usage: generate_abi.py OBJECT ... Needs bpftool. Only types whose names begin wi
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -45,6 +46,8 @@ def ctype(types: Types, number: int) -> str:
         return f"{ctype(types, entry['type_id'])} * {entry['nr_elems']}"
     if entry["kind"] == "INT":
         return f"ctypes.{INTEGERS[entry['name']]}"
+    if entry["kind"] == "STRUCT" and entry["name"].startswith("ssll_"):
+        return camel(entry["name"])
     raise SystemExit(f"generate_abi: a member is of kind {entry['kind']}, which the ABI header should not use")
 
 
@@ -71,13 +74,32 @@ def texts(path: str) -> dict[tuple[str, str], str]:
     return found
 
 
+def inner_first(structs: dict[str, str]) -> list[str]:
+    """The classes in the order of their names, but those that others have as members before them."""
+    ordered: list[str] = []
+
+    def add(name: str) -> None:
+        text = structs[name]
+        for member in structs:
+            if member != name and re.search(rf"\", {member}\b", text):
+                add(member)
+        if text not in ordered:
+            ordered.append(text)
+
+    for name in structs:
+        add(name)
+    return ordered
+
+
 def main() -> None:
     found: dict[tuple[str, str], str] = {}
     for path in sys.argv[1:]:
         for key, text in texts(path).items():
             if found.setdefault(key, text) != text:
                 raise SystemExit(f"generate_abi: {key[1]} differs between the objects")
-    print("\n\n".join([HEADER, *(found[key] for key in sorted(found))]), end="")
+    enums = [found[key] for key in sorted(found) if key[0] == "ENUM"]
+    structs = {camel(name): found[kind, name] for kind, name in sorted(found) if kind == "STRUCT"}
+    print("\n\n".join([HEADER, *enums, *inner_first(structs)]), end="")
 
 
 if __name__ == "__main__":

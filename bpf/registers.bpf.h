@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Arguments and return values out of the registers of x86-64. */
+/* Arguments and return values out of the registers of x86-64, and what a site's cookie says of them. */
 #ifndef REGISTERS_BPF_H
 #define REGISTERS_BPF_H
 
@@ -25,8 +25,16 @@ static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
 		return REGISTER(ctx, rsi);
 	case 2:
 		return REGISTER(ctx, rdx);
+	case 3:
+		return REGISTER(ctx, rcx);
 	}
-	return REGISTER(ctx, rcx);
+	return REGISTER(ctx, r8);
+}
+
+/* A field of a probe site's cookie. */
+static __always_inline __u32 field(__u64 cookie, __u32 shift, __u32 bits)
+{
+	return (cookie >> shift) & ((1U << bits) - 1);
 }
 
 /* By x86-64 register number: a site on the way out may lie before the value is moved to rax. */

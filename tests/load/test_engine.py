@@ -13,7 +13,8 @@ import pytest
 from ssllatency import abi
 from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, LinearRange, Role, TracedImage
-from ssllatency.engines.libbpf_engine import LINK_EACH_PROCESS, LibbpfEngine
+from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.links import LINK_EACH_PROCESS
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
@@ -267,8 +268,10 @@ def breakpoints(subject: Subject) -> int:
     return found
 
 
-def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject) -> None:
-    monkeypatch.setattr("ssllatency.engines.libbpf_engine._read_object", lambda: b"not an object")
+def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject, tmp_path: Path) -> None:
+    broken = tmp_path / "ssllatency.bpf.o"
+    broken.write_bytes(b"not an object")
+    monkeypatch.setattr("ssllatency.engines.objects.object_path", lambda _name: broken)
     with pytest.raises(SsllatencyError, match="can't open the BPF object"):
         subject.attach()
 

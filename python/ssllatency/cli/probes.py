@@ -13,7 +13,7 @@ from ssllatency.cli import options
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.engines import kernel
 from ssllatency.engines.base import Request
-from ssllatency.engines.libbpf_engine import links_each_process
+from ssllatency.engines.links import links_each_process
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes import listing
 from ssllatency.probes.plan import ImagePlan

@@ -9,11 +9,12 @@ ways of a jump are followed when its condition is unknown. Steps and paths have 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ssllatency.elf.decode import instructions
-from ssllatency.elf.values import MASK, Comparison, Field, Place, Value, plus, signed
+from ssllatency.elf.values import MASK, Call, Comparison, Field, Place, Value, masked, narrowed, plus, signed
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -23,17 +24,17 @@ MAX_PATHS = 32
 _CHUNK = 64
 _LONGEST = 15
 _CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
-_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
+ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 _ENDS = ("ud2", "int3", "hlt")
 
 
 def _registers() -> dict[str, tuple[str, int]]:
-    """Every general register's name to the 64-bit register that it is part of, and its size in bytes."""
+    """Every general register's name to the 64-bit register that it is part of, and its size in bytes; 0: not its low ones."""
     table: dict[str, tuple[str, int]] = {}
     for letter in "abcd":
         whole = f"r{letter}x"
         table |= {whole: (whole, 8), f"e{letter}x": (whole, 4), f"{letter}x": (whole, 2)}
-        table |= {f"{letter}l": (whole, 1), f"{letter}h": (whole, 1)}
+        table |= {f"{letter}l": (whole, 1), f"{letter}h": (whole, 0)}
     for stem in ("si", "di", "bp", "sp"):
         table |= {f"r{stem}": (f"r{stem}", 8), f"e{stem}": (f"r{stem}", 4), stem: (f"r{stem}", 2), f"{stem}l": (f"r{stem}", 1)}
     for number in range(8, 16):
@@ -47,15 +48,36 @@ REGISTERS = _registers()
 
 @dataclass
 class State:
-    """One path: where it is, what registers and stack words hold, and the last comparison of two numbers."""
+    """One path: where it is, what registers and stack words hold, and the last comparison of two numbers; or the field that was
+    compared with zero."""
 
     address: int
     registers: dict[str, Value]
     stack: dict[int, Value] = field(default_factory=dict)
-    flags: Comparison | None = None
+    flags: Comparison | Field | None = None
 
     def fork(self, address: int) -> State:
         return State(address, dict(self.registers), dict(self.stack), self.flags)
+
+    def taken(self, condition: str) -> bool | None:
+        """Whether a jump on `condition` is taken; None if that isn't known."""
+        return self.flags.taken(condition) if isinstance(self.flags, Comparison) else None
+
+    @property
+    def tested(self) -> Field | None:
+        """The field that was compared with zero last."""
+        return self.flags if isinstance(self.flags, Field) else None
+
+    def part(self, condition: str, other: State, tested: Value) -> None:
+        """This path is the one on which `condition` holds, `other` that on which it doesn't: on one what was tested is zero."""
+        zero = {"je": self, "jne": other}.get(condition)
+        if zero and isinstance(tested, Field):
+            zero.make_zero(tested)
+
+    def make_zero(self, field: Field) -> None:
+        """The field is known to be zero, so what was loaded from there is."""
+        self.registers = {name: 0 if value == field else value for name, value in self.registers.items()}
+        self.stack = {offset: 0 if value == field else value for offset, value in self.stack.items()}
 
 
 def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
@@ -64,20 +86,23 @@ def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
     `arguments` are what registers hold at entry. They are named as on x86-64 (rdi, rsi, …, the first arguments), on either
     machine. Empty where no way out was reached.
     """
-    return _evaluation(image).run(address, _registers_of(image, arguments))
+    return followed(image, address, **arguments).results
 
 
 def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
     """The fields that the function at `address` reads on any of its ways, whatever it makes of them; else as returned()."""
+    return followed(image, address, **arguments).fields
+
+
+def followed(image: Image, address: int, known: Mapping[tuple[int, ...], int] | None = None, **arguments: Value) -> Evaluation:
+    """The finished evaluation of the function at `address`, with all that it saw; else as returned().
+
+    `known` are numbers that fields hold, by the field's path.
+    """
     evaluation = _evaluation(image)
-    evaluation.run(address, _registers_of(image, arguments))
-    return evaluation.fields
-
-
-def _registers_of(image: Image, arguments: dict[str, Value]) -> dict[str, Value]:
-    if image.machine == "x86-64":
-        return dict(arguments)
-    return {f"x{_ARGUMENTS.index(name)}": value for name, value in arguments.items()}
+    evaluation.known = known or {}
+    evaluation.run(address, {evaluation.arguments[ARGUMENTS.index(name)]: value for name, value in arguments.items()})
+    return evaluation
 
 
 def _evaluation(image: Image) -> Evaluation:
@@ -89,18 +114,27 @@ def _evaluation(image: Image) -> Evaluation:
 
 
 class Evaluation:
-    """The evaluation of one function. `states` are the paths still to be followed, `fields` the fields read so far."""
+    """The evaluation of one function.
+
+    `results` is a value for each way out, `fields` the fields read, `calls` the calls made, and `stores` what was written to
+    places that aren't the stack, all on any of its ways; `states` are the paths still to be followed.
+    """
 
     stack_pointer = "rsp"
+    arguments: tuple[str, ...] = ARGUMENTS
 
     def __init__(self, image: Image) -> None:
+        self.results: list[Value] = []
         self.fields: set[Field] = set()
+        self.calls: list[Call] = []
+        self.stores: list[tuple[Place, Value]] = []
+        self.known: Mapping[tuple[int, ...], int] = {}
         self.image = image
         self._decoded: dict[int, Any] = {}
-        self._results: list[Value] = []
         self.states: list[State] = []
 
-    def run(self, address: int, registers: dict[str, Value]) -> list[Value]:
+    def run(self, address: int, registers: dict[str, Value]) -> None:
+        """Follows the function at `address` with these registers; None is among the results where a cap was met."""
         self.states = [State(address, {**registers, self.stack_pointer: Place("stack", 0)})]
         paths = steps = 0
         while self.states and paths < MAX_PATHS and steps < MAX_STEPS:
@@ -108,7 +142,8 @@ class Evaluation:
             paths += 1
             while steps < MAX_STEPS and self.step(state):
                 steps += 1
-        return [*self._results, None] if self.states or steps == MAX_STEPS else self._results
+        if self.states or steps == MAX_STEPS:
+            self.end(None)
 
     def _instruction(self, address: int) -> Any | None:
         if address not in self._decoded:
@@ -130,6 +165,8 @@ class Evaluation:
         state.address += instruction.size
         if name == "ret":
             return self.end(state.registers.get("rax"))
+        if name == "call":
+            self.note_call(state, self.read(state, instruction, instruction.operands[0]))
         if name in _ENDS or (name == "call" and self.leaves(instruction.address, instruction.size)):
             return self.end(None)
         if name.startswith("j"):
@@ -147,27 +184,44 @@ class Evaluation:
 
     def end(self, value: Value) -> bool:
         """Ends a path, which returns `value`."""
-        self._results.append(value)
+        self.results.append(value)
         return False
+
+    def note_call(self, state: State, target: Value) -> None:
+        """Notes a call, where it is known to whom."""
+        if isinstance(target, int | Field):
+            self.calls.append(Call(target, tuple(state.registers.get(name) for name in self.arguments)))
+
+    def note_jump(self, state: State, address: int, target: Value) -> None:
+        """Notes the jump at `address`, if it leaves the function, as the call that it is."""
+        bounds = self.image.function_bounds(address)
+        if not isinstance(target, int) or (bounds and not bounds[0] <= target < bounds[1]):
+            self.note_call(state, target)
 
     def _jump(self, state: State, name: str, instruction: Any) -> bool:
         target = self.read(state, instruction, instruction.operands[0])
         if name == "jmp":
+            self.note_jump(state, instruction.address, target)
             if not isinstance(target, int):
                 return self.end(None)
             state.address = target
             return True
-        taken = state.flags.taken(name) if state.flags else None
+        taken = state.taken(name)
         if isinstance(target, int) and taken is None:
-            self.states.append(state.fork(target))
+            other = state.fork(target)
+            other.part(name, state, state.tested)
+            self.states.append(other)
         if isinstance(target, int) and taken:
             state.address = target
         return True
 
     def _conditional_move(self, state: State, name: str, instruction: Any) -> bool:
-        taken = state.flags.taken(f"j{name[4:]}") if state.flags else None
+        condition = f"j{name[4:]}"
+        taken = state.taken(condition)
         if taken is None:
-            self.states.append(state.fork(state.address))
+            other = state.fork(state.address)
+            state.part(condition, other, state.tested)
+            self.states.append(other)
         if taken is not False:
             _move(self, state, instruction)
         return True
@@ -190,10 +244,7 @@ class Evaluation:
 
     def register(self, state: State, name: str) -> Value:
         whole, size = REGISTERS.get(name, ("", 0))
-        value = state.registers.get(whole)
-        if isinstance(value, int):
-            return value & (1 << 8 * size) - 1
-        return value if size == 8 or (size == 4 and isinstance(value, Field)) else None
+        return narrowed(state.registers.get(whole), size) if size else None
 
     def read(self, state: State, instruction: Any, operand: Any) -> Value:
         """The value of an operand: a register, a number, or what memory holds."""
@@ -207,25 +258,31 @@ class Evaluation:
         """What memory holds at `address`."""
         if isinstance(address, Place):
             if address.base == "stack":
-                return state.stack.get(address.offset)
-            found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset))
+                return narrowed(state.stack.get(address.offset), size)
+            if isinstance(address.base, str) and address.base != "argument":
+                return None
+            found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset), size)
             self.fields.add(found)
-            return found
+            return narrowed(self.known.get(found.path, found), size)
         if isinstance(address, int):
             return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
         return None
 
     def write(self, state: State, instruction: Any, operand: Any, value: Value) -> None:
-        """Stores `value` in a register or on the stack; other memory is not followed."""
+        """Stores `value` in a register or on the stack; other memory is noted, and not followed."""
         if operand.type == _REGISTER:
             whole, size = REGISTERS.get(instruction.reg_name(operand.reg), ("", 0))
-            if isinstance(value, int) and size == 4:
-                value &= 0xFFFFFFFF
-            state.registers[whole] = value if size >= 4 else None
+            state.registers[whole] = narrowed(value, size) if size >= 4 else None
             return
-        address = self.address_of(state, instruction, operand)
-        if isinstance(address, Place) and address.base == "stack":
-            state.stack[address.offset] = value
+        self.store(state, self.address_of(state, instruction, operand), narrowed(value, operand.size))
+
+    def store(self, state: State, address: Value, value: Value) -> None:
+        """Stores `value` at `address`."""
+        if isinstance(address, Place):
+            if address.base == "stack":
+                state.stack[address.offset] = value
+            else:
+                self.stores.append((address, value))
 
 
 _REGISTER, _IMMEDIATE = 1, 2  # capstone.CS_OP_REG, CS_OP_IMM
@@ -272,29 +329,27 @@ def _widen(_: Evaluation, state: State, __: Any) -> None:
 
 
 def _logic(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    """xor of a register with itself is 0; a field of which only some bits are kept is still that field."""
+    """xor of a register with itself is 0."""
     target, other = instruction.operands
     left, right = (evaluation.read(state, instruction, each) for each in (target, other))
     value: Value = None
     if instruction.mnemonic == "xor" and target.type == other.type == _REGISTER and target.reg == other.reg:
         value = 0
     elif instruction.mnemonic == "and":
-        value = left & right if isinstance(left, int) and isinstance(right, int) else one_field(left, right)
+        value = masked(left, right)
     state.flags = Comparison(value, 0, target.size) if isinstance(value, int) else None
     evaluation.write(state, instruction, target, value)
-
-
-def one_field(left: Value, right: Value) -> Value:
-    fields = [each for each in (left, right) if isinstance(each, Field)]
-    return fields[0] if len(fields) == 1 else None
 
 
 def _compare(evaluation: Evaluation, state: State, instruction: Any) -> None:
     left, right = (evaluation.read(state, instruction, each) for each in instruction.operands)
     state.flags = None
+    tests = instruction.mnemonic == "test"
     if isinstance(left, int) and isinstance(right, int):
         size = instruction.operands[0].size
-        state.flags = Comparison(left & right, 0, size) if instruction.mnemonic == "test" else Comparison(left, right, size)
+        state.flags = Comparison(left & right, 0, size) if tests else Comparison(left, right, size)
+    elif isinstance(left, Field) and right == (left if tests else 0):
+        state.flags = left
 
 
 def _push(evaluation: Evaluation, state: State, instruction: Any) -> None:

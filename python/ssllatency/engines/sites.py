@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, Operation
-from ssllatency.probes.plan import Probe, Role, SslOffsets
+from ssllatency.probes.plan import ImagePlan, Probe, Role, SslOffsets
 
 _REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
 _MOST_OPERATIONS = _MOST_LIBRARIES = 256
@@ -70,8 +70,15 @@ def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> Ima
     return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees)
 
 
+def remembers_sides(plan: ImagePlan) -> bool:
+    """Whether the kernel side may remember which side an SSL is on: it sees what settles that, and what frees the SSL."""
+    probed = [BY_NAME[planned.operation] for planned in plan.operations]
+    settled = any(operation.convention is abi.Convention.SSL_HANDSHAKE for operation in probed)
+    return settled and any(operation.only_entry for operation in probed)
+
+
 def library_record(offsets: SslOffsets, *, remember: bool = False) -> abi.Library:
-    """The offsets as the kernel side reads them; -1 stands for one that isn't known. `remember`: SSL_free is probed."""
+    """The offsets as the kernel side reads them; -1 stands for one that isn't known."""
 
     def known(value: int | None) -> int:
         return -1 if value is None else value
