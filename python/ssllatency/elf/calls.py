@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a function is called: the direct calls of it in the image's code, and those through its stub of the PLT.
 
-The code isn't decoded: every place is looked at whose bytes, if an instruction begins there, are such a call. So an address that
-is found is a candidate, to be checked by decoding its function. Tail jumps are found as well.
+The code isn't decoded: every place is looked at whose bytes, if an instruction begins there, are such a call. So an address
+that is found is a candidate, to be checked by decoding its function. Tail jumps are found as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
+    from ssllatency.elf.image import Image, Range
 
 _ENDBR64, _BND = b"\xf3\x0f\x1e\xfa", b"\xf2"
 _THROUGH_SLOT = re.compile(rb"\xff[\x15\x25](?=(.{4}))", re.DOTALL)  # call or jmp *slot(%rip)
@@ -22,20 +22,20 @@ _LONGEST = 16  # bytes of a candidate with what may stand before it
 _ADRP_X16, _ADRP_MASK = 0x90000010, 0x9F00001F
 
 
-def calls_to(image: Image, addresses: Collection[int]) -> dict[int, list[int]]:
-    """The addresses of the direct calls and jumps to each of `addresses`, ascending."""
+def calls_to(image: Image, addresses: Collection[int], within: Range | None = None) -> dict[int, list[int]]:
+    """The addresses of the direct calls and jumps to each of `addresses`, ascending; of those in [start, end) if given."""
     found: dict[int, list[int]] = {address: [] for address in addresses}
     if not found:
         return found
     direct = _x86_direct if image.machine == "x86-64" else _aarch64_direct
-    for start, code in image.code_pieces(_LONGEST):
+    for start, code in image.code_pieces(_LONGEST, within):
         for site, target in direct(start, code, found):
             if not found[target] or found[target][-1] < site:  # pieces overlap
                 found[target].append(site)
     return found
 
 
-def calls_of(image: Image, names: Iterable[str]) -> dict[str, list[int]]:
+def calls_of(image: Image, names: Iterable[str], within: Range | None = None) -> dict[str, list[int]]:
     """The same for functions by their names, be they the image's own or imported."""
     targets: dict[int, str] = {}
     sites: dict[str, list[int]] = {name: [] for name in names}
@@ -43,14 +43,14 @@ def calls_of(image: Image, names: Iterable[str]) -> dict[str, list[int]]:
         function = image.function(name)
         if function:
             targets[function.address] = name
-    imported = image.import_slots(sites)
+    slots = image.symbol_slots(sites)
     stubs = _x86_stubs if image.machine == "x86-64" else _aarch64_stubs
-    for place, name, is_call in stubs(image, imported) if imported else ():
+    for place, name, is_call in stubs(image, slots) if slots else ():
         if is_call:
             sites[name].append(place)
         else:
             targets[place] = name
-    for target, places in calls_to(image, targets).items():
+    for target, places in calls_to(image, targets, within).items():
         sites[targets[target]] += places
     return {name: sorted(set(places)) for name, places in sites.items()}
 

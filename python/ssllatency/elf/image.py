@@ -22,6 +22,8 @@ from ssllatency.elf.unwind import Unwind
 
 __all__ = ["ElfError", "Function", "Image"]
 
+Range = tuple[int, int]
+
 MAX_POINTERS = 65536
 _DT_SONAME = 14
 
@@ -201,13 +203,13 @@ class Image:
         """The bytes of the image as (address, piece), each piece `overlap` bytes into the next one."""
         return self._memory.pieces(overlap)
 
-    def code_pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
-        """The same for the code alone. A piece begins at a multiple of 4."""
-        return self._memory.pieces(overlap, code=True)
+    def code_pieces(self, overlap: int, within: Range | None = None) -> Iterator[tuple[int, bytes]]:
+        """The same for the code alone, or for what of it lies in [start, end)."""
+        return self._memory.code_pieces(overlap, within)
 
-    def import_slots(self, names: Collection[str]) -> dict[int, str]:
-        """The words that hold the addresses of imported symbols called `names`, by address. ElfError for damaged relocations."""
-        return self._relocations.import_slots(names)
+    def symbol_slots(self, names: Collection[str]) -> dict[int, str]:
+        """The words that hold the addresses of the dynamic symbols called `names`. ElfError for damaged relocations."""
+        return self._relocations.symbol_slots(names)
 
     def plt_target(self, address: int) -> str | None:
         """The name of the dynamic symbol, imported or not, that the PLT stub at `address` jumps to; None if there is none."""

@@ -59,12 +59,12 @@ class Relocations:
         place = self._symbolic.get(address)
         return self._symbols.at(place[0]) if place else None
 
-    def import_slots(self, names: Collection[str]) -> dict[int, str]:
-        """The words that get the address of a symbol called one of `names` that isn't defined here."""
+    def symbol_slots(self, names: Collection[str]) -> dict[int, str]:
+        """The words that get the address of a dynamic symbol called one of `names`, defined here or imported."""
         wanted: dict[int, str] = {}
         for index in {index for index, _ in self._symbolic.values()}:
             symbol = self._symbols.at(index)
-            if symbol and not symbol.defined and symbol.name in names:
+            if symbol and symbol.name in names:
                 wanted[index] = symbol.name
         return {address: wanted[index] for address, (index, _) in self._symbolic.items() if index in wanted}
 

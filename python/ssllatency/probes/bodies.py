@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions looked at one by one, for what lies within them: where an instruction's function begins, and its control flow without
-the functions that it ends in."""
+"""Functions looked at one by one, for what lies within them: where an instruction's function begins, and its control flow
+without the functions that it ends in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bodies:
         return {start for address in addresses if (start := self.function(address)) is not None}
 
     def graph(self, start: int, size: int = 0) -> Graph:
-        """The control flow of the function that begins at `start`, its split-off parts included. Unplannable with the reason."""
+        """The control flow of the function that begins at `start`, with its split-off parts. Unplannable with the reason."""
         if start not in self._graphs:
             self._graphs[start] = self._build(start, size)
         found = self._graphs[start]

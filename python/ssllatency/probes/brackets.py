@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sites around one call in a function: the cheapest instruction before it that leads to it alone, and one past it.
 
-Both lie in the straight line that the call is in, so each run of the call crosses both, the process's end aside. Before the call
-nothing else may be entered or left: each instruction there is the only way to the next. What is past the call may be reached by
-other ways as well.
+Both lie in the straight line that the call is in, so each run of the call crosses both, the process's end aside. Before the
+call nothing else may be entered or left: each instruction there is the only way to the next. What is past the call may be
+reached by other ways as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ssllatency.probes.costs import COST_NS
@@ -22,52 +22,47 @@ _CHEAP = (Cost.OPTIMISED, Cost.EMULATED)
 
 
 @dataclass(frozen=True)
-class Bracket:
-    """`lost` are registers that don't hold their arguments yet at `begin`. `condition` is the mnemonic of the branch that `begin`
-    is, "" if it is none, and `taken` whether the call lies where it is taken."""
+class Begin:
+    """Where a call begins. `lost` are registers that don't hold their arguments yet. `condition` is the mnemonic of the branch
+    that `site` is, "" if it is none, and `taken` whether the call lies where it is taken."""
 
-    begin: Site
-    end: Site
-    lost: frozenset[str]
+    site: Site
+    lost: frozenset[str] = frozenset()
     condition: str = ""
     taken: bool = False
 
 
-def bracket(
-    graph: Graph, call: int, needed: frozenset[str], wanted: frozenset[str], emulation: Emulation, *, branches: bool = True
-) -> Bracket:
-    """The sites around the call at the address `call`. The registers `needed` hold their arguments at the begin, and those in
-    `wanted` where it costs no more. `branches`: a conditional branch may be the begin. Unplannable with the reason."""
+def begin_site(
+    graph: Graph, call: int, needed: frozenset[str], wanted: frozenset[str], emulation: Emulation, *, branches: bool = False
+) -> Begin:
+    """The site at, or before, the call at the address `call`. The registers `needed` hold their arguments there, and those in
+    `wanted` where it costs no more. `branches`: it may be a conditional branch. Unplannable with the reason."""
     each = graph.nodes.get(call)
     if each is None or each.flow not in CALLS:
         raise Unplannable(f"what is at {call:#x} is no call")
-    end = _end(graph, each, emulation)
-    found = min(_begins(graph, each, needed, wanted, emulation, branches), key=lambda each: each[0], default=None)
+    begins = (begin for begin in _begins(graph, each, needed, wanted, emulation) if branches or not begin[1].condition)
+    found = min(begins, key=lambda begin: begin[0], default=None)
     if found is None:
         raise Unplannable(f"no instruction before the call at {call:#x} can be probed with its arguments in place")
-    _, begin, lost, following = found
-    if begin.instruction.flow is not Flow.BRANCH:
-        return Bracket(begin, end, lost)
-    return Bracket(begin, end, lost, begin.instruction.text.split()[0], begin.instruction.target == following)
-
-
-_Begin = tuple[tuple[int, int, int], Site, frozenset[str], int]  # (what it costs), the site, what is lost, what follows it
+    return found[1]
 
 
 def _begins(
-    graph: Graph, call: Instruction, needed: frozenset[str], wanted: frozenset[str], emulation: Emulation, branches: bool
-) -> Iterator[_Begin]:
+    graph: Graph, call: Instruction, needed: frozenset[str], wanted: frozenset[str], emulation: Emulation
+) -> Iterator[tuple[tuple[int, int, int], Begin]]:
+    """Each with what to rank it by: what it costs, how much is lost, how far away it is."""
     lost: frozenset[str] = frozenset()
     following = call.end
     for distance, each in enumerate(_before(graph, call)):
-        if each is not call:
-            lost |= each.writes
+        lost |= each.writes if each is not call else frozenset()
         if lost & needed:
             return
         cost, delta = site_cost(graph, each, emulation), graph.delta(each.address)
-        if cost is not None and delta is not None and (branches or each.flow is not Flow.BRANCH):
-            missing = lost & wanted
-            yield (COST_NS[cost], len(missing), distance), Site(each, cost, delta), missing, following
+        if cost is not None and delta is not None:
+            branch = each.flow is Flow.BRANCH
+            condition = each.text.split()[0] if branch else ""
+            begin = Begin(Site(each, cost, delta), lost & wanted, condition, branch and each.target == following)
+            yield (COST_NS[cost], len(begin.lost), distance), begin
         following = each.address
 
 
@@ -87,20 +82,21 @@ def _before(graph: Graph, call: Instruction) -> Iterator[Instruction]:
             return
 
 
-def _end(graph: Graph, call: Instruction, emulation: Emulation) -> Site:
-    """The first cheap instruction that is sure to run past the call, else the first that can be probed."""
-    fallback = None
+def end_site(graph: Graph, call: int, avoid: Collection[int], emulation: Emulation) -> Site:
+    """The first cheap instruction that is sure to run past the call, else the first that can be probed; none of those at the
+    addresses `avoid`. Unplannable with the reason."""
+    candidates = [site for site in _ends(graph, graph.nodes[call], emulation) if site.address not in avoid]
+    found = next((site for site in candidates if site.cost in _CHEAP), next(iter(candidates), None))
+    if found is None:
+        raise Unplannable(f"no instruction past the call at {call:#x} can be probed")
+    return found
+
+
+def _ends(graph: Graph, call: Instruction, emulation: Emulation) -> Iterator[Site]:
     for each in _after(graph, call):
         cost, delta = site_cost(graph, each, emulation), graph.delta(each.address)
-        if cost is None or delta is None:
-            continue
-        site = Site(each, cost, delta)
-        if cost in _CHEAP:
-            return site
-        fallback = fallback or site
-    if fallback is None:
-        raise Unplannable(f"no instruction past the call at {call.address:#x} can be probed")
-    return fallback
+        if cost is not None and delta is not None:
+            yield Site(each, cost, delta)
 
 
 def _after(graph: Graph, call: Instruction) -> Iterator[Instruction]:
