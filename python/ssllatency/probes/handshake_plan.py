@@ -16,6 +16,9 @@ from enum import StrEnum
 from ssllatency.elf.labels import FieldPath
 from ssllatency.probes.plan import Probe
 
+# The conditional branches whose way the processor's flags tell: those of x86-64.
+CONDITIONS = frozenset(("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg"))
+
 
 class Phase(StrEnum):
     """What the time of a call goes to."""
@@ -46,7 +49,7 @@ class PhaseCall:
     buffer's size, once the call is past). Arguments are in their registers at `begin`.
 
     `condition`: where `begin` is a conditional branch in front of the call, its mnemonic ("je", …); the phase begins only where
-    the branch is taken, or falls through, as `taken` says. Arguments are not to be read at such a begin.
+    the branch is taken, or falls through, as `taken` says. Such a begin has no arguments that are to be read.
     """
 
     phase: Phase

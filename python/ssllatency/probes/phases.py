@@ -62,7 +62,6 @@ class _Call:
 
     callee: Callee
     site: int
-    branches: bool = False
 
 
 class _Planner:
@@ -186,7 +185,7 @@ class _Planner:
             sites = calls_through(self._image, self._machine, self._bodies, path, code)
             if not sites:
                 self.missing.append(MissingPart(name, "no call of it is found"))
-            yield from (_Call(Callee(Phase.CALLBACKS, name), site, branches=True) for site in sites)
+            yield from (_Call(Callee(Phase.CALLBACKS, name), site) for site in sites)
 
     # Sites.
 
@@ -208,7 +207,7 @@ class _Planner:
     def _begin(self, call: _Call) -> Begin:
         graph = self._bodies.graph(self._start(call))
         needed, wanted = self._register(call.callee.skip_null), self._register(call.callee.size_argument)
-        return begin_site(graph, call.site, needed, wanted, self._emulation, branches=call.branches)
+        return begin_site(graph, call.site, needed, wanted, self._emulation, branches=not needed | wanted)
 
     def _start(self, call: _Call) -> int:
         start = self._bodies.function(call.site)

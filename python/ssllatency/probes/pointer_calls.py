@@ -59,12 +59,23 @@ def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[in
 def _functions(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], libssl: LibsslCode) -> set[int]:
     """Functions in which what may be a load from the second offset is followed by a call of what was loaded."""
     scan = _x86_loads if image.machine == "x86-64" else _aarch64_loads
-    field = path[1]
-    places = (place for place, _ in zip(scan(image, field, libssl.within), range(_MAX_CANDIDATES), strict=False))
     code = Code(image, machine)
-    near = (place for place in places if _called_soon(machine.decode(code.read(place, _NEAR), place), field))
-    starts = {start for place in near if (start := bodies.function(place)) is not None}
-    return {start for start in starts if libssl.holds(start)}
+    found: set[int] = set()
+    for place, _ in zip(scan(image, path[1], libssl.within), range(_MAX_CANDIDATES), strict=False):
+        start = bodies.function(place)
+        if start is None or start in found or not libssl.holds(start) or not _may_load(image, start, path[0]):
+            continue
+        if _called_soon(machine.decode(code.read(place, _NEAR), place), path[1]):
+            found.add(start)
+    return found
+
+
+def _may_load(image: Image, start: int, pointer: int) -> bool:
+    """Whether the function that begins at `start` has the bytes of a load from the offset `pointer`; a guess for speed alone."""
+    bounds = image.function_bounds(start)
+    if bounds is None or image.machine != "x86-64" or pointer < 0x80:
+        return True
+    return struct.pack("<i", pointer) in image.code(start, bounds[1] - start)
 
 
 def _x86_loads(image: Image, field: int, within: Range | None) -> Iterator[int]:
