@@ -45,8 +45,8 @@ class PhaseCall:
 
     `begin` has the role ENTRY, `ends` EXIT; a call has run when any end is crossed with the frame of its begin. `skip_null` is
     an argument that is NULL where only the size is asked for: that call isn't counted. `operation` is "sign" or "decrypt" for
-    PRIVATE_KEY. `size_argument` tells the key's size in bytes, or where `size_is_pointer` points to a size_t that does (the
-    buffer's size, once the call is past). Arguments are in their registers at `begin`.
+    PRIVATE_KEY. `size_argument` tells the key's size in bytes, or where `size_is_pointer` points to a size_t that does: before
+    the call it is the buffer's size. Arguments are in their registers at `begin`.
 
     `condition`: where `begin` is a conditional branch in front of the call, its mnemonic ("je", …); the phase begins only where
     the branch is taken, or falls through, as `taken` says. Such a begin has no arguments that are to be read.

@@ -71,7 +71,7 @@ def _functions(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, 
 
 
 def _may_load(image: Image, start: int, pointer: int) -> bool:
-    """Whether the function that begins at `start` has the bytes of a load from the offset `pointer`; a guess for speed alone."""
+    """Whether the function that begins at `start` has the bytes of a load from the offset `pointer`, which saves decoding."""
     bounds = image.function_bounds(start)
     if bounds is None or image.machine != "x86-64" or pointer < 0x80:
         return True
