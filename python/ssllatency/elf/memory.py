@@ -77,8 +77,19 @@ class Memory:
         for segment in self._loads:
             size = min(segment.file_size, segment.memory_size, left)
             left -= size
-            for start in range(0, size, CHUNK):
-                yield segment.address + start, self._source.read(segment.offset + start, min(CHUNK + overlap, size - start))
+            yield from self._pieces(segment, 0, size, overlap)
+
+    def code_pieces(self, overlap: int, within: tuple[int, int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """The same for executable segments, or what of them lies in [start, end)."""
+        for segment in self._loads:
+            if segment.flags & _PF_X:
+                size = min(segment.file_size, segment.memory_size, MAX_SCAN)
+                first, last = within or (segment.address, segment.address + size)
+                yield from self._pieces(segment, max(0, first - segment.address), min(size, last - segment.address), overlap)
+
+    def _pieces(self, segment: Segment, first: int, last: int, overlap: int) -> Iterator[tuple[int, bytes]]:
+        for start in range(first, last, CHUNK):
+            yield segment.address + start, self._source.read(segment.offset + start, min(CHUNK + overlap, last - start))
 
     def find(self, needle: bytes, alignment: int = 1) -> Iterator[int]:
         """The addresses, multiples of `alignment`, at which `needle` occurs, overlapping occurrences included."""

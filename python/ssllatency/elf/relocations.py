@@ -8,7 +8,7 @@ image without section headers will do.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.memory import Memory
@@ -58,6 +58,15 @@ class Relocations:
         """The dynamic symbol, defined here or imported, whose address the word at `address` gets."""
         place = self._symbolic.get(address)
         return self._symbols.at(place[0]) if place else None
+
+    def symbol_slots(self, names: Collection[str]) -> dict[int, str]:
+        """The words that get the address of a dynamic symbol called one of `names`, defined here or imported."""
+        wanted: dict[int, str] = {}
+        for index in {index for index, _ in self._symbolic.values()}:
+            symbol = self._symbols.at(index)
+            if symbol and symbol.name in names:
+                wanted[index] = symbol.name
+        return {address: wanted[index] for address, (index, _) in self._symbolic.items() if index in wanted}
 
     def target(self, address: int) -> int | None:
         """The address that the word at `address` holds after relocation; None if it isn't relocated or to an import."""

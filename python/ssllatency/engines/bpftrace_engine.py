@@ -183,9 +183,7 @@ def _running(maps: numbers.Maps) -> tuple[int, int]:
     return running, len(pids) - running
 
 
-def _since(
-    now: tuple[int | None, int | None], earlier: tuple[int | None, int | None] | None
-) -> tuple[int | None, int | None]:
+def _since(now: tuple[int | None, int | None], earlier: tuple[int | None, int | None] | None) -> tuple[int | None, int | None]:
     """The extremes of the time since an earlier read: known where they went past those of before."""
     if earlier is None:
         return now

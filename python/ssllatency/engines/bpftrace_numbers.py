@@ -131,7 +131,9 @@ class Row:
 
     def _exponential(self) -> ExponentialHistogram:
         first, last = FIRST_BUCKET, FIRST_BUCKET + BUCKET_COUNT
-        return ExponentialHistogram.from_dense([self.slots[n] for n in range(first, last)], self.slots[first - 1], self.slots[last])
+        return ExponentialHistogram.from_dense(
+            [self.slots[n] for n in range(first, last)], self.slots[first - 1], self.slots[last]
+        )
 
 
 def rows(maps: Maps, process: Mapping[int, int]) -> dict[collect.Key, Row]:
