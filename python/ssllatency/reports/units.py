@@ -38,6 +38,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
+def share(part: float, whole: float) -> str:
+    """The part in percent of the whole ("97 %", "2.9 %"); "-" of nothing. Never 0 or 100 where it isn't quite."""
+    if not whole:
+        return "-"
+    percent = 100 * part / whole
+    if 0 < percent < 0.05:
+        return "<0.1 %"
+    if 99.5 <= percent < 100:
+        return ">99 %"
+    return f"{percent:.0f} %" if percent in (0, 100) or percent >= 9.95 else f"{percent:.1f} %"
+
+
 def ranges(numbers: Iterable[int], limit: int = 12) -> str:
     """Numbers in order, neighbours drawn together: "88, 1240-1247". Past `limit` ranges it says how many numbers follow."""
     runs: list[list[int]] = []
@@ -57,11 +69,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in escaped)
 
 
-def wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
-    """Lines of at most WIDTH columns where words allow it: the first after `indent`, the others after `hanging`."""
+def wrapped(text: str, indent: str = "", hanging: str = "", width: int = WIDTH) -> list[str]:
+    """Lines of at most `width` columns where words allow it: the first after `indent`, the others after `hanging`."""
     return textwrap.wrap(
         printable(text),
-        WIDTH,
+        width,
         initial_indent=indent,
         subsequent_indent=hanging or indent,
         break_long_words=False,
