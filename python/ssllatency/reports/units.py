@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
 WIDTH = 100
+
+# printable() leaves no such character in a text, and textwrap takes it for a letter.
+_NO_BREAK = "\u00a0"
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|us|ms|s)(?![^\W_]))")
 
 
 def duration(value_ns: float | None) -> str:
@@ -70,15 +75,19 @@ def printable(text: str) -> str:
 
 
 def wrapped(text: str, indent: str = "", hanging: str = "", width: int = WIDTH) -> list[str]:
-    """Lines of at most `width` columns where words allow it: the first after `indent`, the others after `hanging`."""
-    return textwrap.wrap(
-        printable(text),
+    """Lines of at most `width` columns where words allow it: the first after `indent`, the others after `hanging`.
+
+    A number and its unit stay together.
+    """
+    lines = textwrap.wrap(
+        _BEFORE_UNIT.sub(_NO_BREAK, printable(text)),
         width,
         initial_indent=indent,
         subsequent_indent=hanging or indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
