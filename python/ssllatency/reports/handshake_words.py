@@ -17,15 +17,15 @@ PARTS = {
     Part.SESSION_LOOKUP: "session lookup",
     Part.CALLBACKS: "callbacks",
     Part.REST: "rest",
-    Part.WAIT_PEER: "wait for peer",
-    Part.WAIT_WINDOW: "wait for peer's window",
-    Part.WAIT_OFFLOAD: "wait for offload",
-    Part.WAIT_APPLICATION: "wait for application",
-    Part.WAIT_UNKNOWN: "wait, unknown why",
+    Part.WAIT_PEER: "wait: peer",
+    Part.WAIT_WINDOW: "wait: peer window",
+    Part.WAIT_OFFLOAD: "wait: offload",
+    Part.WAIT_APPLICATION: "wait: application",
+    Part.WAIT_UNKNOWN: "wait: unknown",
     Part.ON_CPU: "(on CPU)",
     Part.OFF_CPU: "(off CPU)",
-    Part.COMPLETION: "until completion",
-    Part.RESUMPTION: "until resumption",
+    Part.COMPLETION: "submitted to done",
+    Part.RESUMPTION: "done to resumed",
 }
 ADJECTIVES = {Ending.SUCCESS: "successful", Ending.FAILURE: "failed", Ending.ABANDONED: "abandoned"}
 LABELS = {label: str(label).replace("_", " ") for label in Label}

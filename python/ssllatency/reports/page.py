@@ -21,8 +21,9 @@ class Page:
         return wrapped(text, indent, hanging, self.width)
 
     def table(self, rows: Sequence[Sequence[str]], left: int) -> list[str]:
-        """A table as units.table(), indented by two."""
-        return [f"  {line}" for line in table(rows, left)]
+        """A table as units.table(), indented by two; its columns closer together where it wouldn't fit otherwise."""
+        lines = [f"  {line}" for line in table(rows, left)]
+        return lines if max(map(len, lines)) <= self.width else [f"  {line}" for line in table(rows, left, gap=1)]
 
     def explained(self, rows: Sequence[Sequence[str]], texts: Sequence[str]) -> list[str]:
         """A table with a text at the end of each row, which goes on in lines below where it is long."""

@@ -90,8 +90,8 @@ def wrapped(text: str, indent: str = "", hanging: str = "", width: int = WIDTH) 
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
-def table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """The rows in columns two spaces apart: the first `left` columns set to the left, the others to the right."""
+def table(rows: Sequence[Sequence[str]], left: int, gap: int = 2) -> list[str]:
+    """The rows in columns so many spaces apart: the first `left` columns set to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -99,7 +99,7 @@ def table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
             cell.ljust(width) if position < left else cell.rjust(width)
             for position, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        lines.append("  ".join(cells).rstrip())
+        lines.append((" " * gap).join(cells).rstrip())
     return lines
 
 
