@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports import diagnosis_failures, diagnosis_offload, diagnosis_time
+from ssllatency.reports.units import printable
 
 Rule = Callable[[Handshakes], str | None]
 
@@ -35,7 +36,7 @@ FAILURE_RULES: Sequence[Rule] = (diagnosis_failures.abandoned, diagnosis_failure
 def diagnose(handshakes: Handshakes) -> list[str]:
     """At most two sentences, none where nothing stands out."""
     firsts = (_first(rules, handshakes) for rules in (TIME_RULES, FAILURE_RULES))
-    return [sentence for sentence in firsts if sentence]
+    return [printable(sentence) for sentence in firsts if sentence]
 
 
 def _first(rules: Sequence[Rule], handshakes: Handshakes) -> str | None:

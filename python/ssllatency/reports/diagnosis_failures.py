@@ -47,7 +47,7 @@ def abandoned(handshakes: Handshakes) -> str | None:
     rows = [cause for cause in handshakes.causes if cause.ending is Ending.ABANDONED]
     after = f" after {duration(sum(one.total_ns for one in rows) / gone)} on average" if _complete(rows, gone) else ""
     sentence = f"{share(gone, everything)} of the handshakes ({gone}) were abandoned{after}"
-    return f"{sentence}{_where(rows, gone)}: their connections were closed, by the peer or by the server's time limit."
+    return f"{sentence}{_where(rows, gone)}: given up in the middle, by the peer or by the server itself."
 
 
 def one_reason(handshakes: Handshakes) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ssllatency.model.handshakes import Batches, Group, Handshakes, Part
 from ssllatency.reports.diagnosis_numbers import FEWEST, MOST, ratio, share_of, successful, time_ns
-from ssllatency.reports.units import duration, printable, share
+from ssllatency.reports.units import duration, share
 
 # A full queue makes an engine turn some operations down; a tenth of them is no longer some.
 MANY_IN_SOFTWARE = 0.1
@@ -24,7 +24,7 @@ def software_fallback(handshakes: Handshakes) -> str | None:
     if ratio(offload.software, everything) < MANY_IN_SOFTWARE:
         return None
     much = f"{share(offload.software, everything)} of the private-key operations ({offload.software})"
-    return f"{printable(offload.engine)} is there, but {much} are done by OpenSSL itself: they aren't offloaded."
+    return f"{offload.engine} is there, but {much} are done by OpenSSL itself: they aren't offloaded."
 
 
 def late_resumption(handshakes: Handshakes) -> str | None:

@@ -78,7 +78,7 @@ def peer_verification(handshakes: Handshakes) -> str | None:
 
 def session_lookup(handshakes: Handshakes) -> str | None:
     """Most of the time in calls looks up sessions."""
-    return _phase(handshakes, Part.SESSION_LOOKUP, "the session lookup: the session cache or the tickets' callback is slow")
+    return _phase(handshakes, Part.SESSION_LOOKUP, "the session lookup, in the server's session cache or its tickets")
 
 
 def callbacks(handshakes: Handshakes) -> str | None:

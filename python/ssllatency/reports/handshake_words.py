@@ -24,8 +24,8 @@ PARTS = {
     Part.WAIT_UNKNOWN: "wait: unknown",
     Part.ON_CPU: "(on CPU)",
     Part.OFF_CPU: "(off CPU)",
-    Part.COMPLETION: "submitted to done",
-    Part.RESUMPTION: "done to resumed",
+    Part.COMPLETION: "submit to done",
+    Part.RESUMPTION: "done to resume",
 }
 ADJECTIVES = {Ending.SUCCESS: "successful", Ending.FAILURE: "failed", Ending.ABANDONED: "abandoned"}
 LABELS = {label: str(label).replace("_", " ") for label in Label}
