@@ -20,7 +20,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Outcome
 from ssllatency.probes.choice import chosen
 from ssllatency.reports.events import Columns, JsonLines
-from ssllatency.reports.text import lost
+from ssllatency.reports.frame import lost
 from ssllatency.reports.units import counted
 
 SUMMARY = "one line a call, as it happens"
