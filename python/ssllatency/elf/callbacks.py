@@ -49,11 +49,11 @@ def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
 def _in_ctx(image: Image, name: str) -> tuple[int, ...]:
     if name == "servername_cb":
         address = _control(image)
-        return _stored(followed(image, address, rdi=_CTX, rsi=_SET_SERVERNAME_CB, rdx=_CALLBACK), name)
+        return _stored(followed(image, address, {"rdi": _CTX, "rsi": _SET_SERVERNAME_CB, "rdx": _CALLBACK}), name)
     function = image.function(_IN_CTX[name])
     if function is None:
         raise UnclearError(f"the library has no {_IN_CTX[name]}")
-    return _stored(followed(image, function.address, rdi=_CTX, rsi=_CALLBACK), name)
+    return _stored(followed(image, function.address, {"rdi": _CTX, "rsi": _CALLBACK}), name)
 
 
 def _control(image: Image) -> int:
@@ -63,7 +63,7 @@ def _control(image: Image) -> int:
     tables = [returned_address(image, maker.address) for maker in makers if maker]
     if function is None or not tables or tables[0] is None:
         raise UnclearError("the library has no SSL_CTX_callback_ctrl, or no method that can be read")
-    read = followed(image, function.address, rdi=_CTX, rsi=_SET_SERVERNAME_CB, rdx=_CALLBACK).fields
+    read = followed(image, function.address, {"rdi": _CTX, "rsi": _SET_SERVERNAME_CB, "rdx": _CALLBACK}).fields
     slots = {field.path[1] for field in read if len(field.path) == 2}
     target = image.pointer(tables[0] + slots.pop()) if len(slots) == 1 else None
     if target is None or not image.executable(target):
