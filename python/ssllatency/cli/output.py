@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output for a stream of lines: a reader that doesn't keep up never keeps the command from being stopped."""
+"""An output for a stream of lines: a reader that doesn't keep up never keeps the command from being stopped."""
 
 from __future__ import annotations
 
 import os
 import select
-import sys
 from collections.abc import Callable
 
 _PIECE = 4096  # what poll(2) promises a pipe to take (PIPE_BUF)
@@ -13,11 +12,10 @@ _LOOK_AGAIN_MS = 50
 
 
 class Output:
-    """Writes to standard output in pieces, each when there is room for it; `stopped` is asked while there is none."""
+    """Writes to a descriptor in pieces, each when there is room for it; `stopped` is asked now and then while there is none."""
 
-    def __init__(self, stopped: Callable[[], bool]) -> None:
-        sys.stdout.flush()
-        self._fd, self._stopped = sys.stdout.fileno(), stopped
+    def __init__(self, fd: int, stopped: Callable[[], bool]) -> None:
+        self._fd, self._stopped = fd, stopped
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLOUT)
 

@@ -33,12 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
     group = parser.add_argument_group("which calls (the kernel leaves the others out)")
-    group.add_argument(
-        "--function", action="append", metavar="NAME", help="calls of this function, a shell pattern; repeatable"
-    )
+    group.add_argument("--function", action="append", metavar="NAME",
+                       help="calls of this function, or of those that a shell pattern matches; repeatable")  # fmt: skip
     group.add_argument("--outcome", type=Outcome, choices=list(Outcome), action="append", metavar="OUTCOME",
                        help="calls that ended so: success, failure or retry; repeatable")  # fmt: skip
-    group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION", help="calls of at least 1ms, 200us …")
+    group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
+                       help="calls that took at least so long, like 200us or 1ms")  # fmt: skip
     group.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
     parser.add_argument("-d", "--duration", type=options.positive, metavar="SECONDS", help="stop after so long")
     parser.add_argument("--count", type=options.whole, metavar="N", help="stop after so many lines")
@@ -88,7 +88,7 @@ class _Printer:
         self._session, self._ending, self._left = session, ending, arguments.count
         self._json = JsonLines(session.keys) if arguments.json else None
         self._lines = self._json or Columns(session.keys)
-        self._output = Output(self._give_up)
+        self._output = Output(sys.stdout.fileno(), self._give_up)
         self._shown = self._unwritten = self._told = 0
         self._wall_ns, self._compared, self._said = wall_clock_ns(), time.monotonic(), 0.0
 
