@@ -94,7 +94,7 @@ class _Printer:
 
     def print_all(self) -> None:
         """Everything until the end has come, or as many lines as were asked for."""
-        self._output.write(self._lines.heading)
+        self._output.write([self._lines.heading])
         while self._left != 0 and not self._ending.has_come():
             self._session.wait(min(_LOOK_S, max(0.0, self._ending.at - time.monotonic())))
             self._output.check()
@@ -118,10 +118,9 @@ class _Printer:
             self._wall_ns, self._compared = wall_clock_ns(), now
         for batch in self._session.batches():
             lines = self._lines.render(islice(events_of(batch), self._left), self._wall_ns)
-            if self._output.write("".join(lines)):
-                self._shown += len(lines)
-            else:
-                self._unwritten += len(lines)
+            written = self._output.write(lines)
+            self._shown += written
+            self._unwritten += len(lines) - written
             if self._left is not None:
                 self._left -= len(lines)
                 if not self._left:
@@ -135,7 +134,7 @@ class _Printer:
         more, self._told, self._said = dropped - self._told, dropped, time.monotonic()
         print(f"ssllatency: {counted(more, 'call')} dropped: more came than could be printed.", file=sys.stderr, flush=True)
         if self._json:
-            self._output.write(self._json.dropped(more, time.time_ns()))
+            self._output.write([self._json.dropped(more, time.time_ns())])
 
     def _tell_at_the_end(self) -> None:
         running = self._session.in_flight()

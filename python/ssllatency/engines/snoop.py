@@ -107,10 +107,9 @@ class SnoopSession:
         for number, argument in length_arguments(self._request, self._attachment.operations).items():
             section.length_argument[number] = argument
 
-    def wait(self, timeout_s: float) -> None:
-        """Returns after so long, or as soon as a good part of the ring is full."""
-        if self._ring:
-            self._ring.wait(timeout_s)
+    def wait(self, timeout_s: float) -> bool:
+        """Waits so long, or until a good part of the ring is full; whether it is."""
+        return self._ring is not None and self._ring.wait(timeout_s)
 
     def batches(self) -> Iterator[bytes]:
         """What waits in the ring now, for `events_of`; ends when it has been read."""

@@ -13,7 +13,8 @@ import pytest
 from ssllatency.cli.options import duration_ns
 from ssllatency.cli.output import Output
 
-TEXT = "".join(f"line {number} \N{GREEK SMALL LETTER MU}\n" for number in range(30_000))
+LINES = [f"line {number} \N{GREEK SMALL LETTER MU}\n" for number in range(30_000)]
+TEXT = "".join(LINES)
 
 
 def never() -> bool:
@@ -26,7 +27,7 @@ def test_a_slow_reader_gets_everything() -> None:
     with os.fdopen(reading, "rb") as reader:
         thread = threading.Thread(target=lambda: got.append(reader.read()))
         thread.start()
-        assert Output(writing, never).write(TEXT)
+        assert Output(writing, never).write(LINES) == len(LINES)
         os.close(writing)
         thread.join()
     assert got == [TEXT.encode()]
@@ -36,19 +37,21 @@ def test_a_file_gets_everything(tmp_path: Path) -> None:
     with (tmp_path / "lines").open("wb") as file:
         output = Output(file.fileno(), never)
         output.check()
-        assert output.write(TEXT)
-        assert output.write("")
+        assert output.write(LINES) == len(LINES)
+        assert output.write([]) == 0
     assert (tmp_path / "lines").read_text() == TEXT
 
 
 def test_a_stuck_reader_is_given_up_when_asked_to() -> None:
     reading, writing = os.pipe()
     answers = iter([False, True])
-    assert not Output(writing, lambda: next(answers)).write(TEXT)
+    written = Output(writing, lambda: next(answers)).write(LINES)
     assert next(answers, None) is None
     os.close(writing)
     with os.fdopen(reading, "rb") as reader:
-        assert TEXT.encode().startswith(reader.read())
+        read = reader.read()
+    assert TEXT.encode().startswith(read)
+    assert 0 < written == read.count(b"\n") < len(LINES)
 
 
 def test_a_reader_that_has_gone_is_noticed_with_nothing_to_write() -> None:
@@ -59,7 +62,7 @@ def test_a_reader_that_has_gone_is_noticed_with_nothing_to_write() -> None:
     with pytest.raises(BrokenPipeError):
         output.check()
     with pytest.raises(BrokenPipeError):
-        output.write("line\n")
+        output.write(["line\n"])
     os.close(writing)
 
 
