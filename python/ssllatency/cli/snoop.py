@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -25,6 +26,7 @@ from ssllatency.reports.units import counted
 
 SUMMARY = "one line a call, as it happens"
 _LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full
+_BATCHES = 8  # read in a row, when calls come as fast as they are printed; then it is seen whether the end has come
 _CLOCK_S = 10.0  # how often the wall clock is compared with the kernel's
 _SAY_S = 1.0  # how often dropped calls are told of, at most
 
@@ -98,11 +100,11 @@ class _Printer:
         while self._left != 0 and not self._ending.has_come():
             self._session.wait(min(_LOOK_S, max(0.0, self._ending.at - time.monotonic())))
             self._output.check()
-            self._print_waiting()
+            self._print(islice(self._session.batches(), _BATCHES))
             if time.monotonic() >= self._said + _SAY_S:
                 self._tell_of_drops()
         self._session.detach()
-        self._print_waiting()
+        self._print(self._session.batches())
         self._tell_of_drops()
         self._tell_at_the_end()
 
@@ -112,11 +114,11 @@ class _Printer:
             self._session.detach()
         return live.stop_is_asked_for()
 
-    def _print_waiting(self) -> None:
+    def _print(self, batches: Iterable[bytes]) -> None:
         now = time.monotonic()
         if now > self._compared + _CLOCK_S:
             self._wall_ns, self._compared = wall_clock_ns(), now
-        for batch in self._session.batches():
+        for batch in batches:
             lines = self._lines.render(islice(events_of(batch), self._left), self._wall_ns)
             written = self._output.write(lines)
             self._shown += written
