@@ -73,10 +73,10 @@ class Hidden:
 
     def _breaks_off(self, start: int, state: int, others: Collection[int]) -> bool:
         """Whether the function, or one but `others` that it passes the SSL on to, sets the state to that of an error."""
-        own = followed(self._image, start, rdi=_SSL)
+        own = followed(self._image, start, {"rdi": _SSL})
         targets = {call.target for call in own.calls if call.arguments[0] == _SSL and isinstance(call.target, int)}
         targets = {target for target in targets if target not in others and self._image.executable(target)}
-        passed = [followed(self._image, target, rdi=_SSL) for target in targets]
+        passed = [followed(self._image, target, {"rdi": _SSL}) for target in targets]
         stores = [store for evaluation in (own, *passed) for store in evaluation.stores]
         return (Place("argument", state), _MSG_FLOW_ERROR) in stores
 
