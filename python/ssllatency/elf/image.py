@@ -7,7 +7,7 @@ gives ElfError, or answers as if what is damaged were missing. Everything is rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -184,6 +184,20 @@ class Image:
             return places
         raw = self.find_word(address)
         return sorted({*places, *(each for each in raw if not self._relocations.covers(each))})
+
+    def numbered_pointers(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, int, int]]:
+        """(address, number, target) of the 16-byte pairs of a number that is `wanted` and a pointer into the image.
+
+        In ascending order, MAX_POINTERS at most. ElfError for damaged relocations.
+        """
+        places = [each - 8 for each in self._relocations.places()]
+        if self._headers.fixed:
+            places = sorted({*places, *self._capped(self._memory.numbered_words(wanted))})
+        words = self._memory.data_words(places).items()
+        for place in self._capped(place for place, word in words if wanted(word) and not self._relocations.covers(place)):
+            number, target = self.constant(place, 8), self.pointer(place + 8)
+            if number is not None and target is not None:
+                yield place, number, target
 
     def find_word(self, value: int) -> list[int]:
         """The aligned addresses whose 8 bytes in the file are `value`, MAX_POINTERS at most."""

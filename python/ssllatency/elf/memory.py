@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ssllatency.elf.headers import Headers, Segment
 from ssllatency.elf.source import CHUNK, ElfError
@@ -99,6 +99,17 @@ class Memory:
                 if (address + at) % alignment == 0:
                     yield address + at
                 at = piece.find(needle, at + 1)
+
+    def numbered_words(self, wanted: Callable[[int], bool]) -> Iterator[int]:
+        """The addresses of aligned words that are `wanted` and followed by what could be an address of the image."""
+        low = min((each.address for each in self._loads), default=0)
+        high = max((each.address + each.memory_size for each in self._loads), default=0)
+        for start, piece in self.pieces(8):
+            address = start + -start % 8
+            data = memoryview(piece)[address - start :]
+            words = struct.unpack(f"<{len(data) // 8}Q", data[: len(data) // 8 * 8])
+            pointers = [index for index, word in enumerate(words) if low <= word < high]
+            yield from (address + 8 * (index - 1) for index in pointers if index and wanted(words[index - 1]))
 
     def data_words(self, addresses: list[int]) -> dict[int, int]:
         """The 64-bit words at `addresses` (in ascending order), as far as they lie in the file."""

@@ -78,6 +78,10 @@ class Relocations:
             return None
         return (symbol.address + self._symbolic[address][1]) % (1 << 64)
 
+    def places(self) -> list[int]:
+        """The addresses of all words that hold an address after relocation, in ascending order."""
+        return sorted({*self._relative, *self._symbolic})
+
     def pointers_to(self, address: int) -> list[int]:
         """The addresses of the words that hold `address` after relocation, in ascending order."""
         if self._index is None:
@@ -86,7 +90,7 @@ class Relocations:
 
     def _make_index(self) -> dict[int, list[int]]:
         index: dict[int, list[int]] = {}
-        for place in sorted([*self._relative, *self._symbolic]):
+        for place in self.places():
             target = self.target(place)
             if target is not None:
                 index.setdefault(target, []).append(place)
