@@ -7,12 +7,13 @@ from ssllatency.elf.connection import Accessors, UnclearError
 from ssllatency.elf.evaluate import Evaluation, followed
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.returns import returned_address
-from ssllatency.elf.values import Field, Place
+from ssllatency.elf.values import Field, Place, Value
 
 _CTX, _CALLBACK = Place("argument", 0), Place("callback", 0)
 _MAX_OFFSET = 1 << 16
 _METHODS = ("TLS_method", "TLS_server_method", "TLS_client_method")
-_SET_SERVERNAME_CB = 53  # SSL_CTRL_SET_TLSEXT_SERVERNAME_CB of include/openssl/tls1.h
+# The arguments that set the server name's callback: 53 is SSL_CTRL_SET_TLSEXT_SERVERNAME_CB of include/openssl/tls1.h.
+_SET_SERVERNAME: dict[str, Value] = {"rdi": _CTX, "rsi": 53, "rdx": _CALLBACK}
 # By the field's name in OpenSSL's source, the function that sets it in SSL_CTX.
 _IN_CTX = {
     "alpn_select_cb": "SSL_CTX_set_alpn_select_cb",
@@ -49,7 +50,7 @@ def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
 def _in_ctx(image: Image, name: str) -> tuple[int, ...]:
     if name == "servername_cb":
         address = _control(image)
-        return _stored(followed(image, address, {"rdi": _CTX, "rsi": _SET_SERVERNAME_CB, "rdx": _CALLBACK}), name)
+        return _stored(followed(image, address, _SET_SERVERNAME), name)
     function = image.function(_IN_CTX[name])
     if function is None:
         raise UnclearError(f"the library has no {_IN_CTX[name]}")
@@ -63,7 +64,7 @@ def _control(image: Image) -> int:
     tables = [returned_address(image, maker.address) for maker in makers if maker]
     if function is None or not tables or tables[0] is None:
         raise UnclearError("the library has no SSL_CTX_callback_ctrl, or no method that can be read")
-    read = followed(image, function.address, {"rdi": _CTX, "rsi": _SET_SERVERNAME_CB, "rdx": _CALLBACK}).fields
+    read = followed(image, function.address, _SET_SERVERNAME).fields
     slots = {field.path[1] for field in read if len(field.path) == 2}
     target = image.pointer(tables[0] + slots.pop()) if len(slots) == 1 else None
     if target is None or not image.executable(target):

@@ -61,10 +61,11 @@ class Ending(StrEnum):
 
 
 YES, NO = "yes", "no"
+NOT_ASKED, NOT_GIVEN, GIVEN = "not asked", "not given", "given"
 
 
 class Label(StrEnum):
-    """What handshakes are told apart by. RESUMED and CLIENT_CERTIFICATE have the values YES and NO."""
+    """What handshakes are told apart by. RESUMED has the values YES and NO, CLIENT_CERTIFICATE NOT_ASKED, NOT_GIVEN and GIVEN."""
 
     VERSION = "version"
     CIPHER = "cipher"

@@ -82,5 +82,9 @@ def _note(call: PhaseCall) -> str:
     notes += [f"if {'' if call.taken else 'not '}taken"] if call.condition else []
     notes += [call.operation] if call.operation else []
     notes += [f"not if argument {call.skip_null} is NULL"] if call.skip_null is not None else []
-    notes += [f"size {'at' if call.size_is_pointer else 'in'} argument {call.size_argument}"] if call.size_argument is not None else []
+    notes += (
+        [f"size {'at' if call.size_is_pointer else 'in'} argument {call.size_argument}"]
+        if call.size_argument is not None
+        else []
+    )
     return ", ".join(notes)

@@ -16,7 +16,7 @@ from ssllatency.probes.libssl_code import LibsslCode
 
 NAMES = frozenset(
     (
-        *("EVP_DecryptFinal", "EVP_DecryptUpdate", "OPENSSL_LH_retrieve", "SSL_CTX_add_session", "SSL_SESSION_up_ref"),
+        *("EVP_DecryptFinal", "EVP_DecryptUpdate", "OPENSSL_LH_retrieve", "SSL_CTX_add_session", "CRYPTO_THREAD_read_lock"),
         *("ERR_vset_error", "ERR_put_error"),
     )
 )
@@ -41,7 +41,7 @@ class Hidden:
     def lookup_sess_in_cache(self) -> int:
         """What looks a session up, in the cache and by the application's callback, and puts what that found into the cache."""
         name = self._named("lookup_sess_in_cache")
-        return name or self._only("OPENSSL_LH_retrieve", "SSL_CTX_add_session", "SSL_SESSION_up_ref")
+        return name or self._only("OPENSSL_LH_retrieve", "SSL_CTX_add_session", "CRYPTO_THREAD_read_lock")
 
     def ossl_statem_fatal(self) -> int:
         """What raises an error and breaks the handshake off with an alert: it sets the state to that of an error."""
@@ -53,7 +53,7 @@ class Hidden:
             raise Unplannable("the handshake's state can't be found in SSL, so it can't be told what sets it")
         raising = self._raising()
         found = [start for start in raising if self._breaks_off(start, state, raising)]
-        return _single(found, "sets the handshake's state to that of an error")
+        return _single(found, "set the handshake's state to that of an error")
 
     def _named(self, name: str) -> int | None:
         function = self._image.function(name)
@@ -62,7 +62,7 @@ class Hidden:
     def _only(self, *names: str) -> int:
         callers = [self._bodies.functions(self._sites[name]) for name in names]
         found = [start for start in set.intersection(*callers) if self._code.holds(start)]
-        return _single([start for start in found if not self._image.is_part(start)], f"calls {' and '.join(names)}")
+        return _single([start for start in found if not self._image.is_part(start)], f"call {' and '.join(names)}")
 
     def _raising(self) -> list[int]:
         """Functions that pass an error on: the most called ones of those that call libcrypto's function for it."""
@@ -83,5 +83,5 @@ class Hidden:
 
 def _single(found: list[int], what: str) -> int:
     if len(found) != 1:
-        raise Unplannable(f"{len(found) or 'no'} functions of libssl {what}, where one is expected")
+        raise Unplannable(f"{len(found) or 'no'} functions in libssl {what}, where one is expected")
     return found[0]
