@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _request(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeRequest:
-    source = PlanSource.of(resolved, arguments)
+    source = resolved.source
     return HandshakeRequest(
         base=Request(resolved.images, resolved.targets, resolved.everyone, role=arguments.role, method=arguments.attach),
         plans=tuple(source.handshake_plan(image.file, image.plan.path) for image in resolved.images),
@@ -99,6 +99,7 @@ def _names_of(resolved: Resolved, source: PlanSource) -> Callable[[int], Names]:
 
     @cache
     def joined(index: int) -> Names:
+        names: Names
         names, pids = own(index), set(resolved.images[index].pids)
         for other, image in enumerate(resolved.images):
             if other != index and pids & set(image.pids):
@@ -128,7 +129,7 @@ def _snapshots(session: HandshakeSession, arguments: argparse.Namespace, end: li
 def _print_slow(singles: list[Single], arguments: argparse.Namespace) -> None:
     page = output_page()
     for single in singles:
-        text = document.single_json(single) if arguments.json else "\n".join(handshake_endings.one(single, page))
+        text = document.single_to_json(single) if arguments.json else "\n".join(handshake_endings.single_lines(single, page))
         print(text, flush=True)
 
 

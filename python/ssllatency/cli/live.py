@@ -33,8 +33,8 @@ def stop_is_asked_for() -> bool:
     return bool(signal.sigpending() & STOP)
 
 
-def announce(resolved: Resolved, duration: float | None) -> None:
-    """Says on standard error that the probes are attached, and what couldn't be looked at."""
+def announce(resolved: Resolved, duration: float | None, what: str = "") -> None:
+    """Says on standard error that the probes are attached, and what couldn't be looked at. `what` is traced, else functions."""
     planned = (planned.operation for image in resolved.images for planned in image.plan.operations)
     functions = {name for name in planned if not BY_NAME[name].only_entry}
     pids = len(resolved.targets)
@@ -43,7 +43,7 @@ def announce(resolved: Resolved, duration: float | None) -> None:
     for warning in resolved.warnings:
         print(f"ssllatency: {printable(warning)}", file=sys.stderr)
     number = f"{len(functions)} function{'s' if len(functions) != 1 else ''}"
-    print(f"Tracing {number} in {whom} ... {until}.", file=sys.stderr, flush=True)
+    print(f"Tracing {what or number} in {whom} ... {until}.", file=sys.stderr, flush=True)
 
 
 class Ending:

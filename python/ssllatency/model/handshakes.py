@@ -65,7 +65,7 @@ NOT_ASKED, NOT_GIVEN, GIVEN = "not asked", "not given", "given"
 
 
 class Label(StrEnum):
-    """What handshakes are told apart by. RESUMED has the values YES and NO, CLIENT_CERTIFICATE NOT_ASKED, NOT_GIVEN and GIVEN."""
+    """What handshakes are told apart by. RESUMED is YES or NO, CLIENT_CERTIFICATE one of NOT_ASKED, NOT_GIVEN and GIVEN."""
 
     VERSION = "version"
     CIPHER = "cipher"
