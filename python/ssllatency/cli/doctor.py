@@ -31,8 +31,15 @@ def run(arguments: argparse.Namespace) -> int:
             print(obstacle)
         return int(obstacle is not None)
     for finding in doctor.findings(here):
-        print(f"{'ok' if finding.ok else 'MISSING':8} {finding.name}: {finding.detail}")
+        print(f"{_word(finding):8} {finding.name}: {finding.detail}")
         if finding.remedy:
             print(f"{'':8}   mend it with: {finding.remedy}")
     print("\nThis machine can trace." if obstacle is None else "\nThis machine can't trace yet.")
     return int(obstacle is not None)
+
+
+def _word(finding: doctor.Finding) -> str:
+    """What another engine than the default one lacks hinders nobody."""
+    if finding.ok:
+        return "ok"
+    return "MISSING" if doctor.needed_by(finding) in ("", doctor.DEFAULT_ENGINE) else "optional"

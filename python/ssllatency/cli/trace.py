@@ -15,9 +15,8 @@ from pathlib import Path
 from ssllatency.cli import doctor as doctor_command
 from ssllatency.cli import options
 from ssllatency.cli.resolve import Resolved, resolve
-from ssllatency.engines import doctor
+from ssllatency.engines import choice, doctor
 from ssllatency.engines.base import LinearRange, Request, Role, Session
-from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.snapshot import Snapshot
@@ -43,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-processes", type=options.count, default=256, metavar="N",
                         help='how many processes are told apart, the others count under "other" (256)')  # fmt: skip
     options.add_planning_options(parser)
+    options.add_engine_option(parser)
     parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
                         help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
     parser.add_argument("--links", choices=("auto", "process", "shared"), default="auto", help=argparse.SUPPRESS)
@@ -52,9 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
-    obstacle = doctor.can_trace(doctor_command.host())
-    if obstacle:
-        raise SsllatencyError(obstacle)
+    here = doctor_command.host()
+    chosen = choice.choose(arguments.engine, lambda name: doctor.lacking(here, name))
+    if chosen.why:
+        print(f"ssllatency: {printable(chosen.why)}", file=sys.stderr)
     # From here on the two signals only end the wait below: no probe is left half attached by one that comes early.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
     with ExitStack() as stack:
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             method=arguments.attach,
             links=arguments.links,
         )
-        session = LibbpfEngine().attach(request)
+        session = choice.engine(chosen.name).attach(request)
         stack.callback(session.close)
         _announce(resolved, arguments.duration)
         for snapshot in _snapshots(session, arguments, resolved):

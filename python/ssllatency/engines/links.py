@@ -8,27 +8,24 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.libbpf import BpfObject
+from ssllatency.engines.loadable import Closable, Loadable
 from ssllatency.engines.sites import Sites
 
 LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
 
 
-class Closable(Protocol):
-    """A link."""
-
-    def close(self) -> None:
-        """Detaches."""
-
-
-def choose_method(wanted: str) -> kernel.Method:
-    """The way of attaching that is asked for, or the newest one that the kernel has."""
-    return kernel.best_method() if wanted == "auto" else kernel.Method(wanted)
+def choose_method(wanted: str, *, sessions: bool = True) -> kernel.Method:
+    """The way of attaching that is asked for, or the newest that the kernel has; no session where the programs can't be one."""
+    method = kernel.best_method() if wanted == "auto" else kernel.Method(wanted)
+    if sessions or method is not kernel.Method.SESSION:
+        return method
+    if wanted == "auto":
+        return kernel.Method.MULTI
+    raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
 
 
 def links_each_process(request: Request) -> bool:
@@ -51,7 +48,7 @@ def links_each_process(request: Request) -> bool:
 class Linker:
     """Attaches programs of a loaded object, for each process or for all."""
 
-    loaded: BpfObject
+    loaded: Loadable
     method: kernel.Method
     each_process: bool
 
