@@ -9,6 +9,7 @@ ways of a jump are followed when its condition is unknown. Steps and paths have 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +94,13 @@ def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
     return followed(image, address, **arguments).fields
 
 
-def followed(image: Image, address: int, **arguments: Value) -> Evaluation:
-    """The finished evaluation of the function at `address`, with all that it saw; else as returned()."""
+def followed(image: Image, address: int, known: Mapping[tuple[int, ...], int] | None = None, **arguments: Value) -> Evaluation:
+    """The finished evaluation of the function at `address`, with all that it saw; else as returned().
+
+    `known` are numbers that fields hold, by the field's path.
+    """
     evaluation = _evaluation(image)
+    evaluation.known = known or {}
     evaluation.run(address, {evaluation.arguments[ARGUMENTS.index(name)]: value for name, value in arguments.items()})
     return evaluation
 
@@ -123,6 +128,7 @@ class Evaluation:
         self.fields: set[Field] = set()
         self.calls: list[Call] = []
         self.stores: list[tuple[Place, Value]] = []
+        self.known: Mapping[tuple[int, ...], int] = {}
         self.image = image
         self._decoded: dict[int, Any] = {}
         self.states: list[State] = []
@@ -257,7 +263,7 @@ class Evaluation:
                 return None
             found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset), size)
             self.fields.add(found)
-            return found
+            return narrowed(self.known.get(found.path, found), size)
         if isinstance(address, int):
             return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
         return None

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from ssllatency import abi
 from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, Request, Role
+from ssllatency.engines.libbpf import BpfObject
 from ssllatency.engines.links import Linker, choose_method, close_all, links_each_process
 from ssllatency.engines.loadable import Closable, Loadable, LoadedMap
 from ssllatency.engines.objects import open_object
@@ -53,10 +54,16 @@ class Attachment:
     """The probes of one request. `operations` are the names by the numbers that the kernel side knows."""
 
     def __init__(
-        self, request: Request, opened: Loadable | str, programs: Programs = STANDARD, more: Sequence[str] = ()
+        self,
+        request: Request,
+        opened: Loadable | str,
+        programs: Programs = STANDARD,
+        more: Sequence[str] = (),
+        tracepoints: Sequence[str] = (),
     ) -> None:
-        """Takes what is opened, or opens the object of that name. `more` are programs that `attach` will be given sites for."""
-        self.request, self._programs, self._more = request, programs, tuple(more)
+        """Takes what is opened, or opens the object of that name. `more` are programs beyond `programs` that `attach` will be
+        given sites for; `tracepoints` those that `attach_tracepoint` may be called for."""
+        self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
         self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
         self.method = choose_method(request.method, sessions=self.object.sessions)
         self.operations = operations_of(request.images)
@@ -83,7 +90,7 @@ class Attachment:
         self._choose_programs()
         self.object.load()
         self.account = self.object.live_section(".data.account", abi.Account)
-        self.running = Running(self.object)
+        self.running = Running(self.object) if self.object.has_map("starts") else None
         libraries: LoadedMap = self.object.map("libraries", 4, ctypes.sizeof(abi.Library))
         for index, image in enumerate(self.request.images):
             record = library_record(image.plan.offsets, remember=remembers_sides(image.plan))
@@ -97,7 +104,7 @@ class Attachment:
         chosen = self._programs
         multi = 0 if self.method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
         used = {chosen.entry: multi, chosen.exit: multi, chosen.at_return: multi, chosen.free: multi}
-        used |= dict.fromkeys(self._more, multi)
+        used |= dict.fromkeys(self._more, multi) | dict.fromkeys(self._tracepoints, 0)
         if self.method is kernel.Method.SESSION:
             used[chosen.both] = kernel.TRACE_UPROBE_SESSION
         for name in self.object.program_names():
@@ -130,12 +137,22 @@ class Attachment:
             raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")
         self._began, self.started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
 
+    def attach_tracepoint(self, program: str) -> None:
+        """Attaches a program of a BpfObject to the raw tracepoint that its section names."""
+        assert isinstance(self.object, BpfObject)
+        self._exit_links.append(self.object.attach_by_section(program))
+
+    def running_calls(self) -> int:
+        """How many calls run now, in processes that are still there."""
+        return self.running.count() if self.running else 0
+
     def losses(self) -> Losses:
-        """What the programs missed so far. Read `running.count()` first: it finds the calls of processes that are gone."""
+        """What the programs missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""
         return Losses(
-            unmatched_entries=self.account.unmatched_entries + self.running.lost,
+            unmatched_entries=self.account.unmatched_entries + (self.running.lost if self.running else 0),
             unmatched_exits=self.account.unmatched_exits,
             map_full=self.account.map_full,
+            events_dropped=self.account.events_dropped,
         )
 
     def detach(self) -> None:

@@ -149,6 +149,10 @@ class BccObject:
         """A map by its name; sizes in bytes."""
         return _Map(self._bcc.lib, self._maps[name], key_size, value_size)
 
+    def has_map(self, name: str) -> bool:
+        """Whether there is a map of that name."""
+        return name in self._shapes
+
     def map_fd(self, name: str) -> int:
         """The map's descriptor."""
         return self._maps[name]

@@ -35,7 +35,7 @@ def choose(wanted: str, lacking: Callable[[str], str]) -> Choice:
     """
     if wanted != AUTO:
         if reason := lacking(wanted):
-            raise SsllatencyError(f"The {wanted} engine can't be used: {reason}.")
+            raise SsllatencyError(f"This machine can't trace with {wanted}: {reason}.")
         return Choice(wanted)
     reasons = {name: lacking(name) for name in _ENGINES}
     for name, reason in reasons.items():
@@ -47,7 +47,7 @@ def choose(wanted: str, lacking: Callable[[str], str]) -> Choice:
 
 def _excuse(name: str, reasons: dict[str, str]) -> str:
     first = next(iter(reasons))
-    return "" if name == first else f"The {first} engine can't be used: {reasons[first]}. Using {name}."
+    return "" if name == first else f"{first} can't be used, so {name} is: {reasons[first]}."
 
 
 def engine(name: str) -> Engine:

@@ -54,6 +54,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_program__set_expected_attach_type": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "bpf_program__fd": (ctypes.c_int, (_POINTER,)),
     "bpf_program__attach_uprobe_opts": (_POINTER, (_POINTER, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, _POINTER)),
+    "bpf_program__attach": (_POINTER, (_POINTER,)),
     "bpf_link__destroy": (ctypes.c_int, (_POINTER,)),
     "bpf_map__fd": (ctypes.c_int, (_POINTER,)),
     "bpf_map__set_max_entries": (ctypes.c_int, (_POINTER, ctypes.c_uint32)),
@@ -191,6 +192,10 @@ class BpfObject:
             program = self._library.bpf_object__next_program(self._handle, program)
         return names
 
+    def has_map(self, name: str) -> bool:
+        """Whether the object has a map of this name."""
+        return bool(self._library.bpf_object__find_map_by_name(self._handle, name.encode()))
+
     def choose_program(self, name: str, *, load: bool, attach_type: int = 0) -> None:
         """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment."""
         self._library.bpf_program__set_autoload(self._program(name), load)
@@ -236,7 +241,7 @@ class BpfObject:
         """The file descriptor of a loaded program."""
         return int(self._library.bpf_program__fd(self._program(name)))
 
-    def attach_perf(self, name: str, pid: int, path: str, offset: int, cookie: int, *, at_return: bool) -> PerfLink:
+    def attach_perf(self, name: str, pid: int, path: str, offset: int, cookie: int, *, at_return: bool) -> LibbpfLink:
         """A uprobe by perf event, for kernels before 6.6. `pid` -1 is every process. OSError where the kernel refuses."""
         options = _UprobeOptions(ctypes.sizeof(_UprobeOptions), 0, cookie, at_return, None)
         ctypes.set_errno(0)
@@ -245,11 +250,19 @@ class BpfObject:
         )
         if not link:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        return PerfLink(link)
+        return LibbpfLink(link)
+
+    def attach_by_section(self, name: str) -> LibbpfLink:
+        """A program attached to what its section names, as a raw tracepoint. OSError where the kernel refuses."""
+        ctypes.set_errno(0)
+        link = self._library.bpf_program__attach(self._program(name))
+        if not link:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return LibbpfLink(link)
 
 
-class PerfLink:
-    """A uprobe attached by perf event."""
+class LibbpfLink:
+    """A program attached by libbpf."""
 
     def __init__(self, handle: int) -> None:
         self._handle: int | None = handle

@@ -54,6 +54,9 @@ class Loadable(Protocol):
     def map(self, name: str, key_size: int, value_size: int) -> LoadedMap:
         """After loading: a map by its name; sizes in bytes."""
 
+    def has_map(self, name: str) -> bool:
+        """Whether there is a map of that name."""
+
     def map_fd(self, name: str) -> int:
         """After loading: the map's descriptor."""
 

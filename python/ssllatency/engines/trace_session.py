@@ -80,7 +80,7 @@ class TraceSession:
             self._extremes = collect.Extremes()
         interval = self._account.interval
         self._account.interval = interval + 1
-        in_flight = self._attachment.running.count()
+        in_flight = self._attachment.running_calls()
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,

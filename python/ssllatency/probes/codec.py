@@ -122,8 +122,9 @@ def _probe(values: object, file_size: int) -> Probe:
     register = _text(record["return_register"], "return_register")
     if register and not _REGISTER.fullmatch(register):
         raise DamagedPlan("return_register")
-    if type(record["shared"]) is not bool:
-        raise DamagedPlan("shared")
+    for name in ("shared", "keeps_length"):
+        if type(record[name]) is not bool:
+            raise DamagedPlan(name)
     try:
         role, cost = Role(record["role"]), Cost(record["cost"])
     except ValueError:
@@ -137,4 +138,5 @@ def _probe(values: object, file_size: int) -> Probe:
         stack_delta=_number(record["stack_delta"], "stack_delta", _LARGEST_FRAME),
         return_register=register,
         shared=record["shared"],
+        keeps_length=record["keeps_length"],
     )

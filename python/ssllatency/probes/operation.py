@@ -10,13 +10,13 @@ only where a way out can't be covered, or on request where it is cheaper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ssllatency.abi import Convention
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS
-from ssllatency.probes.entry import Site, entry_site, return_probe_site
+from ssllatency.probes.entry import Site, entry_site, keeps, return_probe_site
 from ssllatency.probes.exits import exit_sites
 from ssllatency.probes.flow import Code, Graph, Unplannable, build
 from ssllatency.probes.machine import Emulation, Machine
@@ -53,7 +53,8 @@ class Planner:
             return self._with_return_probe(graph, needed, operation, function)
         if returning and self.prefer_return_probes and self._return_probe_is_cheaper(graph, needed, entry, exits):
             return self._with_return_probe(graph, needed, operation, function)
-        probes = (self._probe(graph, entry, Role.ENTRY), *(self._probe(graph, site, Role.EXIT) for site in exits))
+        first = self._with_length(self._probe(graph, entry, Role.ENTRY), graph, entry, operation)
+        probes = (first, *(self._probe(graph, site, Role.EXIT) for site in exits))
         return _plan(operation, function, graph, probes)
 
     def _with_entry_alone(
@@ -92,7 +93,13 @@ class Planner:
         wrong = problem(graph, site, (), self.machine.result_register)
         if wrong:
             raise Unplannable(wrong)
-        return _plan(operation, function, graph, (self._probe(graph, site, Role.RETURN),))
+        first = self._with_length(self._probe(graph, site, Role.RETURN), graph, site, operation)
+        return _plan(operation, function, graph, (first,))
+
+    def _with_length(self, probe: Probe, graph: Graph, site: Site, operation: Operation) -> Probe:
+        if operation.length_argument is None:
+            return probe
+        return replace(probe, keeps_length=keeps(graph, site, self.machine.argument_registers[operation.length_argument]))
 
     def _probe(self, graph: Graph, site: Site, role: Role) -> Probe:
         return Probe(

@@ -38,6 +38,7 @@ class Probe:
     stack pointer at the function's entry minus the stack pointer at the site, in bytes. `return_register` names the 64-bit
     register that holds the return value past an exit site ("rax", "rbx", …), "" for other roles. `shared` marks an exit
     that is also reached without the operation's entry (a tail-called function), so that an exit without entry is no loss.
+    `keeps_length`: at this entry the size_t * by which the call says its bytes is still in its register.
     """
 
     offset: int
@@ -48,6 +49,7 @@ class Probe:
     stack_delta: int = 0
     return_register: str = ""
     shared: bool = False
+    keeps_length: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ssllatency.model.arithmetic import ALL_PROCESSES, by_function, quantile_ns
+from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
 from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.timed import quantile_ns
 from ssllatency.reports import distribution
 from ssllatency.reports.units import counted, duration, printable, ranges, seconds, table, wrapped
 
@@ -31,7 +32,7 @@ def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
             blocks += [[f"--- {title} ---"], *_calls(process)]
     else:
         blocks += _calls(by_function(snapshot).series)
-    blocks += [_in_flight(snapshot.in_flight), _not_traced(snapshot.missing), _lost(snapshot.losses)]
+    blocks += [_in_flight(snapshot.in_flight), _not_traced(snapshot.missing), lost(snapshot.losses)]
     blocks += [wrapped(f"Note: {note}", hanging="  ") for note in snapshot.notes]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -148,7 +149,8 @@ def _not_traced(missing: Iterable[Missing]) -> list[str]:
     return ["Not traced:", *lines] if lines else []
 
 
-def _lost(losses: Losses) -> list[str]:
+def lost(losses: Losses) -> list[str]:
+    """What was missed, in words: a heading and a line for each count that isn't zero; nothing where none is."""
     lines = [
         (losses.unmatched_entries, "call", "seen to begin but never to end"),
         (losses.unmatched_exits, "call", "seen to end but not to begin, those that ran when the trace began among them"),
