@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan put to work through bcc, which compiles bpf/bcc/ssllatency.bcc.c on the spot and loads it. Only here is bcc imported.
+"""The plan put to work through bcc, which compiles bpf/bcc/ssllatency.bcc.c on the spot and loads it. Only this imports bcc.
 
 The headers are the default engine's. What bcc can't do with them is done around it: maps are made first and named to the C by
 their descriptors, and probes are attached by the system calls, for bcc's own attachment carries no cookie, reads the target's
