@@ -132,7 +132,7 @@ class BccObject:
 
     def _compile(self) -> None:
         folder = sources_path()
-        text = (folder / "bcc" / "ssllatency.bcc.c").read_text()
+        text = (folder / "bcc" / "ssllatency.bcc.c").read_bytes()
         # Warnings are for the headers of kernels, which newer and older compilers read differently.
         flags = ["-w", f"-I{folder / 'bcc'}", f"-I{folder}"]
         flags += [f"-DSSLL_FD_{name}={descriptor}" for name, descriptor in self._maps.items()]
@@ -218,6 +218,6 @@ def _words(said: list[str]) -> Iterator[None]:
 
 def _refusal(error: Exception, said: list[str]) -> str:
     """A failure of bcc as a sentence: the compiler's first error, or else the last line that was written."""
-    lines = [line.strip() for line in said if line.strip()]
+    lines = [line.strip() for line in said if line.strip() and not line.startswith("processed ")]
     first = next((line for line in lines if "error:" in line), lines[-1] if lines else str(error))
     return f"bcc couldn't compile or load the programs ({first}): `ssllatency doctor` says what is missing."
