@@ -44,7 +44,7 @@ class Accessors:
         return self._follow(function.address, arguments)
 
     def _follow(self, address: int, arguments: dict[str, Value]) -> Evaluation:
-        return followed(self.image, address, self._known, **{"rdi": _CONNECTION, **arguments})
+        return followed(self.image, address, {"rdi": _CONNECTION, **arguments}, self._known)
 
     def returned(self, *names: str, size: int = 8, depth: int = 1) -> Field:
         """The one field that the first of `names` that there is returns, `depth` pointers from its argument."""

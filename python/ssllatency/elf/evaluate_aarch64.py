@@ -85,7 +85,7 @@ class Aarch64Evaluation(Evaluation):
     def _called(self, state: State, address: int, target: Value) -> bool:
         self.note_call(state, target)
         if self.leaves(address, 4):
-            return self.end(None)
+            return False
         state.address = address + 4
         state.flags = None
         for number in _CLOBBERED:

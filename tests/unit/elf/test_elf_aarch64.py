@@ -127,14 +127,16 @@ def test_field_that_is_known_to_be_zero_on_one_way(assembled: Assembler, body: s
 
 def test_calls_and_what_is_stored(assembled: Assembler) -> None:
     code = assembled(f"{FRAME}ldr w2, [x0, #4]\nstr w2, [x1, #8]\nldrh w0, [x0, #6]\nbl g\n{LEAVE.replace('ret', 'b g')}")
-    seen = followed(code.image, code.symbols["f"], rdi=ARGUMENT, rsi=Place("there", 0))
+    seen = followed(code.image, code.symbols["f"], {"rdi": ARGUMENT, "rsi": Place("there", 0)})
     assert seen.stores == [(Place("there", 8), Field((4,), 4))]
     assert {(call.target, call.arguments[0]) for call in seen.calls} == {
         (code.symbols["g"], Field((6,), 2)),
         (code.symbols["g"], None),
     }
     through = assembled("ldr x8, [x0, #24]\nldr x8, [x8, #120]\nbr x8")
-    assert [call.target for call in followed(through.image, through.symbols["f"], rdi=ARGUMENT).calls] == [Field((24, 120))]
+    assert [call.target for call in followed(through.image, through.symbols["f"], {"rdi": ARGUMENT}).calls] == [
+        Field((24, 120))
+    ]
 
 
 def test_endless_code_ends(assembled: Assembler) -> None:
