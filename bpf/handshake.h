@@ -49,7 +49,8 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_PEER_CERTIFICATE = 7,
 	SSLL_PLACE_OF_HAND_STATE = 8,
 	SSLL_PLACE_OF_IN_INIT = 9,
-	SSLL_PLACES = 10,
+	SSLL_PLACE_OF_DID_KEX = 10, /* whether the connection agreed on a key of its own: then its group counts */
+	SSLL_PLACES = 11,
 	SSLL_PATH_LENGTH = 4,
 };
 
@@ -266,7 +267,7 @@ struct ssll_handshake_config {
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_layout) == 240, "layout");
+_Static_assert(sizeof(struct ssll_layout) == 260, "layout");
 _Static_assert(sizeof(struct ssll_labels) == 24, "labels");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 40 + 8 * SSLL_PARTS + 32, "handshake");

@@ -43,10 +43,14 @@ static __always_inline bool read_place(__u64 ssl, const struct ssll_layout *layo
 	return read_path(ssl, &layout->paths[place], value);
 }
 
-/* In TLS 1.3 the group is the connection's, before it the session's. */
+/* In TLS 1.3 the group is the connection's, where that agreed on a key of its own; else it is the session's. */
 static __always_inline bool read_group(__u64 ssl, const struct ssll_layout *layout, __u16 version, __u64 *group)
 {
-	if (version == OPENSSL_TLS1_3)
+	__u64 agreed = 0;
+
+	if (!read_place(ssl, layout, SSLL_PLACE_OF_DID_KEX, &agreed))
+		return false;
+	if (version == OPENSSL_TLS1_3 && agreed)
 		return read_place(ssl, layout, SSLL_PLACE_OF_GROUP_TLS13, group);
 	return read_place(ssl, layout, SSLL_PLACE_OF_GROUP_SESSION, group);
 }

@@ -5,15 +5,14 @@
  * Measures from an entry site to the exit site (or return) of the same call. The two are paired by process, stack pointer at
  * entry and operation, never by thread: a call that OpenSSL's ASYNC jobs park on a stack of their own ends on that stack.
  * Sites, and what a return value means, come in each probe's cookie. Nothing of the target is read but return values, the SSL's
- * state words and the BIO's flags. Cost: a slot of a table taken
- * at entry and given back at exit, one hash look-up and one update of a row at exit.
+ * state words and the BIO's flags. Cost: a slot of a table taken at entry and given back at exit, one hash look-up and one
+ * update of a row at exit.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "calls.bpf.h"
 #include "programs.bpf.h"
 #include "record.bpf.h"
 

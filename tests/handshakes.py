@@ -33,6 +33,7 @@ class Shake:
     ending: Ending = Ending.SUCCESS
     key: tuple[str, str] | None = None
     reason: str = ""
+    code: int = 0
     alert: str = ""
     sent: bool = False
     state: str = ""
@@ -74,13 +75,13 @@ def _group(shakes: Sequence[Shake], by: tuple[Label, ...]) -> Group:
 
 
 def _causes(shakes: Iterable[Shake]) -> tuple[Cause, ...]:
-    rows: dict[tuple[Ending, str, str, bool, str], list[int]] = {}
+    rows: dict[tuple[Ending, str, int, str, bool, str], list[int]] = {}
     for one in shakes:
-        key = (one.ending, one.reason, one.alert, one.sent, one.state)
+        key = (one.ending, one.reason, one.code, one.alert, one.sent, one.state)
         rows.setdefault(key, []).append(one.parts[Part.WALL])
     return tuple(
-        Cause(ending, reason, 0, "SSL routines" if reason else "", alert, sent, state, len(walls), sum(walls))
-        for (ending, reason, alert, sent, state), walls in rows.items()
+        Cause(ending, reason, code, "SSL routines" if code else "", alert, sent, state, len(walls), sum(walls))
+        for (ending, reason, code, alert, sent, state), walls in rows.items()
     )
 
 

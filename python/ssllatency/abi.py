@@ -146,7 +146,8 @@ class PlaceOf(IntEnum):
     PEER_CERTIFICATE = 7
     HAND_STATE = 8
     IN_INIT = 9
-    PLACES = 10
+    DID_KEX = 10
+    PLACES = 11
     PATH_LENGTH = 4
 
 
@@ -430,11 +431,11 @@ assert ctypes.sizeof(Path) == 20
 class Layout(ctypes.Structure):
     _fields_ = (
         ("library", Library),
-        ("paths", Path * 10),
+        ("paths", Path * 11),
     )
 
 
-assert ctypes.sizeof(Layout) == 240
+assert ctypes.sizeof(Layout) == 260
 
 
 class MixKey(ctypes.Structure):

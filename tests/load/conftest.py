@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
+from ssllatency.engines import kernel
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.engines.trace_session import TraceSession
@@ -36,6 +37,14 @@ def target_plan(request: pytest.FixtureRequest, target_file: Path) -> ImagePlan:
     roles = {probe.role for planned in plan.operations for probe in planned.probes}
     assert (Role.RETURN in roles) == (request.param == "return probes")
     return plan
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> str:
+    order = list(kernel.Method)
+    if order.index(kernel.Method(request.param)) > order.index(kernel.best_method()):
+        pytest.skip(f"this kernel has no {request.param} attachment")
+    return str(request.param)
 
 
 @dataclass

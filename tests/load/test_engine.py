@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, LinearRange, Role, TracedImage
 from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.engines.links import LINK_EACH_PROCESS
@@ -19,17 +18,9 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
 
-from .conftest import METHODS, Subject, counts
+from .conftest import Subject, counts
 
 SUCCESS, FAILURE, RETRY = Outcome.SUCCESS, Outcome.FAILURE, Outcome.RETRY
-
-
-@pytest.fixture(params=METHODS)
-def method(request: pytest.FixtureRequest) -> str:
-    order = list(kernel.Method)
-    if order.index(kernel.Method(request.param)) > order.index(kernel.best_method()):
-        pytest.skip(f"this kernel has no {request.param} attachment")
-    return str(request.param)
 
 
 def test_counts_and_outcomes_are_exact(subject: Subject, method: str) -> None:

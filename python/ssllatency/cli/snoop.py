@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -20,11 +21,12 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Outcome
 from ssllatency.probes.choice import chosen
 from ssllatency.reports.events import Columns, JsonLines
-from ssllatency.reports.text import lost
+from ssllatency.reports.frame import lost
 from ssllatency.reports.units import counted
 
 SUMMARY = "one line a call, as it happens"
 _LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full
+_BATCHES = 8  # read in a row, when calls come as fast as they are printed; then it is seen whether the end has come
 _CLOCK_S = 10.0  # how often the wall clock is compared with the kernel's
 _SAY_S = 1.0  # how often dropped calls are told of, at most
 
@@ -33,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
     group = parser.add_argument_group("which calls (the kernel leaves the others out)")
-    group.add_argument(
-        "--function", action="append", metavar="NAME", help="calls of this function, a shell pattern; repeatable"
-    )
+    group.add_argument("--function", action="append", metavar="NAME",
+                       help="calls of this function, or of those that a shell pattern matches; repeatable")  # fmt: skip
     group.add_argument("--outcome", type=Outcome, choices=list(Outcome), action="append", metavar="OUTCOME",
                        help="calls that ended so: success, failure or retry; repeatable")  # fmt: skip
-    group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION", help="calls of at least 1ms, 200us …")
+    group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
+                       help="calls that took at least so long, like 200us or 1ms")  # fmt: skip
     group.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
     parser.add_argument("-d", "--duration", type=options.positive, metavar="SECONDS", help="stop after so long")
     parser.add_argument("--count", type=options.whole, metavar="N", help="stop after so many lines")
@@ -88,21 +90,21 @@ class _Printer:
         self._session, self._ending, self._left = session, ending, arguments.count
         self._json = JsonLines(session.keys) if arguments.json else None
         self._lines = self._json or Columns(session.keys)
-        self._output = Output(self._give_up)
+        self._output = Output(sys.stdout.fileno(), self._give_up)
         self._shown = self._unwritten = self._told = 0
         self._wall_ns, self._compared, self._said = wall_clock_ns(), time.monotonic(), 0.0
 
     def print_all(self) -> None:
         """Everything until the end has come, or as many lines as were asked for."""
-        self._output.write(self._lines.heading)
+        self._output.write([self._lines.heading])
         while self._left != 0 and not self._ending.has_come():
             self._session.wait(min(_LOOK_S, max(0.0, self._ending.at - time.monotonic())))
             self._output.check()
-            self._print_waiting()
+            self._print(islice(self._session.batches(), _BATCHES))
             if time.monotonic() >= self._said + _SAY_S:
                 self._tell_of_drops()
         self._session.detach()
-        self._print_waiting()
+        self._print(self._session.batches())
         self._tell_of_drops()
         self._tell_at_the_end()
 
@@ -112,16 +114,15 @@ class _Printer:
             self._session.detach()
         return live.stop_is_asked_for()
 
-    def _print_waiting(self) -> None:
+    def _print(self, batches: Iterable[bytes]) -> None:
         now = time.monotonic()
         if now > self._compared + _CLOCK_S:
             self._wall_ns, self._compared = wall_clock_ns(), now
-        for batch in self._session.batches():
+        for batch in batches:
             lines = self._lines.render(islice(events_of(batch), self._left), self._wall_ns)
-            if self._output.write("".join(lines)):
-                self._shown += len(lines)
-            else:
-                self._unwritten += len(lines)
+            written = self._output.write(lines)
+            self._shown += written
+            self._unwritten += len(lines) - written
             if self._left is not None:
                 self._left -= len(lines)
                 if not self._left:
@@ -135,7 +136,7 @@ class _Printer:
         more, self._told, self._said = dropped - self._told, dropped, time.monotonic()
         print(f"ssllatency: {counted(more, 'call')} dropped: more came than could be printed.", file=sys.stderr, flush=True)
         if self._json:
-            self._output.write(self._json.dropped(more, time.time_ns()))
+            self._output.write([self._json.dropped(more, time.time_ns())])
 
     def _tell_at_the_end(self) -> None:
         running = self._session.in_flight()

@@ -10,12 +10,12 @@ ways of a jump are followed when its condition is unknown. Steps and paths have 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ssllatency.elf.values import Call, Comparison, Field, Place, Value, narrowed
+from ssllatency.elf.values import Call, Case, Comparison, Field, Place, Value, narrowed
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -80,9 +80,17 @@ def followed(image: Image, address: int, arguments: Mapping[str, Value], known: 
     `known` are numbers that fields hold, by the field's path.
     """
     evaluation = _evaluation(image)
-    evaluation.known = known
-    evaluation.run(address, {evaluation.arguments[ARGUMENTS.index(name)]: value for name, value in arguments.items()})
+    evaluation.run(address, Case(arguments, known))
     return evaluation
+
+
+def returned_in_cases(image: Image, address: int, cases: Iterable[Case]) -> Iterator[list[Value]]:
+    """What returned() says of the function at `address` in each of the cases; its code is decoded once for all."""
+    evaluation = _evaluation(image)
+    for case in cases:
+        evaluation.results = []
+        evaluation.run(address, case)
+        yield evaluation.results
 
 
 def _evaluation(image: Image) -> Evaluation:
@@ -103,6 +111,7 @@ class Evaluation(ABC):
     """
 
     stack_pointer: str
+    result_register: str
     arguments: tuple[str, ...]
 
     def __init__(self, image: Image) -> None:
@@ -110,12 +119,15 @@ class Evaluation(ABC):
         self.fields: set[Field] = set()
         self.calls: list[Call] = []
         self.stores: list[tuple[Place, Value]] = []
-        self.known: _Known = {}
         self.image = image
+        self._case = Case()
+        self._callees: dict[tuple[int, str], bool] = {}
         self.states: list[State] = []
 
-    def run(self, address: int, registers: dict[str, Value]) -> None:
-        """Follows the function at `address` with these registers; None is among the results where a cap was met."""
+    def run(self, address: int, case: Case) -> None:
+        """Follows the function at `address` in this case; None is among the results where a cap was met."""
+        self._case = case
+        registers = {self.arguments[ARGUMENTS.index(name)]: value for name, value in case.arguments.items()}
         self.states = [State(address, {**registers, self.stack_pointer: Place("stack", 0)})]
         paths = steps = 0
         while self.states and paths < MAX_PATHS and steps < MAX_STEPS:
@@ -134,6 +146,20 @@ class Evaluation(ABC):
         """Whether the call at `address` is the last instruction of its function, so never returns."""
         bounds = self.image.function_bounds(address)
         return bounds is not None and address + size >= bounds[1]
+
+    def answer(self, state: State, target: Value) -> None:
+        """Puts what the function at `target`, which has just been called, is known to return where it returns it."""
+        for name, value in self._case.calls.items():
+            if isinstance(target, int) and self._is(target, name):
+                state.registers[self.result_register] = value
+
+    def _is(self, target: int, name: str) -> bool:
+        """Whether a call of `target` reaches the function called `name`, through the PLT or not."""
+        if (target, name) not in self._callees:
+            function = self.image.function(name)
+            reached = function is not None and function.address == target
+            self._callees[target, name] = reached or self.image.plt_target(target) == name
+        return self._callees[target, name]
 
     def end(self, value: Value) -> bool:
         """Ends a path, which returns `value`."""
@@ -160,7 +186,7 @@ class Evaluation(ABC):
                 return None
             found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset), size)
             self.fields.add(found)
-            return narrowed(self.known.get(found.path, found), size)
+            return narrowed(self._case.fields.get(found.path, found), size)
         if isinstance(address, int):
             return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
         return None

@@ -43,6 +43,7 @@ class Aarch64Evaluation(Evaluation):
     """One evaluation of a function of an aarch64 image."""
 
     stack_pointer = "sp"
+    result_register = "x0"
     arguments = tuple(f"x{number}" for number in range(len(ARGUMENTS)))
 
     def step(self, state: State) -> bool:
@@ -90,6 +91,7 @@ class Aarch64Evaluation(Evaluation):
         state.flags = None
         for number in _CLOBBERED:
             state.registers[_name(number)] = None
+        self.answer(state, target)
         return True
 
     def _conditional(self, state: State, word: int, address: int) -> None:
@@ -212,12 +214,21 @@ def _sum_extended(_: Aarch64Evaluation, state: State, word: int, __: int) -> Non
 
 
 def _logic_immediate(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
-    """Of the numbers that the instruction can hold, only those that have the low bits set are told."""
-    operation, low, ones, wide = word >> 29 & 3, word >> 16 & 63, (word >> 10 & 63) + 1, word >> 31
-    left = _read(state, word, word >> 5 & 31)
-    state.flags = None if operation == 3 else state.flags
-    right = (1 << ones) - 1 if not low and (word >> 22 & 1 if wide else ones <= 32) else None
-    _write(state, word, word & 31, masked(left, right) if operation in (0, 3) else None, stack=operation != 3)
+    """A field of which only some bits are kept is still that field."""
+    operation, width = word >> 29 & 3, 64 if word >> 31 else 32
+    left, right = _read(state, word, word >> 5 & 31), aarch64.logical_immediate(word)
+    right = None if right is None else right & (1 << width) - 1
+    value: Value = masked(left, right) if operation in (0, 3) and right is not None else None
+    if isinstance(left, int) and right is not None:
+        value = (left & right, left | right, left ^ right, left & right)[operation]
+    if operation == 3:
+        _set_flags(state, word, value)
+    _write(state, word, word & 31, value, stack=operation != 3)
+
+
+def _set_flags(state: State, word: int, value: Value) -> None:
+    """The flags of a logical result."""
+    state.flags = Comparison(value, 0, 8 if word >> 31 else 4) if isinstance(value, int) else None
 
 
 def _logic(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
@@ -233,7 +244,7 @@ def _logic(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     elif operation in (0, 3):
         value = masked(left, right)
     if operation == 3:
-        state.flags = Comparison(value, 0, 8 if word >> 31 else 4) if isinstance(value, int) else None
+        _set_flags(state, word, value)
     _write(state, word, word & 31, value)
 
 

@@ -44,6 +44,7 @@ class X86Evaluation(Evaluation):
     """One evaluation of a function of an x86-64 image."""
 
     stack_pointer = "rsp"
+    result_register = "rax"
     arguments = ARGUMENTS
 
     def __init__(self, image: Image) -> None:
@@ -68,7 +69,7 @@ class X86Evaluation(Evaluation):
         name = instruction.mnemonic.rsplit(" ", 1)[-1]
         state.address += instruction.size
         if name == "ret":
-            return self.end(state.registers.get("rax"))
+            return self.end(state.registers.get(self.result_register))
         if name == "call":
             self.note_call(state, self.read(state, instruction, instruction.operands[0]))
             if self.leaves(instruction.address, instruction.size):
@@ -177,10 +178,12 @@ def _add(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
 
 
 def _count(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+    """inc and dec, which leave the carry flag as it was."""
     (target,) = instruction.operands
     step = 1 if instruction.mnemonic.endswith("inc") else MASK
-    state.flags = None
-    evaluation.write(state, instruction, target, plus(evaluation.read(state, instruction, target), step))
+    value = evaluation.read(state, instruction, target)
+    state.flags = Comparison(value, -step & MASK, target.size, carry=False) if isinstance(value, int) else None
+    evaluation.write(state, instruction, target, plus(value, step))
 
 
 def _widen(_: X86Evaluation, state: State, __: Any) -> None:
@@ -231,10 +234,12 @@ def _leave(evaluation: X86Evaluation, state: State, _: Any) -> None:
     state.registers["rbp"] = evaluation.load(state, top, 8)
 
 
-def _call(_: X86Evaluation, state: State, __: Any) -> None:
+def _call(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+    target = evaluation.read(state, instruction, instruction.operands[0])
     state.flags = None
     for name in _CLOBBERED:
         state.registers[name] = None
+    evaluation.answer(state, target)
 
 
 def _other(_: X86Evaluation, state: State, instruction: Any) -> None:

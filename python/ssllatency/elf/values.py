@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 MASK = (1 << 64) - 1
 
@@ -86,16 +87,22 @@ def masked(left: Value, right: Value) -> Value:
     return narrowed(left, kept) if kept else replace(left, whole=False)
 
 
+_BY_CARRY = ("ja", "jae", "jb", "jbe")
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """The flags after comparing two numbers of `size` bytes."""
+    """The flags after comparing two numbers of `size` bytes; without `carry`, that flag is of something earlier."""
 
     left: int
     right: int
     size: int
+    carry: bool = True
 
     def taken(self, condition: str) -> bool | None:
         """Whether a jump on `condition` ("je", "ja", …) is taken; None for a condition that isn't known here."""
+        if not self.carry and condition in _BY_CARRY:
+            return None
         mask = (1 << 8 * self.size) - 1
         left, right = self.left & mask, self.right & mask
         signed_left, signed_right = signed(left, self.size), signed(right, self.size)
@@ -110,3 +117,16 @@ class Comparison:
         outcomes |= {"jae": not outcomes["jb"], "jbe": not outcomes["ja"], "jne": not outcomes["je"]}
         outcomes |= {"jge": not outcomes["jl"], "jle": not outcomes["jg"], "jns": not outcomes["js"]}
         return outcomes.get(condition)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is taken for granted while a function is followed.
+
+    `arguments` are what registers hold at entry, as evaluate.returned() takes them; `fields` what fields hold, by their paths;
+    `calls` what a function, by its name, returns to this one.
+    """
+
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+    fields: Mapping[tuple[int, ...], Value] = field(default_factory=dict)
+    calls: Mapping[str, Value] = field(default_factory=dict)

@@ -122,7 +122,7 @@ class HandshakeSession:
         """The labels whose places the library shows."""
         names = set(plan.labels)
         found = {label for label in Label if label.value in names}
-        if {"group_tls13", "group_session"} <= names:
+        if {"group_tls13", "group_session", "did_kex"} <= names:
             found.add(Label.GROUP)
         if {"verify_mode", "peer_certificate"} <= names:
             found.add(Label.CLIENT_CERTIFICATE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Single calls by the libbpf engine: the object snoop.bpf.o, its ring buffer, and what the records in it mean.
 
-Kernel memory: the ring, 8 MiB where nothing else is asked for, and some 2.5 MiB for calls that run.
+Kernel memory: the ring, 8 MiB where nothing else is asked for, and some 3.5 MiB for calls that run.
 """
 
 from __future__ import annotations
@@ -107,10 +107,9 @@ class SnoopSession:
         for number, argument in length_arguments(self._request, self._attachment.operations).items():
             section.length_argument[number] = argument
 
-    def wait(self, timeout_s: float) -> None:
-        """Returns after so long, or as soon as a good part of the ring is full."""
-        if self._ring:
-            self._ring.wait(timeout_s)
+    def wait(self, timeout_s: float) -> bool:
+        """Waits so long, or until a good part of the ring is full; whether it is."""
+        return self._ring is not None and self._ring.wait(timeout_s)
 
     def batches(self) -> Iterator[bytes]:
         """What waits in the ring now, for `events_of`; ends when it has been read."""
@@ -122,7 +121,7 @@ class SnoopSession:
 
     def in_flight(self) -> int:
         """How many calls run now."""
-        return self._attachment.running.count()
+        return self._attachment.running_calls()
 
     def detach(self) -> None:
         """Removes the probes; the ring can still be read."""

@@ -140,3 +140,6 @@ def _probe(values: object, file_size: int) -> Probe:
         shared=record["shared"],
         keeps_length=record["keeps_length"],
     )
+
+
+record, items, text, number, probe = _record, _items, _text, _number, _probe  # for other kinds of plans

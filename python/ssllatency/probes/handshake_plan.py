@@ -16,6 +16,9 @@ from enum import StrEnum
 from ssllatency.elf.labels import FieldPath
 from ssllatency.probes.plan import Probe
 
+# The conditional branches whose way the processor's flags tell: those of x86-64.
+CONDITIONS = frozenset(("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg"))
+
 
 class Phase(StrEnum):
     """What the time of a call goes to."""
@@ -42,11 +45,11 @@ class PhaseCall:
 
     `begin` has the role ENTRY, `ends` EXIT; a call has run when any end is crossed with the frame of its begin. `skip_null` is
     an argument that is NULL where only the size is asked for: that call isn't counted. `operation` is "sign" or "decrypt" for
-    PRIVATE_KEY. `size_argument` tells the key's size in bytes, or where `size_is_pointer` points to a size_t that does (the
-    buffer's size, once the call is past). Arguments are in their registers at `begin`.
+    PRIVATE_KEY. `size_argument` tells the key's size in bytes, or where `size_is_pointer` points to a size_t that does: before
+    the call it is the buffer's size. Arguments are in their registers at `begin`.
 
     `condition`: where `begin` is a conditional branch in front of the call, its mnemonic ("je", …); the phase begins only where
-    the branch is taken, or falls through, as `taken` says. Arguments are not to be read at such a begin.
+    the branch is taken, or falls through, as `taken` says. Such a begin has no arguments that are to be read.
     """
 
     phase: Phase

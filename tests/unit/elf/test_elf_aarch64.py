@@ -13,12 +13,12 @@ from tests import foreign
 from tests.unit.probes.assembled_aarch64 import AssembledAarch64, assemble, function
 
 from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.elf.evaluate import fields_read, followed, returned
+from ssllatency.elf.evaluate import fields_read, followed, returned, returned_in_cases
 from ssllatency.elf.image import Image
 from ssllatency.elf.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.elf.providers import Algorithm, algorithms
 from ssllatency.elf.returns import returned_address
-from ssllatency.elf.values import Field, Place, Value
+from ssllatency.elf.values import Case, Field, Place, Value
 
 Assembler = Callable[[str], AssembledAarch64]
 ARGUMENT = Place("argument", 0)
@@ -67,7 +67,13 @@ LEAVE = "ldp x29, x30, [sp], #32\nautiasp\nmov x1, #0\nret"
         ("mov w1, #12\nsub w0, w1, #20\nret", 0xFFFFFFF8),
         ("mov x1, #12\nmov x2, #3\nadd x0, x1, x2, lsl #4\nret", 60),
         ("mov x1, #0x1ff\nmov x2, #1\nadd x0, x2, w1, sxtb #2\nret", MASK - 2),
-        ("mov w1, #0xf0\neor w0, w1, #1\nret", None),
+        ("mov w1, #0xf0\neor w0, w1, #1\nret", 0xF1),
+        ("mov x1, #-1\nand x0, x1, #0x3ff80\nret", 0x3FF80),
+        ("orr x0, xzr, #0x5555555555555555\nret", 0x5555555555555555),
+        ("orr w0, wzr, #0xf000000f\nret", 0xF000000F),
+        ("orr x0, xzr, #0x8000000000000001\nret", 1 << 63 | 1),
+        ("orr x0, xzr, #0xe0e0e0e0e0e0e0e0\nret", 0xE0E0E0E0E0E0E0E0),
+        ("mov w1, #0xf0\nmov w0, #1\ntst w1, #0xf\nb.eq 1f\nmov w0, #2\n1: ret", 1),
         ("mov w1, #0xf0\nmov w2, #0x3c\nand w0, w1, w2\nret", 0x30),
         ("mov w1, #0xf0\nmov w2, #0x3c\norr w0, w1, w2\nret", 0xFC),
         ("mov x1, #0x80\nsxtb x0, w1\nret", MASK - 0x7F),
@@ -137,6 +143,19 @@ def test_calls_and_what_is_stored(assembled: Assembler) -> None:
     assert [call.target for call in followed(through.image, through.symbols["f"], {"rdi": ARGUMENT}).calls] == [
         Field((24, 120))
     ]
+
+
+@pytest.mark.parametrize("call", ["bl g", "adr x1, g\nblr x1"])
+def test_what_a_call_is_given_to_return(assembled: Assembler, call: str) -> None:
+    code = assembled(f"{FRAME}{call}\nadd w0, w0, #1\n{LEAVE}")
+    cases = [Case(calls={"g": 4}), Case(calls={"h": 4}), Case(calls={"g": 9})]
+    assert [{*each} for each in returned_in_cases(code.image, code.symbols["f"], cases)] == [{5}, {None}, {10}]
+
+
+def test_what_a_field_is_given_to_hold(assembled: Assembler) -> None:
+    code = assembled("ldr w1, [x0, #92]\nmov w0, #1\ncmp w1, #20\nb.eq 1f\nmov w0, #2\n1: ret")
+    cases = [Case({"rdi": ARGUMENT}, {(92,): number}) for number in (20, 21)]
+    assert [*returned_in_cases(code.image, code.symbols["f"], cases)] == [[1], [2]]
 
 
 def test_endless_code_ends(assembled: Assembler) -> None:

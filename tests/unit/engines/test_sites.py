@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sites import cookie, library_record, operations_of, sites_of
+from ssllatency.engines.sites import cookie, library_record, operations_of, remembers_sides, sites_of
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
 from ssllatency.probes.plan import Cost, ImagePlan, OperationPlan, Probe, Role, SslOffsets
 
@@ -54,6 +56,20 @@ def test_sites_go_by_role_and_operations_by_number() -> None:
     assert [offset for offset, _ in sites.entries] == [0x110]
     assert [offset for offset, _ in sites.exits] == [0x130]
     assert [(offset, field(value, abi.Cookie.OPERATION, 8)) for offset, value in sites.returns] == [(0x200, 1)]
+
+
+@pytest.mark.parametrize(
+    ("names", "remembers"),
+    [
+        (("SSL_read", "SSL_do_handshake", "SSL_free"), True),
+        (("SSL_accept", "SSL_free"), True),
+        (("SSL_read", "SSL_do_handshake"), False),
+        (("SSL_read", "SSL_free"), False),
+    ],
+)
+def test_a_side_is_remembered_only_where_its_beginning_and_end_are_seen(names: tuple[str, ...], remembers: bool) -> None:
+    planned = (OperationPlan(name, 0, 1, "", ()) for name in names)
+    assert remembers_sides(image(*planned).plan) == remembers
 
 
 def test_unknown_offsets_are_minus_one() -> None:

@@ -48,6 +48,7 @@ _shakes = st.lists(
         st.sampled_from(Ending),
         st.sampled_from([None, ("sign", "RSA-2048"), ("decrypt", "")]),
         st.sampled_from(["", "no shared cipher"]),
+        st.sampled_from([0, 0x0A0000C1]),
         st.sampled_from(["", "handshake failure"]),
         st.booleans(),
     ),

@@ -13,13 +13,15 @@ from pathlib import Path
 from random import Random
 
 from report_samples import LIBSSL, snapshot_of
+from tests.handshakes import Shake, handshakes_of
 
 from ssllatency.model.handshakes import NO, YES, Batches, Ending, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.handshake_text import render
-from tests.handshakes import Shake, handshakes_of
+from ssllatency.reports.page import Page
 
 GOLDEN = Path(__file__).parent / "golden_handshakes"
+EARLY = "TLSv1.3 early data"
 
 _13 = {Label.VERSION: "TLSv1.3", Label.CIPHER: "TLS_AES_256_GCM_SHA384", Label.GROUP: "x25519"}
 _12 = {Label.VERSION: "TLSv1.2", Label.CIPHER: "ECDHE-RSA-AES128-GCM-SHA256", Label.GROUP: "secp256r1"}
@@ -58,25 +60,25 @@ def near() -> Snapshot:
     return snapshot_of(handshakes=handshakes_of(_works(90_000)))
 
 
-def _failed(number: int, reason: str, alert: str, sent: bool, state: str, wall_ns: int) -> list[Shake]:
+def _failed(number: int, reason: str, code: int, alert: str, sent: bool, state: str, wall_ns: int) -> list[Shake]:
     times = {Part.REST: wall_ns // 10, Part.WAIT_PEER: wall_ns - wall_ns // 10}
-    return [Shake(times, {}, Ending.FAILURE, None, reason, alert, sent, state)] * number
+    return [Shake(times, {}, Ending.FAILURE, None, reason, code, alert, sent, state)] * number
 
 
 def distant() -> Snapshot:
     """Clients far away, grouped, with failures and the slowest."""
     failed = [
-        *_failed(31, "no shared cipher", "handshake failure", True, "SSLv3/TLS read client hello", 210_000),
-        *_failed(12, "unsupported protocol", "protocol version", True, "SSLv3/TLS read client hello", 190_000),
-        *_failed(5, "sslv3 alert certificate unknown", "certificate unknown", False, "TLSv1.3 early data", 41_000_000),
-        *_failed(2, "connection reset or closed by the peer", "", False, "SSLv3/TLS write server done", 1_200_000_000),
+        *_failed(31, "no shared cipher", 0x0A0000C1, "handshake failure", True, "SSLv3/TLS read client hello", 210_000),
+        *_failed(12, "unsupported protocol", 0x0A000102, "protocol version", True, "SSLv3/TLS read client hello", 190_000),
+        *_failed(5, "sslv3 alert certificate unknown", 0x0A000416, "certificate unknown", False, EARLY, 41_000_000),
+        *_failed(2, "connection reset or closed by the peer", 0, "", False, "SSLv3/TLS write server done", 1_200_000_000),
     ]
-    gone = replace(_failed(1, "freed", "", False, "TLSv1.3 early data", 30_000_000_000)[0], ending=Ending.ABANDONED)
+    gone = replace(_failed(1, "freed", 0, "", False, EARLY, 30_000_000_000)[0], ending=Ending.ABANDONED)
     shakes = [*_works(32_000_000), *failed, *[gone] * 3]
     made = handshakes_of(shakes, (Label.VERSION, Label.RESUMED))
     slow = sorted((one for one in shakes if one.ending is Ending.SUCCESS), key=lambda one: -one.parts[Part.WALL])[:2]
     singles = [Single(1_896_091_207.482, 1240, 1240, "nginx", one.ending, one.parts, one.labels, 3, 0) for one in (gone, *slow)]
-    singles[0] = replace(singles[0], reason="freed", state="TLSv1.3 early data")
+    singles[0] = replace(singles[0], reason="freed", state=EARLY)
     unknown = {Label.SIGNATURE: "the library shows no place of it"}
     mix = {label: values for label, values in made.mix.items() if label not in unknown}
     return snapshot_of(
@@ -114,8 +116,12 @@ def offloaded() -> Snapshot:
 def failing() -> Snapshot:
     """Nothing but failures, and everything that a report can have to admit; names that a target chose."""
     shakes = [
-        *_failed(50, "no shared cipher", "handshake failure", True, "caf\u00e9\x1b[31m", 210_000),
-        *(failed for number in range(12) for failed in _failed(1, f"reason({number})", "", False, "", 1_000 + number)),
+        *_failed(50, "no shared cipher", 0x0A0000C1, "handshake failure", True, "caf\u00e9\x1b[31m", 210_000),
+        *(
+            failed
+            for number in range(12)
+            for failed in _failed(1, f"reason({number})", 0x0A000300 + number, "", False, "", 1_000 + number)
+        ),
     ]
     single = Single(
         0.0,
@@ -155,7 +161,7 @@ SAMPLES: Mapping[str, Callable[[], Snapshot]] = {
 }
 REPORTS: Mapping[str, Callable[[], str]] = {
     **{name: lambda sample=sample: render(sample()) for name, sample in SAMPLES.items()},  # type: ignore[misc]
-    **{f"{name}_80": lambda sample=sample: render(sample(), width=80, unicode=True) for name, sample in SAMPLES.items()},  # type: ignore[misc]
+    **{f"{name}_80": lambda sample=sample: render(sample(), Page(80, unicode=True)) for name, sample in SAMPLES.items()},  # type: ignore[misc]
 }
 
 if __name__ == "__main__":
