@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engines agree: two at once on the same calls, and each alone on the same number of them.
 
-Counts, outcomes and reasons are equal exactly. Times can't be: the probes of both lie on the same instructions, so what one does
+Counts, outcomes and reasons are equal exactly. Times cannot be: both probe the same instructions, so what one engine does
 between the two stamps of a call is part of what the other measures. Two things hold all the same, without any figure for that:
-a call of one engine lies between the stamps that the other engine took of the call around it; and what separates two stamps
-of one hit is no more than the quickest call takes by either engine's measure, for its measure contains such separations too.
+a call of one engine lies between the stamps that the other took of the call around it; and what separates two stamps of one hit
+is no more than the quickest call takes by either engine's measure, for its measure contains such separations too.
 """
 
 from __future__ import annotations

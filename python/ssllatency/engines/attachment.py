@@ -68,7 +68,7 @@ class Attachment:
         self.method = choose_method(request.method, sessions=self.object.sessions)
         self.operations = operations_of(request.images)
         self._pids = sorted({pid for image in request.images for pid in image.pids})
-        self._each_process = links_each_process(request)
+        self._each_process = links_each_process(request, self.method)
         # A link's pid means all threads of the process; on kernels where it doesn't, the programs filter as well.
         whole = self.method is kernel.Method.PERF or kernel.filters_whole_processes()
         self._filtered = not request.everyone and not (self._each_process and whole)
