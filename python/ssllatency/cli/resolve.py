@@ -14,6 +14,8 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Library, Target
 from ssllatency.probes.cache import cached_plan
+from ssllatency.probes.handshake_cache import cached_handshake_plan
+from ssllatency.probes.handshake_plan import HandshakePlan
 from ssllatency.probes.join import complete
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.plan import ImagePlan
@@ -68,6 +70,21 @@ class PlanSource:
             return plan_image(open_image(), return_probes=self._return_probes, emulation=self._emulation)
         options = {"return_probes": self._return_probes, "emulation": self._emulation}
         return cached_plan(path, open_image, label=label, debug_roots=roots, **options)[0]  # type: ignore[arg-type]
+
+    def handshake_plan(self, path: str, label: str, root: str = "/") -> HandshakePlan:
+        """The handshake plan of the file at `path`; arguments as those of plan()."""
+        roots = (root, "/") if root != "/" else ("/",)
+
+        def open_image() -> Image:
+            return Image.open(path, label=label, debug_roots=roots)
+
+        from ssllatency.elf.image import Image
+
+        if not self._cached:
+            from ssllatency.probes.phases import plan_handshake
+
+            return plan_handshake(open_image(), emulation=self._emulation)
+        return cached_handshake_plan(path, open_image, label=label, debug_roots=roots, emulation=self._emulation)[0]
 
 
 def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> Resolved:

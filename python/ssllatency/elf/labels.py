@@ -8,25 +8,15 @@ never from a table of versions; what the code doesn't show, or shows in a way th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ssllatency.elf.connection import Accessors, UnclearError, only
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.signatures import code_point_offset
-from ssllatency.elf.values import Field
+from ssllatency.elf.values import Field, FieldPath
 
 # Commands of SSL_ctrl: include/openssl/ssl.h.
 _GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 132, 134
 _NO_GROUP = "SSL_ctrl doesn't show the negotiated group"
-
-
-@dataclass(frozen=True)
-class FieldPath:
-    """Where a value lies: `offsets` (1 to 4) from the SSL *, each but the last leading to a pointer that is followed; `size` in
-    bytes (1, 2, 4 or 8) of the value. A null pointer on the way means that there is no value."""
-
-    offsets: tuple[int, ...]
-    size: int
 
 
 def label_paths(image: Image) -> dict[str, FieldPath]:

@@ -26,6 +26,15 @@ class Field:
 
 
 @dataclass(frozen=True)
+class FieldPath:
+    """Where a value lies: `offsets` (1 to 4) from the SSL *, each but the last leading to a pointer that is followed; `size` in
+    bytes (1, 2, 4 or 8) of the value. A null pointer on the way means that there is no value."""
+
+    offsets: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True)
 class Place:
     """An address `offset` bytes past the first argument ("argument"), past the stack pointer at entry ("stack"), past the
     pointer that a field holds, or past what the caller names so: what is stored there is told, nothing is loaded from there.

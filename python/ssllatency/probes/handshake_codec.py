@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ssllatency.elf.labels import FieldPath
+from ssllatency.elf.values import FieldPath
 from ssllatency.probes import codec
 from ssllatency.probes.codec import DamagedPlan
 from ssllatency.probes.handshake_plan import (

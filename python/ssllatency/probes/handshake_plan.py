@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ssllatency.elf.labels import FieldPath
+from ssllatency.elf.values import FieldPath
 from ssllatency.probes.plan import Probe
 
 # The conditional branches whose way the processor's flags tell: those of x86-64.

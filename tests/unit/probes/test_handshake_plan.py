@@ -31,15 +31,15 @@ OF_3 = {
     **CALLBACKS,
     **LOOKUPS,
     **CHECKS,
-    **{"EVP_DigestSign": 4, "EVP_DigestSignFinal": 2, "EVP_PKEY_decrypt": 3, "EVP_PKEY_keygen": 2, "EVP_PKEY_derive": 2},
-    **{"EVP_PKEY_encapsulate": 2, "EVP_PKEY_decapsulate": 2, "X509_verify_cert": 1, "app_verify_callback": 1},
+    "EVP_DigestSign": 4, "EVP_DigestSignFinal": 2, "EVP_PKEY_decrypt": 3, "EVP_PKEY_keygen": 2, "EVP_PKEY_derive": 2,
+    "EVP_PKEY_encapsulate": 2, "EVP_PKEY_decapsulate": 2, "X509_verify_cert": 1, "app_verify_callback": 1,
 }
 OF_1_1 = {
     **CALLBACKS,
     **LOOKUPS,
     **CHECKS,
-    **{"EVP_DigestSign": 2, "EVP_DigestSignFinal": 1, "EVP_PKEY_decrypt": 1, "EVP_PKEY_keygen": 2, "EVP_PKEY_derive": 2},
-    **{"RSA_private_decrypt": 1, "X509_verify_cert": 1, "app_verify_callback": 1},
+    "EVP_DigestSign": 2, "EVP_DigestSignFinal": 1, "EVP_PKEY_decrypt": 1, "EVP_PKEY_keygen": 2, "EVP_PKEY_derive": 2,
+    "RSA_private_decrypt": 1, "X509_verify_cert": 1, "app_verify_callback": 1,
 }
 OF_NODE = {**OF_3, "EVP_PKEY_decrypt": 1, "X509_verify_cert": 2, "app_verify_callback": 2}
 EXPECTED = {name: OF_1_1 if "1.1" in name else OF_NODE if name == "node" else OF_3 for name in LIBSSL}
@@ -131,8 +131,8 @@ def test_a_callback_begins_at_the_branch_that_finds_it_set(name: str) -> None:
     assert {(call.condition, call.taken) for call in callbacks} == {("je", False)}
 
 
-def test_what_tells_of_the_private_key(name: str = "libssl-host") -> None:
-    _, plan = found(name)
+def test_what_tells_of_the_private_key() -> None:
+    _, plan = found("libssl-host")
     calls = {call.callee: call for call in plan.calls}
 
     def arguments(call: PhaseCall) -> tuple[object, ...]:
@@ -146,7 +146,7 @@ def test_what_tells_of_the_private_key(name: str = "libssl-host") -> None:
 
 @pytest.mark.parametrize("name", X86)
 def test_with_a_shadow_stack_no_site_is_a_call(name: str) -> None:
-    """Then sites lie in front of the calls; where the argument that tells a size query isn't set there, the call is left out."""
+    """Then sites lie before the calls; where the argument that tells a size query isn't set there, the call is left out."""
     _, plan = found(name, NO_CALLS)
     mnemonics = {probe.instruction.split()[0] for call in plan.calls for probe in (call.begin, *call.ends)}
     assert "call" not in mnemonics
@@ -167,7 +167,7 @@ def test_alerts_are_seen_where_the_handshake_is_broken_off(name: str) -> None:
         assert image.function_bounds(fatal[0].probe.address) == image.function_bounds(named.address)
 
 
-@pytest.mark.parametrize("name", (*LIBCRYPTO, "node"))
+@pytest.mark.parametrize("name", [*LIBCRYPTO, "node"])
 def test_errors_and_offload_are_seen_in_libcrypto(name: str) -> None:
     image, plan = found(name)
     kind, function_name = ("raise_1_1", "ERR_put_error") if "1.1" in name else ("raise", "ERR_vset_error")
@@ -187,7 +187,7 @@ def test_hidden_functions_are_those_that_names_tell() -> None:
     assert all(named.values())
 
     class Nameless(Image):
-        def function(self, name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def function(self, name: str):  # type: ignore[no-untyped-def]
             return None if name in named else super().function(name)
 
     nameless = Nameless.open(image.path, debug_roots=())
