@@ -61,7 +61,8 @@ def test_code_that_names_a_librarys_source_files(tmp_path: Path) -> None:
         pytest.skip(f"not installed: {', '.join(build.missing_tools())}")
     text = function("f", "at_1: lea one(%rip),%rdi\nret") + function("g", "lea two(%rip),%rdi\nlea three(%rip),%rsi\nret")
     text += '.section .rodata\nzero: .asciz ""\none: .asciz "../ssl/statem/x.c"\ntwo: .asciz "openssl/x.c"\n'
-    text += 'three: .asciz "/home/ssl/readme.txt"\nfour: .asciz "ssl/y.cc"\n.globl one, two, three, four\n.hidden one, two, three, four'
+    text += 'three: .asciz "/home/ssl/readme.txt"\nfour: .asciz "ssl/y.cc"\n.globl one, two, three, four\n'
+    text += ".hidden one, two, three, four"
     library = assemble(tmp_path, text)
     names = file_names(library.image, "ssl")
     assert names == {library.symbols["one"], library.symbols["four"]}
