@@ -35,7 +35,9 @@ __noinline int read_path(__u64 ssl, const struct ssll_path *path, __u64 *value)
 		return !bpf_probe_read_user(value, 8, (void *)at);
 	if (size == 4)
 		return !bpf_probe_read_user(value, 4, (void *)at);
-	return size == 2 && !bpf_probe_read_user(value, 2, (void *)at);
+	if (size == 2)
+		return !bpf_probe_read_user(value, 2, (void *)at);
+	return size == 1 && !bpf_probe_read_user(value, 1, (void *)at);
 }
 
 static __always_inline bool read_place(__u64 ssl, const struct ssll_layout *layout, enum ssll_place_of place, __u64 *value)

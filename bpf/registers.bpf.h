@@ -3,7 +3,7 @@
 #ifndef REGISTERS_BPF_H
 #define REGISTERS_BPF_H
 
-#include <linux/ptrace.h>
+#include <asm/ptrace.h>
 #include <bpf/bpf_helpers.h>
 
 /* A load from the context at a constant offset, which the verifier asks for; the compiler would merge several into one. */

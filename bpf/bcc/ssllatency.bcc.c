@@ -3,7 +3,6 @@
  * bpf/ssllatency.bpf.c as bcc compiles it: the same calls, recorded the same way. bcc takes as programs only the functions of
  * the main file, and calls no kernel function, so there is no program for sessions.
  */
-#include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
 #include "calls.bpf.h"

@@ -5,6 +5,17 @@ from __future__ import annotations
 
 import ctypes
 from enum import IntEnum
+from typing import NamedTuple
+
+
+class MapShape(NamedTuple):
+    """A map as the headers define it: its BPF_MAP_TYPE_*, sizes in bytes, entries and BPF_F_* flags."""
+
+    kind: int
+    key_size: int
+    value_size: int
+    entries: int
+    flags: int
 
 
 class ClientCertificate(IntEnum):
@@ -554,3 +565,16 @@ class Thread(ctypes.Structure):
 
 
 assert ctypes.sizeof(Thread) == 24
+
+
+MAPS = {
+    "blank": MapShape(2, 4, 4552, 1, 0),
+    "folded": MapShape(1, 4, 1, 65536, 1),
+    "libraries": MapShape(2, 4, 40, 256, 0),
+    "overflow": MapShape(1, 16, 24, 16384, 0),
+    "processes": MapShape(1, 4, 16, 256, 0),
+    "series": MapShape(1, 8, 4552, 2048, 0),
+    "sides": MapShape(2, 4, 8, 4096, 0),
+    "starts": MapShape(2, 4, 24, 16384, 1024),
+    "targets": MapShape(1, 4, 1, 4096, 0),
+}

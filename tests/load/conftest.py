@@ -13,7 +13,8 @@ import pytest
 from ssllatency.elf.image import Image
 from ssllatency.engines import kernel
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.libbpf_engine import LibbpfEngine, LibbpfSession
+from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.trace_session import TraceSession
 from ssllatency.model.snapshot import Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan, Role
 from ssllatency.probes.planner import plan_image
@@ -72,7 +73,7 @@ class Subject:
         file = TracedImage(self.plan, self.plan.path, (self.pid,))
         return replace(Request((file,), (Target(self.pid, "target", ()),)), **more)  # type: ignore[arg-type]
 
-    def attach(self, **more: object) -> LibbpfSession:
+    def attach(self, **more: object) -> TraceSession:
         return LibbpfEngine().attach(self.request(**more))
 
 

@@ -7,7 +7,7 @@
 #ifndef SSLL_BCC_HELPERS_H
 #define SSLL_BCC_HELPERS_H
 
-#include <linux/ptrace.h>
+#include <asm/ptrace.h>
 
 #define SEC(name)
 #undef __noinline
@@ -27,7 +27,7 @@
 /* The address of the only value of an array. */
 #define SSLL_VALUE(name) bpf_pseudo_fd(2, SSLL_FD_##name)
 
-/* The kernel's own names of what <linux/ptrace.h> calls otherwise in user space. */
+/* The kernel's own names of what <asm/ptrace.h> calls otherwise in user space. */
 #define rax ax
 #define rbx bx
 #define rcx cx

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ssllatency.cli import doctor as doctor_command
 from ssllatency.cli.resolve import Resolved
-from ssllatency.engines import doctor
-from ssllatency.errors import SsllatencyError
+from ssllatency.engines import choice, doctor
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.reports.units import printable
 
@@ -19,13 +18,17 @@ STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
 
 
-def prepare() -> None:
-    """SsllatencyError where this machine can't trace. From here on the signals of STOP end only the waits below: no probe is
-    left half attached by one that comes early."""
-    obstacle = doctor.can_trace(doctor_command.host())
-    if obstacle:
-        raise SsllatencyError(obstacle)
+def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
+    """The name of the engine to trace by; SsllatencyError where this machine can't trace by it, or with "auto" by any.
+
+    From here on the signals of STOP end only the waits below: no probe is left half attached by one that comes early.
+    """
+    here = doctor_command.host()
+    chosen = choice.choose(engine, lambda name: doctor.lacking(here, name))
+    if chosen.why:
+        print(f"ssllatency: {printable(chosen.why)}", file=sys.stderr)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    return chosen.name
 
 
 def stop_is_asked_for() -> bool:
@@ -33,8 +36,8 @@ def stop_is_asked_for() -> bool:
     return bool(signal.sigpending() & STOP)
 
 
-def announce(resolved: Resolved, duration: float | None) -> None:
-    """Says on standard error that the probes are attached, and what couldn't be looked at."""
+def announce(resolved: Resolved, duration: float | None, what: str = "") -> None:
+    """Says on standard error that the probes are attached, and what couldn't be looked at. `what` is traced, else functions."""
     planned = (planned.operation for image in resolved.images for planned in image.plan.operations)
     functions = {name for name in planned if not BY_NAME[name].only_entry}
     pids = len(resolved.targets)
@@ -43,7 +46,7 @@ def announce(resolved: Resolved, duration: float | None) -> None:
     for warning in resolved.warnings:
         print(f"ssllatency: {printable(warning)}", file=sys.stderr)
     number = f"{len(functions)} function{'s' if len(functions) != 1 else ''}"
-    print(f"Tracing {number} in {whom} ... {until}.", file=sys.stderr, flush=True)
+    print(f"Tracing {what or number} in {whom} ... {until}.", file=sys.stderr, flush=True)
 
 
 class Ending:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import re
 
+from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
 from ssllatency.targets import Selection
 
@@ -78,6 +79,13 @@ def add_planning_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("probe sites")
     group.add_argument("--no-return-probes", action="store_true", help="leave a function out rather than use a return probe")
     group.add_argument("--no-cache", action="store_true", help="plan anew instead of taking a plan from the cache")
+
+
+def add_engine_option(parser: argparse.ArgumentParser) -> None:
+    """By what the kernel is told."""
+    parser.add_argument(
+        "--engine", choices=choice.NAMES, default=choice.AUTO, help="what probes are attached by (auto: the first that works)"
+    )
 
 
 def selection(arguments: argparse.Namespace) -> Selection:

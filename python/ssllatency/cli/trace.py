@@ -11,8 +11,8 @@ from contextlib import ExitStack
 
 from ssllatency.cli import live, options
 from ssllatency.cli.resolve import Resolved, resolve
+from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange, Request, Role, Session
-from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import document, text
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-processes", type=options.count, default=256, metavar="N",
                         help='how many processes are told apart, the others count under "other" (256)')  # fmt: skip
     options.add_planning_options(parser)
+    options.add_engine_option(parser)
     parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
                         help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
     parser.add_argument("--links", choices=("auto", "process", "shared"), default="auto", help=argparse.SUPPRESS)
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
-    live.prepare()
+    engine = choice.engine(live.prepare(arguments.engine))
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
         request = Request(
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             method=arguments.attach,
             links=arguments.links,
         )
-        session = LibbpfEngine().attach(request)
+        session = engine.attach(request)
         stack.callback(session.close)
         live.announce(resolved, arguments.duration)
         for snapshot in _snapshots(session, arguments, resolved):

@@ -25,8 +25,9 @@ from datetime import UTC, datetime
 from ssllatency import abi
 from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, Request, Role
-from ssllatency.engines.libbpf import Map
-from ssllatency.engines.links import Closable, Linker, choose_method, close_all, links_each_process
+from ssllatency.engines.libbpf import BpfObject
+from ssllatency.engines.links import Linker, choose_method, close_all, links_each_process
+from ssllatency.engines.loadable import Closable, Loadable, LoadedMap
 from ssllatency.engines.objects import open_object
 from ssllatency.engines.running import Running
 from ssllatency.engines.sites import Sites, library_record, operations_of, remembers_sides, sites_of
@@ -55,19 +56,19 @@ class Attachment:
     def __init__(
         self,
         request: Request,
-        name: str,
+        opened: Loadable | str,
         programs: Programs = STANDARD,
         more: Sequence[str] = (),
         tracepoints: Sequence[str] = (),
     ) -> None:
-        """Opens the object NAME. `more` are programs beyond `programs` that `attach` will be given sites for; `tracepoints`
-        those that `attach_tracepoint` may be called for."""
+        """Takes what is opened, or opens the object of that name. `more` are programs beyond `programs` that `attach` will be
+        given sites for; `tracepoints` those that `attach_tracepoint` may be called for."""
         self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
-        self.method = choose_method(request.method)
+        self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
+        self.method = choose_method(request.method, sessions=self.object.sessions)
         self.operations = operations_of(request.images)
-        self.object = open_object(name)
         self._pids = sorted({pid for image in request.images for pid in image.pids})
-        self._each_process = links_each_process(request)
+        self._each_process = links_each_process(request, self.method)
         # A link's pid means all threads of the process; on kernels where it doesn't, the programs filter as well.
         whole = self.method is kernel.Method.PERF or kernel.filters_whole_processes()
         self._filtered = not request.everyone and not (self._each_process and whole)
@@ -90,11 +91,11 @@ class Attachment:
         self.object.load()
         self.account = self.object.live_section(".data.account", abi.Account)
         self.running = Running(self.object) if self.object.has_map("starts") else None
-        libraries: Map = self.object.map("libraries", 4, ctypes.sizeof(abi.Library))
+        libraries: LoadedMap = self.object.map("libraries", 4, ctypes.sizeof(abi.Library))
         for index, image in enumerate(self.request.images):
             record = library_record(image.plan.offsets, remember=remembers_sides(image.plan))
             libraries.update(ctypes.c_uint32(index), record)
-        wanted: Map = self.object.map("targets", 4, 1)
+        wanted: LoadedMap = self.object.map("targets", 4, 1)
         for pid in self._pids if self._filtered else ():
             wanted.update(ctypes.c_uint32(pid), ctypes.c_uint8(1))
 
@@ -137,7 +138,8 @@ class Attachment:
         self._began, self.started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
 
     def attach_tracepoint(self, program: str) -> None:
-        """Attaches a program to the raw tracepoint that its section names."""
+        """Attaches a program of a BpfObject to the raw tracepoint that its section names."""
+        assert isinstance(self.object, BpfObject)
         self._exit_links.append(self.object.attach_by_section(program))
 
     def running_calls(self) -> int:

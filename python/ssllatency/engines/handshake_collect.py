@@ -87,7 +87,7 @@ def causes(pairs: Pairs, names: NamesOf) -> tuple[Cause, ...]:
         identity = (one.ending, one.reason, one.code, one.library, one.alert, one.sent, one.state)
         same = found.get(identity)
         total = (same.count, same.total_ns) if same else (0, 0)
-        found[identity] = Cause(*identity, one.count + total[0], one.total_ns + total[1])  # type: ignore[arg-type]
+        found[identity] = Cause(*identity, one.count + total[0], one.total_ns + total[1])
     return tuple(sorted(found.values(), key=lambda one: -one.count))
 
 

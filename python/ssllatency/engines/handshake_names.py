@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ssllatency import abi
 from ssllatency.elf.names import Names
-from ssllatency.model.handshakes import Cause, Ending, Label
+from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Cause, Ending, Label
 
 ENDINGS = {
     abi.Ending.SUCCESS: Ending.SUCCESS,
@@ -33,9 +33,9 @@ _VERSIONS = {
     0xFEFD: "DTLSv1.2",
 }
 _CERTIFICATES = {
-    abi.ClientCertificate.NOT_ASKED: "not asked",
-    abi.ClientCertificate.NOT_GIVEN: "asked, not given",
-    abi.ClientCertificate.GIVEN: "given",
+    abi.ClientCertificate.NOT_ASKED: NOT_ASKED,
+    abi.ClientCertificate.NOT_GIVEN: NOT_GIVEN,
+    abi.ClientCertificate.GIVEN: GIVEN,
 }
 # The longest DER signature of each curve: two integers of the order's length, a sign byte where the top bit is in use.
 _CURVES = {72: "P-256", 104: "P-384", 139: "P-521"}
@@ -63,7 +63,7 @@ def label_value(label: abi.Label, value: int, names: Names) -> str:
     if label is abi.Label.CIPHER:
         return names.ciphers.get(value, f"0x{value:08x}") if value else "none"
     if label is abi.Label.RESUMED:
-        return "yes" if value else "no"
+        return YES if value else NO
     if label is abi.Label.GROUP:
         return names.groups.get(value, f"0x{value:04x}") if value else "none"
     if label is abi.Label.SIGNATURE:

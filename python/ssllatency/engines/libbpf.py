@@ -104,13 +104,13 @@ class Map:
 
     def update(self, key: ctypes._CData, value: ctypes._CData) -> None:
         """Inserts or replaces; OSError where the kernel refuses (ENOSPC, E2BIG …)."""
-        result = library().bpf_map_update_elem(self.fd, ctypes.byref(key), ctypes.byref(value), 0)
+        result = self._update(ctypes.byref(key), ctypes.byref(value))
         if result < 0:
             raise OSError(-result, os.strerror(-result))
 
     def delete(self, key: bytes) -> bool:
         """Whether the key was there."""
-        return bool(library().bpf_map_delete_elem(self.fd, key) == 0)
+        return self._delete(key) == 0
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All pairs of a hash map, copied in batches: safe while the kernel adds and deletes."""
@@ -120,7 +120,7 @@ class Map:
             values = ctypes.create_string_buffer(size * self._value_size)
             count = ctypes.c_uint32(size)
             start = None if first else position
-            result = library().bpf_map_lookup_batch(self.fd, start, position, keys, values, ctypes.byref(count), None)
+            result = self._lookup_batch(start, position, keys, values, ctypes.byref(count))
             if result == -errno.ENOSPC and size < 1 << 16:  # one bucket holds more than the batch
                 size *= 2
                 continue
@@ -136,9 +136,21 @@ class Map:
         for i in range(count):
             yield keys[i * key : (i + 1) * key], values[i * value : (i + 1) * value]
 
+    # The three calls below are what another library than libbpf does its own way; each gives minus the error number.
+    def _update(self, key: object, value: object) -> int:
+        return int(library().bpf_map_update_elem(self.fd, key, value, 0))
+
+    def _delete(self, key: bytes) -> int:
+        return int(library().bpf_map_delete_elem(self.fd, key))
+
+    def _lookup_batch(self, *arguments: object) -> int:
+        return int(library().bpf_map_lookup_batch(self.fd, *arguments, None))
+
 
 class BpfObject:
     """A BPF object: opened, adjusted, loaded, closed. A context manager; closing detaches nothing that has its own link."""
+
+    sessions = True
 
     def __init__(self, content: bytes, name: str) -> None:
         self._library = library()

@@ -8,35 +8,33 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.libbpf import BpfObject
+from ssllatency.engines.loadable import Closable, Loadable
 from ssllatency.engines.sites import Sites
 
 LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
 
 
-class Closable(Protocol):
-    """A link."""
-
-    def close(self) -> None:
-        """Detaches."""
-
-
-def choose_method(wanted: str) -> kernel.Method:
-    """The way of attaching that is asked for, or the newest one that the kernel has."""
-    return kernel.best_method() if wanted == "auto" else kernel.Method(wanted)
+def choose_method(wanted: str, *, sessions: bool = True) -> kernel.Method:
+    """The way of attaching that is asked for, or the newest that the kernel has; no session where the programs can't be one."""
+    method = kernel.best_method() if wanted == "auto" else kernel.Method(wanted)
+    if sessions or method is not kernel.Method.SESSION:
+        return method
+    if wanted == "auto":
+        return kernel.Method.MULTI
+    raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
 
 
-def links_each_process(request: Request) -> bool:
+def links_each_process(request: Request, method: kernel.Method) -> bool:
     """Whether every process gets links of its own, rather than all of them one with a filter in the program.
 
     With links of their own, only the traced processes pay, but every hit walks the links of all: past LINK_EACH_PROCESS of
     them that costs more than the filter (bench/processes.py). Two files with one build-id may be one file to the kernel (an
     image layer under two containers): a link for everyone on each of them would count a call twice, so they never share.
+    A perf event holds one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own.
     """
     identities = [image.plan.build_id for image in request.images if image.plan.build_id]
     if len(identities) != len(set(identities)):
@@ -44,14 +42,15 @@ def links_each_process(request: Request) -> bool:
     if request.links != "auto":
         return request.links == "process"
     pids = {pid for image in request.images for pid in image.pids}
-    return not request.everyone and len(pids) <= LINK_EACH_PROCESS
+    most = 1 if method is kernel.Method.PERF else LINK_EACH_PROCESS
+    return not request.everyone and len(pids) <= most
 
 
 @dataclass(frozen=True)
 class Linker:
     """Attaches programs of a loaded object, for each process or for all."""
 
-    loaded: BpfObject
+    loaded: Loadable
     method: kernel.Method
     each_process: bool
 

@@ -121,7 +121,7 @@ class SnoopSession:
 
     def in_flight(self) -> int:
         """How many calls run now."""
-        return self._attachment.running.count()
+        return self._attachment.running_calls()
 
     def detach(self) -> None:
         """Removes the probes; the ring can still be read."""

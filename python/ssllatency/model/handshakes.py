@@ -61,10 +61,11 @@ class Ending(StrEnum):
 
 
 YES, NO = "yes", "no"
+NOT_ASKED, NOT_GIVEN, GIVEN = "not asked", "not given", "given"
 
 
 class Label(StrEnum):
-    """What handshakes are told apart by. RESUMED and CLIENT_CERTIFICATE have the values YES and NO."""
+    """What handshakes are told apart by. RESUMED is YES or NO, CLIENT_CERTIFICATE one of NOT_ASKED, NOT_GIVEN and GIVEN."""
 
     VERSION = "version"
     CIPHER = "cipher"

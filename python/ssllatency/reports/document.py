@@ -14,10 +14,11 @@ from dataclasses import asdict, fields
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
+from ssllatency.model.handshakes import Single
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
 from ssllatency.reports.fields import Field
-from ssllatency.reports.handshake_document import handshake_fields
+from ssllatency.reports.handshake_document import handshake_fields, single_fields
 from ssllatency.reports.handshake_reading import read_handshakes
 from ssllatency.reports.timed_document import check_count, exponential_fields, read_exponential, timed_fields
 
@@ -47,6 +48,11 @@ def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, ob
 def to_json(snapshot: Snapshot, *, by_process: bool = False, indent: int | None = None) -> str:
     """The document as one JSON text without a newline at its end; a single line unless `indent` is given."""
     return json.dumps(to_document(snapshot, by_process=by_process), indent=indent, allow_nan=False)
+
+
+def single_to_json(single: Single) -> str:
+    """One handshake by itself, as it ended: a line of JSON with the fields that "slowest" has."""
+    return json.dumps({"schema": SCHEMA, "handshake": single_fields(single)}, allow_nan=False)
 
 
 def from_document(document: Mapping[str, object]) -> Snapshot:

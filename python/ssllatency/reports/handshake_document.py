@@ -22,7 +22,7 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         "causes": [{**asdict(cause), "ending": str(cause.ending)} for cause in handshakes.causes],
         "keys": [asdict(use) for use in handshakes.keys],
         "mix": {str(label): dict(values) for label, values in handshakes.mix.items()},
-        "slowest": [_single(single) for single in handshakes.slowest],
+        "slowest": [single_fields(single) for single in handshakes.slowest],
         "in_flight": handshakes.in_flight,
         "dropped": handshakes.dropped,
         "unattributed": handshakes.unattributed,
@@ -45,7 +45,8 @@ def _times(times: Times) -> dict[str, object]:
     return {**timed_fields(times), "exponential": exponential_fields(times.exponential)}
 
 
-def _single(single: Single) -> dict[str, object]:
+def single_fields(single: Single) -> dict[str, object]:
+    """One handshake by itself."""
     return {
         "ended_s": single.ended_s,
         "pid": single.pid,

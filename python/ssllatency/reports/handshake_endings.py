@@ -70,11 +70,12 @@ def _state(name: str) -> str:
 
 def slowest(handshakes: Handshakes, page: Page) -> list[str]:
     """A few lines a handshake: when and whose, how its time was split, and what it was."""
-    lines = [line for single in handshakes.slowest for line in _single(single, page)]
+    lines = [line for single in handshakes.slowest for line in single_lines(single, page)]
     return ["The slowest:", *lines] if lines else []
 
 
-def _single(single: Single, page: Page) -> list[str]:
+def single_lines(single: Single, page: Page) -> list[str]:
+    """One handshake by itself: when it ended and how, how its time was split, and what it was."""
     wall = duration(single.parts[Part.WALL])
     ended = datetime.fromtimestamp(single.ended_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     what = f"{wall}  {ended}  {single.comm} ({single.pid}), {ADJECTIVES[single.ending]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ssllatency.model.handshakes import NO, YES, Ending, Label, Part
+from ssllatency.model.handshakes import GIVEN, NO, YES, Ending, Label, Part
 from ssllatency.reports.units import printable
 
 PARTS = {
@@ -33,8 +33,6 @@ LABELS = {label: str(label).replace("_", " ") for label in Label}
 _ANSWERS = {
     (Label.RESUMED, YES): "resumed",
     (Label.RESUMED, NO): "full",
-    (Label.CLIENT_CERTIFICATE, YES): "given",
-    (Label.CLIENT_CERTIFICATE, NO): "none",
 }
 
 
@@ -45,7 +43,7 @@ def value_words(label: Label, value: str | None) -> str:
 
 def labels_words(labels: Mapping[Label, str | None]) -> str:
     """What is known of one handshake, in words that need no label beside them."""
-    client = ["client certificate"] if labels.get(Label.CLIENT_CERTIFICATE) == YES else []
+    client = ["client certificate"] if labels.get(Label.CLIENT_CERTIFICATE) == GIVEN else []
     others = [label for label in Label if label is not Label.CLIENT_CERTIFICATE and labels.get(label)]
     return ", ".join([*(value_words(label, labels[label]) for label in others), *client])
 

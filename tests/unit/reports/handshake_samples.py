@@ -15,7 +15,7 @@ from random import Random
 from report_samples import LIBSSL, snapshot_of
 from tests.handshakes import Shake, handshakes_of
 
-from ssllatency.model.handshakes import NO, YES, Batches, Ending, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.handshakes import NO, NOT_ASKED, YES, Batches, Ending, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.handshake_text import render
 from ssllatency.reports.page import Page
@@ -25,7 +25,7 @@ EARLY = "TLSv1.3 early data"
 
 _13 = {Label.VERSION: "TLSv1.3", Label.CIPHER: "TLS_AES_256_GCM_SHA384", Label.GROUP: "x25519"}
 _12 = {Label.VERSION: "TLSv1.2", Label.CIPHER: "ECDHE-RSA-AES128-GCM-SHA256", Label.GROUP: "secp256r1"}
-_FULL = {Label.RESUMED: NO, Label.SIGNATURE: "rsa_pss_rsae_sha256", Label.CLIENT_CERTIFICATE: NO}
+_FULL = {Label.RESUMED: NO, Label.SIGNATURE: "rsa_pss_rsae_sha256", Label.CLIENT_CERTIFICATE: NOT_ASKED}
 
 
 def _full(random: Random, labels: Mapping[Label, str], wait_ns: int) -> Shake:
