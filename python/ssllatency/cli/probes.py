@@ -19,7 +19,7 @@ from ssllatency.probes import handshake_listing, listing
 from ssllatency.probes.handshake_plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.units import printable
-from ssllatency.targets import Selection, hazards, possible_hazards
+from ssllatency.targets import Selection
 
 SUMMARY = "what would be probed, how it was found, what each site costs, what is missing"
 _OPENSSL = ("libssl", "libcrypto", "static")
@@ -68,18 +68,14 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
         if arguments.files:
             plans = [_handshake_plan(PlanSource(arguments), name) for name in arguments.files]
         else:
-            plans = _handshake_plans(resolve(selection, arguments, stack), arguments)
+            resolved = resolve(selection, arguments, stack)
+            images = (image for image in resolved.images if image.plan.kind in _OPENSSL)
+            plans = [resolved.source.handshake_plan(image.file, image.plan.path) for image in images]
     if arguments.json:
         print(json.dumps(handshake_listing.to_document(plans)))
     else:
         _print(handshake_listing.render(plans).rstrip("\n"))
     return 0
-
-
-def _handshake_plans(resolved: Resolved, arguments: argparse.Namespace) -> list[HandshakePlan]:
-    found = possible_hazards() if resolved.everyone else hazards(target.pid for target in resolved.targets)
-    source = PlanSource(arguments, found)
-    return [source.handshake_plan(image.path, image.plan.path) for image in resolved.images if image.plan.kind in _OPENSSL]
 
 
 def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:

@@ -31,15 +31,28 @@ OF_3 = {
     **CALLBACKS,
     **LOOKUPS,
     **CHECKS,
-    "EVP_DigestSign": 4, "EVP_DigestSignFinal": 2, "EVP_PKEY_decrypt": 3, "EVP_PKEY_keygen": 2, "EVP_PKEY_derive": 2,
-    "EVP_PKEY_encapsulate": 2, "EVP_PKEY_decapsulate": 2, "X509_verify_cert": 1, "app_verify_callback": 1,
+    "EVP_DigestSign": 4,
+    "EVP_DigestSignFinal": 2,
+    "EVP_PKEY_decrypt": 3,
+    "EVP_PKEY_keygen": 2,
+    "EVP_PKEY_derive": 2,
+    "EVP_PKEY_encapsulate": 2,
+    "EVP_PKEY_decapsulate": 2,
+    "X509_verify_cert": 1,
+    "app_verify_callback": 1,
 }
 OF_1_1 = {
     **CALLBACKS,
     **LOOKUPS,
     **CHECKS,
-    "EVP_DigestSign": 2, "EVP_DigestSignFinal": 1, "EVP_PKEY_decrypt": 1, "EVP_PKEY_keygen": 2, "EVP_PKEY_derive": 2,
-    "RSA_private_decrypt": 1, "X509_verify_cert": 1, "app_verify_callback": 1,
+    "EVP_DigestSign": 2,
+    "EVP_DigestSignFinal": 1,
+    "EVP_PKEY_decrypt": 1,
+    "EVP_PKEY_keygen": 2,
+    "EVP_PKEY_derive": 2,
+    "RSA_private_decrypt": 1,
+    "X509_verify_cert": 1,
+    "app_verify_callback": 1,
 }
 OF_NODE = {**OF_3, "EVP_PKEY_decrypt": 1, "X509_verify_cert": 2, "app_verify_callback": 2}
 EXPECTED = {name: OF_1_1 if "1.1" in name else OF_NODE if name == "node" else OF_3 for name in LIBSSL}
