@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.unit.probes.handshake_walk import function, walk
 from tests.unit.probes.test_probes_system import depth, unwind_tables
 
 from ssllatency.elf.image import Image
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes.handshake_codec import from_values, to_values
 from ssllatency.probes.handshake_plan import HandshakePlan, Phase, PhaseCall
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.phases import plan_handshake
@@ -205,3 +208,27 @@ def test_hidden_functions_are_those_that_names_tell() -> None:
 
     nameless = Nameless.open(image.path, debug_roots=())
     assert plan_handshake(nameless) == found("node")[1]
+
+
+@pytest.mark.parametrize("name", ["libssl-host", "libssl-1.1-arm64"])
+def test_a_damaged_file_gives_an_error_or_a_plan_that_can_be_read_back(name: str, tmp_path: Path) -> None:
+    image, plan = found(name)
+    chance = random.Random(11)
+    content = Path(image.path).read_bytes()
+    bounds = [image.function_bounds(call.begin.address) or (0, 1) for call in plan.calls]
+    places = [(image.file_offset(start), end - start) for start, end in bounds] + [(0, len(content)), (0, 4096)]
+    read_back = 0
+    for count in (1, 5, 50, 400) * 3:
+        changed = bytearray(content)
+        for _ in range(count):
+            start, size = chance.choice(places)
+            changed[start + chance.randrange(size)] = chance.randrange(256)
+        damaged = tmp_path / "damaged.so"
+        damaged.write_bytes(changed)
+        try:
+            replanned = plan_handshake(Image.open(damaged, debug_roots=()))
+        except SsllatencyError:
+            continue
+        assert from_values(to_values(replanned), file_size=len(content)) == replanned
+        read_back += 1
+    assert read_back
