@@ -268,6 +268,10 @@ static __always_inline void finish(
 	labels.server = server;
 	labels.known = SSLL_KNOWN(PROCESS) | SSLL_KNOWN(ROLE);
 	read_labels(ssl, layout, &labels);
+	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT) { /* nothing was signed, though an algorithm was chosen */
+		labels.known &= ~SSLL_KNOWN(SIGNATURE);
+		labels.signature = 0;
+	}
 	key = row_key(&labels);
 	row = row_of(&key);
 	if (row)

@@ -84,7 +84,7 @@ class HandshakeSession:
         view.by = sum(1 << number for number, label in LABELS.items() if label in self._request.by)
         view.off_cpu = int(self._request.off_cpu)
         loaded.resize_map("handshakes", self._request.in_flight)
-        loaded.resize_map("rows", len(abi.Ending) * 2 + (self._request.most_rows if self._request.by else 0))
+        loaded.resize_map("rows", abi.Ending.ENDINGS + (self._request.most_rows if self._request.by else abi.Ending.ENDINGS))
         self._attachment.load()
         self._fill_maps()
         self._attachment.attach(self._sites())
