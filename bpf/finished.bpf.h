@@ -243,6 +243,14 @@ static __always_inline void emit_single(
 	bpf_ringbuf_submit(single, 0);
 }
 
+/* The alert as it goes out: what TLS 1.3 has brought in is handshake_failure before it (RFC 8446, section 6; tls1_alert_code). */
+static __always_inline __u8 alert_on_the_wire(__u8 alert, const struct ssll_labels *labels)
+{
+	bool later = alert == TLS_MISSING_EXTENSION || alert == TLS_CERTIFICATE_REQUIRED;
+
+	return later && labels->known & SSLL_KNOWN(VERSION) && labels->version != OPENSSL_TLS1_3 ? TLS_HANDSHAKE_FAILURE : alert;
+}
+
 /* The handshake's account is complete: counts it under its labels and its ending, and closes it. */
 static __always_inline void finish(
         struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, __u64 now)
@@ -272,6 +280,7 @@ static __always_inline void finish(
 		labels.known &= ~SSLL_KNOWN(SIGNATURE);
 		labels.signature = 0;
 	}
+	cause.alert = alert_on_the_wire(cause.alert, &labels);
 	key = row_key(&labels);
 	row = row_of(&key);
 	if (row)

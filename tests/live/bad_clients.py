@@ -41,11 +41,15 @@ def context(version: ssl.TLSVersion = TLS_1_3) -> ssl.SSLContext:
     return made
 
 
-def _shake(port: int, made: ssl.SSLContext, name: str | None = None) -> None:
-    """A handshake that fails: here, or by an alert that comes once our side is done."""
-    with plain(port) as connection, contextlib.suppress(ssl.SSLError, ConnectionError):
-        with made.wrap_socket(connection.dup(), server_hostname=name, suppress_ragged_eofs=True) as tls:
-            tls.recv(1)
+def _shake(port: int, made: ssl.SSLContext, name: str | None = None) -> str:
+    """A handshake that fails: here, or by an alert that comes once our side is done. The reason, in Python's words."""
+    with plain(port) as connection:
+        try:
+            with made.wrap_socket(connection.dup(), server_hostname=name) as tls:
+                tls.recv(1)
+        except ssl.SSLError as error:
+            return error.reason
+    return ""
 
 
 def no_shared_cipher(port: int) -> None:
@@ -84,9 +88,10 @@ def end_of_file(port: int) -> None:
 
 
 def reset(port: int) -> None:
-    """Half a ClientHello, then a reset."""
+    """A ClientHello, and once the server has begun to answer, a reset."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-        connection.sendall(HALF_A_HELLO)
+        connection.sendall(_hello(TLS_1_2))
+        connection.recv(1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -100,9 +105,9 @@ def wrong_name(certificate: Path, port: int) -> None:
     _shake(port, ssl.create_default_context(cafile=certificate), "elsewhere.example")
 
 
-def no_certificate(version: ssl.TLSVersion, port: int) -> None:
-    """Shows none."""
-    _shake(port, context(version))
+def no_certificate(version: ssl.TLSVersion, port: int) -> str:
+    """Shows none. The reason that we are given."""
+    return _shake(port, context(version))
 
 
 def stranger(own: Certificate, port: int) -> None:
@@ -166,9 +171,12 @@ def silent_hello(port: int) -> None:
 
 def silent_after_hello(version: ssl.TLSVersion, port: int) -> None:
     """A whole ClientHello, and then nothing until the server closes."""
-    sent = ssl.MemoryBIO()
-    tls = context(version).wrap_bio(ssl.MemoryBIO(), sent)
-    with contextlib.suppress(ssl.SSLWantReadError):
-        tls.do_handshake()
     with plain(port) as connection:
-        connection.sendall(sent.read())
+        connection.sendall(_hello(version))
+
+
+def _hello(version: ssl.TLSVersion) -> bytes:
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context(version).wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
+    return sent.read()

@@ -42,7 +42,7 @@ worker_processes {workers};
 {affinity}
 worker_rlimit_nofile 65536;
 pid {root}/nginx.pid;
-error_log {root}/error.log;
+error_log {root}/error.log {log_level};
 events {{ worker_connections 8192; }}
 http {{
     access_log off;
@@ -137,6 +137,7 @@ class Settings:
     exact: tuple[int, ...] = ()
     kinds: tuple[str, ...] = ("rsa", "ecdsa")
     client_ca: Path | None = None
+    log_level: str = "error"
     directives: str = ""
 
 
@@ -201,6 +202,10 @@ class Nginx:
             time.sleep(0.02)
         return status
 
+    def log(self) -> str:
+        """Its error log so far."""
+        return (self.directory / "error.log").read_text(errors="replace")
+
     def close(self) -> None:
         """End nginx and remove its directory. May be called twice."""
         process = getattr(self, "_process", None)
@@ -254,6 +259,7 @@ class Nginx:
             session_cache=settings.session_cache,
             tickets="on" if settings.tickets else "off",
             status_port=self.status_port,
+            log_level=settings.log_level,
             directives=f"{self._client_ca()} {settings.directives}",
             servers="".join(self._server(kind) for kind in settings.kinds),
         )
