@@ -146,7 +146,7 @@ def logged(log: str) -> Counter[tuple[str, ...]]:
     found: Counter[tuple[str, ...]] = Counter()
     for line in LOGGED.findall(log):
         errors = [tuple(error.split(":")) for error in line.removeprefix("error:").split(" error:")]
-        number, library, _, reason = next(error for error in errors if error[1] == "SSL routines")
+        number, library, _, reason, *_ = next(error for error in errors if error[1] == "SSL routines")
         found[number, library, reason] += 1
     return found
 
