@@ -243,6 +243,12 @@ static __always_inline void emit_single(
 	bpf_ringbuf_submit(single, 0);
 }
 
+/* A call that ends without a fatal error may have met others, which OpenSSL has taken back. */
+static __always_inline bool errors_say_why(__u8 reason)
+{
+	return reason != SSLL_REASON_NONE && reason != SSLL_REASON_SYSCALL && reason != SSLL_REASON_ZERO_RETURN;
+}
+
 /* The alert as it goes out: what TLS 1.3 has brought in is handshake_failure before it (RFC 8446, section 6; tls1_alert_code). */
 static __always_inline __u8 alert_on_the_wire(__u8 alert, const struct ssll_labels *labels)
 {
@@ -259,7 +265,7 @@ static __always_inline void finish(
 	struct ssll_layout *layout = bpf_map_lookup_elem(&layouts, &index);
 	struct ssll_labels labels = {.tgid = this_process(), .ending = ending, .library = handshake->library}, key;
 	struct ssll_cause_key cause = {
-	        .error = handshake->error,
+	        .error = errors_say_why(reason) ? handshake->error : 0,
 	        .state = UNKNOWN_STATE,
 	        .library = handshake->library,
 	        .ending = ending,
