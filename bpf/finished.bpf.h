@@ -278,6 +278,11 @@ static __always_inline void finish(
 
 	if (!layout)
 		return;
+	if (handshake->flags & SSLL_FLAG_PARTIAL) {
+		count(&books.partial);
+		close_account(ssl, labels.tgid);
+		return;
+	}
 	settle_parts(handshake, now);
 	labels.server = server;
 	labels.known = SSLL_KNOWN(PROCESS) | SSLL_KNOWN(ROLE);

@@ -111,6 +111,7 @@ enum ssll_flag {
 	SSLL_FLAG_UNATTRIBUTED = 1, /* the calls moved between threads: the phases can't be told */
 	SSLL_FLAG_ALERT_SENT = 2,
 	SSLL_FLAG_ADMITTED = 4, /* known to be on the side that is asked for */
+	SSLL_FLAG_PARTIAL = 8,  /* it was under way already when its first call was seen */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -252,6 +253,7 @@ struct ssll_handshake_account {
 	__u64 ended;
 	__u64 events_dropped;
 	__u64 unattributed;
+	__u64 partial;
 	__u64 pauses;
 	__u64 paused; /* handshakes that had any */
 	__u64 unseen;
@@ -276,7 +278,7 @@ _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
-_Static_assert(sizeof(struct ssll_handshake_account) == 88, "handshake account");
+_Static_assert(sizeof(struct ssll_handshake_account) == 96, "handshake account");
 _Static_assert(sizeof(struct ssll_handshake_config) == 8, "handshake config");
 
 #endif

@@ -14,14 +14,24 @@
 /* A call on an SSL that has no account begins a handshake only where the SSL says that one is to be done. */
 static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const struct ssll_layout *layout)
 {
-	__u64 in_init = 0;
+	__u64 in_init = 0, reached = 0;
 	__u32 state = 0;
 
 	if (!layout->paths[SSLL_PLACE_OF_IN_INIT].length)
 		return convention == SSLL_SSL_HANDSHAKE;
 	if (!read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init) || !in_init)
 		return false;
+	if (read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached) && reached == OPENSSL_STATE_OK)
+		return false; /* it only renews its keys */
 	return !ssll_read_int(ssl, layout->library.state, &state) || state != OPENSSL_FLOW_ERROR;
+}
+
+/* What an SSL waits for is set by its first call: whoever has waited before was under way before it was looked at. */
+static __always_inline bool is_under_way(__u64 ssl, const struct ssll_layout *layout)
+{
+	__u32 rwstate = 0;
+
+	return ssll_read_int(ssl, layout->library.rwstate, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 
 static __always_inline void wait_ends(struct ssll_handshake *handshake, __u64 now)
@@ -57,6 +67,8 @@ static __always_inline int handshake_call_begins(const struct pt_regs *ctx, __u6
 		        !begins_handshake(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), layout))
 			return 0;
 		handshake = open_account(ssl, key.tgid, library, now);
+		if (handshake && is_under_way(ssl, layout))
+			handshake->flags |= SSLL_FLAG_PARTIAL;
 	}
 	thread = thread_record();
 	if (!handshake || !thread)

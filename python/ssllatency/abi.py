@@ -311,6 +311,7 @@ class HandshakeAccount(ctypes.Structure):
         ("ended", ctypes.c_uint64),
         ("events_dropped", ctypes.c_uint64),
         ("unattributed", ctypes.c_uint64),
+        ("partial", ctypes.c_uint64),
         ("pauses", ctypes.c_uint64),
         ("paused", ctypes.c_uint64),
         ("unseen", ctypes.c_uint64),
@@ -321,7 +322,7 @@ class HandshakeAccount(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeAccount) == 88
+assert ctypes.sizeof(HandshakeAccount) == 96
 
 
 class HandshakeConfig(ctypes.Structure):

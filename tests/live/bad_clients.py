@@ -90,7 +90,7 @@ def end_of_file(port: int) -> None:
 def reset(port: int) -> None:
     """A ClientHello, and once the server has begun to answer, a reset."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-        connection.sendall(_hello(TLS_1_2))
+        connection.sendall(hello(TLS_1_2))
         connection.recv(1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -172,10 +172,10 @@ def silent_hello(port: int) -> None:
 def silent_after_hello(version: ssl.TLSVersion, port: int) -> None:
     """A whole ClientHello, and then nothing until the server closes."""
     with plain(port) as connection:
-        connection.sendall(_hello(version))
+        connection.sendall(hello(version))
 
 
-def _hello(version: ssl.TLSVersion) -> bytes:
+def hello(version: ssl.TLSVersion) -> bytes:
     sent = ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
         context(version).wrap_bio(ssl.MemoryBIO(), sent).do_handshake()

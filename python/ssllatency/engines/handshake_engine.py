@@ -224,6 +224,7 @@ class HandshakeSession:
             in_flight=len(running),
             dropped=max(0, books.created - books.ended - len(running)),
             unattributed=books.unattributed,
+            partial=books.partial,
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
