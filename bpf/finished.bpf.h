@@ -249,12 +249,14 @@ static __always_inline bool errors_say_why(__u8 reason)
 	return reason != SSLL_REASON_NONE && reason != SSLL_REASON_SYSCALL && reason != SSLL_REASON_ZERO_RETURN;
 }
 
-/* The alert as it goes out: what TLS 1.3 has brought in is handshake_failure before it (RFC 8446, section 6; tls1_alert_code). */
+/* The alert as it goes out: what TLS 1.3 has brought in is handshake_failure before it (RFC 8446, section 6; tls1_alert_code).
+ */
 static __always_inline __u8 alert_on_the_wire(__u8 alert, const struct ssll_labels *labels)
 {
 	bool later = alert == TLS_MISSING_EXTENSION || alert == TLS_CERTIFICATE_REQUIRED;
 
-	return later && labels->known & SSLL_KNOWN(VERSION) && labels->version != OPENSSL_TLS1_3 ? TLS_HANDSHAKE_FAILURE : alert;
+	return later && labels->known & SSLL_KNOWN(VERSION) && labels->version != OPENSSL_TLS1_3 ? TLS_HANDSHAKE_FAILURE
+	                                                                                         : alert;
 }
 
 /* The handshake's account is complete: counts it under its labels and its ending, and closes it. */

@@ -161,12 +161,12 @@ struct ssll_handshake {
 	__u32 flags;
 	__u32 error; /* the first that says most, of the call that runs or ran last; 0 none */
 	__u32 key_bytes;
-	__u16 software; /* private-key operations that OpenSSL's own methods did */
-	__u8 waiting;   /* the part that waits now */
-	__u8 phase;     /* the part that is open now, 0 none */
+	__u8 waiting; /* the part that waits now */
+	__u8 phase;   /* the part that is open now, 0 none */
 	__u8 alert;
 	__u8 key_operation;
 	__u16 library;
+	__u16 pad;
 };
 
 /* A call that runs, by its place on the stack. `outer` is the SSL whose call it was made in. */

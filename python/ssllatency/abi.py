@@ -293,12 +293,12 @@ class Handshake(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("error", ctypes.c_uint32),
         ("key_bytes", ctypes.c_uint32),
-        ("software", ctypes.c_uint16),
         ("waiting", ctypes.c_uint8),
         ("phase", ctypes.c_uint8),
         ("alert", ctypes.c_uint8),
         ("key_operation", ctypes.c_uint8),
         ("library", ctypes.c_uint16),
+        ("pad", ctypes.c_uint16),
     )
 
 
