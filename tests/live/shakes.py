@@ -22,7 +22,7 @@ Shake = dict[str, Any]
 
 
 class Shakes(Trace):
-    """`ssllatency handshakes --json --over 0s` from `with` to the end of the block; `singles` are the handshakes as they ended."""
+    """`ssllatency handshakes --json --over 0s` from `with` to the end of the block; `singles` are they as they ended."""
 
     SUBCOMMAND = "handshakes"
 

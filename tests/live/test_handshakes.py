@@ -198,11 +198,10 @@ def test_what_h2load_completed(certificates: Path, root: Path | None, protocol: 
 
 
 def test_what_s_time_completed(certificates: Path) -> None:
-    with Nginx(certificates, PLAIN) as server:
-        with Shakes(server.master_pid, options=("--by", "version,resumed")) as shakes:
-            full = s_time(server.port["ecdsa"], 1, "-tls1_2")
-            resumed = s_time(server.port["ecdsa"], 1, "-tls1_3", resume=True)
-            server.wait_idle()
+    with Nginx(certificates, PLAIN) as server, Shakes(server.master_pid, options=("--by", "version,resumed")) as shakes:
+        full = s_time(server.port["ecdsa"], 1, "-tls1_2")
+        resumed = s_time(server.port["ecdsa"], 1, "-tls1_3", resume=True)
+        server.wait_idle()
     counts = {tuple(group["labels"].values()): group["count"] for group in shakes.document["handshakes"]["groups"]}
     assert counts == {("TLSv1.2", "no"): full, ("TLSv1.3", "no"): 1, ("TLSv1.3", "yes"): resumed - 1}
     assert_books(shakes)

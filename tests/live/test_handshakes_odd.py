@@ -19,7 +19,7 @@ import pytest
 from tests import foreign
 
 from .async_servers import Fibers, build_fibers
-from .bad_clients import HALF_A_HELLO, hello
+from .bad_clients import HALF_A_HELLO
 from .clients import TLS_1_2, TLS_1_3, Client, h2load
 from .servers import Nginx, Settings, make_certificate
 from .shakes import Shakes, assert_books, endings, labels_of
@@ -142,10 +142,12 @@ def test_a_socket_that_blocks(certificates: Path) -> None:
 def test_a_callback_that_sleeps(certificates: Path) -> None:
     """The time is the application's, and off the processor."""
     nap_ns = 30_000_000
-    with TlsServer(certificates, TlsSettings(sleep_s=nap_ns / 1e9)) as server:
-        with Shakes(server.pid, options=("--off-cpu",)) as shakes:
-            Client(server.port, TLS_1_3).connect_times(TIMES)
-            assert server.ends() == {"": TIMES}
+    with (
+        TlsServer(certificates, TlsSettings(sleep_s=nap_ns / 1e9)) as server,
+        Shakes(server.pid, options=("--off-cpu",)) as shakes,
+    ):
+        Client(server.port, TLS_1_3).connect_times(TIMES)
+        assert server.ends() == {"": TIMES}
     assert endings(shakes.document) == {"success": TIMES}
     for single in shakes.singles:
         assert single["parts_ns"]["callbacks"] >= nap_ns
@@ -155,10 +157,12 @@ def test_a_callback_that_sleeps(certificates: Path) -> None:
 
 def test_on_and_off_the_processor_under_load(certificates: Path) -> None:
     """More workers than processors: each handshake's time in calls is split without remainder."""
-    with Nginx(certificates, Settings(workers=8, reuseport=True, tickets=False)) as server:
-        with Shakes(server.master_pid, options=("--off-cpu",)) as shakes:
-            assert h2load(server.port["rsa"], 600, parallel=60) == 600
-            server.wait_idle()
+    with (
+        Nginx(certificates, Settings(workers=8, reuseport=True, tickets=False)) as server,
+        Shakes(server.master_pid, options=("--off-cpu",)) as shakes,
+    ):
+        assert h2load(server.port["rsa"], 600, parallel=60) == 600
+        server.wait_idle()
     assert endings(shakes.document) == {"success": 600}
     assert any("off_cpu" in single["parts_ns"] for single in shakes.singles)
     assert_books(shakes)
@@ -188,12 +192,11 @@ def wait_for(server: Nginx, connections: int) -> None:
 def test_more_in_flight_than_there_is_room_for(certificates: Path) -> None:
     """The oldest are pushed out, and counted: what began has ended, or is in flight, or was dropped."""
     number, room = 5000, 2000
-    with Nginx(certificates, Settings()) as server:
-        with contextlib.ExitStack() as stack:
-            with Shakes(server.master_pid, options=("--max-in-flight", str(room))) as shakes:
-                stack.enter_context(half_open(server.port["rsa"], number))
-                wait_for(server, number)
-            told = shakes.document["handshakes"]
+    with Nginx(certificates, Settings()) as server, contextlib.ExitStack() as stack:
+        with Shakes(server.master_pid, options=("--max-in-flight", str(room))) as shakes:
+            stack.enter_context(half_open(server.port["rsa"], number))
+            wait_for(server, number)
+        told = shakes.document["handshakes"]
     assert shakes.singles == []
     assert 0 < told["in_flight"] <= room
     assert told["in_flight"] + told["dropped"] == number
@@ -203,11 +206,13 @@ def test_more_in_flight_than_there_is_room_for(certificates: Path) -> None:
 def test_those_pushed_out_end_uncounted(certificates: Path) -> None:
     """They are begun anew by their next call, but that isn't their beginning."""
     number = 3000
-    with Nginx(certificates, Settings()) as server:
-        with Shakes(server.master_pid, options=("--max-in-flight", "1000")) as shakes:
-            with half_open(server.port["rsa"], number):
-                wait_for(server, number)
-            server.wait_idle()
+    with (
+        Nginx(certificates, Settings()) as server,
+        Shakes(server.master_pid, options=("--max-in-flight", "1000")) as shakes,
+    ):
+        with half_open(server.port["rsa"], number):
+            wait_for(server, number)
+        server.wait_idle()
     told = shakes.document["handshakes"]
     assert endings(shakes.document) == {"abandoned": number - told["dropped"]}
     assert 0 < told["partial"] == told["dropped"]
@@ -216,14 +221,13 @@ def test_those_pushed_out_end_uncounted(certificates: Path) -> None:
 
 def test_what_was_under_way_before(certificates: Path) -> None:
     """Handshakes that wait when the trace begins aren't counted when they end: their first part is missing."""
-    with Nginx(certificates, Settings()) as server:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(half_open(server.port["rsa"], TIMES))
-            wait_for(server, TIMES)
-            with Shakes(server.master_pid) as shakes:
-                Client(server.port["rsa"], TLS_1_3).connect_times(3)
-                stack.close()
-                server.wait_idle()
+    with Nginx(certificates, Settings()) as server, contextlib.ExitStack() as stack:
+        stack.enter_context(half_open(server.port["rsa"], TIMES))
+        wait_for(server, TIMES)
+        with Shakes(server.master_pid) as shakes:
+            Client(server.port["rsa"], TLS_1_3).connect_times(3)
+            stack.close()
+            server.wait_idle()
     assert endings(shakes.document) == {"success": 3}
     assert shakes.document["handshakes"]["partial"] == TIMES
     assert_books(shakes)
@@ -245,9 +249,11 @@ def test_openssl_1_1_1(certificates: Path, tmp_path: Path) -> None:
     libraries = [foreign.needed(foreign.find(f"lib{name}-1.1-x86-64")) for name in ("ssl", "crypto")]
     program, pair = tmp_path / "old_openssl", make_certificate("ecdsa", certificates)
     subprocess.run(["cc", "-O2", Path(__file__).with_name("old_openssl.c"), "-o", program, "-ldl"], check=True)
-    with obedient(program, *libraries, pair.certificate, pair.key) as (pid, do):
-        with Shakes(pid, options=("--role", "any", "--by", "role,version,cipher,resumed,signature")) as shakes:
-            do("200")
+    with (
+        obedient(program, *libraries, pair.certificate, pair.key) as (pid, do),
+        Shakes(pid, options=("--role", "any", "--by", "role,version,cipher,resumed,signature")) as shakes,
+    ):
+        do("200")
     assert endings(shakes.document) == {"success": 400}
     due = [("TLSv1.3", "TLS_AES_256_GCM_SHA384", "no", role) for role in ("client", "server")]
     assert Counter(labels_of(shakes.singles, "version", "cipher", "resumed", "role")) == dict.fromkeys(due, 200)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of Python's ssl module in a process of its own, for what nginx never lets happen. It counts its handshakes itself."""
+"""A server of Python's ssl module in a process of its own, for what nginx never lets happen. It counts its handshakes."""
 
 from __future__ import annotations
 
