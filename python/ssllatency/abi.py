@@ -293,12 +293,12 @@ class Handshake(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("error", ctypes.c_uint32),
         ("key_bytes", ctypes.c_uint32),
-        ("software", ctypes.c_uint16),
         ("waiting", ctypes.c_uint8),
         ("phase", ctypes.c_uint8),
         ("alert", ctypes.c_uint8),
         ("key_operation", ctypes.c_uint8),
         ("library", ctypes.c_uint16),
+        ("pad", ctypes.c_uint16),
     )
 
 
@@ -311,6 +311,7 @@ class HandshakeAccount(ctypes.Structure):
         ("ended", ctypes.c_uint64),
         ("events_dropped", ctypes.c_uint64),
         ("unattributed", ctypes.c_uint64),
+        ("partial", ctypes.c_uint64),
         ("pauses", ctypes.c_uint64),
         ("paused", ctypes.c_uint64),
         ("unseen", ctypes.c_uint64),
@@ -321,7 +322,7 @@ class HandshakeAccount(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeAccount) == 88
+assert ctypes.sizeof(HandshakeAccount) == 96
 
 
 class HandshakeConfig(ctypes.Structure):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
@@ -40,16 +41,19 @@ class Trace:
     `document` is there after the block. Leave the block only when the calls to be counted are over.
     """
 
+    SUBCOMMAND = "trace"
+
     def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
         targets = [word for pid in pids for word in ("-p", str(pid))]
-        self._command = [str(PROGRAM), "trace", *targets, "-d", "600", "--json", *options]
+        self._command = [str(PROGRAM), self.SUBCOMMAND, *targets, "-d", "600", "--json", *options]
         self.document: Document = {}
         self._words: list[str] = []
         self._attached = threading.Event()
 
     def __enter__(self) -> Self:
+        self._output = tempfile.TemporaryFile("w+")  # however much it prints, it never waits for us
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self._command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.PIPE, text=True
         )
         self._reader = threading.Thread(target=self._read_words, daemon=True)
         self._reader.start()
@@ -64,7 +68,7 @@ class Trace:
             self._kill()
             return
         self._process.send_signal(signal.SIGINT)
-        self.document = self._result()
+        self._keep(self._result())
 
     def _read_words(self) -> None:
         assert self._process.stderr is not None
@@ -74,18 +78,21 @@ class Trace:
                 self._attached.set()
         self._attached.set()
 
-    def _result(self) -> Document:
-        assert self._process.stdout is not None
+    def _keep(self, text: str) -> None:
+        """Takes what the command has printed."""
+        self.document = json.loads(text)
+
+    def _result(self) -> str:
         guard = threading.Timer(STOP_TIMEOUT_S, self._process.kill)
         guard.start()
-        text = self._process.stdout.read()
         status = self._process.wait()
         guard.cancel()
         self._reader.join(5)
         if status != 0:
             raise TraceError(f"the trace ended with status {status}: {self._said()}")
-        document: Document = json.loads(text)
-        return document
+        with self._output:
+            self._output.seek(0)
+            return self._output.read()
 
     def _kill(self) -> None:
         self._process.kill()

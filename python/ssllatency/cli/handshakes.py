@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-groups", type=options.count, default=64, metavar="N",
                         help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.whole, default=131072, metavar="N",
-                        help="room for so many handshakes at a time, 330 bytes each; the oldest are dropped beyond (131072)")  # fmt: skip
+                        help="room for so many at a time, 290 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
     options.add_planning_options(parser)
     parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
                         help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
