@@ -26,7 +26,7 @@ from ssllatency.errors import SsllatencyError
 LAST = "@zz_end"  # maps are printed in the order of their names: this one ends each print
 READY = "attached"
 PREAMBLE = [f"{LAST} = 1;", f'printf("{READY}\\n");']
-_ATTACH_TIMEOUT_S, _READ_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 30.0, 60.0
+_ATTACH_TIMEOUT_S, _READ_TIMEOUT_S = 120.0, 30.0
 _PR_SET_PDEATHSIG = 1
 # Not bpftrace's own trouble: it raises a limit that recent kernels don't need, and looks for events that it never made.
 _HARMLESS = ("couldn't set RLIMIT_MEMLOCK", "uprobe_events", "failed to detach probe")
@@ -43,17 +43,18 @@ def program() -> str:
 class Bpftrace:
     """One run. `symbols` are files by the path of the library that each belongs to; `keys` is the most that a map holds."""
 
-    def __init__(self, script: str, symbols: Mapping[str, bytes], *, probes: int, keys: int, pid: int | None = None) -> None:
+    def __init__(self, script: str, symbols: Mapping[str, bytes], *, probes: int, keys: int) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="ssllatency-")
         self._maps: dict[str, Any] = {}
         self._pending = b""
+        self._ended = False
         top = Path(self._directory.name)
         for path, content in symbols.items():
             file = top / "symbols" / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         (top / "script.bt").write_text(script)
-        command = [program(), "-f", "json", *(["-p", str(pid)] if pid else []), str(top / "script.bt")]
+        command = [program(), "-f", "json", str(top / "script.bt")]
         with (top / "errors").open("wb") as errors:
             self._process = subprocess.Popen(
                 command,
@@ -74,32 +75,24 @@ class Bpftrace:
         raise AttachError(f"bpftrace {self._said()}")
 
     def maps(self) -> dict[str, Any]:
-        """What the maps hold now, by name; once it has ended, what they held at its end."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGUSR1)
+        """What the maps hold now, by name; once it has ended, what they held last."""
+        if not self._ended:
+            self._process.send_signal(signal.SIGUSR1)  # nothing happens where it has ended by itself, having printed its maps
             self._take(_READ_TIMEOUT_S)
-        else:
-            self.end()
         return self._maps
 
     def end(self) -> None:
-        """Has it take its probes off and print its maps a last time. May be called twice."""
-        if self._process.stdout is None or self._process.stdout.closed:
-            return
-        self._process.send_signal(signal.SIGINT)  # nothing happens where it has ended
-        deadline = time.monotonic() + _END_TIMEOUT_S
-        while self._take(deadline - time.monotonic()):
-            pass
-        self._process.stdout.close()
-        try:
-            status = self._process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            status = None
-        if status:
-            raise SsllatencyError(f"bpftrace ended with status {status}: {self._said()}")
+        """Reads the maps a last time and ends it. May be called twice.
+
+        The kernel takes a tenth of a second over each probe, so that the last is off some seconds later: close() waits for it.
+        It is killed, as otherwise those still set would count on.
+        """
+        self.maps()
+        self._ended = True
+        self._process.kill()
 
     def close(self) -> None:
-        """Ends it, if need be at once, and removes its files. May be called twice."""
+        """Ends it, waits until its probes are off, and removes its files. May be called twice."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
