@@ -62,7 +62,7 @@ class BpftraceSession:
         if not probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
         symbols = {one.file: symbol_file(bpftrace_script.sites(one), one.plan.build_id) for one in self._request.images}
-        self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + 64, keys=_keys(request))
+        self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + 1, keys=_keys(request))
 
     def start(self) -> None:
         """Waits until the probes are attached."""

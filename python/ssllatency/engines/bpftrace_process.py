@@ -28,6 +28,7 @@ READY = "attached"
 PREAMBLE = [f"{LAST} = 1;", f'printf("{READY}\\n");']
 _ATTACH_TIMEOUT_S, _READ_TIMEOUT_S = 120.0, 30.0
 _PR_SET_PDEATHSIG = 1
+_SPARE = 64  # probes by which a limit is above what is needed
 # Not bpftrace's own trouble: it raises a limit that recent kernels don't need, and looks for events that it never made.
 _HARMLESS = ("couldn't set RLIMIT_MEMLOCK", "uprobe_events", "failed to detach probe")
 
@@ -41,12 +42,14 @@ def program() -> str:
 
 
 class Bpftrace:
-    """One run. `symbols` are files by the path of the library that each belongs to; `keys` is the most that a map holds."""
+    """One run. `symbols` are files by the path of the library that each belongs to; `probes` is the number of probes in the
+    script, `keys` the most that a map holds."""
 
     def __init__(self, script: str, symbols: Mapping[str, bytes], *, probes: int, keys: int) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="ssllatency-")
         self._maps: dict[str, Any] = {}
         self._pending = b""
+        self._probes = probes
         self._ended = False
         top = Path(self._directory.name)
         for path, content in symbols.items():
@@ -61,15 +64,22 @@ class Bpftrace:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=_environment(top / "symbols", probes, keys),
+                env=_environment(top / "symbols", probes + _SPARE, keys),
                 start_new_session=True,
                 preexec_fn=_end_with(os.getpid()),
             )
 
     def wait_attached(self) -> None:
-        """Waits until every probe is set. AttachError in bpftrace's own words where one can't be."""
-        deadline = time.monotonic() + _ATTACH_TIMEOUT_S
+        """Waits until every probe is set. AttachError in bpftrace's own words where one can't be.
+
+        A symbol that it doesn't know it leaves out without a word: so the number that it tells is compared.
+        """
+        deadline, told = time.monotonic() + _ATTACH_TIMEOUT_S, 0
         while (line := self._line(deadline)) is not None:
+            if line.get("type") == "attached_probes":
+                told = line["data"]["probes"]
+            if line.get("data") == f"{READY}\n" and told != self._probes:
+                raise AttachError(f"bpftrace set {told} of {self._probes} probes: take another engine.")
             if line.get("data") == f"{READY}\n":
                 return
         raise AttachError(f"bpftrace {self._said()}")
