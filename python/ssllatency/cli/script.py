@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the plan for a target as a self-contained script for a host that has only bpftrace. `sh SCRIPT` runs it: it checks that
-the libraries are those that it was made for, traces, and prints histograms, stats and reasons at Ctrl-C."""
+"""Prints the plan for a target as a self-contained script for a host that has only bpftrace. `sh SCRIPT` runs it: it checks
+that the libraries are those that it was made for, traces, and prints histograms, stats and reasons at Ctrl-C."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from ssllatency.engines import bpftrace_numbers as numbers
 from ssllatency.engines import bpftrace_script
 from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.bpftrace_process import PREAMBLE, Bpftrace
+from ssllatency.engines.bpftrace_process import BEGIN, OWN_PROBES, WAKE, Bpftrace
 from ssllatency.engines.bpftrace_symbols import symbol_file
 from ssllatency.engines.collect import Key
 from ssllatency.engines.running import exists
@@ -62,7 +62,7 @@ class BpftraceSession:
         if not probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
         symbols = {one.file: symbol_file(bpftrace_script.sites(one), one.plan.build_id) for one in self._request.images}
-        self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + 1, keys=_keys(request))
+        self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + OWN_PROBES, keys=_keys(request))
 
     def start(self) -> None:
         """Waits until the probes are attached."""
@@ -138,7 +138,7 @@ def script(request: Request) -> str:
     """The text that bpftrace runs for a request."""
     everyone = request.everyone and not _same_file_twice(request)
     recorder = numbers.Numbers(request.linear, names=request.everyone)
-    return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=PREAMBLE)
+    return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=BEGIN, extra=WAKE)
 
 
 def _same_file_twice(request: Request) -> bool:

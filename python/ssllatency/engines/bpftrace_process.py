@@ -25,7 +25,10 @@ from ssllatency.errors import SsllatencyError
 
 LAST = "@zz_end"  # maps are printed in the order of their names: this one ends each print
 READY = "attached"
-PREAMBLE = [f"{LAST} = 1;", f'printf("{READY}\\n");']
+BEGIN = [f"{LAST} = 1;", "@wake = 1;", f'printf("{READY}\\n");']
+# A signal that comes just before bpftrace goes to wait for events is seen with the next event only: so there is one each second.
+WAKE = ["", "interval:s:1", "{", "clear(@wake);", "}"]
+OWN_PROBES = 2
 _ATTACH_TIMEOUT_S, _READ_TIMEOUT_S = 120.0, 30.0
 _PR_SET_PDEATHSIG = 1
 _SPARE = 64  # probes by which a limit is above what is needed
@@ -43,7 +46,7 @@ def program() -> str:
 
 class Bpftrace:
     """One run. `symbols` are files by the path of the library that each belongs to; `probes` is the number of probes in the
-    script, `keys` the most that a map holds."""
+    script, `keys` the most that a map holds. The script has BEGIN in its BEGIN, and WAKE."""
 
     def __init__(self, script: str, symbols: Mapping[str, bytes], *, probes: int, keys: int) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="ssllatency-")
