@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-alone bpftrace scripts, what `ssllatency script` prints, and the bpftrace engine, on real servers: counts are exact."""
+"""The stand-alone scripts, what `ssllatency script` prints, and the bpftrace engine, on real servers: counts are exact."""
 
 from __future__ import annotations
 
