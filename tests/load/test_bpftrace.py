@@ -228,3 +228,12 @@ def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -
         os.waitpid(child, 0)
         wait_until(lambda: breakpoints(subject) == 0)
         subject.do("calls", 1)
+
+
+def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:
+    """Nothing is probed in a file whose build-id isn't that of the plan."""
+    other = replace(plan, build_id="00" * 20)
+    with running(plan) as subject:
+        with pytest.raises(AttachError, match="set 2 of "):
+            BpftraceEngine().attach(replace(subject.request(), images=(TracedImage(other, plan.path, (subject.pid,)),)))
+        assert breakpoints(subject) == 0

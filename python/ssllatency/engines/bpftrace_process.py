@@ -26,7 +26,7 @@ from ssllatency.errors import SsllatencyError
 LAST = "@zz_end"  # maps are printed in the order of their names: this one ends each print
 READY = "attached"
 BEGIN = [f"{LAST} = 1;", "@wake = 1;", f'printf("{READY}\\n");']
-# A signal that comes just before bpftrace goes to wait for events is seen with the next event only: so there is one each second.
+# A signal that comes just before bpftrace goes to wait for events is seen with the next one only: so there is one each second.
 WAKE = ["", "interval:s:1", "{", "clear(@wake);", "}"]
 OWN_PROBES = 2
 _ATTACH_TIMEOUT_S, _READ_TIMEOUT_S = 120.0, 30.0

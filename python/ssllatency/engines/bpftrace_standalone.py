@@ -81,7 +81,7 @@ def _comment(images: Sequence[TracedImage], about: Sequence[str]) -> str:
         plan = image.plan
         lines += [f"{image.file}: build-id {plan.build_id or '(none)'}, version {plan.version or 'unknown'}"]
         lines += _left_out(plan)
-    lines += ["", "Run it as root, by the shell: sh FILE (Ctrl-C ends it). It needs bpftrace 0.17 or later and coreutils."]
+    lines += ["", "Run it as root, by the shell: sh FILE (Ctrl-C ends it). It needs bpftrace (tested with 0.17) and coreutils."]
     lines += ["", *_PRINTS.splitlines(), "", *_CAVEATS.splitlines()]
     return "\n".join(["/*", *(f" * {_plain(line)}".rstrip() for line in lines), " */"])
 
