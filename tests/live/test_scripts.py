@@ -180,11 +180,12 @@ def test_sslasync_bt_counts_lanes(tmp_path: Path) -> None:
 def test_a_printed_script_counts_exactly(certificates: Path, tmp_path: Path) -> None:
     file = tmp_path / "nginx.bt"
     with Nginx(certificates) as server:
+        workers = server.worker_pids()
         subprocess.run([TOOLS / "ssllatency", "script", "-p", str(server.master_pid), "-o", file], check=True)
         with Script("sh", file) as script:
             exchanges = Client(server.port["rsa"], TLS_1_3).connect_times(CONNECTIONS, requests=REQUESTS)
             server.wait_idle()
-        server.worker_pids()
+        assert server.worker_pids() == workers
     assert script.counts("stat") == {name: count for name, count in server_calls(exchanges, "rsa").items() if count}
     assert script.value("why[SSL_read, failure ZERO_RETURN]") == CONNECTIONS
     assert script.value("why[SSL_read, retry WANT_READ]") == script.counts("statF")["SSL_read"] - CONNECTIONS
@@ -250,6 +251,28 @@ def test_the_engine_on_a_server_with_jobs(certificates: Path) -> None:
     assert snapshot.losses == Losses()
     waits = [one.reasons for one in snapshot.series if one.function == "SSL_do_handshake" and one.outcome is Outcome.RETRY]
     assert waits == [{"WANT_READ": final["calls"]["SSL_do_handshake"]["want_read"], "WANT_ASYNC": final["engine"]["pauses"]}]
+
+
+def test_the_engine_on_another_openssl(certificates: Path) -> None:
+    """OpenSSL 3.5 in a root of its own, where an SSL * begins with its type."""
+    root = TOP / "build" / "trixie"
+    if not (root / "etc" / "ssllatency-root").exists():
+        pytest.skip("no second root: tools/second-root makes it")
+    settings = AsyncSettings(kind="ecdsa", asynchronous=False, groups="P-256")
+    with AsyncServer(certificates, settings, root=root) as server:
+
+        def drive() -> None:
+            load(server, connections=100, parallel=10)
+            server.wait_idle()
+
+        snapshot = engine_snapshot(server.pid, drive)
+        final = server.stop()
+    found = successes(snapshot)
+    assert {name: found[name] for name in final["calls"]} == {n: c["success"] for n, c in final["calls"].items()}
+    assert found["ossl_ecdsa_sign"] == found["ECDH_compute_key"] == final["handshakes"]
+    waits = {one.function: one.reasons for one in snapshot.series if one.outcome is Outcome.RETRY}
+    assert waits == {n: {"WANT_READ": c["want_read"]} for n, c in final["calls"].items() if c["want_read"]}
+    assert snapshot.losses == Losses()
 
 
 def test_no_file_stays(tmp_path: Path) -> None:
