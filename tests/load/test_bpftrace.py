@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -206,6 +207,16 @@ def breakpoints(subject: Subject) -> int:
         return sum(memory.seek(start + site) and memory.read(1) == b"\xcc" for site in sites)
 
 
+def sites(subject: Subject) -> int:
+    """How many sites there are to probe."""
+    return sum(len(planned.probes) for planned in subject.plan.operations)
+
+
+def folders(pid: int) -> list[Path]:
+    """What a tracer keeps among the temporary files."""
+    return list(Path(tempfile.gettempdir()).glob(f"ssllatency-{pid}-*"))
+
+
 def wait_until(reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not reached():
@@ -223,10 +234,11 @@ def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -
         if child == 0:
             BpftraceEngine().attach(subject.request())
             signal.pause()
-        wait_until(lambda: breakpoints(subject) > 0)
+        wait_until(lambda: breakpoints(subject) == sites(subject) and not folders(child))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         wait_until(lambda: breakpoints(subject) == 0)
+        assert not folders(child)
         subject.do("calls", 1)
 
 

@@ -49,7 +49,7 @@ class Bpftrace:
     script, `keys` the most that a map holds. The script has BEGIN in its BEGIN, and WAKE."""
 
     def __init__(self, script: str, symbols: Mapping[str, bytes], *, probes: int, keys: int) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="ssllatency-")
+        self._directory = tempfile.TemporaryDirectory(prefix=f"ssllatency-{os.getpid()}-")
         self._maps: dict[str, Any] = {}
         self._pending = b""
         self._probes = probes
@@ -61,16 +61,16 @@ class Bpftrace:
             file.write_bytes(content)
         (top / "script.bt").write_text(script)
         command = [program(), "-f", "json", str(top / "script.bt")]
-        with (top / "errors").open("wb") as errors:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=_environment(top / "symbols", probes + _SPARE, keys),
-                start_new_session=True,
-                preexec_fn=_end_with(os.getpid()),
-            )
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - close() closes it
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=_environment(top / "symbols", probes + _SPARE, keys),
+            start_new_session=True,
+            preexec_fn=_end_with(os.getpid()),
+        )
 
     def wait_attached(self) -> None:
         """Waits until every probe is set. AttachError in bpftrace's own words where one can't be.
@@ -84,6 +84,7 @@ class Bpftrace:
             if line.get("data") == f"{READY}\n" and told != self._probes:
                 raise AttachError(f"bpftrace set {told} of {self._probes} probes: take another engine.")
             if line.get("data") == f"{READY}\n":
+                self._directory.cleanup()  # all is read; nothing stays even if we are killed from here on
                 return
         raise AttachError(f"bpftrace {self._said()}")
 
@@ -111,6 +112,7 @@ class Bpftrace:
         self._process.wait()
         if self._process.stdout:
             self._process.stdout.close()
+        self._errors.close()
         self._directory.cleanup()
 
     def _take(self, timeout_s: float) -> bool:
@@ -143,7 +145,8 @@ class Bpftrace:
             self._pending += piece
 
     def _said(self) -> str:
-        lines = (Path(self._directory.name) / "errors").read_text(errors="replace").splitlines()
+        # Without moving the place at which bpftrace, too, would write on.
+        lines = os.pread(self._errors.fileno(), 1 << 20, 0).decode(errors="replace").splitlines()
         telling = [line.strip() for line in lines if line.strip() and not any(word in line for word in _HARMLESS)]
         return f"said: {telling[0].removeprefix('ERROR: ').rstrip('.')}." if telling else "gave no reason."
 
