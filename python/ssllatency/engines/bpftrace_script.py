@@ -67,9 +67,12 @@ def sites(image: TracedImage) -> dict[str, int]:
 
 
 def render(
-    images: Sequence[TracedImage], recorder: Recorder, *, role: Role, everyone: bool, begin: Lines, extra: Lines = []
+    images: Sequence[TracedImage], recorder: Recorder, *, role: Role, everyone: bool, begin: Lines, extra: Sequence[str] = ()
 ) -> str:
-    """The script. `begin` are statements of BEGIN, `extra` whole probes that come last. Exits come before entries."""
+    """The script. `begin` are statements of BEGIN, `extra` whole probes that come last.
+
+    Exits stand after entries, as bpftrace attaches from the last probe to the first: no call is seen to begin and not to end.
+    """
     names = operations_of(images)
     parts: dict[plan.Role, list[Part]] = {plan.Role.EXIT: [], plan.Role.ENTRY: []}
     lookups: Lines = []
@@ -82,7 +85,7 @@ def render(
             for probe in planned.probes:
                 site = f"uprobe:{image.file}:{site_name(planned.operation, probe)}"
                 parts[probe.role].append(Part(site, call.condition(probe, condition), call.body(probe)))
-    probes = [line for part in _joined(parts[plan.Role.EXIT] + parts[plan.Role.ENTRY]) for line in part]
+    probes = [line for part in _joined(parts[plan.Role.ENTRY] + parts[plan.Role.EXIT]) for line in part]
     return _indented(["BEGIN", "{", *lookups, *begin, "}", *probes, *extra])
 
 
