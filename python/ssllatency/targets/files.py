@@ -88,12 +88,13 @@ def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tupl
             problem(error)
             continue
         for file in mapped:
-            if file.path == executable or file.identity in named or _has_library_name(file.path):
+            if file.path == executable or file.identity in named or has_library_name(file.path):
                 users[file.identity][process.pid] = file
     return users
 
 
-def _has_library_name(path: str) -> bool:
+def has_library_name(path: str) -> bool:
+    """Whether the file at `path` is called as the libraries are that are traced."""
     name = path.rpartition("/")[2]
     return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
 

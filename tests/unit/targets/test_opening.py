@@ -109,7 +109,7 @@ def test_not_permitted_asks_for_root(
 ) -> None:
     add_process(20)
 
-    def refuse(path: str, _flags: int) -> int:
+    def refuse(path: str, _flags: int, dir_fd: int | None = None) -> int:
         raise PermissionError(1, "Operation not permitted", path)
 
     mapped = mapped_as(library, "/lib.so")
