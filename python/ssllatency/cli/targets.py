@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists what on this host does TLS: processes, containers, ports, the TLS implementation of each with its version and how it is
-linked, and whether ssllatency traces it. Traces nothing; without root it shows what it may and says what it couldn't look at."""
+linked, and whether it is traced. Traces nothing; without root it shows what it may and says what it couldn't look at."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which TLS implementations are linked into an image that aren't OpenSSL's, or that show no names: told by texts that their code
-leaves in the program, stripped or not (a Go program's table of function names, the source paths in Rust's and OpenSSL's errors).
+"""Which TLS implementations are linked into an image that aren't OpenSSL's, or that show no names: told by texts that their
+code leaves in the program, stripped or not (a Go program's table of function names, source paths in the errors of others).
 """
 
 from __future__ import annotations

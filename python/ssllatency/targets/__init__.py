@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from ssllatency.targets import listing
 from ssllatency.targets.containers import Container
-from ssllatency.targets.files import TracedFile, tls_files
+from ssllatency.targets.files import NoTlsFile, TracedFile, tls_files
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants
 from ssllatency.targets.selection import Selection, select
-from ssllatency.targets.survey import FileFacts, Survey, survey, untraced
+from ssllatency.targets.survey import FileFacts, Survey, survey
 
 __all__ = [
     "Container",
     "FileFacts",
     "Hazards",
     "MappedFile",
+    "NoTlsFile",
     "Process",
     "Selection",
     "Survey",
@@ -37,5 +38,4 @@ __all__ = [
     "select",
     "survey",
     "tls_files",
-    "untraced",
 ]

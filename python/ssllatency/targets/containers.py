@@ -17,10 +17,13 @@ Containers may be nested (Docker in a pod); a path then names all of them, the i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssllatency.targets.processes import PROC
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets.container_names import container_names
+from ssllatency.targets.processes import PROC, Process
 
 _ID = r"[0-9a-f]{64}|[0-9a-f]{32}-\d{1,20}"  # the second is that of Amazon ECS
 _WITH_ID = re.compile(rf"(?:(?P<prefix>[a-z][\w-]*)[-:])?(?P<id>{_ID})(?:\.scope)?")
@@ -39,16 +42,17 @@ _SHOWN = 12  # characters of an ID, as the runtimes themselves show it
 @dataclass(frozen=True)
 class Container:
     """A container: `runtime` as "docker", "container" where the path doesn't tell; `id` its ID, or the name of one without;
-    `pod` the UID that Kubernetes gave its pod, or ""."""
+    `pod` the UID that Kubernetes gave its pod, or ""; `name` what people call it, "" where that isn't known."""
 
     runtime: str
     id: str
     pod: str = ""
+    name: str = ""
 
     @property
     def shown(self) -> str:
-        """RUNTIME:ID, a long ID cut short as runtimes do."""
-        return f"{self.runtime}:{self.id[:_SHOWN] if re.fullmatch(_ID, self.id) else self.id}"
+        """RUNTIME:NAME, or RUNTIME:ID, a long ID cut short as runtimes do."""
+        return f"{self.runtime}:{self.name or (self.id[:_SHOWN] if re.fullmatch(_ID, self.id) else self.id)}"
 
 
 def containers_in(path: str) -> tuple[Container, ...]:
@@ -104,3 +108,20 @@ def _runtime(prefix: str, above: str) -> str:
 def _unescaped(name: str) -> str:
     """systemd writes odd characters of a name as \\xNN."""
     return re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), name)
+
+
+def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: Path = Path("/")) -> list[Process]:
+    """The processes in the container that `wanted` is the ID, its beginning, the name or the pod's UID of, and those in the
+    containers within it. SsllatencyError where there is none, or a beginning that several share."""
+    chains = {process: containers_of(process.pid, proc) for process in processes}
+    known = {container.id: container for chain in chains.values() for container in chain}
+    names = container_names(known, root)
+    wanted = wanted.rpartition(":")[2]
+    ids = {one for one, container in known.items() if wanted in (one, container.pod, names.get(one))}
+    ids = ids or {one for one in known if wanted and one.startswith(wanted)}
+    if not ids:
+        raise SsllatencyError(f"No process is in a container {wanted}: `ssllatency targets` shows containers.")
+    if len(ids) > 1 and not all(known[one].pod == wanted for one in ids):
+        several = ", ".join(sorted(known[one].shown for one in ids))
+        raise SsllatencyError(f"{wanted} fits {len(ids)} containers ({several}): write more of the ID.")
+    return [process for process, chain in chains.items() if any(container.id in ids for container in chain)]

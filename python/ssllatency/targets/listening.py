@@ -46,9 +46,9 @@ def listeners(pids: Iterable[int], proc: Path = PROC) -> dict[int, tuple[Listene
 def _sockets(folder: Path) -> set[str]:
     """The inode numbers of the sockets among the descriptors."""
     found = set()
-    for name in os.listdir(folder):
+    for descriptor in folder.iterdir():
         try:
-            target = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - socket:[N] is no path
+            target = os.readlink(descriptor)  # noqa: PTH115 - socket:[N] is no path
         except FileNotFoundError:
             continue
         if target.startswith("socket:["):

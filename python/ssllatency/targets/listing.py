@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ssllatency.targets.containers import Container
 from ssllatency.targets.implementations import JAVA
 from ssllatency.targets.processes import Process
-from ssllatency.targets.survey import Stack, SurveyedFile, Survey, TlsProcess
+from ssllatency.targets.survey import Stack, Survey, SurveyedFile, TlsProcess
 
 HEADINGS = ("PID", "PROCESS", "CONTAINER", "LISTENS", "TLS", "LINKED", "TRACED")
 LEFT = len(HEADINGS)
@@ -52,6 +52,25 @@ def sentences(survey: Survey) -> Iterator[str]:
     if survey.closed:
         yield f"Not permitted to look into {named(survey.closed)}."
     yield from survey.unread
+
+
+def untraced(survey: Survey, *, beside_openssl: bool) -> list[str]:
+    """A sentence for each TLS implementation in these processes that isn't traced; `beside_openssl`: others of it are."""
+    users: dict[tuple[str, str], list[Process]] = {}
+    for row in survey.processes:
+        for stack in row.stacks:
+            if stack.why_not:
+                users.setdefault((stack.implementation, stack.why_not), []).append(row.process)
+    return [_untraced(named(those), *stack, beside_openssl=beside_openssl) for stack, those in users.items()]
+
+
+def _untraced(who: str, implementation: str, why_not: str, *, beside_openssl: bool) -> str:
+    if not why_not.endswith("isn't traced"):
+        return f"{who} can't be traced: {why_not}."
+    if beside_openssl:
+        return f"{implementation}, which isn't traced, is mapped by {who} as well."
+    condition = ", if there is any" if implementation == JAVA else ""
+    return f"{implementation}, which isn't traced, does the TLS of {who}{condition}: only OpenSSL is traced."
 
 
 def to_document(survey: Survey, host: str) -> dict[str, Any]:
@@ -116,15 +135,18 @@ def _ports(row: TlsProcess) -> str:
 
 
 def _process(row: TlsProcess) -> dict[str, Any]:
-    container = row.container
     return {
         **_named(row.process),
         "ppid": row.process.ppid,
-        "container": {"runtime": container.runtime, "id": container.id, "pod": container.pod or None} if container else None,
+        "container": _container_fields(row.container) if row.container else None,
         "pid_in_namespace": row.own_pid,
         "listens": None if row.listens is None else [{"address": one.address, "port": one.port} for one in row.listens],
         "tls": [_stack(stack) for stack in row.stacks],
     }
+
+
+def _container_fields(container: Container) -> dict[str, str | None]:
+    return {"runtime": container.runtime, "id": container.id, "name": container.name or None, "pod": container.pod or None}
 
 
 def _named(process: Process) -> dict[str, Any]:

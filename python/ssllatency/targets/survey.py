@@ -5,13 +5,14 @@ the files themselves; traces nothing."""
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.targets.container_names import container_names
 from ssllatency.targets.containers import Container, containers_of
 from ssllatency.targets.files import has_library_name
 from ssllatency.targets.implementations import foreign_implementations
@@ -50,7 +51,8 @@ class SurveyedFile:
 
 @dataclass(frozen=True)
 class Stack:
-    """One TLS implementation in one process: `linked` "shared" or "static"; `why_not` is why it isn't traced, "" where it is."""
+    """One TLS implementation in one process: `linked` "shared" or "static"; `why_not` says why it isn't traced, "" if it
+    is."""
 
     implementation: str
     version: str
@@ -93,7 +95,8 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     found = [process for process, those in stacks.items() if those]
     crypto = [look.process for look in looks if not stacks[look.process] and _has_libcrypto(look, facts)]
     ports = listeners((process.pid for process in found), proc)
-    rows = [_row(process, stacks[process], ports[process.pid], proc) for process in found]
+    containers = _containers(found, proc)
+    rows = [TlsProcess(one, stacks[one], containers.get(one.pid), _own_pid(one.pid, proc), ports[one.pid]) for one in found]
     return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, unread)
 
 
@@ -188,9 +191,12 @@ def _has_libcrypto(look: _Look, facts: Mapping[Identity, FileFacts]) -> bool:
     return any("libcrypto" in facts[identity].libraries for identity in look.candidates if identity in facts)
 
 
-def _row(process: Process, stacks: tuple[Stack, ...], listens: tuple[Listener, ...] | None, proc: Path) -> TlsProcess:
-    containers = containers_of(process.pid, proc)
-    return TlsProcess(process, stacks, containers[-1] if containers else None, _own_pid(process.pid, proc), listens)
+def _containers(processes: Iterable[Process], proc: Path) -> dict[int, Container]:
+    """The innermost container of each process that is in one, by PID."""
+    chains = ((process.pid, containers_of(process.pid, proc)) for process in processes)
+    found = {pid: chain[-1] for pid, chain in chains if chain}
+    names = container_names({container.id for container in found.values()}) if found else {}
+    return {pid: replace(container, name=names.get(container.id, "")) for pid, container in found.items()}
 
 
 def _own_pid(pid: int, proc: Path) -> int | None:
@@ -205,14 +211,3 @@ def _own_pid(pid: int, proc: Path) -> int | None:
 
 def _order(row: TlsProcess) -> tuple[bool, int]:
     return not row.listens, row.process.pid
-
-
-def untraced(found: Survey) -> tuple[tuple[Stack, tuple[Process, ...]], ...]:
-    """The TLS of these processes that isn't traced, each with those that do it, what most of them do first."""
-    users: dict[Stack, list[Process]] = defaultdict(list)
-    for row in found.processes:
-        for stack in row.stacks:
-            if stack.why_not:
-                users[replace(stack, files=(), version="")].append(row.process)
-    counts = Counter({stack: len(those) for stack, those in users.items()})
-    return tuple((stack, tuple(users[stack])) for stack, _ in counts.most_common())
