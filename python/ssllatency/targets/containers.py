@@ -118,8 +118,8 @@ def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, r
     names = container_names(known, root)
     wanted = wanted.rpartition(":")[2]
     ids = {one for one, container in known.items() if wanted in (one, container.pod, names.get(one))}
-    ids = ids or {one for one in known if wanted and one.startswith(wanted)}
-    if not ids:
+    ids = ids or {one for one in known if one.startswith(wanted)}
+    if not (wanted and ids):
         raise SsllatencyError(f"No process is in a container {wanted}: `ssllatency targets` shows containers.")
     if len(ids) > 1 and not all(known[one].pod == wanted for one in ids):
         several = ", ".join(sorted(known[one].shown for one in ids))
