@@ -69,8 +69,8 @@ def _untraced(who: str, implementation: str, why_not: str, *, beside_openssl: bo
         return f"{who} can't be traced: {why_not}."
     if beside_openssl:
         return f"{implementation}, which isn't traced, is mapped by {who} as well."
-    condition = ", if there is any" if implementation == JAVA else ""
-    return f"{implementation}, which isn't traced, does the TLS of {who}{condition}: only OpenSSL is traced."
+    condition = ", if there is any," if implementation == JAVA else ""
+    return f"The TLS of {who}{condition} is {implementation}, which isn't traced: only OpenSSL is."
 
 
 def to_document(survey: Survey, host: str) -> dict[str, Any]:

@@ -111,9 +111,9 @@ def test_the_sentences(host: Path, describe: Describer) -> None:
 def test_what_is_said_where_it_is_traced_or_not(host: Path, describe: Describer) -> None:
     processes = [process for process in all_processes(host) if process.pid in (30, 40, 50)]
     assert listing.untraced(survey(processes, describe, host), beside_openssl=False) == [
-        "Go crypto/tls, which isn't traced, does the TLS of caddy (PID 30): only OpenSSL is traced.",
+        "The TLS of caddy (PID 30) is Go crypto/tls, which isn't traced: only OpenSSL is.",
         "hidden (PID 40) can't be traced: OpenSSL shows no names.",
-        "Java's own TLS (JSSE), which isn't traced, does the TLS of java (PID 50), if there is any: only OpenSSL is traced.",
+        "The TLS of java (PID 50), if there is any, is Java's own TLS (JSSE), which isn't traced: only OpenSSL is.",
     ]
     mixed = [process for process in all_processes(host) if process.pid in (10, 60)]
     assert listing.untraced(survey(mixed, describe, host), beside_openssl=True) == [
