@@ -30,7 +30,15 @@ http {{
 """
 _NAMESPACES = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child")
 # As runtimes do it: the new root takes the place of the old one, which is gone for the processes within.
-_PIVOT = 'mount --bind "$0" "$0" && cd "$0" && mount -t proc proc proc && pivot_root . mnt && umount -l /mnt && cd / && exec "$@"'
+_PIVOT = """set -e
+mount --bind "$0" "$0"
+cd "$0"
+mount -t proc proc proc
+pivot_root . mnt
+umount -l /mnt
+cd /
+exec "$@"
+"""
 
 
 @contextmanager

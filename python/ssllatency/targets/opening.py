@@ -138,7 +138,9 @@ def _failure(pid: int, mapped: MappedFile, proc: Path, refused: bool) -> Ssllate
     if not exists(pid, proc):
         return SsllatencyError(f"Process {pid} has ended: trace one that is running.")
     if refused:
-        return SsllatencyError(f"Not permitted to open {mapped.path} as process {pid} maps it: {as_root()}.")
+        return SsllatencyError(
+            f"Not permitted to open {mapped.path} as process {pid} maps it: {as_root('CAP_CHECKPOINT_RESTORE')}."
+        )
     return SsllatencyError(
         f"The file that process {pid} maps as {mapped.path} can't be reached any more: restart the process, so that it maps the"
         " file that is there now."
