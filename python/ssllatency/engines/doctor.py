@@ -20,7 +20,14 @@ from ssllatency.errors import SsllatencyError
 OLDEST_KERNEL = (5, 15)
 OLDEST_LIBBPF = (1, 0)
 _MULTI_UPROBES = (6, 6)
-_CAPABILITIES = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39, "CAP_CHECKPOINT_RESTORE": 40}
+_CAPABILITIES = {
+    "CAP_DAC_READ_SEARCH": 2,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+    "CAP_CHECKPOINT_RESTORE": 40,
+}
 _NEW_KERNEL = "sudo apt-get install linux-image-amd64 && sudo reboot"
 _MOUNT_SYSFS = "sudo mount -t sysfs sysfs /sys"
 _PRIVILEGED = "docker run --privileged --pid=host ..."
@@ -148,11 +155,14 @@ def _other_users(host: Host) -> Finding:
 
 
 def _replaced_files(host: Host) -> Finding:
-    """The kernel's own handle on a mapping is for those who may restore processes."""
-    if _capabilities(host) & {"CAP_CHECKPOINT_RESTORE", "CAP_SYS_ADMIN"}:
+    """The kernel's own handle on a mapping is for those who may restore processes, in a folder that its owner alone may enter."""
+    held = _capabilities(host)
+    missing = sorted({"CAP_DAC_READ_SEARCH", *(() if "CAP_SYS_ADMIN" in held else ("CAP_CHECKPOINT_RESTORE",))} - held)
+    if not missing:
         return Finding("replaced files", True, "files can be opened that are no longer on disk as they are mapped")
-    remedy = "docker run --cap-add CHECKPOINT_RESTORE --pid=host ..." if host.euid == 0 else f"sudo {host.program}"
-    detail = "without CAP_CHECKPOINT_RESTORE a library that was replaced or deleted under a process can't be traced"
+    words = " ".join(f"--cap-add {name.removeprefix('CAP_')}" for name in missing)
+    remedy = f"docker run {words} --pid=host ..." if host.euid == 0 else f"sudo {host.program}"
+    detail = f"without {' and '.join(missing)} a library that was replaced or deleted under a process can't be traced"
     return Finding("replaced files", False, detail, remedy)
 
 
