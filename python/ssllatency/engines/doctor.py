@@ -155,7 +155,7 @@ def _other_users(host: Host) -> Finding:
 
 
 def _replaced_files(host: Host) -> Finding:
-    """The kernel's own handle on a mapping is for those who may restore processes, in a folder that its owner alone may enter."""
+    """The kernel's own handle on a mapping is for those who may restore processes, in a folder only for its owner."""
     held = _capabilities(host)
     missing = sorted({"CAP_DAC_READ_SEARCH", *(() if "CAP_SYS_ADMIN" in held else ("CAP_CHECKPOINT_RESTORE",))} - held)
     if not missing:

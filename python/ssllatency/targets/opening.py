@@ -2,8 +2,8 @@
 """Opens exactly the file that a process maps, whatever its paths say by now.
 
 /proc/PID/map_files/RANGE is the kernel's own handle: it works for deleted files and in other mount namespaces, but needs
-CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and for another user's process CAP_DAC_READ_SEARCH. Failing that the path is tried, through the process's root first. The process owns
-that tree and may put anything there. The kernel shows the path of a mapping without symbolic links, so one on the way was put
+CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and for another user's process CAP_DAC_READ_SEARCH. Failing that the path is tried,
+through the process's root first. The process owns that tree and may put anything there. The kernel shows the path of a mapping without symbolic links, so one on the way was put
 there later: none is followed, and the walk can't leave the tree. The file at its end is first opened with O_PATH, which
 touches no device and waits for no pipe; it is read only once it proves to be a regular file, and kept only if it is the file
 that maps names.
@@ -138,9 +138,8 @@ def _failure(pid: int, mapped: MappedFile, proc: Path, refused: bool) -> Ssllate
     if not exists(pid, proc):
         return SsllatencyError(f"Process {pid} has ended: trace one that is running.")
     if refused:
-        return SsllatencyError(
-            f"Not permitted to open {mapped.path} as process {pid} maps it: {as_root('CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH')}."
-        )
+        advice = as_root("CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH")
+        return SsllatencyError(f"Not permitted to open {mapped.path} as process {pid} maps it: {advice}.")
     return SsllatencyError(
         f"The file that process {pid} maps as {mapped.path} can't be reached any more: restart the process, so that it maps the"
         " file that is there now."
