@@ -3,10 +3,10 @@
 
 /proc/PID/map_files/RANGE is the kernel's own handle: it works for deleted files and in other mount namespaces, but needs
 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and for another user's process CAP_DAC_READ_SEARCH. Failing that the path is tried,
-through the process's root first. The process owns that tree and may put anything there. The kernel shows the path of a mapping without symbolic links, so one on the way was put
-there later: none is followed, and the walk can't leave the tree. The file at its end is first opened with O_PATH, which
-touches no device and waits for no pipe; it is read only once it proves to be a regular file, and kept only if it is the file
-that maps names.
+through the process's root first. The process owns that tree and may put anything there. The kernel shows the path of a mapping
+without symbolic links, so one on the way was put there later: none is followed, and the walk can't leave the tree. The file at
+its end is first opened with O_PATH, which touches no device and waits for no pipe; it is read only once it proves to be a
+regular file, and kept only if it is the file that maps names.
 """
 
 from __future__ import annotations
