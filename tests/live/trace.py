@@ -38,14 +38,15 @@ def why_not() -> str | None:
 class Trace:
     """`ssllatency trace --json` on some processes and their children, attached from `with` to the end of the block.
 
-    `document` is there after the block. Leave the block only when the calls to be counted are over.
+    `prefix` is a command that runs the trace. `document` is there after the block. Leave the block only when the calls to be
+    counted are over.
     """
 
     SUBCOMMAND = "trace"
 
-    def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
+    def __init__(self, *pids: int, options: tuple[str, ...] = (), prefix: tuple[str, ...] = ()) -> None:
         targets = [word for pid in pids for word in ("-p", str(pid))]
-        self._command = [str(PROGRAM), self.SUBCOMMAND, *targets, "-d", "600", "--json", *options]
+        self._command = [*prefix, str(PROGRAM), self.SUBCOMMAND, *targets, "-d", "600", "--json", *options]
         self.document: Document = {}
         self._words: list[str] = []
         self._attached = threading.Event()

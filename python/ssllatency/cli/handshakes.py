@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         session.start()
         live.announce(resolved, arguments.duration, what="handshakes")
         for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration)):
-            _print(snapshot, arguments)
+            _print(resolved.noted(snapshot), arguments)
     return 0
 
 

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         stack.callback(session.close)
         live.announce(resolved, arguments.duration)
         for snapshot in _snapshots(session, arguments, resolved):
-            _print(snapshot, arguments)
+            _print(resolved.noted(snapshot), arguments)
     return 0
 
 

@@ -22,6 +22,11 @@ from ssllatency.targets.processes import PROC, Process, exists
 # The star before .so also takes the copies that Python wheels bundle: libssl-8b5ba2b3.so.1.1.
 _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so*")
 
+
+class NoTlsFile(SsllatencyError):
+    """None of the processes maps a file that is traced."""
+
+
 Recognise = Callable[[int, str], str]
 Users = dict[tuple[int, int, int], dict[int, MappedFile]]
 
@@ -68,13 +73,13 @@ def tls_files(
     `recognise(fd, path)` says what a file is ("" for a file that holds no TLS code); it is called once a file, and the
     descriptor is closed when it returns. `named` are files (see file_identity) that are candidates whatever their name.
     `problem` takes the SsllatencyError of a process or file that can't be read; if it returns, the search goes on without.
-    Processes that end meanwhile are left out. SsllatencyError where no process maps a TLS file.
+    Processes that end meanwhile are left out. NoTlsFile where no process maps a TLS file.
     """
     processes = list(processes)
     users = _candidates(processes, proc, named, problem)
     found = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
     if not found:
-        raise SsllatencyError(_none_found(processes))
+        raise NoTlsFile(_none_found(processes))
     return sorted(found, key=lambda file: (file.path, file.mapping.identity))
 
 
@@ -88,12 +93,13 @@ def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tupl
             problem(error)
             continue
         for file in mapped:
-            if file.path == executable or file.identity in named or _has_library_name(file.path):
+            if file.path == executable or file.identity in named or has_library_name(file.path):
                 users[file.identity][process.pid] = file
     return users
 
 
-def _has_library_name(path: str) -> bool:
+def has_library_name(path: str) -> bool:
+    """Whether the file at `path` is called as the libraries are that are traced."""
     name = path.rpartition("/")[2]
     return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.targets.containers import in_container
 from ssllatency.targets.maps import Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
 from ssllatency.targets.processes import PROC, Process, all_processes, descendants
@@ -19,12 +20,14 @@ _COMM_BYTES = 15
 
 @dataclass(frozen=True)
 class Selection:
-    """Whom to trace: `pids` with their children, those named `comm`, those that map the file `library`, or everything."""
+    """Whom to trace: `pids` with their children, those named `comm`, those that map the file `library`,
+    those in `container` (its ID, the beginning of that, or its name), or everything."""
 
     pids: tuple[int, ...] = ()
     comm: str | None = None
     library: str | None = None
     everything: bool = False
+    container: str | None = None
 
 
 def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) -> list[Process]:
@@ -35,7 +38,9 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) 
     on without. SsllatencyError where a PID isn't there or nobody fits.
     """
     if selection == Selection():
-        raise SsllatencyError("Nothing to trace is named: add -p PID, --comm NAME, --library FILE or --all.", status=2)
+        raise SsllatencyError(
+            "Nothing to trace is named: add -p PID, --comm NAME, --container ID, --library FILE or --all.", status=2
+        )
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
     chosen = [member for pid in selection.pids for member in _family(pid, processes, proc)]
@@ -43,6 +48,8 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) 
         chosen += _named(selection.comm, others)
     if selection.library is not None:
         chosen += _mapping(selection.library, others, proc, problem)
+    if selection.container is not None:
+        chosen += in_container(selection.container, others, proc)
     if selection.everything:
         chosen += others
     return sorted(set(chosen), key=lambda process: process.pid)
