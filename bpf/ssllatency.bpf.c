@@ -52,7 +52,7 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 {
 	__u64 now = bpf_ktime_get_ns();
 	__u32 convention = field(cookie, SSLL_COOKIE_CONVENTION, 4), index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
-	__u64 value = returned_value(ctx, field(cookie, SSLL_COOKIE_REGISTER, 4));
+	__u64 value;
 	struct ssll_start_key key = {
 	        .stack = stack,
 	        .tgid = bpf_get_current_pid_tgid() >> 32,
@@ -62,7 +62,7 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	struct ssll_library *library;
 	struct ssll_start start;
 
-	if (!traced(key.tgid))
+	if (!leaves(ctx, cookie, &value) || !traced(key.tgid))
 		return 0;
 	if (!ssll_end(&key, &start)) {
 		if (!field(cookie, SSLL_COOKIE_SHARED, 1))
@@ -145,6 +145,7 @@ const enum ssll_outcome *ssll_outcome_btf __attribute__((unused));
 const enum ssll_reason *ssll_reason_btf __attribute__((unused));
 const enum ssll_role *ssll_role_btf __attribute__((unused));
 const enum ssll_cookie *ssll_cookie_btf __attribute__((unused));
+const enum ssll_ending *ssll_ending_btf __attribute__((unused));
 const enum ssll_sides *ssll_sides_btf __attribute__((unused));
 const enum ssll_table *ssll_table_btf __attribute__((unused));
 const enum ssll_tag *ssll_tag_btf __attribute__((unused));

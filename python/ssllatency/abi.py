@@ -29,6 +29,15 @@ class Cookie(IntEnum):
     SSL = 20
     LIBRARY = 24
     STACK = 32
+    CONDITION = 48
+    TAKEN = 52
+    OTHER = 56
+
+
+class Ending(IntEnum):
+    IN_REGISTER = 0
+    GOES_ON = 1
+    CONSTANT = 4
 
 
 class Geometry(IntEnum):

@@ -40,6 +40,7 @@ def cached_plan(
     label: str = "",
     return_probes: bool = True,
     emulation: Emulation = BASELINE,
+    branch_exits: bool = True,
     debug_roots: Sequence[str] = ("/",),
     directory: Path | None = None,
 ) -> tuple[ImagePlan, bool]:
@@ -50,14 +51,14 @@ def cached_plan(
     """
     directory = directory or default_directory()
     content = _digest(path)
-    name = _entry_name(content, return_probes, emulation) if content else ""
+    name = _entry_name(content, return_probes, emulation, branch_exits) if content else ""
     found = _load(directory, name, path, debug_roots) if name else None
     if found:
         return replace(found, path=label or str(path)), True
     from ssllatency.probes.planner import plan_image
 
     image = open_image()
-    plan = plan_image(image, return_probes=return_probes, emulation=emulation)
+    plan = plan_image(image, return_probes=return_probes, emulation=emulation, branch_exits=branch_exits)
     if name and plan.build_id and _digest(path) == content:
         _store(directory, name, {"debug": _identity(image.debug_file), "plan": codec.to_values(plan)})
     return plan, False
@@ -92,9 +93,9 @@ def _own_code() -> str:
     return digest.hexdigest()
 
 
-def _entry_name(content: str, return_probes: bool, emulation: Emulation) -> str:
+def _entry_name(content: str, return_probes: bool, emulation: Emulation, branch_exits: bool) -> str:
     code = _own_code()
-    parts = f"{content} {code} {return_probes} {emulation}"
+    parts = f"{content} {code} {return_probes} {emulation} {branch_exits}"
     return hashlib.sha256(parts.encode()).hexdigest() + _SUFFIX if code else ""
 
 

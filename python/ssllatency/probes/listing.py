@@ -88,9 +88,10 @@ def _rows(plan: OperationPlan, sessions: bool) -> Iterator[tuple[str, ...]]:
 
 
 def _note(probe: Probe) -> str:
-    notes = [f"value in {probe.return_register}"] if probe.return_register else []
+    notes = [probe.value_note()] if probe.value_note() else []
     notes += [f"{probe.stack_delta} below"] if probe.stack_delta else []
     notes += ["shared"] if probe.shared else []
+    notes += ["failed calls"] if probe.fails else []
     return ", ".join(notes)
 
 
