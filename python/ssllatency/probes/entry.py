@@ -11,7 +11,7 @@ from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.flow import Graph, Unplannable
 from ssllatency.probes.machine import Emulation, Flow, Instruction
 from ssllatency.probes.plan import Cost
-from ssllatency.probes.values import Ending
+from ssllatency.probes.values import NOT_LEFT, Ending
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Site:
     instruction: Instruction
     cost: Cost
     stack_delta: int
-    ending: Ending = Ending()
+    ending: Ending = NOT_LEFT
 
     @property
     def address(self) -> int:

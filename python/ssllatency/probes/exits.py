@@ -3,22 +3,24 @@
 crosses exactly one of them, with the return value already known: in a register, or as a constant.
 
 The candidates lie in the tail of the operation: code that runs to a `ret` without a call and without a loop; and on the
-branches into it, for one direction of a branch may be the way out while the other goes on. The tail is a small graph. Two of its
-points that no candidate separates are one; the candidates are the edges between them; the sites are a minimum cut between what
-comes before the tail and the `ret`s. A `ret` is a candidate itself, so there is a cut.
+branches into it, for one direction of a branch may be the way out while the other goes on. The tail is a small graph. Two of
+its points that no candidate separates are one; the candidates are the edges between them; the sites are a minimum cut between
+what comes before the tail and the `ret`s. A `ret` is a candidate itself, so there is a cut.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ssllatency.abi import Convention
 from ssllatency.probes.branches import endings, run_once, settled
+from ssllatency.probes.catalogue import succeeds
 from ssllatency.probes.cut import Edge, Point, cut
 from ssllatency.probes.entry import Site, head, site_cost
 from ssllatency.probes.flow import Graph, Unplannable
 from ssllatency.probes.machine import Emulation, Flow
 from ssllatency.probes.plan import Cost
-from ssllatency.probes.values import Ending, Value, return_values
+from ssllatency.probes.values import Ending, Value, return_values, value_bits
 
 _CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
 # A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
@@ -40,13 +42,13 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses the exit sites of one operation. `result` is the machine's result register; `wide`: the value has 64 bits, else
-    32; `branches`: whether what is returned may be told by the direction of a branch, or be known as a constant."""
+    """Chooses the exit sites of one operation. `result` is the machine's result register; `convention` says what is returned;
+    `branches`: whether that may be told by the direction of a branch, or be known as a constant."""
 
     graph: Graph
     emulation: Emulation
     result: str
-    wide: bool = False
+    convention: Convention = Convention.ONE
     branches: bool = True
 
     def sites(self, entry: int, *, only_returns: bool = False) -> list[Site]:
@@ -54,7 +56,7 @@ class Chooser:
         themselves. Unplannable with the reason where a way out can't be covered."""
         for reason in self.graph.uncovered.values():
             raise Unplannable(reason)
-        values = return_values(self.graph, tail(self.graph), self.result, self.wide)
+        values = return_values(self.graph, tail(self.graph), self.result, value_bits(self.convention))
         if not values:
             raise Unplannable("it never returns")
         only_returns = only_returns or len(values) > MAX_TAIL
@@ -87,8 +89,13 @@ class Chooser:
     def _endings(self, address: int, values: dict[int, Value | None]) -> Ending | None:
         return endings(self.graph, address, values) if self.branches else None
 
+    def _fails(self, ending: Ending) -> bool:
+        values = {ending.taken, ending.other} - {None}
+        return all(isinstance(value, int) and not succeeds(self.convention, value) for value in values)
+
     def _into(self, address: int, values: dict[int, Value | None]) -> list[_Candidate]:
-        """The sites on a branch that is left in one direction only, one for each that leads into the tail."""
+        """The sites on a branch that is left in one direction only, one for each that leads into the tail. Not where only
+        failed calls leave: all others would pay for them."""
         each = self.graph.nodes[address]
         cost, delta = site_cost(self.graph, each, self.emulation), self.graph.delta(address)
         both = endings(self.graph, address, values)
@@ -98,7 +105,7 @@ class Chooser:
         return [
             _Candidate(before, ("before", target), Site(each, cost, delta, one))
             for target, one in both.apart(each, self.graph.successors[address])
-            if settled(one, self.branches)
+            if settled(one, self.branches) and not self._fails(one)
         ]
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ssllatency.abi import Convention
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS, cost_ns, failing_ns
@@ -76,13 +75,15 @@ class Planner:
         them, and only where there is neither with the `ret`s themselves."""
         entry = entry_site(graph, needed, self.emulation)
         counted = self._counted(graph, operation)
+        result = self.machine.result_register
         found: list[OperationPlan] = []
         wrong = ""
         for branches, only_returns in ((True, False), (False, False), (False, True)):
             if (found and only_returns) or (branches and not self.branch_exits):
                 continue
-            exits = self._chooser(counted, operation, branches).sites(entry.address, only_returns=only_returns)
-            wrong = problem(counted, entry, exits, self.machine.result_register)
+            chooser = Chooser(counted, self.emulation, result, operation.convention, branches)
+            exits = chooser.sites(entry.address, only_returns=only_returns)
+            wrong = problem(counted, entry, exits, result)
             if not wrong and sum(site.ending.goes_on for site in exits) <= _MOST_BRANCHES:
                 leaving = Ways(self.image, counted, exits, operation.convention).probes()
                 found.append(_plan(operation, function, graph, (probe(self.image, graph, entry, Role.ENTRY), *leaving)))
@@ -95,10 +96,6 @@ class Planner:
         if operation.skip_null is None:
             return graph
         return without_size_queries(graph, self.machine, self.machine.argument_registers[operation.skip_null])
-
-    def _chooser(self, graph: Graph, operation: Operation, branches: bool) -> Chooser:
-        wide = operation.convention is Convention.POINTER
-        return Chooser(graph, self.emulation, self.machine.result_register, wide, branches)
 
     def _return_probe_ns(self, graph: Graph, needed: frozenset[str]) -> int:
         return COST_NS[return_probe_site(graph, needed, self.emulation).cost] + RETURN_PROBE_NS

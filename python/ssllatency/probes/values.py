@@ -6,13 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ssllatency.abi import Convention
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import Flow, Instruction
 
 # The register that holds the value, or the value itself where only that constant is returned.
 Value = str | int
 
-INT_BITS, POINTER_BITS = 32, 64
+
+def value_bits(convention: Convention) -> int:
+    """How many bits of the return value count."""
+    return 64 if convention is Convention.POINTER else 32
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,13 @@ class Ending:
         )
 
 
-def return_values(graph: Graph, order: Iterable[int], result: str, wide: bool) -> dict[int, Value | None]:
+NOT_LEFT = Ending()
+
+
+def return_values(graph: Graph, order: Iterable[int], result: str, bits: int) -> dict[int, Value | None]:
     """For each instruction of the tail (in `order`, later ones first) that leads to a `ret`, the value that is returned past
-    it; None where that isn't settled before it. `wide`: all 64 bits count, so a 32-bit copy doesn't carry the value."""
+    it; None where that isn't settled before it. `bits` of it count: of 64, a 32-bit copy doesn't carry the value."""
     found: dict[int, Value | None] = {}
-    bits = POINTER_BITS if wide else INT_BITS
     for address in order:
         each = graph.nodes[address]
         if each.flow is Flow.RETURN:

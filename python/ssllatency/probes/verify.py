@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ssllatency.probes.entry import Site
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import Flow, Instruction
-from ssllatency.probes.values import Ending, Value
+from ssllatency.probes.values import NOT_LEFT, Value
 
 MAX_STATES = 200_000
 _BEFORE, _INSIDE = "before", "inside"
@@ -103,7 +103,7 @@ def _walk(graph: Graph, entry: int, exits: dict[int, Site], result: str) -> None
         seen.add((address, state))
         each = graph.nodes[address]
         state = _cross(state, address, entry, exits)
-        ending = exits[address].ending if address in exits else Ending()
+        ending = exits[address].ending if address in exits else NOT_LEFT
         if each.flow is Flow.RETURN:
             state = _leave(state, ending.taken)
         if exits and address in graph.uncovered:

@@ -12,7 +12,7 @@ from ssllatency.probes.catalogue import succeeds
 from ssllatency.probes.entry import Site
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.plan import Leaving, Probe, Role
-from ssllatency.probes.values import INT_BITS, POINTER_BITS, constants
+from ssllatency.probes.values import constants, value_bits
 
 
 def probe(image: Image, graph: Graph, site: Site, role: Role) -> Probe:
@@ -57,7 +57,7 @@ class Ways:
 
     def _fails(self, site: Site) -> bool:
         """Whether all that may be returned there are constants of failed calls."""
-        bits = POINTER_BITS if self.convention is Convention.POINTER else INT_BITS
+        bits = value_bits(self.convention)
         for value in (site.ending.taken, site.ending.other):
             known = constants(self.graph, site.address, value, bits) if value is not None else set()
             if known is None or any(succeeds(self.convention, each) for each in known):

@@ -11,10 +11,11 @@ from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.probes.costs import cost_ns
 from ssllatency.probes.entry import Site, entry_site
-from ssllatency.probes.exits import exit_sites
+from ssllatency.probes.exits import Chooser
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import BASELINE
 from ssllatency.probes.plan import Cost, Role
+from ssllatency.probes.values import Ending
 from ssllatency.probes.verify import problem
 
 Assembler = Callable[[str], Assembled]
@@ -75,18 +76,18 @@ def planned(assembled: Assembler) -> tuple[Graph, Site, list[Site]]:
     )
     graph = assembled(function("f", body)).graph()
     entry = entry_site(graph, frozenset(), BASELINE)
-    return graph, entry, exit_sites(graph, "rax", entry.address, BASELINE)
+    return graph, entry, Chooser(graph, BASELINE, "rax").sites(entry.address)
 
 
 def returns(graph: Graph) -> list[Site]:
-    return [Site(graph.nodes[address], Cost.SINGLE_STEPPED, 0, "rax") for address in graph.ways_out()]
+    return [Site(graph.nodes[address], Cost.SINGLE_STEPPED, 0, Ending("rax", "rax")) for address in graph.ways_out()]
 
 
 def site_at(graph: Graph, text: str) -> Site:
     each = next(each for each in graph.nodes.values() if each.text.startswith(text))
     delta = graph.delta(each.address)
     assert delta is not None
-    return Site(each, Cost.EMULATED, delta, "rbx")
+    return Site(each, Cost.EMULATED, delta, Ending("rbx", "rbx"))
 
 
 def test_the_check_passes_what_was_planned(planned: tuple[Graph, Site, list[Site]]) -> None:
