@@ -65,7 +65,7 @@ int main(void)
 			int held = 0;
 
 			for (int combination = 0; combination < 32; combination++)
-				for (int times = 0; times <= combination; times++)
+				for (int times = 0; times < (combination + 1) * (combination + 1); times++)
 					held += functions[i].call(flags_of(combination));
 			printf("%s %d\n", functions[i].name, held);
 		}

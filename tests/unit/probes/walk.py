@@ -212,12 +212,20 @@ class Walk:
         """What is wrong with the plan, "" if nothing is."""
         try:
             self._run(start)
-            astray = [site for site in self._sites.by_address if site not in self.seen]
+            reached = self.seen | self._seen_by_all_calls(start) if self._sites.buffer else self.seen
+            astray = [site for site in self._sites.by_address if site not in reached]
             if astray:
                 raise Objection(f"no path comes to an instruction at the site {astray[0]:#x}")
         except Objection as objection:
             return str(objection)
         return ""
+
+    def _seen_by_all_calls(self, start: int) -> set[int]:
+        """Where those come to as well that aren't counted: the planner may not see that only they take a way."""
+        entry = replace(self._sites.probes[0], role=Role.RETURN)
+        every = Walk(self._program, replace(self._sites, probes=(entry,), buffer=""), self._tables)
+        every.objection(start)
+        return every.seen
 
     def _run(self, start: int) -> None:
         work = [(start, Crossed(buffers=frozenset(filter(None, (self._sites.buffer,)))))]
