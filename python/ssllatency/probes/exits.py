@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ssllatency.abi import Convention
 from ssllatency.probes.branches import endings, run_once, settled
 from ssllatency.probes.catalogue import succeeds
-from ssllatency.probes.cut import Edge, Point, cut
+from ssllatency.probes.cut import Edge, Point, Points, cut
 from ssllatency.probes.entry import Site, head, site_cost
 from ssllatency.probes.flow import Graph, Unplannable
 from ssllatency.probes.machine import Emulation, Flow
@@ -127,28 +127,8 @@ def tail(graph: Graph) -> list[int]:
     return found
 
 
-class _Points:
-    """Points of the tail, joined where no candidate lies between them."""
-
-    def __init__(self) -> None:
-        self._parents: dict[Point, Point] = {}
-
-    def find(self, point: Point) -> Point:
-        while point in self._parents:
-            parent = self._parents[point]
-            if parent in self._parents:
-                self._parents[point] = self._parents[parent]
-            point = parent
-        return point
-
-    def join(self, one: Point, other: Point) -> None:
-        one, other = self.find(one), self.find(other)
-        if one != other:
-            self._parents[one] = other
-
-
-def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Candidate]) -> _Points:
-    points = _Points()
+def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Candidate]) -> Points:
+    points = Points()
     apart = {(each.before, each.after) for each in candidates}
     entering = {(each.site.address, each.after) for each in candidates}
 
@@ -170,7 +150,7 @@ def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Can
     return points
 
 
-def _least(points: _Points, candidates: list[_Candidate]) -> list[Site]:
+def _least(points: Points, candidates: list[_Candidate]) -> list[Site]:
     """The candidates on the minimum cut."""
     between: dict[Edge, list[Site]] = {}
     for each in candidates:
