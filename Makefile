@@ -70,7 +70,7 @@ bench: ## what tracing costs, written to docs/benchmarks.md
 	$(Q)$(PYTHON) bench/run.py
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py
-C_FILES := $(wildcard bpf/*.[ch] bench/*.c examples/*/*.[ch] tests/*/*.[ch])
+C_FILES := $(wildcard bpf/*.[ch] bpf/bcc/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch])
 SHELL_FILES := .ci/run tools/setup tools/setup-foreign tools/ssllatency tools/second-root tools/debian-mirror
 .PHONY: fmt lint
 fmt: ## format the sources

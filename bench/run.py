@@ -28,7 +28,7 @@ from tests.live.servers import Nginx, ServerError
 import figures
 import page
 import processes
-from ssllatency.engines.libbpf_engine import LINK_EACH_PROCESS
+from ssllatency.engines.links import LINK_EACH_PROCESS
 from tracers import ROOT, BenchError, Run, Tracer, tracers
 from works import CONNECTIONS, Cpus, Pump, build_pump, choose_cpus, client, measure_pump, measure_worker, worker
 

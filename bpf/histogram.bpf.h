@@ -6,6 +6,9 @@
 #include "ssllatency.h"
 
 /* floor(2^(63 + j/16)): a mantissa shifted to bit 63 is above 2^(j/16) exactly if it is greater than entry j. */
+#ifdef SSLL_VALUE
+#define ssll_mantissa ((const __u64 *)SSLL_VALUE(mantissa))
+#else
 static const __u64 ssll_mantissa[16] = {
         0x8000000000000000,
         0x85aac367cc487b14,
@@ -24,31 +27,28 @@ static const __u64 ssll_mantissa[16] = {
         0xeac0c6e7dd24392e,
         0xf5257d152486cc2c,
 };
+#endif
+
+/* 1 if a > b, 0 if not; the two lie at most 2^63 apart. No branch: each would double the states that the verifier walks. */
+static __always_inline __u64 ssll_greater(__u64 a, __u64 b)
+{
+	__u64 difference = b - a;
+
+	asm volatile("" : "+r"(difference)); /* the compiler would see through it, and branch */
+	return difference >> 63;
+}
 
 /* Position of the highest bit that is set; BPF has no instruction for it. v isn't 0. */
 static __always_inline __u32 ssll_highest_bit(__u64 v)
 {
 	__u32 bit = 0;
 
-	if (v >> 32) {
-		bit += 32;
-		v >>= 32;
-	}
-	if (v >> 16) {
-		bit += 16;
-		v >>= 16;
-	}
-	if (v >> 8) {
-		bit += 8;
-		v >>= 8;
-	}
-	if (v >> 4) {
-		bit += 4;
-		v >>= 4;
-	}
-	if (v >> 2) {
-		bit += 2;
-		v >>= 2;
+#pragma unroll
+	for (__u32 half = 5; half > 0; half--) {
+		__u64 step = ssll_greater(v >> (1 << half), 0) << half;
+
+		bit += step;
+		v >>= step;
 	}
 	return bit + (v >> 1);
 }
@@ -58,30 +58,25 @@ static __always_inline __s32 ssll_bucket(__u64 v)
 {
 	__u32 bit = ssll_highest_bit(v);
 	__u64 mantissa = v << (63 - bit);
-	__u32 below = 0; /* how many boundaries of this octave lie below v: 0 to 16, found by halves */
+	__u64 below; /* how many boundaries of this octave lie below v: 0 to 16, found by halves */
 
-	if (mantissa > ssll_mantissa[8])
-		below = 8;
-	if (mantissa > ssll_mantissa[(below + 4) & 15])
-		below += 4;
-	if (mantissa > ssll_mantissa[(below + 2) & 15])
-		below += 2;
-	if (mantissa > ssll_mantissa[(below + 1) & 15])
-		below += 1;
-	if (mantissa > ssll_mantissa[below & 15])
-		below += 1;
+	below = ssll_greater(mantissa, ssll_mantissa[8]) << 3;
+	below += ssll_greater(mantissa, ssll_mantissa[(below + 4) & 15]) << 2;
+	below += ssll_greater(mantissa, ssll_mantissa[(below + 2) & 15]) << 1;
+	below += ssll_greater(mantissa, ssll_mantissa[(below + 1) & 15]);
+	below += ssll_greater(mantissa, ssll_mantissa[below & 15]);
 	return (__s32)(16 * bit + below) - 1;
 }
 
 /* Index into linear counts: 0 below the minimum, 1 + n in step n, buckets + 1 at or above the maximum. */
-static __always_inline __u32 ssll_linear_bucket(__u64 ns, const volatile struct ssll_config *config)
+static __always_inline __u32 ssll_linear_bucket(__u64 ns, const volatile struct ssll_config *wanted)
 {
 	__u64 step;
 
-	if (ns < config->linear_minimum_ns)
+	if (ns < wanted->linear_minimum_ns)
 		return 0;
-	step = (ns - config->linear_minimum_ns) / config->linear_step_ns;
-	return step < config->linear_buckets ? 1 + step : 1 + config->linear_buckets;
+	step = (ns - wanted->linear_minimum_ns) / wanted->linear_step_ns;
+	return step < wanted->linear_buckets ? 1 + step : 1 + wanted->linear_buckets;
 }
 
 #endif

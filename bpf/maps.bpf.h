@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps, the configuration, and the account of what was missed. Sizes here are the default; user space sets some. */
+/* What every object has: configuration, account of what was missed, targets, libraries. User space sets some sizes. */
 #ifndef MAPS_BPF_H
 #define MAPS_BPF_H
 
@@ -7,6 +7,15 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
+/* What bcc needs to know of a map, in its definition. */
+#ifndef SSLL_MAP
+#define SSLL_MAP(name)
+#endif
+
+#ifdef SSLL_VALUE
+#define config (*(const volatile struct ssll_config *)SSLL_VALUE(config))
+#define account (*(struct ssll_account *)SSLL_VALUE(account))
+#else
 /* Sections of their own, so that user space finds each as one value. */
 const volatile struct ssll_config config SEC(".rodata.config") = {
         .linear_step_ns = 200000,
@@ -14,38 +23,10 @@ const volatile struct ssll_config config SEC(".rodata.config") = {
 };
 
 struct ssll_account account SEC(".data.account") = {};
+#endif
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2048);
-	__type(key, struct ssll_series_key);
-	__type(value, struct ssll_series);
-} series SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ssll_series);
-} blank SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, struct ssll_process);
-} processes SEC(".maps");
-
-/* Processes that found no room and count under "other": a set, so that their number is known. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, __u8);
-} folded SEC(".maps");
-
-struct {
+	SSLL_MAP(targets);
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
@@ -53,6 +34,7 @@ struct {
 } targets SEC(".maps");
 
 struct {
+	SSLL_MAP(libraries);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 256);
 	__type(key, __u32);
@@ -62,6 +44,11 @@ struct {
 static __always_inline void count(__u64 *counter)
 {
 	__sync_fetch_and_add(counter, 1);
+}
+
+static __always_inline bool traced(__u32 tgid)
+{
+	return !config.filter_tgid || bpf_map_lookup_elem(&targets, &tgid);
 }
 
 #endif

@@ -4,52 +4,54 @@
 #define RECORD_BPF_H
 
 #include "maps.bpf.h"
-#include "histogram.bpf.h"
+#include "extremes.bpf.h"
 #include <bpf/bpf_core_read.h>
+
+struct {
+	SSLL_MAP(series);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct ssll_series_key);
+	__type(value, struct ssll_series);
+} series SEC(".maps");
+
+struct {
+	SSLL_MAP(blank);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ssll_series);
+} blank SEC(".maps");
+
+struct {
+	SSLL_MAP(processes);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct ssll_process);
+} processes SEC(".maps");
+
+/* Processes that found no room and count under "other": a set, so that their number is known. */
+struct {
+	SSLL_MAP(folded);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u8);
+} folded SEC(".maps");
 
 struct task_struct {
 	struct task_struct *group_leader;
 	char comm[SSLL_COMM];
 } __attribute__((preserve_access_index));
 
-/*
- * The functions below that aren't static are verified once each, whatever calls them; inlined, their loops and halvings
- * would multiply into more states than the verifier takes.
- */
-
-/* Sets *word to the greater of it and `value`. Each failed exchange means that another thread has raised it. */
-__noinline int raise_to(__u64 *word, __u64 value)
-{
-	__u64 seen;
-
-	if (!word)
-		return 0;
-	seen = *(volatile __u64 *)word;
-	for (int i = 0; i < 64 && seen < value; i++) {
-		__u64 was = __sync_val_compare_and_swap(word, seen, value);
-
-		if (was == seen)
-			break;
-		seen = was;
-	}
-	return 0;
-}
-
-__noinline int bucket_of(__u64 duration_ns)
-{
-	return duration_ns ? ssll_bucket(duration_ns) - SSLL_FIRST_BUCKET : -1;
-}
-
 static __always_inline void add(struct ssll_series *row, __u64 duration_ns, __u32 reason)
 {
-	const __u64 mask = (1ULL << SSLL_EXTREME_BITS) - 1;
-	__u64 extreme = duration_ns < mask ? duration_ns : mask;
-	__u64 now = *(volatile __u64 *)&account.interval, stamp = now << SSLL_EXTREME_BITS;
-	__s32 bucket = bucket_of(duration_ns);
+	__s64 bucket = bucket_of(duration_ns); /* 64 bits, for the check and the index to share a register */
 	__u32 linear = ssll_linear_bucket(duration_ns, &config);
 
-	raise_to(&row->maximum[now & 1], stamp | extreme);
-	raise_to(&row->minimum[now & 1], stamp | (mask - extreme));
+	raise_extremes(row->maximum, row->minimum, *(volatile __u64 *)&account.interval, duration_ns);
 	__sync_fetch_and_add(&row->total_ns, duration_ns);
 	if (linear < SSLL_LINEAR_BUCKETS + 2)
 		count(&row->linear[linear]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Arguments and return values out of the registers of x86-64, and which way its branches go. */
+/* Arguments and return values out of the registers of x86-64, what a site's cookie says of them, and which way branches go. */
 #ifndef REGISTERS_BPF_H
 #define REGISTERS_BPF_H
 
-#include <linux/ptrace.h>
+#include <asm/ptrace.h>
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
@@ -28,8 +28,16 @@ static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
 		return REGISTER(ctx, rsi);
 	case 2:
 		return REGISTER(ctx, rdx);
+	case 3:
+		return REGISTER(ctx, rcx);
 	}
-	return REGISTER(ctx, rcx);
+	return REGISTER(ctx, r8);
+}
+
+/* A field of a probe site's cookie. */
+static __always_inline __u32 field(__u64 cookie, __u32 shift, __u32 bits)
+{
+	return (cookie >> shift) & ((1U << bits) - 1);
 }
 
 /* By x86-64 register number: a site on the way out may lie before the value is moved to rax. */
@@ -85,18 +93,18 @@ static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condi
 /* The value returned past an exit site; false where the call isn't left, but goes on in the direction that the branch takes. */
 static __always_inline bool leaves(const struct pt_regs *ctx, __u64 cookie, __u64 *value)
 {
-	__u32 ending = SSLL_ENDING_IN_REGISTER;
+	__u32 ending = SSLL_EXIT_IN_REGISTER;
 
 	if (cookie >> SSLL_COOKIE_CONDITION) {
 		__u32 taken = branch_taken(ctx, cookie >> SSLL_COOKIE_CONDITION & 15);
 
 		ending = cookie >> (taken ? SSLL_COOKIE_TAKEN : SSLL_COOKIE_OTHER) & 15;
 	}
-	if (ending == SSLL_ENDING_IN_REGISTER)
+	if (ending == SSLL_EXIT_IN_REGISTER)
 		*value = returned_value(ctx, cookie >> SSLL_COOKIE_REGISTER & 15);
 	else
-		*value = (__s64)ending - SSLL_ENDING_CONSTANT;
-	return ending != SSLL_ENDING_GOES_ON;
+		*value = (__s64)ending - SSLL_EXIT_CONSTANT;
+	return ending != SSLL_EXIT_GOES_ON;
 }
 
 #endif

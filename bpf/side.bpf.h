@@ -7,6 +7,7 @@
 #include "outcome.bpf.h"
 
 struct {
+	SSLL_MAP(sides);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SSLL_SIDES);
 	__type(key, __u32);

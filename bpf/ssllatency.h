@@ -17,6 +17,7 @@ enum ssll_geometry {
 	SSLL_LINEAR_BUCKETS = 64, /* the most a user can ask for; below the minimum and at or above the maximum come on top */
 	SSLL_REASONS = 16,
 	SSLL_COMM = 16,
+	SSLL_OPERATIONS = 256,  /* the most in one run */
 	SSLL_EXTREME_BITS = 42, /* of an extreme's word; above them lies the interval's number */
 };
 
@@ -77,15 +78,15 @@ enum ssll_cookie {
 	SSLL_COOKIE_LIBRARY = 24,   /* 8 bits: index into libraries */
 	SSLL_COOKIE_STACK = 32,     /* 16 bits: stack pointer at the function's entry minus that at the site, bytes */
 	SSLL_COOKIE_CONDITION = 48, /* 4 bits: of an exit site on a jcc, the lowest 4 bits of its opcode */
-	SSLL_COOKIE_TAKEN = 52,     /* 4 bits: enum ssll_ending, of an exit site whose condition holds */
-	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_ending, of one whose condition doesn't */
+	SSLL_COOKIE_TAKEN = 52,     /* 4 bits: enum ssll_exit, of an exit site whose condition holds */
+	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_exit, of one whose condition doesn't */
 };
 
 /* What an exit site tells of the return value. */
-enum ssll_ending {
-	SSLL_ENDING_IN_REGISTER = 0,
-	SSLL_ENDING_GOES_ON = 1,  /* the call isn't left in this direction */
-	SSLL_ENDING_CONSTANT = 4, /* of the value 0; 2 to 15 are -2 to 11 */
+enum ssll_exit {
+	SSLL_EXIT_IN_REGISTER = 0,
+	SSLL_EXIT_GOES_ON = 1,  /* the call isn't left in this direction */
+	SSLL_EXIT_CONSTANT = 4, /* of the value 0; 2 to 15 are -2 to 11 */
 };
 
 /*
@@ -180,6 +181,7 @@ struct ssll_account {
 	__u64 unmatched_exits;
 	__u64 map_full;
 	__u64 interval;
+	__u64 events_dropped; /* for which a ring buffer had no room */
 };
 
 /* Set once, before loading. */
@@ -192,13 +194,39 @@ struct ssll_config {
 	__u32 pad;
 };
 
+/* One call that has ended, as `ssllatency snoop` shows it. */
+struct ssll_event {
+	__u64 ended_ns; /* CLOCK_MONOTONIC */
+	__u64 duration_ns;
+	__u64 returned; /* the whole register: how much of it means something depends on the convention */
+	__s64 bytes;    /* read or written; -1 where that isn't known */
+	__u32 tgid;
+	__u32 tid;
+	char comm[SSLL_COMM]; /* the thread's, at the end of the call */
+	__u16 operation;
+	__u8 outcome;
+	__u8 reason;
+	__u32 pad;
+};
+
+/* Which calls become events; set once, before loading. */
+struct ssll_event_filter {
+	__u64 minimum_ns;
+	__u64 wake_bytes; /* the reader is woken when so much waits in the ring */
+	__u32 outcomes;   /* a bit for each of enum ssll_outcome */
+	__u32 pad;
+	__u8 length_argument[SSLL_OPERATIONS]; /* 1 + index of the size_t * through which a call says its bytes; 0 none */
+};
+
 _Static_assert(sizeof(struct ssll_start_key) == 16, "start key");
 _Static_assert(sizeof(struct ssll_start) == 24, "start");
 _Static_assert(sizeof(struct ssll_series_key) == 8, "series key");
 _Static_assert(sizeof(struct ssll_series) == 8 * (SSLL_BUCKETS + 2 + SSLL_LINEAR_BUCKETS + 2 + 1 + 4 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_library) == 40, "library");
-_Static_assert(sizeof(struct ssll_account) == 32, "account");
+_Static_assert(sizeof(struct ssll_account) == 40, "account");
 _Static_assert(sizeof(struct ssll_config) == 32, "config");
+_Static_assert(sizeof(struct ssll_event) == 64, "event");
+_Static_assert(sizeof(struct ssll_event_filter) == 24 + SSLL_OPERATIONS, "event filter");
 
 #endif

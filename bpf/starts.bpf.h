@@ -6,6 +6,7 @@
 #include "maps.bpf.h"
 
 struct {
+	SSLL_MAP(starts);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SSLL_STARTS);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -14,6 +15,7 @@ struct {
 } starts SEC(".maps");
 
 struct {
+	SSLL_MAP(overflow);
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SSLL_OVERFLOW);
 	__type(key, struct ssll_start_key);

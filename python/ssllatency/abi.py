@@ -5,6 +5,23 @@ from __future__ import annotations
 
 import ctypes
 from enum import IntEnum
+from typing import NamedTuple
+
+
+class MapShape(NamedTuple):
+    """A map as the headers define it: its BPF_MAP_TYPE_*, sizes in bytes, entries and BPF_F_* flags."""
+
+    kind: int
+    key_size: int
+    value_size: int
+    entries: int
+    flags: int
+
+
+class ClientCertificate(IntEnum):
+    NOT_ASKED = 0
+    NOT_GIVEN = 1
+    GIVEN = 2
 
 
 class Convention(IntEnum):
@@ -35,6 +52,24 @@ class Cookie(IntEnum):
 
 
 class Ending(IntEnum):
+    SUCCESS = 0
+    FAILURE = 1
+    ABANDONED = 2
+    ENDINGS = 3
+
+
+class Error(IntEnum):
+    LIBRARY = 24
+    REASON_BITS = 24
+    LIBRARY_SSL = 20
+
+
+class ErrorCookie(IntEnum):
+    REASON = 0
+    FATAL = 3
+
+
+class Exit(IntEnum):
     IN_REGISTER = 0
     GOES_ON = 1
     CONSTANT = 4
@@ -47,13 +82,82 @@ class Geometry(IntEnum):
     LINEAR_BUCKETS = 64
     REASONS = 16
     COMM = 16
+    OPERATIONS = 256
     EXTREME_BITS = 42
+
+
+class KeyOperation(IntEnum):
+    NONE = 0
+    SIGN = 1
+    DECRYPT = 2
+
+
+class Label(IntEnum):
+    VERSION = 0
+    CIPHER = 1
+    RESUMED = 2
+    GROUP = 3
+    SIGNATURE = 4
+    CLIENT_CERTIFICATE = 5
+    ROLE = 6
+    PROCESS = 7
+    LABELS = 8
+    OTHER = 31
 
 
 class Outcome(IntEnum):
     SUCCESS = 0
     FAILURE = 1
     RETRY = 2
+
+
+class Part(IntEnum):
+    WALL = 0
+    CALLS = 1
+    PRIVATE_KEY = 2
+    KEY_EXCHANGE = 3
+    PEER_VERIFICATION = 4
+    SESSION_LOOKUP = 5
+    CALLBACKS = 6
+    REST = 7
+    WAIT_PEER = 8
+    WAIT_WINDOW = 9
+    WAIT_OFFLOAD = 10
+    WAIT_APPLICATION = 11
+    WAIT_UNKNOWN = 12
+    ON_CPU = 13
+    OFF_CPU = 14
+    OFFLOAD_COMPLETION = 15
+    OFFLOAD_RESUMPTION = 16
+    PARTS = 17
+
+
+class PhaseCookie(IntEnum):
+    PART = 0
+    SKIP_NULL = 4
+    OPERATION = 7
+    SIZE = 9
+    SIZE_POINTED = 12
+    CONDITION = 13
+    CONDITIONAL = 17
+    TAKEN = 18
+    STACK = 32
+
+
+class PlaceOf(IntEnum):
+    VERSION = 0
+    CIPHER = 1
+    RESUMED = 2
+    GROUP_TLS13 = 3
+    GROUP_SESSION = 4
+    SIGNATURE = 5
+    VERIFY_MODE = 6
+    PEER_CERTIFICATE = 7
+    HAND_STATE = 8
+    IN_INIT = 9
+    DID_KEX = 10
+    PLACES = 11
+    PATH_LENGTH = 4
 
 
 class Reason(IntEnum):
@@ -106,10 +210,36 @@ class Account(ctypes.Structure):
         ("unmatched_exits", ctypes.c_uint64),
         ("map_full", ctypes.c_uint64),
         ("interval", ctypes.c_uint64),
+        ("events_dropped", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Account) == 32
+assert ctypes.sizeof(Account) == 40
+
+
+class BatchKey(ctypes.Structure):
+    _fields_ = (
+        ("operation", ctypes.c_uint32),
+        ("lanes", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(BatchKey) == 8
+
+
+class CauseKey(ctypes.Structure):
+    _fields_ = (
+        ("error", ctypes.c_uint32),
+        ("state", ctypes.c_uint16),
+        ("library", ctypes.c_uint16),
+        ("ending", ctypes.c_uint8),
+        ("reason", ctypes.c_uint8),
+        ("alert", ctypes.c_uint8),
+        ("sent", ctypes.c_uint8),
+    )
+
+
+assert ctypes.sizeof(CauseKey) == 12
 
 
 class Config(ctypes.Structure):
@@ -124,6 +254,158 @@ class Config(ctypes.Structure):
 
 
 assert ctypes.sizeof(Config) == 32
+
+
+class Event(ctypes.Structure):
+    _fields_ = (
+        ("ended_ns", ctypes.c_uint64),
+        ("duration_ns", ctypes.c_uint64),
+        ("returned", ctypes.c_uint64),
+        ("bytes", ctypes.c_int64),
+        ("tgid", ctypes.c_uint32),
+        ("tid", ctypes.c_uint32),
+        ("comm", ctypes.c_char * 16),
+        ("operation", ctypes.c_uint16),
+        ("outcome", ctypes.c_uint8),
+        ("reason", ctypes.c_uint8),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(Event) == 64
+
+
+class EventFilter(ctypes.Structure):
+    _fields_ = (
+        ("minimum_ns", ctypes.c_uint64),
+        ("wake_bytes", ctypes.c_uint64),
+        ("outcomes", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+        ("length_argument", ctypes.c_uint8 * 256),
+    )
+
+
+assert ctypes.sizeof(EventFilter) == 280
+
+
+class Handshake(ctypes.Structure):
+    _fields_ = (
+        ("began_ns", ctypes.c_uint64),
+        ("since_ns", ctypes.c_uint64),
+        ("phase_since_ns", ctypes.c_uint64),
+        ("phase_stack", ctypes.c_uint64),
+        ("completed_ns", ctypes.c_uint64),
+        ("parts", ctypes.c_uint64 * 17),
+        ("calls", ctypes.c_uint32),
+        ("pauses", ctypes.c_uint32),
+        ("depth", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("error", ctypes.c_uint32),
+        ("key_bytes", ctypes.c_uint32),
+        ("software", ctypes.c_uint16),
+        ("waiting", ctypes.c_uint8),
+        ("phase", ctypes.c_uint8),
+        ("alert", ctypes.c_uint8),
+        ("key_operation", ctypes.c_uint8),
+        ("library", ctypes.c_uint16),
+    )
+
+
+assert ctypes.sizeof(Handshake) == 208
+
+
+class HandshakeAccount(ctypes.Structure):
+    _fields_ = (
+        ("created", ctypes.c_uint64),
+        ("ended", ctypes.c_uint64),
+        ("events_dropped", ctypes.c_uint64),
+        ("unattributed", ctypes.c_uint64),
+        ("pauses", ctypes.c_uint64),
+        ("paused", ctypes.c_uint64),
+        ("unseen", ctypes.c_uint64),
+        ("software", ctypes.c_uint64),
+        ("waiting_offload", ctypes.c_int64),
+        ("most_waiting_offload", ctypes.c_uint64),
+        ("threshold_ns", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(HandshakeAccount) == 88
+
+
+class HandshakeConfig(ctypes.Structure):
+    _fields_ = (
+        ("by", ctypes.c_uint32),
+        ("off_cpu", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(HandshakeConfig) == 8
+
+
+class HandshakeKey(ctypes.Structure):
+    _fields_ = (
+        ("ssl", ctypes.c_uint64),
+        ("tgid", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(HandshakeKey) == 16
+
+
+class Times(ctypes.Structure):
+    _fields_ = (
+        ("exponential", ctypes.c_uint64 * 480),
+        ("underflow", ctypes.c_uint64),
+        ("overflow", ctypes.c_uint64),
+        ("total_ns", ctypes.c_uint64),
+        ("maximum", ctypes.c_uint64 * 2),
+        ("minimum", ctypes.c_uint64 * 2),
+    )
+
+
+assert ctypes.sizeof(Times) == 3896
+
+
+class HandshakeRow(ctypes.Structure):
+    _fields_ = (
+        ("parts", Times * 17),
+    )
+
+
+assert ctypes.sizeof(HandshakeRow) == 66232
+
+
+class KeyUse(ctypes.Structure):
+    _fields_ = (
+        ("bytes", ctypes.c_uint32),
+        ("signature", ctypes.c_uint16),
+        ("operation", ctypes.c_uint8),
+        ("library", ctypes.c_uint8),
+    )
+
+
+assert ctypes.sizeof(KeyUse) == 8
+
+
+class Labels(ctypes.Structure):
+    _fields_ = (
+        ("known", ctypes.c_uint32),
+        ("tgid", ctypes.c_uint32),
+        ("cipher", ctypes.c_uint32),
+        ("version", ctypes.c_uint16),
+        ("group", ctypes.c_uint16),
+        ("signature", ctypes.c_uint16),
+        ("resumed", ctypes.c_uint8),
+        ("client_certificate", ctypes.c_uint8),
+        ("server", ctypes.c_uint8),
+        ("ending", ctypes.c_uint8),
+        ("library", ctypes.c_uint16),
+    )
+
+
+assert ctypes.sizeof(Labels) == 24
 
 
 class Library(ctypes.Structure):
@@ -142,6 +424,60 @@ class Library(ctypes.Structure):
 
 
 assert ctypes.sizeof(Library) == 40
+
+
+class Path(ctypes.Structure):
+    _fields_ = (
+        ("offsets", ctypes.c_int32 * 4),
+        ("length", ctypes.c_uint16),
+        ("size", ctypes.c_uint16),
+    )
+
+
+assert ctypes.sizeof(Path) == 20
+
+
+class Layout(ctypes.Structure):
+    _fields_ = (
+        ("library", Library),
+        ("paths", Path * 11),
+    )
+
+
+assert ctypes.sizeof(Layout) == 260
+
+
+class MixKey(ctypes.Structure):
+    _fields_ = (
+        ("label", ctypes.c_uint32),
+        ("library", ctypes.c_uint32),
+        ("value", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(MixKey) == 16
+
+
+class OpenCall(ctypes.Structure):
+    _fields_ = (
+        ("ssl", ctypes.c_uint64),
+        ("outer", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(OpenCall) == 16
+
+
+class Poller(ctypes.Structure):
+    _fields_ = (
+        ("completions", ctypes.c_uint64),
+        ("tgid", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+        ("comm", ctypes.c_char * 16),
+    )
+
+
+assert ctypes.sizeof(Poller) == 32
 
 
 class Process(ctypes.Structure):
@@ -180,6 +516,23 @@ class SeriesKey(ctypes.Structure):
 assert ctypes.sizeof(SeriesKey) == 8
 
 
+class Single(ctypes.Structure):
+    _fields_ = (
+        ("ended_ns", ctypes.c_uint64),
+        ("parts", ctypes.c_uint64 * 17),
+        ("labels", Labels),
+        ("cause", CauseKey),
+        ("tgid", ctypes.c_uint32),
+        ("tid", ctypes.c_uint32),
+        ("calls", ctypes.c_uint32),
+        ("pauses", ctypes.c_uint32),
+        ("comm", ctypes.c_char * 16),
+    )
+
+
+assert ctypes.sizeof(Single) == 216
+
+
 class Start(ctypes.Structure):
     _fields_ = (
         ("tag", ctypes.c_uint64),
@@ -200,3 +553,37 @@ class StartKey(ctypes.Structure):
 
 
 assert ctypes.sizeof(StartKey) == 16
+
+
+class Tally(ctypes.Structure):
+    _fields_ = (
+        ("count", ctypes.c_uint64),
+        ("total_ns", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(Tally) == 16
+
+
+class Thread(ctypes.Structure):
+    _fields_ = (
+        ("ssl", ctypes.c_uint64),
+        ("off_since_ns", ctypes.c_uint64),
+        ("off_ns", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(Thread) == 24
+
+
+MAPS = {
+    "blank": MapShape(2, 4, 4552, 1, 0),
+    "folded": MapShape(1, 4, 1, 65536, 1),
+    "libraries": MapShape(2, 4, 40, 256, 0),
+    "overflow": MapShape(1, 16, 24, 16384, 0),
+    "processes": MapShape(1, 4, 16, 256, 0),
+    "series": MapShape(1, 8, 4552, 2048, 0),
+    "sides": MapShape(2, 4, 8, 4096, 0),
+    "starts": MapShape(2, 4, 24, 16384, 1024),
+    "targets": MapShape(1, 4, 1, 4096, 0),
+}

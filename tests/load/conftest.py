@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
+from ssllatency.engines import kernel
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.libbpf_engine import LibbpfEngine, LibbpfSession
+from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.trace_session import TraceSession
 from ssllatency.model.snapshot import Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan, Role
 from ssllatency.probes.planner import plan_image
@@ -36,6 +38,14 @@ def target_plan(request: pytest.FixtureRequest, target_file: Path) -> ImagePlan:
     roles = {probe.role for planned in plan.operations for probe in planned.probes}
     assert (Role.RETURN in roles) == (request.param == "return probes")
     return plan
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> str:
+    order = list(kernel.Method)
+    if order.index(kernel.Method(request.param)) > order.index(kernel.best_method()):
+        pytest.skip(f"this kernel has no {request.param} attachment")
+    return str(request.param)
 
 
 @dataclass
@@ -64,7 +74,7 @@ class Subject:
         file = TracedImage(self.plan, self.plan.path, (self.pid,))
         return replace(Request((file,), (Target(self.pid, "target", ()),)), **more)  # type: ignore[arg-type]
 
-    def attach(self, **more: object) -> LibbpfSession:
+    def attach(self, **more: object) -> TraceSession:
         return LibbpfEngine().attach(self.request(**more))
 
 

@@ -6,10 +6,8 @@ from __future__ import annotations
 import ctypes
 import random
 import struct
-import subprocess
 from collections.abc import Iterator
 from math import isqrt
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +16,9 @@ from ssllatency.engines import kernel
 from ssllatency.engines.libbpf import BpfObject
 from ssllatency.model.histogram import bucket_index
 
+from .programs import compiled
+
 VALUES = 4096
-TOP = Path(__file__).resolve().parents[2]
 MINIMUM_US, STEP_US, STEPS = 50, 7, 40
 
 
@@ -33,11 +32,7 @@ class ProbeValues(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BpfObject]:
-    path = tmp_path_factory.mktemp("bpf") / "bucket_probe.o"
-    multiarch = subprocess.run(["clang", "-print-multiarch"], check=True, capture_output=True, text=True).stdout.strip()
-    flags = ["-g", "-O2", "-mcpu=v3", "-target", "bpf", "-idirafter", f"/usr/include/{multiarch}", "-I", TOP / "bpf"]
-    subprocess.run(["clang", *flags, "-c", TOP / "tests/load/bucket_probe.bpf.c", "-o", path], check=True)
-    with BpfObject(path.read_bytes(), "bucket_probe") as opened:
+    with BpfObject(compiled("bucket_probe.bpf.c", tmp_path_factory.mktemp("bpf")), "bucket_probe") as opened:
         config = opened.section(".rodata.config", abi.Config)
         config.linear_minimum_ns, config.linear_step_ns, config.linear_buckets = MINIMUM_US * 1000, STEP_US * 1000, STEPS
         opened.load()

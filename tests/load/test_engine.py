@@ -11,24 +11,16 @@ from pathlib import Path
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, LinearRange, Role, TracedImage
-from ssllatency.engines.libbpf_engine import LINK_EACH_PROCESS, LibbpfEngine
+from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.links import LINK_EACH_PROCESS
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
 
-from .conftest import METHODS, Subject, counts
+from .conftest import Subject, counts
 
 SUCCESS, FAILURE, RETRY = Outcome.SUCCESS, Outcome.FAILURE, Outcome.RETRY
-
-
-@pytest.fixture(params=METHODS)
-def method(request: pytest.FixtureRequest) -> str:
-    order = list(kernel.Method)
-    if order.index(kernel.Method(request.param)) > order.index(kernel.best_method()):
-        pytest.skip(f"this kernel has no {request.param} attachment")
-    return str(request.param)
 
 
 def test_counts_and_outcomes_are_exact(subject: Subject, method: str) -> None:
@@ -267,8 +259,10 @@ def breakpoints(subject: Subject) -> int:
     return found
 
 
-def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject) -> None:
-    monkeypatch.setattr("ssllatency.engines.libbpf_engine._read_object", lambda: b"not an object")
+def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject, tmp_path: Path) -> None:
+    broken = tmp_path / "ssllatency.bpf.o"
+    broken.write_bytes(b"not an object")
+    monkeypatch.setattr("ssllatency.engines.objects.object_path", lambda _name: broken)
     with pytest.raises(SsllatencyError, match="can't open the BPF object"):
         subject.attach()
 

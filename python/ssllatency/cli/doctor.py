@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from ssllatency.engines import doctor
+from ssllatency.engines import choice, doctor
 from ssllatency.engines.objects import object_path
 
 SUMMARY = "what this machine lacks, each with the command that mends it"
@@ -23,7 +23,7 @@ def host() -> doctor.Host:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the findings; 0 where this machine can trace."""
+    """Prints the findings; 0 where this machine can trace with the default engine."""
     here = host()
     obstacle = doctor.can_trace(here)
     if arguments.quiet:
@@ -31,8 +31,22 @@ def run(arguments: argparse.Namespace) -> int:
             print(obstacle)
         return int(obstacle is not None)
     for finding in doctor.findings(here):
-        print(f"{'ok' if finding.ok else 'MISSING':8} {finding.name}: {finding.detail}")
+        print(f"{_word(finding):8} {finding.name}: {finding.detail}")
         if finding.remedy:
             print(f"{'':8}   mend it with: {finding.remedy}")
-    print("\nThis machine can trace." if obstacle is None else "\nThis machine can't trace yet.")
+    print(f"\n{_verdict(here)}")
     return int(obstacle is not None)
+
+
+def _word(finding: doctor.Finding) -> str:
+    """What another engine than the default one lacks hinders nobody."""
+    if finding.ok:
+        return "ok"
+    return "MISSING" if doctor.needed_by(finding) in ("", doctor.DEFAULT_ENGINE) else "optional"
+
+
+def _verdict(here: doctor.Host) -> str:
+    able = [name for name in choice.NAMES if name != choice.AUTO and not doctor.lacking(here, name)]
+    if doctor.DEFAULT_ENGINE in able:
+        return "This machine can trace."
+    return f"This machine can trace with {able[0]} only (`ssllatency trace`)." if able else "This machine can't trace yet."

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 
+from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
 from ssllatency.targets import Selection
+
+_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 def positive(text: str) -> float:
@@ -32,6 +36,21 @@ def count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 4096:
         raise argparse.ArgumentTypeError(f"{text} isn't a whole number from 1 to 4096")
     return int(text)
+
+
+def whole(text: str) -> int:
+    """A whole number above zero."""
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 10**12:
+        raise argparse.ArgumentTypeError(f"{text} isn't a whole number above 0")
+    return int(text)
+
+
+def duration_ns(text: str) -> int:
+    """A duration with its unit, in nanoseconds."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s)", text, re.ASCII)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text} isn't a duration like 200us, 1.5ms or 2s")
+    return round(float(found[1]) * _UNITS_NS[found[2]])
 
 
 def linear_range(text: str) -> LinearRange:
@@ -60,6 +79,13 @@ def add_planning_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("probe sites")
     group.add_argument("--no-return-probes", action="store_true", help="leave a function out rather than use a return probe")
     group.add_argument("--no-cache", action="store_true", help="plan anew instead of taking a plan from the cache")
+
+
+def add_engine_option(parser: argparse.ArgumentParser) -> None:
+    """By what the kernel is told."""
+    parser.add_argument(
+        "--engine", choices=choice.NAMES, default=choice.AUTO, help="what probes are attached by (auto: the first that works)"
+    )
 
 
 def selection(arguments: argparse.Namespace) -> Selection:

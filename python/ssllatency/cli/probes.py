@@ -13,7 +13,7 @@ from ssllatency.cli import options
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.engines import kernel
 from ssllatency.engines.base import Request
-from ssllatency.engines.libbpf_engine import links_each_process
+from ssllatency.engines.links import links_each_process
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes import listing
 from ssllatency.probes.plan import ImagePlan
@@ -57,7 +57,9 @@ def _links(resolved: Resolved) -> str:
     """How the probes of these processes would be attached."""
     request = Request(resolved.images, resolved.targets, resolved.everyone)
     number = len(resolved.targets)
-    if links_each_process(request):
+    # By version, as asking the kernel needs privileges.
+    method = kernel.Method.MULTI if kernel.release() >= (6, 6, 0) else kernel.Method.PERF
+    if links_each_process(request, method):
         return f"\n\nAttached by links of their own for {number} process{'es' if number != 1 else ''}: no other process pays."
     whom = (
         "every process that maps the files" if resolved.everyone else f"{number} processes, picked by a filter in the program"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a measurement that was kept as JSON (`ssllatency trace --json`) as text."""
+"""Renders a measurement that was kept as JSON (`--json` of `ssllatency trace` and `handshakes`) as text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from ssllatency.cli.page import output_page
 from ssllatency.errors import SsllatencyError
-from ssllatency.reports import document, text
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.reports import document, handshake_text, text
 
 SUMMARY = "render a kept measurement as text"
 
@@ -36,5 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(document.to_json(snapshot, by_process=arguments.by_process))
     else:
-        print(text.render(snapshot, by_process=arguments.by_process), end="")
+        print("\n".join(_reports(snapshot, arguments.by_process)), end="")
     return 0
+
+
+def _reports(snapshot: Snapshot, by_process: bool) -> list[str]:
+    """One for the handshakes where they were measured, one for the functions where they were."""
+    handshakes = [handshake_text.render(snapshot, output_page())] if snapshot.handshakes else []
+    functions = [text.render(snapshot, by_process=by_process)] if snapshot.series or not handshakes else []
+    return [*handshakes, *functions]

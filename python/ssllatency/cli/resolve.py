@@ -9,13 +9,17 @@ from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from ssllatency.elf.names import Names, names
 from ssllatency.engines import kernel
 from ssllatency.engines.base import TracedImage
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Library, Target
 from ssllatency.probes.cache import cached_plan
+from ssllatency.probes.handshake_cache import cached_handshake_plan
+from ssllatency.probes.handshake_plan import HandshakePlan
 from ssllatency.probes.join import complete
 from ssllatency.probes.machine import Emulation
+from ssllatency.probes.names import cached_names
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import (
     Hazards,
@@ -40,6 +44,7 @@ class Resolved:
     targets: tuple[Target, ...]
     everyone: bool
     warnings: tuple[str, ...]
+    source: PlanSource
 
 
 class PlanSource:
@@ -69,6 +74,31 @@ class PlanSource:
         options = {"return_probes": self._return_probes, "emulation": self._emulation}
         return cached_plan(path, open_image, label=label, debug_roots=roots, **options)[0]  # type: ignore[arg-type]
 
+    def handshake_plan(self, path: str, label: str, root: str = "/") -> HandshakePlan:
+        """The handshake plan of the file at `path`; arguments as those of plan()."""
+        roots = (root, "/") if root != "/" else ("/",)
+
+        def open_image() -> Image:
+            return Image.open(path, label=label, debug_roots=roots)
+
+        from ssllatency.elf.image import Image
+
+        if not self._cached:
+            from ssllatency.probes.phases import plan_handshake
+
+            return plan_handshake(open_image(), emulation=self._emulation)
+        return cached_handshake_plan(path, open_image, label=label, debug_roots=roots, emulation=self._emulation)[0]
+
+    def names(self, path: str, label: str) -> Names:
+        """What the codes mean that the file at `path` uses."""
+
+        def open_image() -> Image:
+            return Image.open(path, label=label)
+
+        from ssllatency.elf.image import Image
+
+        return cached_names(path, open_image)[0] if self._cached else names(open_image())
+
 
 def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> Resolved:
     """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
@@ -95,7 +125,7 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
     images = _images(files, source, stack)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(images, comms)
-    return Resolved(images, targets, everyone, tuple(warnings))
+    return Resolved(images, targets, everyone, tuple(warnings), source)
 
 
 class _Recogniser:

@@ -5,29 +5,19 @@ for all others, then percentiles, reasons, and what was left out or lost. Ends a
 from __future__ import annotations
 
 import argparse
-import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
-from ssllatency.cli import doctor as doctor_command
-from ssllatency.cli import options
+from ssllatency.cli import live, options
 from ssllatency.cli.resolve import Resolved, resolve
-from ssllatency.engines import doctor
+from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange, Request, Role, Session
-from ssllatency.engines.libbpf_engine import LibbpfEngine
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.reports import document, text
-from ssllatency.reports.units import printable
 
 SUMMARY = "the ssllatency report: histograms and stats by function"
-_STOP = {signal.SIGINT, signal.SIGTERM}
-_LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-processes", type=options.count, default=256, metavar="N",
                         help='how many processes are told apart, the others count under "other" (256)')  # fmt: skip
     options.add_planning_options(parser)
+    options.add_engine_option(parser)
     parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
                         help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
     parser.add_argument("--links", choices=("auto", "process", "shared"), default="auto", help=argparse.SUPPRESS)
@@ -52,11 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
-    obstacle = doctor.can_trace(doctor_command.host())
-    if obstacle:
-        raise SsllatencyError(obstacle)
-    # From here on the two signals only end the wait below: no probe is left half attached by one that comes early.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
+    engine = choice.engine(live.prepare(arguments.engine))
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
         request = Request(
@@ -70,53 +57,31 @@ def run(arguments: argparse.Namespace) -> int:
             method=arguments.attach,
             links=arguments.links,
         )
-        session = LibbpfEngine().attach(request)
+        session = engine.attach(request)
         stack.callback(session.close)
-        _announce(resolved, arguments.duration)
+        live.announce(resolved, arguments.duration)
         for snapshot in _snapshots(session, arguments, resolved):
             _print(snapshot, arguments)
     return 0
 
 
-def _announce(resolved: Resolved, duration: float | None) -> None:
-    planned = (planned.operation for image in resolved.images for planned in image.plan.operations)
-    functions = {name for name in planned if not BY_NAME[name].only_entry}
-    pids = len(resolved.targets)
-    whom = "every process" if resolved.everyone else f"{pids} process{'es' if pids != 1 else ''}"
-    until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"
-    for warning in resolved.warnings:
-        print(f"ssllatency: {printable(warning)}", file=sys.stderr)
-    print(f"Tracing {len(functions)} functions in {whom} ... {until}.", file=sys.stderr, flush=True)
-
-
 def _snapshots(session: Session, arguments: argparse.Namespace, resolved: Resolved) -> Iterator[Snapshot]:
     """The whole run as one snapshot, or one for each interval."""
-    end = time.monotonic() + arguments.duration if arguments.duration else float("inf")
+    end = live.Ending(resolved, arguments.duration)
     if arguments.interval is None:
-        _wait(end, resolved)
+        end.wait(float("inf"))
         session.detach()
         yield session.read()
         return
     earlier, border, stopped = None, time.monotonic(), False
     while not stopped:
         border += arguments.interval
-        stopped = _wait(min(border, end), resolved) or border >= end
+        stopped = end.wait(border) or border >= end.at
         if stopped:
             session.detach()
         later = session.read(per_interval=True)
         yield later if earlier is None else difference(later, earlier)
         earlier = later
-
-
-def _wait(until: float, resolved: Resolved) -> bool:
-    """Waits for the time, or for one of the signals; whether the trace is to end before `until`."""
-    while (left := until - time.monotonic()) > 0:
-        if signal.sigtimedwait(_STOP, min(left, _LOOK_AGAIN_S)):
-            return True
-        if not resolved.everyone and not any(Path(f"/proc/{target.pid}").exists() for target in resolved.targets):
-            print("ssllatency: all traced processes have ended.", file=sys.stderr)
-            return True
-    return False
 
 
 def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:

@@ -26,6 +26,21 @@ def _immediate(word: int) -> int:
     return value - ((value & 1 << 20) << 1)
 
 
+def logical_immediate(word: int) -> int | None:
+    """The 64-bit number of a logical instruction with an immediate; None for an encoding that is reserved.
+
+    A run of ones, rotated within an element of 2 to 64 bits that is repeated (DecodeBitMasks in the Arm manual).
+    """
+    rotation, ones = word >> 16 & 63, word >> 10 & 63
+    size = 1 << ((word >> 22 & 1) << 6 | ~ones & 63).bit_length() - 1 if word >> 22 & 1 or ones != 63 else 0
+    ones, rotation = ones & size - 1, rotation & size - 1
+    if size < 2 or ones == size - 1:
+        return None
+    run = (1 << ones + 1) - 1
+    element = (run >> rotation | run << size - rotation) & (1 << size) - 1
+    return sum(element << shift for shift in range(0, 64, size))
+
+
 def returned_address(code: bytes, address: int) -> int | None:
     """The address that the function at `address`, which begins with `code`, returns; None if it does anything else."""
     words = instruction_words(code)

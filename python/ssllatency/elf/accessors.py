@@ -33,12 +33,12 @@ def ssl_offsets(image: Image) -> dict[str, int]:
     OpenSSL 3.2 SSL_CONNECTION), "cipher" in the SSL_SESSION that "session" points to. "state" is that of the handshake's
     message flow. Empty for an image that has no such accessors.
     """
-    paths = {name: _field(image, accessor, 1) for name, accessor in _SSL_ACCESSORS.items()}
+    paths = {name: field_returned(image, accessor, 1) for name, accessor in _SSL_ACCESSORS.items()}
     offsets = {name: path[0] for name, path in paths.items() if path}
     state = _state(image, offsets.get("hand_state"))
     if state is not None:
         offsets["state"] = state
-    cipher = _field(image, "SSL_get_current_cipher", 2)
+    cipher = field_returned(image, "SSL_get_current_cipher", 2)
     if cipher and cipher[0] == offsets.get("session"):
         offsets["cipher"] = cipher[1]
     return offsets
@@ -46,11 +46,11 @@ def ssl_offsets(image: Image) -> dict[str, int]:
 
 def bio_flags_offset(image: Image) -> int | None:
     """The byte offset of the flags in BIO, from BIO_test_flags; None where the image doesn't define or show it."""
-    path = _field(image, "BIO_test_flags", 1)
+    path = field_returned(image, "BIO_test_flags", 1)
     return path[0] if path else None
 
 
-def _field(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:
+def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:
     """The field, `depth` pointers from the first argument, that `accessor` returns; None if it isn't exactly one.
 
     Since OpenSSL 3.2 an accessor looks at the first word, the object's type, before; that is no answer beside another one.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small function returns, found by following its instructions on known and unknown values. Here those of x86-64; the
-instructions of aarch64 are in evaluate_aarch64.py.
+"""What a small function returns, found by following its instructions on known and unknown values. The instructions are in
+evaluate_x86.py and evaluate_aarch64.py.
 
 `SSL_want` returns a field of its argument, `RSA_PKCS1_OpenSSL` the address of a table, a provider's query function a table that
 depends on a number: all are read this way, whatever the compiler made of them. Nothing is executed; calls are not entered; both
@@ -9,53 +9,55 @@ ways of a jump are followed when its condition is unknown. Steps and paths have 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from ssllatency.elf.decode import instructions
-from ssllatency.elf.values import MASK, Comparison, Field, Place, Value, plus, signed
+from ssllatency.elf.values import Call, Case, Comparison, Field, Place, Value, narrowed
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
 MAX_STEPS = 400
 MAX_PATHS = 32
-_CHUNK = 64
-_LONGEST = 15
-_CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
-_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
-_ENDS = ("ud2", "int3", "hlt")
-
-
-def _registers() -> dict[str, tuple[str, int]]:
-    """Every general register's name to the 64-bit register that it is part of, and its size in bytes."""
-    table: dict[str, tuple[str, int]] = {}
-    for letter in "abcd":
-        whole = f"r{letter}x"
-        table |= {whole: (whole, 8), f"e{letter}x": (whole, 4), f"{letter}x": (whole, 2)}
-        table |= {f"{letter}l": (whole, 1), f"{letter}h": (whole, 1)}
-    for stem in ("si", "di", "bp", "sp"):
-        table |= {f"r{stem}": (f"r{stem}", 8), f"e{stem}": (f"r{stem}", 4), stem: (f"r{stem}", 2), f"{stem}l": (f"r{stem}", 1)}
-    for number in range(8, 16):
-        whole = f"r{number}"
-        table |= {whole: (whole, 8), f"{whole}d": (whole, 4), f"{whole}w": (whole, 2), f"{whole}b": (whole, 1)}
-    return table
-
-
-REGISTERS = _registers()
+ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
+_Known = Mapping[tuple[int, ...], int]
 
 
 @dataclass
 class State:
-    """One path: where it is, what registers and stack words hold, and the last comparison of two numbers."""
+    """One path: where it is, what registers and stack words hold, and the last comparison of two numbers; or the field that was
+    compared with zero."""
 
     address: int
     registers: dict[str, Value]
     stack: dict[int, Value] = field(default_factory=dict)
-    flags: Comparison | None = None
+    flags: Comparison | Field | None = None
 
     def fork(self, address: int) -> State:
         return State(address, dict(self.registers), dict(self.stack), self.flags)
+
+    def taken(self, condition: str) -> bool | None:
+        """Whether a jump on `condition` is taken; None if that isn't known."""
+        return self.flags.taken(condition) if isinstance(self.flags, Comparison) else None
+
+    @property
+    def tested(self) -> Field | None:
+        """The field that was compared with zero last."""
+        return self.flags if isinstance(self.flags, Field) else None
+
+    def part(self, condition: str, other: State, tested: Value) -> None:
+        """This path is the one on which `condition` holds, `other` that on which it doesn't: on one what was tested is zero."""
+        zero = {"je": self, "jne": other}.get(condition)
+        if zero and isinstance(tested, Field):
+            zero.make_zero(tested)
+
+    def make_zero(self, field: Field) -> None:
+        """The field is known to be zero, so what was loaded from there is."""
+        self.registers = {name: 0 if value == field else value for name, value in self.registers.items()}
+        self.stack = {offset: 0 if value == field else value for offset, value in self.stack.items()}
 
 
 def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
@@ -64,43 +66,68 @@ def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
     `arguments` are what registers hold at entry. They are named as on x86-64 (rdi, rsi, …, the first arguments), on either
     machine. Empty where no way out was reached.
     """
-    return _evaluation(image).run(address, _registers_of(image, arguments))
+    return followed(image, address, arguments).results
 
 
 def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
     """The fields that the function at `address` reads on any of its ways, whatever it makes of them; else as returned()."""
+    return followed(image, address, arguments).fields
+
+
+def followed(image: Image, address: int, arguments: Mapping[str, Value], known: _Known = MappingProxyType({})) -> Evaluation:
+    """The finished evaluation of the function at `address`, with all that it saw; `arguments` as those of returned().
+
+    `known` are numbers that fields hold, by the field's path.
+    """
     evaluation = _evaluation(image)
-    evaluation.run(address, _registers_of(image, arguments))
-    return evaluation.fields
+    evaluation.run(address, Case(arguments, known))
+    return evaluation
 
 
-def _registers_of(image: Image, arguments: dict[str, Value]) -> dict[str, Value]:
-    if image.machine == "x86-64":
-        return dict(arguments)
-    return {f"x{_ARGUMENTS.index(name)}": value for name, value in arguments.items()}
+def returned_in_cases(image: Image, address: int, cases: Iterable[Case]) -> Iterator[list[Value]]:
+    """What returned() says of the function at `address` in each of the cases; its code is decoded once for all."""
+    evaluation = _evaluation(image)
+    for case in cases:
+        evaluation.results = []
+        evaluation.run(address, case)
+        yield evaluation.results
 
 
 def _evaluation(image: Image) -> Evaluation:
     if image.machine == "x86-64":
-        return Evaluation(image)
+        from ssllatency.elf.evaluate_x86 import X86Evaluation
+
+        return X86Evaluation(image)
     from ssllatency.elf.evaluate_aarch64 import Aarch64Evaluation
 
     return Aarch64Evaluation(image)
 
 
-class Evaluation:
-    """The evaluation of one function. `states` are the paths still to be followed, `fields` the fields read so far."""
+class Evaluation(ABC):
+    """The evaluation of one function, by one machine's instructions.
 
-    stack_pointer = "rsp"
+    `results` is a value for each way out, `fields` the fields read, `calls` the calls made, and `stores` what was written to
+    places that aren't the stack, all on any of its ways; `states` are the paths still to be followed.
+    """
+
+    stack_pointer: str
+    result_register: str
+    arguments: tuple[str, ...]
 
     def __init__(self, image: Image) -> None:
+        self.results: list[Value] = []
         self.fields: set[Field] = set()
+        self.calls: list[Call] = []
+        self.stores: list[tuple[Place, Value]] = []
         self.image = image
-        self._decoded: dict[int, Any] = {}
-        self._results: list[Value] = []
+        self._case = Case()
+        self._callees: dict[tuple[int, str], bool] = {}
         self.states: list[State] = []
 
-    def run(self, address: int, registers: dict[str, Value]) -> list[Value]:
+    def run(self, address: int, case: Case) -> None:
+        """Follows the function at `address` in this case; None is among the results where a cap was met."""
+        self._case = case
+        registers = {self.arguments[ARGUMENTS.index(name)]: value for name, value in case.arguments.items()}
         self.states = [State(address, {**registers, self.stack_pointer: Place("stack", 0)})]
         paths = steps = 0
         while self.states and paths < MAX_PATHS and steps < MAX_STEPS:
@@ -108,244 +135,66 @@ class Evaluation:
             paths += 1
             while steps < MAX_STEPS and self.step(state):
                 steps += 1
-        return [*self._results, None] if self.states or steps == MAX_STEPS else self._results
+        if self.states or steps == MAX_STEPS:
+            self.end(None)
 
-    def _instruction(self, address: int) -> Any | None:
-        if address not in self._decoded:
-            if not self.image.executable(address):
-                return None
-            code = self.image.code(address, _CHUNK)
-            for each in instructions(code, address, self.image.machine):
-                # One that ends near the end of the chunk may have been cut, and is decoded again from its own start.
-                if each.address == address or each.address + _LONGEST <= address + len(code):
-                    self._decoded.setdefault(each.address, each)
-        return self._decoded.get(address)
-
+    @abstractmethod
     def step(self, state: State) -> bool:
         """Follows one instruction; false where the path ends."""
-        instruction = self._instruction(state.address)
-        if instruction is None:
-            return self.end(None)
-        name = instruction.mnemonic.rsplit(" ", 1)[-1]
-        state.address += instruction.size
-        if name == "ret":
-            return self.end(state.registers.get("rax"))
-        if name in _ENDS or (name == "call" and self.leaves(instruction.address, instruction.size)):
-            return self.end(None)
-        if name.startswith("j"):
-            return self._jump(state, name, instruction)
-        if name.startswith("cmov"):
-            return self._conditional_move(state, name, instruction)
-        handler = _HANDLERS.get(name, _other)
-        handler(self, state, instruction)
-        return True
 
     def leaves(self, address: int, size: int) -> bool:
         """Whether the call at `address` is the last instruction of its function, so never returns."""
         bounds = self.image.function_bounds(address)
         return bounds is not None and address + size >= bounds[1]
 
+    def answer(self, state: State, target: Value) -> None:
+        """Puts what the function at `target`, which has just been called, is known to return where it returns it."""
+        for name, value in self._case.calls.items():
+            if isinstance(target, int) and self._is(target, name):
+                state.registers[self.result_register] = value
+
+    def _is(self, target: int, name: str) -> bool:
+        """Whether a call of `target` reaches the function called `name`, through the PLT or not."""
+        if (target, name) not in self._callees:
+            function = self.image.function(name)
+            reached = function is not None and function.address == target
+            self._callees[target, name] = reached or self.image.plt_target(target) == name
+        return self._callees[target, name]
+
     def end(self, value: Value) -> bool:
         """Ends a path, which returns `value`."""
-        self._results.append(value)
+        self.results.append(value)
         return False
 
-    def _jump(self, state: State, name: str, instruction: Any) -> bool:
-        target = self.read(state, instruction, instruction.operands[0])
-        if name == "jmp":
-            if not isinstance(target, int):
-                return self.end(None)
-            state.address = target
-            return True
-        taken = state.flags.taken(name) if state.flags else None
-        if isinstance(target, int) and taken is None:
-            self.states.append(state.fork(target))
-        if isinstance(target, int) and taken:
-            state.address = target
-        return True
+    def note_call(self, state: State, target: Value) -> None:
+        """Notes a call, where it is known to whom."""
+        if isinstance(target, int | Field):
+            self.calls.append(Call(target, tuple(state.registers.get(name) for name in self.arguments)))
 
-    def _conditional_move(self, state: State, name: str, instruction: Any) -> bool:
-        taken = state.flags.taken(f"j{name[4:]}") if state.flags else None
-        if taken is None:
-            self.states.append(state.fork(state.address))
-        if taken is not False:
-            _move(self, state, instruction)
-        return True
-
-    # Operands.
-
-    def address_of(self, state: State, instruction: Any, operand: Any) -> Value:
-        """The address that a memory operand names."""
-        memory = operand.mem
-        if memory.segment:
-            return None
-        value: Value = memory.disp & MASK
-        if memory.base:
-            base = instruction.reg_name(memory.base)
-            value = plus(value, state.address if base == "rip" else self.register(state, base))
-        if memory.index:
-            index = self.register(state, instruction.reg_name(memory.index))
-            value = plus(value, index * memory.scale & MASK if isinstance(index, int) else None)
-        return value
-
-    def register(self, state: State, name: str) -> Value:
-        whole, size = REGISTERS.get(name, ("", 0))
-        value = state.registers.get(whole)
-        if isinstance(value, int):
-            return value & (1 << 8 * size) - 1
-        return value if size == 8 or (size == 4 and isinstance(value, Field)) else None
-
-    def read(self, state: State, instruction: Any, operand: Any) -> Value:
-        """The value of an operand: a register, a number, or what memory holds."""
-        if operand.type == _REGISTER:
-            return self.register(state, instruction.reg_name(operand.reg))
-        if operand.type == _IMMEDIATE:
-            return int(operand.imm) & MASK
-        return self.load(state, self.address_of(state, instruction, operand), operand.size)
+    def note_jump(self, state: State, address: int, target: Value) -> None:
+        """Notes the jump at `address`, if it leaves the function, as the call that it is."""
+        bounds = self.image.function_bounds(address)
+        if not isinstance(target, int) or (bounds and not bounds[0] <= target < bounds[1]):
+            self.note_call(state, target)
 
     def load(self, state: State, address: Value, size: int) -> Value:
         """What memory holds at `address`."""
         if isinstance(address, Place):
             if address.base == "stack":
-                return state.stack.get(address.offset)
-            found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset))
+                return narrowed(state.stack.get(address.offset), size)
+            if isinstance(address.base, str) and address.base != "argument":
+                return None
+            found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset), size)
             self.fields.add(found)
-            return found
+            return narrowed(self._case.fields.get(found.path, found), size)
         if isinstance(address, int):
             return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
         return None
 
-    def write(self, state: State, instruction: Any, operand: Any, value: Value) -> None:
-        """Stores `value` in a register or on the stack; other memory is not followed."""
-        if operand.type == _REGISTER:
-            whole, size = REGISTERS.get(instruction.reg_name(operand.reg), ("", 0))
-            if isinstance(value, int) and size == 4:
-                value &= 0xFFFFFFFF
-            state.registers[whole] = value if size >= 4 else None
-            return
-        address = self.address_of(state, instruction, operand)
-        if isinstance(address, Place) and address.base == "stack":
-            state.stack[address.offset] = value
-
-
-_REGISTER, _IMMEDIATE = 1, 2  # capstone.CS_OP_REG, CS_OP_IMM
-
-
-def _move(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    target, origin = instruction.operands
-    evaluation.write(state, instruction, target, evaluation.read(state, instruction, origin))
-
-
-def _move_signed(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    target, origin = instruction.operands
-    value = evaluation.read(state, instruction, origin)
-    if isinstance(value, int):
-        value = signed(value, origin.size) & MASK
-    evaluation.write(state, instruction, target, value)
-
-
-def _address(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    target, origin = instruction.operands
-    evaluation.write(state, instruction, target, evaluation.address_of(state, instruction, origin))
-
-
-def _add(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    target, other = instruction.operands
-    left, right = (evaluation.read(state, instruction, each) for each in (target, other))
-    state.flags = None
-    if instruction.mnemonic.endswith("sub"):
-        state.flags = Comparison(left, right, target.size) if isinstance(left, int) and isinstance(right, int) else None
-        right = -right & MASK if isinstance(right, int) else None
-    evaluation.write(state, instruction, target, plus(left, right))
-
-
-def _count(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    (target,) = instruction.operands
-    step = 1 if instruction.mnemonic.endswith("inc") else MASK
-    state.flags = None
-    evaluation.write(state, instruction, target, plus(evaluation.read(state, instruction, target), step))
-
-
-def _widen(_: Evaluation, state: State, __: Any) -> None:
-    value = state.registers.get("rax")
-    state.registers["rax"] = signed(value, 4) & MASK if isinstance(value, int) else None
-
-
-def _logic(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    """xor of a register with itself is 0; a field of which only some bits are kept is still that field."""
-    target, other = instruction.operands
-    left, right = (evaluation.read(state, instruction, each) for each in (target, other))
-    value: Value = None
-    if instruction.mnemonic == "xor" and target.type == other.type == _REGISTER and target.reg == other.reg:
-        value = 0
-    elif instruction.mnemonic == "and":
-        value = left & right if isinstance(left, int) and isinstance(right, int) else one_field(left, right)
-    state.flags = Comparison(value, 0, target.size) if isinstance(value, int) else None
-    evaluation.write(state, instruction, target, value)
-
-
-def one_field(left: Value, right: Value) -> Value:
-    fields = [each for each in (left, right) if isinstance(each, Field)]
-    return fields[0] if len(fields) == 1 else None
-
-
-def _compare(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    left, right = (evaluation.read(state, instruction, each) for each in instruction.operands)
-    state.flags = None
-    if isinstance(left, int) and isinstance(right, int):
-        size = instruction.operands[0].size
-        state.flags = Comparison(left & right, 0, size) if instruction.mnemonic == "test" else Comparison(left, right, size)
-
-
-def _push(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    value = evaluation.read(state, instruction, instruction.operands[0])
-    top = state.registers["rsp"] = plus(state.registers.get("rsp"), -8 & MASK)
-    if isinstance(top, Place):
-        state.stack[top.offset] = value
-
-
-def _pop(evaluation: Evaluation, state: State, instruction: Any) -> None:
-    top = state.registers.get("rsp")
-    state.registers["rsp"] = plus(top, 8)
-    evaluation.write(state, instruction, instruction.operands[0], evaluation.load(state, top, 8))
-
-
-def _leave(evaluation: Evaluation, state: State, _: Any) -> None:
-    top = state.registers.get("rbp")
-    state.registers["rsp"] = plus(top, 8)
-    state.registers["rbp"] = evaluation.load(state, top, 8)
-
-
-def _call(_: Evaluation, state: State, __: Any) -> None:
-    state.flags = None
-    for name in _CLOBBERED:
-        state.registers[name] = None
-
-
-def _other(_: Evaluation, state: State, instruction: Any) -> None:
-    """An instruction that isn't followed: what it writes is unknown."""
-    state.flags = None
-    for register in instruction.regs_access()[1]:
-        whole = REGISTERS.get(instruction.reg_name(register), ("", 0))[0]
-        state.registers[whole] = None
-
-
-def _nothing(_: Evaluation, __: State, ___: Any) -> None:
-    pass
-
-
-_HANDLERS = {
-    **dict.fromkeys(("mov", "movabs", "movzx"), _move),
-    **dict.fromkeys(("movsxd", "movsx"), _move_signed),
-    **dict.fromkeys(("add", "sub"), _add),
-    **dict.fromkeys(("inc", "dec"), _count),
-    "cdqe": _widen,
-    **dict.fromkeys(("and", "or", "xor"), _logic),
-    **dict.fromkeys(("cmp", "test"), _compare),
-    **dict.fromkeys(("nop", "endbr64", "endbr32"), _nothing),
-    "lea": _address,
-    "push": _push,
-    "pop": _pop,
-    "leave": _leave,
-    "call": _call,
-}
+    def store(self, state: State, address: Value, value: Value) -> None:
+        """Stores `value` at `address`."""
+        if isinstance(address, Place):
+            if address.base == "stack":
+                state.stack[address.offset] = value
+            else:
+                self.stores.append((address, value))

@@ -11,13 +11,12 @@ from collections.abc import Callable
 
 from ssllatency.elf import aarch64
 from ssllatency.elf.aarch64_memory import access, extended, indexed, signed
-from ssllatency.elf.evaluate import Evaluation, State, one_field
-from ssllatency.elf.values import MASK, Comparison, Field, Place, Value, plus
+from ssllatency.elf.evaluate import ARGUMENTS, Evaluation, State
+from ssllatency.elf.values import MASK, Comparison, Field, Value, masked, narrowed, plus
 
 _CLOBBERED = (*range(19), 30)
 # The conditions 0 to 13 as the jumps of Comparison; "" for those that it doesn't know.
 _CONDITIONS = ("je", "jne", "jae", "jb", "js", "jns", "", "", "ja", "jbe", "jge", "jl", "jg", "jle")
-_NARROW = 0xFFFFFFFF
 
 
 def _name(number: int, stack: bool = False) -> str:
@@ -29,15 +28,13 @@ def _read(state: State, word: int, number: int, *, stack: bool = False) -> Value
     """The value of a register as wide as `word` works."""
     name = _name(number, stack)
     value = state.registers.get(name) if name else 0
-    if word >> 31:
-        return value
-    return value & _NARROW if isinstance(value, int) else value if isinstance(value, Field) else None
+    return value if word >> 31 else narrowed(value, 4)
 
 
 def _write(state: State, word: int, number: int, value: Value, *, stack: bool = False) -> None:
     """Writes a register as wide as `word` works: the upper half of a narrow one becomes zero."""
     if not word >> 31:
-        value = value & _NARROW if isinstance(value, int) else value if isinstance(value, Field) else None
+        value = narrowed(value, 4)
     if name := _name(number, stack):
         state.registers[name] = value & MASK if isinstance(value, int) else value
 
@@ -46,6 +43,8 @@ class Aarch64Evaluation(Evaluation):
     """One evaluation of a function of an aarch64 image."""
 
     stack_pointer = "sp"
+    result_register = "x0"
+    arguments = tuple(f"x{number}" for number in range(len(ARGUMENTS)))
 
     def step(self, state: State) -> bool:
         address = state.address
@@ -62,7 +61,10 @@ class Aarch64Evaluation(Evaluation):
         """Whether the path goes on after a branch; None for what isn't one."""
         if word & 0x7C000000 == 0x14000000:
             state.address = address + 4 * signed(word, 26)
-            return self._called(state, address) if word >> 31 else True
+            if word >> 31:
+                return self._called(state, address, state.address)
+            self.note_jump(state, address, state.address)
+            return True
         if word & 0x7C000000 == 0x34000000 or word & 0xFF000010 == 0x54000000:
             self._conditional(state, word, address)
             return True
@@ -72,21 +74,24 @@ class Aarch64Evaluation(Evaluation):
 
     def _register_branch(self, state: State, word: int, address: int) -> bool:
         kind = word >> 21 & 7
+        target = _read(state, MASK, word >> 5 & 31) if kind in (0, 1) else None
         if kind == 1:
-            return self._called(state, address)
+            return self._called(state, address, target)
         if kind == 2:
             return self.end(state.registers.get("x0"))
-        target = _read(state, MASK, word >> 5 & 31) if kind == 0 else None
+        self.note_jump(state, address, target)
         state.address = target if isinstance(target, int) else state.address
         return True if isinstance(target, int) else self.end(None)
 
-    def _called(self, state: State, address: int) -> bool:
+    def _called(self, state: State, address: int, target: Value) -> bool:
+        self.note_call(state, target)
         if self.leaves(address, 4):
-            return self.end(None)
+            return False
         state.address = address + 4
         state.flags = None
         for number in _CLOBBERED:
             state.registers[_name(number)] = None
+        self.answer(state, target)
         return True
 
     def _conditional(self, state: State, word: int, address: int) -> None:
@@ -94,9 +99,25 @@ class Aarch64Evaluation(Evaluation):
         target = address + 4 * signed(word >> 5, bits)
         taken = _taken(state, word)
         if taken is None:
-            self.states.append(state.fork(target))
+            condition, tested = _condition(state, word)
+            other = state.fork(target)
+            other.part(condition, state, tested)
+            self.states.append(other)
         elif taken:
             state.address = target
+
+
+def _condition(state: State, word: int) -> tuple[str, Value]:
+    """The condition on which a jump is taken, "" for a bit, and what is tested for it."""
+    if word & 0xFF000010 == 0x54000000:
+        return _jump(word & 15), state.tested
+    if word & 0x7E000000 == 0x36000000:
+        return "", None
+    return "jne" if word >> 24 & 1 else "je", _read(state, word, word & 31)
+
+
+def _jump(condition: int) -> str:
+    return _CONDITIONS[condition] if condition < len(_CONDITIONS) else ""
 
 
 def _taken(state: State, word: int) -> bool | None:
@@ -115,7 +136,7 @@ def _taken(state: State, word: int) -> bool | None:
 def _holds(state: State, condition: int) -> bool | None:
     if condition >= len(_CONDITIONS):
         return True
-    return state.flags.taken(_CONDITIONS[condition]) if state.flags else None
+    return state.taken(_CONDITIONS[condition])
 
 
 def _compute(evaluation: Aarch64Evaluation, state: State, word: int, address: int) -> None:
@@ -143,9 +164,7 @@ def _memory(evaluation: Aarch64Evaluation, state: State, word: int) -> None:
             value = signed(value, 8 * each.size)
         _write(state, MASK, number, value)
     for position, number in enumerate(each.stored):
-        target = plus(place, position * each.size)
-        if isinstance(target, Place) and target.base == "stack":
-            state.stack[target.offset] = _read(state, MASK, number)
+        evaluation.store(state, plus(place, position * each.size), narrowed(_read(state, MASK, number), each.size))
     if each.moves_base:
         state.registers[_name(each.base, stack=True)] = plus(base, each.step & MASK) if each.step is not None else None
 
@@ -168,6 +187,8 @@ def _sum(state: State, word: int, left: Value, right: Value, *, stack: bool) -> 
         state.flags = None
         if subtracts and isinstance(left, int) and isinstance(right, int):
             state.flags = Comparison(left, right, 8 if word >> 31 else 4)
+        elif subtracts and isinstance(left, Field) and right == 0:
+            state.flags = left
     if subtracts:
         right = -right & MASK if isinstance(right, int) else None
     _write(state, word, word & 31, plus(left, right), stack=stack and not flags)
@@ -194,11 +215,20 @@ def _sum_extended(_: Aarch64Evaluation, state: State, word: int, __: int) -> Non
 
 def _logic_immediate(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     """A field of which only some bits are kept is still that field."""
-    operation = word >> 29 & 3
-    left = _read(state, word, word >> 5 & 31)
-    state.flags = None if operation == 3 else state.flags
-    kept = left if operation in (0, 3) and isinstance(left, Field) else None
-    _write(state, word, word & 31, kept, stack=operation != 3)
+    operation, width = word >> 29 & 3, 64 if word >> 31 else 32
+    left, right = _read(state, word, word >> 5 & 31), aarch64.logical_immediate(word)
+    right = None if right is None else right & (1 << width) - 1
+    value: Value = masked(left, right) if operation in (0, 3) and right is not None else None
+    if isinstance(left, int) and right is not None:
+        value = (left & right, left | right, left ^ right, left & right)[operation]
+    if operation == 3:
+        _set_flags(state, word, value)
+    _write(state, word, word & 31, value, stack=operation != 3)
+
+
+def _set_flags(state: State, word: int, value: Value) -> None:
+    """The flags of a logical result."""
+    state.flags = Comparison(value, 0, 8 if word >> 31 else 4) if isinstance(value, int) else None
 
 
 def _logic(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
@@ -212,9 +242,9 @@ def _logic(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     elif isinstance(left, int) and isinstance(right, int):
         value = (left & right, left | right, left ^ right, left & right)[operation]
     elif operation in (0, 3):
-        value = one_field(left, right)
+        value = masked(left, right)
     if operation == 3:
-        state.flags = Comparison(value, 0, 8 if word >> 31 else 4) if isinstance(value, int) else None
+        _set_flags(state, word, value)
     _write(state, word, word & 31, value)
 
 
@@ -236,20 +266,28 @@ def _bits(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     if isinstance(value, int) and high >= low and operation in (0, 2):
         taken = value >> low & (1 << high - low + 1) - 1
         value = signed(taken, high - low + 1) & MASK if operation == 0 else taken
-    elif not isinstance(value, Field) or low or operation == 1:
-        value = None
+    else:
+        value = masked(value, (1 << high + 1) - 1) if isinstance(value, Field) and not low and operation != 1 else None
     _write(state, word, word & 31, value)
 
 
-def _select(evaluation: Aarch64Evaluation, state: State, word: int, _: int) -> None:
-    """csel, csinc, csinv and csneg; both ways where the condition isn't known."""
+def _selected(state: State, word: int) -> tuple[Value, Value]:
+    """What a select gives where its condition holds, and where it doesn't."""
     yes, no = _read(state, word, word >> 5 & 31), _read(state, word, word >> 16 & 31)
     inverts, adds = word >> 30 & 1, word >> 10 & 1
     if inverts or adds:
         no = (~no if inverts else no) + adds & MASK if isinstance(no, int) else None
+    return yes, no
+
+
+def _select(evaluation: Aarch64Evaluation, state: State, word: int, _: int) -> None:
+    """csel, csinc, csinv and csneg; both ways where the condition isn't known."""
+    yes, no = _selected(state, word)
     holds = _holds(state, word >> 12 & 15)
     if holds is None:
         other = state.fork(state.address)
+        state.part(_jump(word >> 12 & 15), other, state.tested)
+        yes, no = _selected(state, word)[0], _selected(other, word)[1]
         _write(other, word, word & 31, no)
         evaluation.states.append(other)
     _write(state, word, word & 31, no if holds is False else yes)

@@ -7,7 +7,7 @@ gives ElfError, or answers as if what is damaged were missing. Everything is rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,8 @@ from ssllatency.elf.symbols import DynamicSymbols, FunctionIndex, Symbol
 from ssllatency.elf.unwind import Unwind
 
 __all__ = ["ElfError", "Function", "Image"]
+
+Range = tuple[int, int]
 
 MAX_POINTERS = 65536
 _DT_SONAME = 14
@@ -124,6 +126,10 @@ class Image:
         """[start, end) of the function, or the part of a split one, that contains `address`, by the unwind tables."""
         return self._unwind.bounds(address)
 
+    def is_part(self, address: int) -> bool:
+        """Whether what the unwind tables know at `address` is a split-off part of a function, entered in the midst of it."""
+        return self._unwind.is_part(address)
+
     def function_ranges(self) -> Iterator[tuple[int, int]]:
         """[start, end) of all functions, and parts of split ones, that the unwind tables know, in ascending order."""
         return self._unwind.ranges()
@@ -179,6 +185,20 @@ class Image:
         raw = self.find_word(address)
         return sorted({*places, *(each for each in raw if not self._relocations.covers(each))})
 
+    def numbered_pointers(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, int, int]]:
+        """(address, number, target) of the 16-byte pairs of a number that is `wanted` and a pointer into the image.
+
+        In ascending order, MAX_POINTERS at most. ElfError for damaged relocations.
+        """
+        places = [each - 8 for each in self._relocations.places()]
+        if self._headers.fixed:
+            places = sorted({*places, *self._capped(self._memory.numbered_words(wanted))})
+        words = self._memory.data_words(places).items()
+        for place in self._capped(place for place, word in words if wanted(word) and not self._relocations.covers(place)):
+            number, target = self.constant(place, 8), self.pointer(place + 8)
+            if number is not None and target is not None:
+                yield place, number, target
+
     def find_word(self, value: int) -> list[int]:
         """The aligned addresses whose 8 bytes in the file are `value`, MAX_POINTERS at most."""
         if not 0 <= value < 1 << 64:
@@ -196,6 +216,14 @@ class Image:
     def pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
         """The bytes of the image as (address, piece), each piece `overlap` bytes into the next one."""
         return self._memory.pieces(overlap)
+
+    def code_pieces(self, overlap: int, within: Range | None = None) -> Iterator[tuple[int, bytes]]:
+        """The same for the code alone, or for what of it lies in [start, end)."""
+        return self._memory.code_pieces(overlap, within)
+
+    def symbol_slots(self, names: Collection[str]) -> dict[int, str]:
+        """The words that hold the addresses of the dynamic symbols called `names`. ElfError for damaged relocations."""
+        return self._relocations.symbol_slots(names)
 
     def plt_target(self, address: int) -> str | None:
         """The name of the dynamic symbol, imported or not, that the PLT stub at `address` jumps to; None if there is none."""

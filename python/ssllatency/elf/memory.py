@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ssllatency.elf.headers import Headers, Segment
 from ssllatency.elf.source import CHUNK, ElfError
@@ -77,8 +77,19 @@ class Memory:
         for segment in self._loads:
             size = min(segment.file_size, segment.memory_size, left)
             left -= size
-            for start in range(0, size, CHUNK):
-                yield segment.address + start, self._source.read(segment.offset + start, min(CHUNK + overlap, size - start))
+            yield from self._pieces(segment, 0, size, overlap)
+
+    def code_pieces(self, overlap: int, within: tuple[int, int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """The same for executable segments, or what of them lies in [start, end)."""
+        for segment in self._loads:
+            if segment.flags & _PF_X:
+                size = min(segment.file_size, segment.memory_size, MAX_SCAN)
+                first, last = within or (segment.address, segment.address + size)
+                yield from self._pieces(segment, max(0, first - segment.address), min(size, last - segment.address), overlap)
+
+    def _pieces(self, segment: Segment, first: int, last: int, overlap: int) -> Iterator[tuple[int, bytes]]:
+        for start in range(first, last, CHUNK):
+            yield segment.address + start, self._source.read(segment.offset + start, min(CHUNK + overlap, last - start))
 
     def find(self, needle: bytes, alignment: int = 1) -> Iterator[int]:
         """The addresses, multiples of `alignment`, at which `needle` occurs, overlapping occurrences included."""
@@ -88,6 +99,17 @@ class Memory:
                 if (address + at) % alignment == 0:
                     yield address + at
                 at = piece.find(needle, at + 1)
+
+    def numbered_words(self, wanted: Callable[[int], bool]) -> Iterator[int]:
+        """The addresses of aligned words that are `wanted` and followed by what could be an address of the image."""
+        low = min((each.address for each in self._loads), default=0)
+        high = max((each.address + each.memory_size for each in self._loads), default=0)
+        for start, piece in self.pieces(8):
+            address = start + -start % 8
+            data = memoryview(piece)[address - start :]
+            words = struct.unpack(f"<{len(data) // 8}Q", data[: len(data) // 8 * 8])
+            pointers = [index for index, word in enumerate(words) if low <= word < high]
+            yield from (address + 8 * (index - 1) for index in pointers if index and wanted(words[index - 1]))
 
     def data_words(self, addresses: list[int]) -> dict[int, int]:
         """The 64-bit words at `addresses` (in ascending order), as far as they lie in the file."""

@@ -8,7 +8,7 @@ image without section headers will do.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.memory import Memory
@@ -59,6 +59,15 @@ class Relocations:
         place = self._symbolic.get(address)
         return self._symbols.at(place[0]) if place else None
 
+    def symbol_slots(self, names: Collection[str]) -> dict[int, str]:
+        """The words that get the address of a dynamic symbol called one of `names`, defined here or imported."""
+        wanted: dict[int, str] = {}
+        for index in {index for index, _ in self._symbolic.values()}:
+            symbol = self._symbols.at(index)
+            if symbol and symbol.name in names:
+                wanted[index] = symbol.name
+        return {address: wanted[index] for address, (index, _) in self._symbolic.items() if index in wanted}
+
     def target(self, address: int) -> int | None:
         """The address that the word at `address` holds after relocation; None if it isn't relocated or to an import."""
         relative = self._relative.get(address)
@@ -69,6 +78,10 @@ class Relocations:
             return None
         return (symbol.address + self._symbolic[address][1]) % (1 << 64)
 
+    def places(self) -> list[int]:
+        """The addresses of all words that hold an address after relocation, in ascending order."""
+        return sorted({*self._relative, *self._symbolic})
+
     def pointers_to(self, address: int) -> list[int]:
         """The addresses of the words that hold `address` after relocation, in ascending order."""
         if self._index is None:
@@ -77,7 +90,7 @@ class Relocations:
 
     def _make_index(self) -> dict[int, list[int]]:
         index: dict[int, list[int]] = {}
-        for place in sorted([*self._relative, *self._symbolic]):
+        for place in self.places():
             target = self.target(place)
             if target is not None:
                 index.setdefault(target, []).append(place)

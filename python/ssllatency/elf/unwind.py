@@ -21,6 +21,8 @@ MAX_WALK = 200_000
 _PCREL, _DATAREL, _OMIT, _ALIGNED = 0x10, 0x30, 0xFF, 0x50
 _FORMATS = {0x00: "<Q", 0x02: "<H", 0x03: "<I", 0x04: "<Q", 0x09: "<q", 0x0A: "<h", 0x0B: "<i", 0x0C: "<q"}
 _HEADER_SIZE = 12
+# DW_CFA_nop; DW_CFA_set_loc, the three DW_CFA_advance_loc with an operand, and DW_CFA_advance_loc.
+_NOP, _ADVANCES = 0, frozenset((1, 2, 3, 4, *range(0x40, 0x80)))
 
 
 class Unwind:
@@ -44,6 +46,31 @@ class Unwind:
             found = self._range(frame)
             if found and found[0] < found[1]:
                 yield found
+
+    def is_part(self, address: int) -> bool:
+        """Whether the range that holds `address` is entered with a frame already set up: a part that the compiler split off.
+
+        A function's own description moves on in the code before it says anything of the frame.
+        """
+        starts, frames = self._table
+        at = bisect_right(starts, address) - 1
+        first = self._first_instruction(frames[at]) if at >= 0 else _NOP
+        return first != _NOP and first not in _ADVANCES
+
+    def _first_instruction(self, frame: int) -> int:
+        """The opcode that the frame description at the address `frame` begins with, _NOP for none."""
+        try:
+            length, back = struct.unpack("<II", self._memory.read(frame, 8))
+            encoding = self._encoding(frame + 4 - back)
+            if encoding is None or encoding & 0x0F not in _FORMATS:
+                return _NOP
+            at = 4 + 2 * struct.calcsize(_FORMATS[encoding & 0x0F])
+            data = self._memory.read(frame + 4, min(length, at + 16))
+            if self._memory.read(frame + 4 - back + 9, 1) == b"z":
+                at = _skip_leb(data, at, 1) + data[at]
+            return data[at]
+        except (ElfError, IndexError):
+            return _NOP
 
     @cached_property
     def _table(self) -> tuple[list[int], list[int]]:

@@ -3,22 +3,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class Field:
-    """A value loaded from memory. `path` holds the offset from the first argument, then from the pointer found there, …"""
+    """A value of `size` bytes loaded from memory. `path` holds the offset from the first argument, then from the pointer found
+    there, … Not `whole`: only some of its bits were kept.
+    """
 
     path: tuple[int, ...]
+    size: int = 8
+    whole: bool = True
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it can be an address."""
+        return self.size == 8 and self.whole
+
+
+@dataclass(frozen=True)
+class FieldPath:
+    """Where a value lies: `offsets` (1 to 4) from the SSL *, each but the last leading to a pointer that is followed; `size` in
+    bytes (1, 2, 4 or 8) of the value. A null pointer on the way means that there is no value."""
+
+    offsets: tuple[int, ...]
+    size: int
 
 
 @dataclass(frozen=True)
 class Place:
-    """An address `offset` bytes past the first argument ("argument"), past the stack pointer at entry ("stack") or past the
-    pointer that a field holds."""
+    """An address `offset` bytes past the first argument ("argument"), past the stack pointer at entry ("stack"), past the
+    pointer that a field holds, or past what the caller names so: what is stored there is told, nothing is loaded from there.
+    """
 
     base: str | Field
     offset: int
@@ -26,6 +46,14 @@ class Place:
 
 # None: unknown. A number is the unsigned value of the whole 64-bit register.
 Value = int | Place | Field | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call, or a jump out of the function: where to, and the first arguments in their order."""
+
+    target: int | Field
+    arguments: tuple[Value, ...]
 
 
 def signed(value: int, size: int) -> int:
@@ -41,22 +69,49 @@ def plus(left: Value, right: Value) -> Value:
     if isinstance(left, Place) and isinstance(right, int):
         return Place(left.base, left.offset + signed(right, 8))
     if isinstance(left, Field) and isinstance(right, int):
-        return Place(left, signed(right, 8))
+        return Place(left, signed(right, 8)) if left.is_pointer else None
     if isinstance(left, int) and isinstance(right, Place | Field):
         return plus(right, left)
     return None
 
 
+def narrowed(value: Value, size: int) -> Value:
+    """The low `size` bytes of a value; None for a place, which has no bytes."""
+    if isinstance(value, int):
+        return value & (1 << 8 * size) - 1
+    if size == 8 or not isinstance(value, Field):
+        return value if size == 8 else None
+    return replace(value, size=min(size, value.size))
+
+
+def masked(left: Value, right: Value) -> Value:
+    """The value of `left & right`. A field of which only some bits are kept is still that field, though not whole."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left & right
+    if not isinstance(left, Field):
+        left, right = right, left
+    if not isinstance(left, Field) or isinstance(right, Field):
+        return None
+    kept = next((size for size in (1, 2, 4, 8) if right == (1 << 8 * size) - 1), None)
+    return narrowed(left, kept) if kept else replace(left, whole=False)
+
+
+_BY_CARRY = ("ja", "jae", "jb", "jbe")
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """The flags after comparing two numbers of `size` bytes."""
+    """The flags after comparing two numbers of `size` bytes; without `carry`, that flag is of something earlier."""
 
     left: int
     right: int
     size: int
+    carry: bool = True
 
     def taken(self, condition: str) -> bool | None:
         """Whether a jump on `condition` ("je", "ja", …) is taken; None for a condition that isn't known here."""
+        if not self.carry and condition in _BY_CARRY:
+            return None
         mask = (1 << 8 * self.size) - 1
         left, right = self.left & mask, self.right & mask
         signed_left, signed_right = signed(left, self.size), signed(right, self.size)
@@ -71,3 +126,16 @@ class Comparison:
         outcomes |= {"jae": not outcomes["jb"], "jbe": not outcomes["ja"], "jne": not outcomes["je"]}
         outcomes |= {"jge": not outcomes["jl"], "jle": not outcomes["jg"], "jns": not outcomes["js"]}
         return outcomes.get(condition)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is taken for granted while a function is followed.
+
+    `arguments` are what registers hold at entry, as evaluate.returned() takes them; `fields` what fields hold, by their paths;
+    `calls` what a function, by its name, returns to this one.
+    """
+
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+    fields: Mapping[tuple[int, ...], Value] = field(default_factory=dict)
+    calls: Mapping[str, Value] = field(default_factory=dict)

@@ -47,8 +47,9 @@ class TracedImage:
 class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
-    `floor`: empty programs at the same sites. `method`: "auto", "perf", "multi" or "session"; `links`: "auto", "process" (links
-    of its own for each) or "shared" (one link and a filter in the program).
+    `floor`: empty programs at the same sites, libbpf's only. `method`: "auto", "perf", "multi" or, libbpf's only, "session";
+    `links`: "auto", "process" (links of its own for each) or "shared" (one link and a filter in the program). bpftrace knows
+    none of the three.
     """
 
     images: tuple[TracedImage, ...]

@@ -11,12 +11,12 @@ from ssllatency.engines.base import LinearRange
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series
 
-_OUTCOMES = {
+OUTCOMES = {
     abi.Outcome.SUCCESS: Outcome.SUCCESS,
     abi.Outcome.FAILURE: Outcome.FAILURE,
     abi.Outcome.RETRY: Outcome.RETRY,
 }
-_REASONS = {reason.value: reason.name for reason in abi.Reason} | {abi.Reason.UNKNOWN.value: "unknown"}
+REASONS = {reason.value: reason.name for reason in abi.Reason} | {abi.Reason.UNKNOWN.value: "unknown"}
 _MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
 
 Key = tuple[int, int, int]
@@ -53,10 +53,10 @@ def series(
     key: abi.SeriesKey, row: abi.Series, operations: Sequence[str], wanted: LinearRange, extremes: tuple[int | None, int | None]
 ) -> Series:
     """One row of the kernel's series map."""
-    reasons = {_REASONS.get(number, "unknown"): count for number, count in enumerate(row.reasons) if count}
+    reasons = {REASONS.get(number, "unknown"): count for number, count in enumerate(row.reasons) if count}
     return Series(
         function=operations[key.operation],
-        outcome=_OUTCOMES[abi.Outcome(key.outcome)],
+        outcome=OUTCOMES[abi.Outcome(key.outcome)],
         pid=key.tgid or None,
         total_ns=row.total_ns,
         min_ns=extremes[0],

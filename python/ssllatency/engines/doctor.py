@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ssllatency.errors import SsllatencyError
+
 OLDEST_KERNEL = (5, 15)
 OLDEST_LIBBPF = (1, 0)
 _CAPABILITIES = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
@@ -23,6 +25,10 @@ _MOUNT_SYSFS = "sudo mount -t sysfs sysfs /sys"
 _PRIVILEGED = "docker run --privileged --pid=host ..."
 _BUILD_PACKAGES = "sudo apt-get install clang llvm libbpf-dev bpftool make"
 _NOT_BLOCKING = frozenset({"other users' processes", "perf_event_paranoid"})
+DEFAULT_ENGINE = "libbpf"
+# What one engine alone needs; the rest all need.
+_NEEDED_BY = {"BTF": "libbpf", "libbpf": "libbpf", "BPF object": "libbpf", "bcc": "bcc", "kernel headers": "bcc"}
+_NEEDED_BY |= {"bpftrace": "bpftrace"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,13 @@ def libbpf_version() -> tuple[int, int]:
     return library.libbpf_major_version(), library.libbpf_minor_version()
 
 
+def bcc_version() -> str:
+    """The version of the bcc that this Python imports; SsllatencyError where there is none."""
+    from ssllatency.engines.bcc_engine import import_bcc
+
+    return str(getattr(import_bcc(), "__version__", "of unknown version"))
+
+
 @dataclass(frozen=True)
 class Host:
     """What the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency."""
@@ -52,6 +65,7 @@ class Host:
     euid: int = field(default_factory=os.geteuid)
     libbpf: Callable[[], tuple[int, int]] = libbpf_version
     which: Callable[[str], str | None] = shutil.which
+    bcc: Callable[[], str] = bcc_version
     program: str = "ssllatency"
 
 
@@ -68,22 +82,34 @@ def findings(host: Host) -> list[Finding]:
         _perf_event_paranoid,
         _libbpf,
         _bpf_object,
+        _bcc,
+        _kernel_headers,
+        _bpftrace,
     )
     return [finding for check in checks if (finding := check(host))]
 
 
-def blockers(findings: list[Finding]) -> list[Finding]:
-    """Those that make tracing impossible."""
-    return [finding for finding in findings if not finding.ok and finding.name not in _NOT_BLOCKING]
+def blockers(findings: list[Finding], engine: str = DEFAULT_ENGINE) -> list[Finding]:
+    """Those that make tracing by `engine` impossible."""
+    bad = (finding for finding in findings if not finding.ok and finding.name not in _NOT_BLOCKING)
+    return [finding for finding in bad if _NEEDED_BY.get(finding.name, engine) == engine]
 
 
-def can_trace(host: Host) -> str | None:
+def needed_by(finding: Finding) -> str:
+    """The engine that alone asks for this; "" where all do."""
+    return _NEEDED_BY.get(finding.name, "")
+
+
+def lacking(host: Host, engine: str = DEFAULT_ENGINE) -> str:
+    """What `host` lacks for tracing by `engine`, and what mends it, as phrases; "" where it lacks nothing."""
+    missing = blockers(findings(host), engine)
+    return "; ".join(f"{finding.detail} (to mend it: {finding.remedy})" for finding in missing)
+
+
+def can_trace(host: Host, engine: str = DEFAULT_ENGINE) -> str | None:
     """Why `host` can't trace and what mends it, as one sentence; None where it can."""
-    missing = blockers(findings(host))
-    if not missing:
-        return None
-    reasons = "; ".join(f"{finding.detail} (to mend it: {finding.remedy})" for finding in missing)
-    return f"This machine can't trace: {reasons}."
+    reasons = lacking(host, engine)
+    return f"This machine can't trace: {reasons}." if reasons else None
 
 
 def _architecture(host: Host) -> Finding:
@@ -173,6 +199,38 @@ def _bpf_object(host: Host) -> Finding:
         return Finding("BPF object", True, f"the BPF program is in {host.bpf_object}")
     remedy = "make all" if host.which("clang") else f"{_BUILD_PACKAGES} && make all"
     return Finding("BPF object", False, f"the BPF program isn't built: there is no {host.bpf_object}", remedy)
+
+
+def _bcc(host: Host) -> Finding:
+    try:
+        return Finding("bcc", True, f"bcc is {host.bcc()}")
+    except SsllatencyError:
+        return Finding("bcc", False, "this Python has no bcc", "sudo apt-get install python3-bpfcc")
+
+
+def _kernel_headers(host: Host) -> Finding:
+    """bcc compiles with those of /lib/modules, or with what the kernel itself carries."""
+    build = Path("/lib/modules", host.release, "build")
+    for path in (build, Path("/sys/kernel/kheaders.tar.xz")):
+        if (host.root / path.relative_to("/")).exists():
+            return Finding("kernel headers", True, f"the kernel headers are in {path}")
+    return Finding("kernel headers", False, f"there are no kernel headers in {build}", _headers_remedy(host.release))
+
+
+def _headers_remedy(release: str) -> str:
+    """The kernel's own headers where it is Debian's; else those of Debian's kernel under this kernel's name, which serve."""
+    if re.search(r"-(cloud-)?amd64$", release):
+        return f"sudo apt-get install linux-headers-{release}"
+    newest = '$(readlink -f "$(ls -d /lib/modules/*-amd64/$each | tail -n 1)")'
+    links = f'for each in build source; do sudo ln -sfn "{newest}" /lib/modules/{release}/$each; done'
+    return f"sudo apt-get install linux-headers-amd64 && sudo mkdir -p /lib/modules/{release} && {links}"
+
+
+def _bpftrace(host: Host) -> Finding:
+    path = host.which("bpftrace")
+    if path:
+        return Finding("bpftrace", True, f"bpftrace is {path}")
+    return Finding("bpftrace", False, "bpftrace isn't installed", "sudo apt-get install bpftrace")
 
 
 def _capabilities(host: Host) -> frozenset[str]:

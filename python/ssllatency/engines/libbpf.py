@@ -48,10 +48,13 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_object__close": (None, (_POINTER,)),
     "bpf_object__find_program_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
     "bpf_object__find_map_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
+    "bpf_object__next_program": (_POINTER, (_POINTER, _POINTER)),
+    "bpf_program__name": (ctypes.c_char_p, (_POINTER,)),
     "bpf_program__set_autoload": (ctypes.c_int, (_POINTER, ctypes.c_bool)),
     "bpf_program__set_expected_attach_type": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "bpf_program__fd": (ctypes.c_int, (_POINTER,)),
     "bpf_program__attach_uprobe_opts": (_POINTER, (_POINTER, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, _POINTER)),
+    "bpf_program__attach": (_POINTER, (_POINTER,)),
     "bpf_link__destroy": (ctypes.c_int, (_POINTER,)),
     "bpf_map__fd": (ctypes.c_int, (_POINTER,)),
     "bpf_map__set_max_entries": (ctypes.c_int, (_POINTER, ctypes.c_uint32)),
@@ -101,13 +104,13 @@ class Map:
 
     def update(self, key: ctypes._CData, value: ctypes._CData) -> None:
         """Inserts or replaces; OSError where the kernel refuses (ENOSPC, E2BIG …)."""
-        result = library().bpf_map_update_elem(self.fd, ctypes.byref(key), ctypes.byref(value), 0)
+        result = self._update(ctypes.byref(key), ctypes.byref(value))
         if result < 0:
             raise OSError(-result, os.strerror(-result))
 
     def delete(self, key: bytes) -> bool:
         """Whether the key was there."""
-        return bool(library().bpf_map_delete_elem(self.fd, key) == 0)
+        return self._delete(key) == 0
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All pairs of a hash map, copied in batches: safe while the kernel adds and deletes."""
@@ -117,7 +120,7 @@ class Map:
             values = ctypes.create_string_buffer(size * self._value_size)
             count = ctypes.c_uint32(size)
             start = None if first else position
-            result = library().bpf_map_lookup_batch(self.fd, start, position, keys, values, ctypes.byref(count), None)
+            result = self._lookup_batch(start, position, keys, values, ctypes.byref(count))
             if result == -errno.ENOSPC and size < 1 << 16:  # one bucket holds more than the batch
                 size *= 2
                 continue
@@ -133,9 +136,21 @@ class Map:
         for i in range(count):
             yield keys[i * key : (i + 1) * key], values[i * value : (i + 1) * value]
 
+    # The three calls below are what another library than libbpf does its own way; each gives minus the error number.
+    def _update(self, key: object, value: object) -> int:
+        return int(library().bpf_map_update_elem(self.fd, key, value, 0))
+
+    def _delete(self, key: bytes) -> int:
+        return int(library().bpf_map_delete_elem(self.fd, key))
+
+    def _lookup_batch(self, *arguments: object) -> int:
+        return int(library().bpf_map_lookup_batch(self.fd, *arguments, None))
+
 
 class BpfObject:
     """A BPF object: opened, adjusted, loaded, closed. A context manager; closing detaches nothing that has its own link."""
+
+    sessions = True
 
     def __init__(self, content: bytes, name: str) -> None:
         self._library = library()
@@ -169,6 +184,18 @@ class BpfObject:
             raise SsllatencyError(f"the BPF object has no map {name}: build it again (make clean all).")
         return int(found)
 
+    def program_names(self) -> list[str]:
+        """All programs of the object."""
+        names, program = [], self._library.bpf_object__next_program(self._handle, None)
+        while program:
+            names.append(self._library.bpf_program__name(program).decode())
+            program = self._library.bpf_object__next_program(self._handle, program)
+        return names
+
+    def has_map(self, name: str) -> bool:
+        """Whether the object has a map of this name."""
+        return bool(self._library.bpf_object__find_map_by_name(self._handle, name.encode()))
+
     def choose_program(self, name: str, *, load: bool, attach_type: int = 0) -> None:
         """Before loading: whether the program is loaded, and for which BPF_TRACE_* attachment."""
         self._library.bpf_program__set_autoload(self._program(name), load)
@@ -191,8 +218,7 @@ class BpfObject:
 
         libbpf itself maps sections only for skeletons before 1.5.
         """
-        descriptor = self._library.bpf_map__fd(self._map(name))
-        return kind.from_buffer(mmap.mmap(descriptor, ctypes.sizeof(kind)))
+        return kind.from_buffer(mmap.mmap(self.map_fd(name), ctypes.sizeof(kind)))
 
     def load(self) -> None:
         """Creates the maps and has the verifier check the programs; SsllatencyError where the kernel refuses."""
@@ -205,13 +231,17 @@ class BpfObject:
 
     def map(self, name: str, key_size: int, value_size: int) -> Map:
         """A loaded map by its name; sizes in bytes."""
-        return Map(self._library.bpf_map__fd(self._map(name)), key_size, value_size)
+        return Map(self.map_fd(name), key_size, value_size)
+
+    def map_fd(self, name: str) -> int:
+        """The file descriptor of a loaded map."""
+        return int(self._library.bpf_map__fd(self._map(name)))
 
     def program_fd(self, name: str) -> int:
         """The file descriptor of a loaded program."""
         return int(self._library.bpf_program__fd(self._program(name)))
 
-    def attach_perf(self, name: str, pid: int, path: str, offset: int, cookie: int, *, at_return: bool) -> PerfLink:
+    def attach_perf(self, name: str, pid: int, path: str, offset: int, cookie: int, *, at_return: bool) -> LibbpfLink:
         """A uprobe by perf event, for kernels before 6.6. `pid` -1 is every process. OSError where the kernel refuses."""
         options = _UprobeOptions(ctypes.sizeof(_UprobeOptions), 0, cookie, at_return, None)
         ctypes.set_errno(0)
@@ -220,11 +250,19 @@ class BpfObject:
         )
         if not link:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        return PerfLink(link)
+        return LibbpfLink(link)
+
+    def attach_by_section(self, name: str) -> LibbpfLink:
+        """A program attached to what its section names, as a raw tracepoint. OSError where the kernel refuses."""
+        ctypes.set_errno(0)
+        link = self._library.bpf_program__attach(self._program(name))
+        if not link:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return LibbpfLink(link)
 
 
-class PerfLink:
-    """A uprobe attached by perf event."""
+class LibbpfLink:
+    """A program attached by libbpf."""
 
     def __init__(self, handle: int) -> None:
         self._handle: int | None = handle

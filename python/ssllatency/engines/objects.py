@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the compiled BPF objects lie: inside the package when installed, in build/ of a checkout otherwise."""
+"""Where the kernel side lies: inside the package when installed, in a checkout otherwise."""
 
 from __future__ import annotations
 
@@ -10,11 +10,25 @@ from ssllatency.engines.libbpf import BpfObject
 from ssllatency.errors import SsllatencyError
 
 
+def _of_package(name: str) -> Path:
+    return Path(str(resources.files("ssllatency"))) / name
+
+
+def _of_checkout(name: str) -> Path:
+    return Path(__file__).resolve().parents[3] / name
+
+
+def sources_path() -> Path:
+    """The folder of the C sources, which bcc compiles."""
+    packaged = _of_package("bpf")
+    return packaged if packaged.exists() else _of_checkout("bpf")
+
+
 def object_path(name: str = "ssllatency") -> Path:
     """The file of the object that is compiled from bpf/NAME.bpf.c."""
     file = f"{name}.bpf.o"
-    packaged = Path(str(resources.files("ssllatency"))) / file
-    return packaged if packaged.exists() else Path(__file__).resolve().parents[3] / "build" / file
+    packaged = _of_package(file)
+    return packaged if packaged.exists() else _of_checkout("build") / file
 
 
 def open_object(name: str) -> BpfObject:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ssllatency import abi
-from ssllatency.engines.libbpf import BpfObject
+from ssllatency.engines.loadable import Loadable
 
 _TGID_MASK = (1 << 22) - 1
 
@@ -32,7 +32,7 @@ def exists(pid: int) -> bool:
 class Running:
     """The calls that run in the traced processes. `lost` counts those that will never end, as their process is gone."""
 
-    def __init__(self, loaded: BpfObject) -> None:
+    def __init__(self, loaded: Loadable) -> None:
         self._table = loaded.live_section("starts", StartTable)
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
         self.lost = 0

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, Operation
-from ssllatency.probes.plan import Leaving, Probe, Role, SslOffsets
+from ssllatency.probes.plan import ImagePlan, Leaving, Probe, Role, SslOffsets
 
-# By their number in the opcode.
-_CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
+# By condition code: the lowest four bits of the opcode of x86-64's jcc.
+CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
 _REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
 _MOST_OPERATIONS = _MOST_LIBRARIES = 256
 
@@ -53,7 +53,7 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int
         abi.Cookie.SSL: int(operation.ssl_argument),
         abi.Cookie.LIBRARY: library,
         abi.Cookie.STACK: probe.stack_delta,
-        abi.Cookie.CONDITION: _CONDITIONS.index(probe.condition) if probe.condition else 0,
+        abi.Cookie.CONDITION: CONDITIONS.index(probe.condition) if probe.condition else 0,
         abi.Cookie.TAKEN: _ending(probe.taken_value, probe.leaving is not Leaving.OTHER),
         abi.Cookie.OTHER: _ending(probe.other_value, probe.leaving is not Leaving.TAKEN),
     }
@@ -61,10 +61,10 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int
 
 
 def _ending(constant: int | None, leaving: bool) -> int:
-    """What a direction of an exit site tells, as enum ssll_ending has it."""
+    """What a direction of an exit site tells, as enum ssll_exit has it."""
     if not leaving:
-        return abi.Ending.GOES_ON
-    return abi.Ending.IN_REGISTER if constant is None else abi.Ending.CONSTANT + constant
+        return abi.Exit.GOES_ON
+    return abi.Exit.IN_REGISTER if constant is None else abi.Exit.CONSTANT + constant
 
 
 def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> ImageSites:
@@ -82,8 +82,15 @@ def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> Ima
     return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees)
 
 
+def remembers_sides(plan: ImagePlan) -> bool:
+    """Whether the kernel side may remember which side an SSL is on: it sees what settles that, and what frees the SSL."""
+    probed = [BY_NAME[planned.operation] for planned in plan.operations]
+    settled = any(operation.convention is abi.Convention.SSL_HANDSHAKE for operation in probed)
+    return settled and any(operation.only_entry for operation in probed)
+
+
 def library_record(offsets: SslOffsets, *, remember: bool = False) -> abi.Library:
-    """The offsets as the kernel side reads them; -1 stands for one that isn't known. `remember`: SSL_free is probed."""
+    """The offsets as the kernel side reads them; -1 stands for one that isn't known."""
 
     def known(value: int | None) -> int:
         return -1 if value is None else value

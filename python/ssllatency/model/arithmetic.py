@@ -14,33 +14,17 @@ from functools import reduce
 from operator import add
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.histogram import counted_bucket, quantile_rank
+from ssllatency.model import handshake_arithmetic
+from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
+from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
 # Process 0 is the kernel's idle task, which maps no library.
 ALL_PROCESSES = 0
 
+_ONE_WITHOUT_HANDSHAKES = "Handshakes were measured in one of the two only: {} measurements of one kind."
+
 _Key = tuple[str, Outcome, int | None]
-
-
-def quantile_ns(series: Series, q: float) -> float | None:
-    """The q-quantile of a series in nanoseconds, at most 2.2 % off; exact where it is the shortest or the longest call.
-
-    None where it is not known: an empty series, or a quantile among the calls shorter than 64 ns or longer than 68.7 s.
-    """
-    if not series.count:
-        return None
-    rank = quantile_rank(q, series.count)
-    if rank == series.count and series.max_ns is not None:
-        return series.max_ns
-    if rank == 1 and series.min_ns is not None:
-        return series.min_ns
-    estimate = series.exponential.quantile(q)
-    if estimate is None:
-        return None
-    if series.max_ns is not None:
-        estimate = min(estimate, series.max_ns)
-    return estimate if series.min_ns is None else max(estimate, series.min_ns)
 
 
 def add_series(parts: Sequence[Series], pid: int | None) -> Series:
@@ -58,8 +42,8 @@ def add_series(parts: Sequence[Series], pid: int | None) -> Series:
         parts[0].outcome,
         pid,
         sum(part.total_ns for part in parts),
-        _least(parts),
-        _greatest(parts),
+        least_ns(parts),
+        greatest_ns(parts),
         reduce(add, (part.exponential for part in parts)),
         reduce(add, (part.linear for part in parts)),
         reasons,
@@ -90,6 +74,7 @@ def difference(later: Snapshot, earlier: Snapshot) -> Snapshot:
         duration_s=round(later.duration_s - earlier.duration_s, 6),
         series=tuple(series for series in changed if series.count),
         losses=_losses_since(later.losses, earlier.losses),
+        handshakes=_handshakes_since(later.handshakes, earlier.handshakes),
     )
 
 
@@ -97,8 +82,8 @@ def merge(first: Snapshot, second: Snapshot) -> Snapshot:
     """Both measurements added up; the order in which several are merged makes no difference to the numbers.
 
     Measurements of one host keep their processes. Those of different hosts are added up by function, because a pid means
-    nothing on another host. `duration_s` is the time traced in all, `started` the earliest. Raises SsllatencyError when the
-    linear histograms have different buckets.
+    nothing on another host; so are handshakes by process. `duration_s` is the time traced in all, `started` the earliest.
+    Raises SsllatencyError when the linear histograms have different buckets, or only one has handshakes.
     """
     if first.host != second.host:
         first, second = by_function(first), by_function(second)
@@ -115,6 +100,7 @@ def merge(first: Snapshot, second: Snapshot) -> Snapshot:
         losses=_losses_sum(first.losses, second.losses),
         in_flight=first.in_flight + second.in_flight,
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+        handshakes=_handshakes_sum(first, second),
     )
 
 
@@ -129,20 +115,6 @@ def _gathered(series: Iterable[Series]) -> tuple[Series, ...]:
     return tuple(add_series(group, key[2]) for key, group in groups.items())
 
 
-def _least(parts: Sequence[Series]) -> int | None:
-    known = [part.min_ns for part in parts if part.min_ns is not None]
-    unsure = [part.exponential.bucket_at(1) for part in parts if part.min_ns is None and part.count]
-    least = min(known, default=None)
-    return least if least is not None and all(bucket > counted_bucket(least) for bucket in unsure) else None
-
-
-def _greatest(parts: Sequence[Series]) -> int | None:
-    known = [part.max_ns for part in parts if part.max_ns is not None]
-    unsure = [part.exponential.bucket_at(part.count) for part in parts if part.max_ns is None and part.count]
-    greatest = max(known, default=None)
-    return greatest if greatest is not None and all(bucket < counted_bucket(greatest) for bucket in unsure) else None
-
-
 def _since(later: Series, earlier: Series | None) -> Series:
     if earlier is None:
         return later
@@ -152,16 +124,36 @@ def _since(later: Series, earlier: Series | None) -> Series:
     except ValueError:
         raise _not_one_trace(later) from None
     reasons = {reason: count - earlier.reasons.get(reason, 0) for reason, count in later.reasons.items()}
-    lowest, highest = (exponential.bucket_at(1), exponential.bucket_at(exponential.count)) if exponential.count else (-1, -1)
+    min_ns, max_ns = interval_extremes(later, exponential)
     return replace(
         later,
         total_ns=later.total_ns - earlier.total_ns,
-        min_ns=later.min_ns if later.min_ns is not None and counted_bucket(later.min_ns) == lowest else None,
-        max_ns=later.max_ns if later.max_ns is not None and counted_bucket(later.max_ns) == highest else None,
+        min_ns=min_ns,
+        max_ns=max_ns,
         exponential=exponential,
         linear=linear,
         reasons={reason: count for reason, count in reasons.items() if count},
     )
+
+
+def _handshakes_since(later: Handshakes | None, earlier: Handshakes | None) -> Handshakes | None:
+    if later is not None and earlier is not None:
+        return handshake_arithmetic.difference(later, earlier)
+    if later is not earlier:
+        raise SsllatencyError(_ONE_WITHOUT_HANDSHAKES.format("take the difference"))
+    return None
+
+
+def _handshakes_sum(first: Snapshot, second: Snapshot) -> Handshakes | None:
+    one, other = first.handshakes, second.handshakes
+    if one is not None and other is not None:
+        if first.host != second.host:
+            one, other = (handshake_arithmetic.without(each, Label.PROCESS) for each in (one, other))
+        return handshake_arithmetic.merge(one, other)
+    if one is not other:
+        # The time of both would count for the handshakes of one.
+        raise SsllatencyError(_ONE_WITHOUT_HANDSHAKES.format("merge"))
+    return None
 
 
 def _not_one_trace(series: Series) -> SsllatencyError:

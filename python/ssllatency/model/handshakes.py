@@ -60,8 +60,12 @@ class Ending(StrEnum):
     ABANDONED = "abandoned"
 
 
+YES, NO = "yes", "no"
+NOT_ASKED, NOT_GIVEN, GIVEN = "not asked", "not given", "given"
+
+
 class Label(StrEnum):
-    """What handshakes are told apart by."""
+    """What handshakes are told apart by. RESUMED is YES or NO, CLIENT_CERTIFICATE one of NOT_ASKED, NOT_GIVEN and GIVEN."""
 
     VERSION = "version"
     CIPHER = "cipher"
@@ -201,14 +205,15 @@ class PollingThread:
 class Offload:
     """Asynchronous work. `engine` names what offloads ("libcrypto_mb", "qatengine", "ASYNC jobs").
 
-    `waiting` and `most_waiting`: handshakes paused in the offload, now and at most; `pauses` in all, in `handshakes` that had
-    any. `software`: private-key operations inside handshakes that OpenSSL's own methods did instead. `unseen`: waits whose
-    completion wasn't seen, so that they aren't split.
+    `waiting` and `most_waiting`: handshakes paused in the offload, now and at most, the latter None where it isn't known (an
+    interval whose most was reached before it); `pauses` in all, in `handshakes` that had any. `software`: private-key
+    operations inside handshakes that OpenSSL's own methods did instead. `unseen`: waits whose completion wasn't seen, so that
+    they aren't split.
     """
 
     engine: str
     waiting: int
-    most_waiting: int
+    most_waiting: int | None
     pauses: int
     handshakes: int
     software: int

@@ -34,10 +34,12 @@ class ProviderSlot:
 class Operation:
     """One row of the catalogue.
 
-    `symbols` are looked for in order, then `method`, then `providers`. `ssl_argument`: the first argument is the SSL *, which
-    must still be in its register at the entry site. `skip_null` is the index of an argument whose being NULL makes the call a
-    size query that is not counted. `async_job`: the call may run inside an OpenSSL ASYNC job, so it never gets a return probe.
-    `only_entry`: it isn't timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL).
+    `symbols` are looked for in order, then `method`, then `providers`. `ssl_argument`: the first argument is the SSL *,
+    which must still be in its register at the entry site. `skip_null` is the index of an argument whose being NULL makes
+    the call a size query that is not counted. `async_job`: the call may run inside an OpenSSL ASYNC job, so it never gets a
+    return probe. `length_argument` is the index of the size_t * through which it says how much it has read or written:
+    worth knowing where its register still holds it at the entry site, not worth a dearer site. `only_entry`: it isn't
+    timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL).
     """
 
     name: str
@@ -50,10 +52,11 @@ class Operation:
     skip_null: int | None = None
     async_job: bool = True
     only_entry: bool = False
+    length_argument: int | None = None
 
 
-def _ssl(name: str, convention: Convention) -> Operation:
-    return Operation(name, "libssl", convention, (name,), ssl_argument=True, async_job=False)
+def _ssl(name: str, convention: Convention, length_argument: int | None = None) -> Operation:
+    return Operation(name, "libssl", convention, (name,), ssl_argument=True, async_job=False, length_argument=length_argument)
 
 
 def _rsa(name: str, offset: int, *older: str) -> Operation:
@@ -105,13 +108,13 @@ CATALOGUE: tuple[Operation, ...] = (
     _ssl("SSL_accept", Convention.SSL_HANDSHAKE),
     _ssl("SSL_connect", Convention.SSL_HANDSHAKE),
     _ssl("SSL_read", Convention.SSL_IO),
-    _ssl("SSL_read_ex", Convention.SSL_EX),
+    _ssl("SSL_read_ex", Convention.SSL_EX, 3),
     _ssl("SSL_write", Convention.SSL_IO),
-    _ssl("SSL_write_ex", Convention.SSL_EX),
-    _ssl("SSL_write_ex2", Convention.SSL_EX),
+    _ssl("SSL_write_ex", Convention.SSL_EX, 3),
+    _ssl("SSL_write_ex2", Convention.SSL_EX, 4),
     _ssl("SSL_sendfile", Convention.SSL_IO),
-    _ssl("SSL_read_early_data", Convention.SSL_EX),
-    _ssl("SSL_write_early_data", Convention.SSL_EX),
+    _ssl("SSL_read_early_data", Convention.SSL_EX, 3),
+    _ssl("SSL_write_early_data", Convention.SSL_EX, 3),
     _ssl("SSL_shutdown", Convention.SSL_SHUTDOWN),
     Operation("SSL_free", "libssl", Convention.NONE, ("SSL_free",), ssl_argument=True, async_job=False, only_entry=True),
     # RSA: the default RSA_METHOD, and the calls above it.

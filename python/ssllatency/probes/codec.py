@@ -165,6 +165,7 @@ def _probe(values: object, file_size: int) -> Probe:
         stack_delta=_number(record["stack_delta"], "stack_delta", _LARGEST_FRAME),
         return_register=register,
         shared=_flag(record["shared"], "shared"),
+        keeps_length=_flag(record["keeps_length"], "keeps_length"),
         condition=condition,
         leaving=leaving,
         taken_value=_constant(record["taken_value"], "taken_value"),
@@ -172,3 +173,6 @@ def _probe(values: object, file_size: int) -> Probe:
         passed=_number(record["passed"], "passed", _MOST_ITEMS),
         fails=_flag(record["fails"], "fails"),
     )
+
+
+record, items, text, number, probe = _record, _items, _text, _number, _probe  # for other kinds of plans

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.flow import Graph, Unplannable
@@ -78,6 +79,12 @@ def return_probe_site(graph: Graph, needed: frozenset[str], emulation: Emulation
     early = _with_return_address(graph)
     candidates = _candidates(graph, needed, emulation)
     return _cheapest(graph, (site for site in candidates if site.stack_delta == 0 and site.address in early))
+
+
+def keeps(graph: Graph, site: Site, register: str) -> bool:
+    """Whether the register still holds its argument at the entry site."""
+    before = takewhile(lambda each: each.address != site.address, head(graph))
+    return all(register not in each.writes for each in before)
 
 
 def _with_return_address(graph: Graph) -> set[int]:

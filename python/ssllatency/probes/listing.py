@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -57,7 +57,7 @@ def _file(plan: ImagePlan, sessions: bool) -> Iterator[str]:
         yield f"  {name:<11}{value}"
     if plan.operations:
         yield ""
-        yield from _table([_HEADER, *(row for operation in plan.operations for row in _rows(operation, sessions))])
+        yield from table([_HEADER, *(row for operation in plan.operations for row in _rows(operation, sessions))])
     if plan.missing:
         yield ""
         yield "Not probed:"
@@ -96,18 +96,23 @@ def _note(probe: Probe) -> str:
     return ", ".join(notes)
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The rows, of which the first is the header, in columns."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        columns = zip(row, widths, _HEADER, strict=True)
+        columns = zip(row, widths, rows[0], strict=True)
         yield "  ".join(cell.rjust(width) if name in _RIGHT else cell.ljust(width) for cell, width, name in columns).rstrip()
 
 
 def _missing(plan: ImagePlan) -> Iterator[str]:
-    """Operations with the same reason in one paragraph."""
+    yield from reasons((each.reason, each.operation) for each in plan.missing)
+
+
+def reasons(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """What has the same reason in one paragraph; the pairs are (reason, what)."""
     by_reason: dict[str, list[str]] = {}
-    for each in plan.missing:
-        by_reason.setdefault(each.reason, []).append(each.operation)
+    for reason, what in pairs:
+        by_reason.setdefault(reason, []).append(what)
     for reason, names in by_reason.items():
         text = f"{reason}: {', '.join(names)}"
         yield from textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)

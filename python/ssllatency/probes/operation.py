@@ -9,12 +9,12 @@ only where a way out can't be covered, or on request where it is cheaper.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS, cost_ns, failing_ns
-from ssllatency.probes.entry import entry_site, return_probe_site
+from ssllatency.probes.entry import Site, entry_site, keeps, return_probe_site
 from ssllatency.probes.exits import Chooser
 from ssllatency.probes.flow import Code, Graph, Unplannable, build
 from ssllatency.probes.machine import Emulation, Machine
@@ -86,7 +86,8 @@ class Planner:
             wrong = problem(counted, entry, exits, result)
             if not wrong and sum(site.ending.goes_on for site in exits) <= _MOST_BRANCHES:
                 leaving = Ways(self.image, counted, exits, operation.convention).probes()
-                found.append(_plan(operation, function, graph, (probe(self.image, graph, entry, Role.ENTRY), *leaving)))
+                first = self._first(graph, entry, Role.ENTRY, operation)
+                found.append(_plan(operation, function, graph, (first, *leaving)))
         if not found:
             raise Unplannable(wrong)
         return min(found, key=lambda plan: (cost_ns(plan), failing_ns(plan), _dear(plan), len(plan.probes)))
@@ -107,7 +108,13 @@ class Planner:
         wrong = problem(graph, site, (), self.machine.result_register)
         if wrong:
             raise Unplannable(wrong)
-        return _plan(operation, function, graph, (probe(self.image, graph, site, Role.RETURN),))
+        return _plan(operation, function, graph, (self._first(graph, site, Role.RETURN, operation),))
+
+    def _first(self, graph: Graph, site: Site, role: Role, operation: Operation) -> Probe:
+        found = probe(self.image, graph, site, role)
+        if operation.length_argument is None:
+            return found
+        return replace(found, keeps_length=keeps(graph, site, self.machine.argument_registers[operation.length_argument]))
 
 
 def _dear(plan: OperationPlan) -> int:

@@ -50,6 +50,7 @@ class Probe:
     stack pointer at the function's entry minus the stack pointer at the site, in bytes. `return_register` names the 64-bit
     register that holds the return value past an exit site ("rax", "rbx", …), "" for other roles. `shared` marks an exit
     that is also reached without the operation's entry (a tail-called function), so that an exit without entry is no loss.
+    `keeps_length`: at this entry the size_t * by which the call says its bytes is still in its register.
 
     Where the way that a branch takes decides, `condition` is the branch's mnemonic ("jne"), `leaving` the direction in which
     the call ends. `taken_value` and `other_value` are what it then returns, None where `return_register` holds that; without a
@@ -65,6 +66,7 @@ class Probe:
     stack_delta: int = 0
     return_register: str = ""
     shared: bool = False
+    keeps_length: bool = False
     condition: str = ""
     leaving: Leaving = Leaving.BOTH
     taken_value: int | None = None

@@ -101,7 +101,7 @@ class _Finder:
             return ()
 
 
-def _machine(name: str) -> Machine:
+def machine_of(name: str) -> Machine:
     """The machine called `name`. Imported here: it brings the decoder, which a plan from the cache doesn't need."""
     if name == "aarch64":
         from ssllatency.probes.aarch64 import Aarch64
@@ -152,7 +152,7 @@ def _plan_operations(
     image: Image, libraries: tuple[str, ...], settings: _Settings
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
-    machine = _machine(image.machine)
+    machine = machine_of(image.machine)
     code, tails = Code(image, machine), Tails(image)
     planner = Planner(
         image,

@@ -13,14 +13,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import ALL_PROCESSES, by_function, quantile_ns
-from ssllatency.model.histogram import SCALE, ExponentialHistogram, LinearHistogram
+from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
+from ssllatency.model.handshakes import Single
+from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
 from ssllatency.reports.fields import Field
+from ssllatency.reports.handshake_document import handshake_fields, single_fields
+from ssllatency.reports.handshake_reading import read_handshakes
+from ssllatency.reports.timed_document import check_count, exponential_fields, read_exponential, timed_fields
 
 SCHEMA = "ssllatency/1"
-
-_PERCENTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 
 
 def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, object]:
@@ -39,12 +41,18 @@ def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, ob
         "losses": asdict(snapshot.losses),
         "in_flight": snapshot.in_flight,
         "notes": list(snapshot.notes),
+        **(handshake_fields(snapshot.handshakes) if snapshot.handshakes else {}),
     }
 
 
 def to_json(snapshot: Snapshot, *, by_process: bool = False, indent: int | None = None) -> str:
     """The document as one JSON text without a newline at its end; a single line unless `indent` is given."""
     return json.dumps(to_document(snapshot, by_process=by_process), indent=indent, allow_nan=False)
+
+
+def single_to_json(single: Single) -> str:
+    """One handshake by itself, as it ended: a line of JSON with the fields that "slowest" has."""
+    return json.dumps({"schema": SCHEMA, "handshake": single_fields(single)}, allow_nan=False)
 
 
 def from_document(document: Mapping[str, object]) -> Snapshot:
@@ -66,6 +74,7 @@ def from_document(document: Mapping[str, object]) -> Snapshot:
         losses=_read_losses(root.get("losses")),
         in_flight=in_flight.whole() if in_flight else 0,
         notes=tuple(note.text() for note in notes.items()) if notes else (),
+        handshakes=read_handshakes(root),
     )
 
 
@@ -85,32 +94,15 @@ def _target(target: Target) -> dict[str, object]:
 
 
 def _function(series: Series) -> dict[str, object]:
-    estimates = {name: quantile_ns(series, q) for name, q in _PERCENTILES.items()}
     return {
         "function": series.function,
         "outcome": str(series.outcome),
         "pid": None if series.pid == ALL_PROCESSES else series.pid,
         **({"other": True} if series.pid is None else {}),
-        "count": series.count,
-        "total_ns": series.total_ns,
-        "min_ns": series.min_ns,
-        "max_ns": series.max_ns,
-        "mean_ns": round(series.total_ns / series.count, 2) if series.count else None,
-        # Two decimals keep an estimate near 64 ns within its 2.2 %.
-        **{name: None if value is None else round(value, 2) for name, value in estimates.items()},
+        **timed_fields(series),
         "reasons": dict(series.reasons),
-        "exponential": _exponential(series.exponential),
+        "exponential": exponential_fields(series.exponential),
         "linear": _linear(series.linear),
-    }
-
-
-def _exponential(histogram: ExponentialHistogram) -> dict[str, object]:
-    return {
-        "scale": histogram.scale,
-        "offset": histogram.offset,
-        "counts": list(histogram.counts),
-        "underflow": histogram.underflow,
-        "overflow": histogram.overflow,
     }
 
 
@@ -154,24 +146,17 @@ def _read_function(function: Field) -> Series:
     reasons = function.optional("reasons")
     series = Series(
         function=function.get("function").text(),
-        outcome=_read_outcome(function.get("outcome")),
+        outcome=function.get("outcome").one_of(Outcome),
         pid=_read_pid(function),
         total_ns=function.get("total_ns").whole(),
         min_ns=function.get("min_ns").whole_or_null(),
         max_ns=function.get("max_ns").whole_or_null(),
-        exponential=_read_exponential(function.get("exponential")),
+        exponential=read_exponential(function.get("exponential")),
         linear=_read_linear(function.get("linear")),
         reasons={name: count.whole() for name, count in reasons.members()} if reasons else {},
     )
-    count = function.get("count")
-    if count.whole() != series.count:
-        count.refuse(f"the sum of its exponential histogram, {series.count}")
+    check_count(function, series.count)
     return series
-
-
-def _read_outcome(outcome: Field) -> Outcome:
-    names = [str(one) for one in Outcome]
-    return Outcome(outcome.text()) if outcome.value in names else outcome.refuse("one of " + ", ".join(names))
 
 
 def _read_pid(function: Field) -> int | None:
@@ -181,28 +166,12 @@ def _read_pid(function: Field) -> int | None:
     return None if other and other.flag() else ALL_PROCESSES
 
 
-def _read_counts(counts: Field) -> tuple[int, ...]:
-    return tuple(count.whole() for count in counts.items())
-
-
-def _read_exponential(histogram: Field) -> ExponentialHistogram:
-    scale = histogram.get("scale")
-    if scale.whole() != SCALE:
-        scale.refuse(f"{SCALE}")
-    counts, offset = _read_counts(histogram.get("counts")), histogram.get("offset").whole()
-    underflow, overflow = histogram.get("underflow").whole(), histogram.get("overflow").whole()
-    try:
-        return ExponentialHistogram(counts, offset, underflow, overflow)
-    except ValueError as error:
-        histogram.refuse(f"an exponential histogram ({error})")
-
-
 def _read_linear(histogram: Field) -> LinearHistogram:
     unit = histogram.get("unit")
     if unit.value != LinearHistogram.unit:
         unit.refuse(f'"{LinearHistogram.unit}"')
     minimum, maximum, step = (histogram.get(name).whole() for name in ("min", "max", "step"))
     try:
-        return LinearHistogram(minimum, maximum, step, _read_counts(histogram.get("counts")))
+        return LinearHistogram(minimum, maximum, step, histogram.get("counts").wholes())
     except ValueError as error:
         histogram.refuse(f"a linear histogram ({error})")

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import NoReturn
+from enum import StrEnum
+from typing import NoReturn, TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.reports.units import printable
@@ -14,6 +15,8 @@ from ssllatency.reports.units import printable
 # Far above any count or sum of nanoseconds, and small enough for every calculation with them.
 _LARGEST = 2**96
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+E = TypeVar("E", bound=StrEnum)
 
 
 class Field:
@@ -57,11 +60,20 @@ class Field:
         """A string."""
         return self.value if isinstance(self.value, str) else self.refuse("a string")
 
+    def one_of(self, names: type[E]) -> E:
+        """One of the names that there are."""
+        known = {str(one): one for one in names}
+        return known[self.text()] if self.value in list(known) else self.refuse("one of " + ", ".join(known))
+
     def whole(self) -> int:
         """A whole number of 0 or more."""
         if type(self.value) is not int or not 0 <= self.value < _LARGEST:
             self.refuse("a whole number of 0 or more")
         return self.value
+
+    def wholes(self) -> tuple[int, ...]:
+        """A list of whole numbers of 0 or more."""
+        return tuple(number.whole() for number in self.items())
 
     def whole_or_null(self) -> int | None:
         """A whole number of 0 or more, or null."""

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ssllatency.model.arithmetic import ALL_PROCESSES, by_function, quantile_ns
-from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
+from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target
 from ssllatency.reports import distribution
-from ssllatency.reports.units import counted, duration, printable, ranges, seconds, table, wrapped
+from ssllatency.reports.frame import heading, lost, not_traced, notes
+from ssllatency.reports.quantiles import quantile
+from ssllatency.reports.units import counted, duration, printable, seconds, table, wrapped
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _HEADINGS = ("FUNCTION", "OUTCOME", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
 _OUTCOMES = (Outcome.SUCCESS, Outcome.RETRY, Outcome.FAILURE)
-_MANY_PROGRAMS = 8
 
 
 def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
     """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section."""
-    blocks = [_heading(snapshot)]
+    blocks = [heading(snapshot)]
     series = [one for one in snapshot.series if one.count]
     if not series:
         blocks.append(_nothing_seen(snapshot))
@@ -31,24 +32,9 @@ def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
             blocks += [[f"--- {title} ---"], *_calls(process)]
     else:
         blocks += _calls(by_function(snapshot).series)
-    blocks += [_in_flight(snapshot.in_flight), _not_traced(snapshot.missing), _lost(snapshot.losses)]
-    blocks += [wrapped(f"Note: {note}", hanging="  ") for note in snapshot.notes]
+    blocks += [_in_flight(snapshot.in_flight), not_traced(snapshot.missing), lost(snapshot.losses)]
+    blocks += notes(snapshot.notes)
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-
-
-def _heading(snapshot: Snapshot) -> list[str]:
-    pids: dict[str, list[int]] = {}
-    for target in snapshot.targets:
-        pids.setdefault(target.comm, []).append(target.pid)
-    programs = [f"{comm} ({ranges(numbers)})" for comm, numbers in list(pids.items())[:_MANY_PROGRAMS]]
-    rest = sum(len(numbers) for numbers in list(pids.values())[_MANY_PROGRAMS:])
-    if rest:
-        programs.append(f"and {counted(rest, 'process')} more")
-    when = f"{seconds(snapshot.duration_s)} from {snapshot.started}"
-    return [
-        *wrapped(f"{snapshot.host}, kernel {snapshot.kernel}, engine {snapshot.engine}, {when}", hanging="  "),
-        *wrapped(f"Traced: {', '.join(programs) or 'no process'}", hanging="  "),
-    ]
 
 
 def _nothing_seen(snapshot: Snapshot) -> list[str]:
@@ -102,17 +88,9 @@ def _by_time(series: Iterable[Series]) -> list[list[Series]]:
 
 
 def _row(series: Series) -> list[str]:
-    quantiles = [_quantile(series, q) for q in _QUANTILES]
+    quantiles = [quantile(series, q) for q in _QUANTILES]
     mean = duration(series.total_ns / series.count)
     return [printable(series.function), series.outcome, str(series.count), mean, *quantiles, duration(series.max_ns)]
-
-
-def _quantile(series: Series, q: float) -> str:
-    estimate = quantile_ns(series, q)
-    bounds = series.exponential.quantile_range(q)
-    if estimate is not None or bounds is None:
-        return duration(estimate)
-    return f"<={duration(bounds[1])}" if bounds[0] < 0 else f">{duration(bounds[0])}"
 
 
 def _retries_and_failures(functions: Sequence[Sequence[Series]]) -> list[str]:
@@ -134,27 +112,3 @@ def _reasons(series: Series) -> str:
 
 def _in_flight(number: int) -> list[str]:
     return [f"In flight at the end: {counted(number, 'call')} had begun and not returned."] if number else []
-
-
-def _not_traced(missing: Iterable[Missing]) -> list[str]:
-    groups: dict[str, dict[str, list[str]]] = {}
-    for one in missing:
-        groups.setdefault(one.library, {}).setdefault(one.reason, []).append(one.function)
-    lines = []
-    for library, reasons in sorted(groups.items()):
-        lines.append(f"  {printable(library)}")
-        for reason, functions in sorted(reasons.items()):
-            lines += [*wrapped(f"{reason}:", "    ", "    "), *wrapped(", ".join(functions), "      ")]
-    return ["Not traced:", *lines] if lines else []
-
-
-def _lost(losses: Losses) -> list[str]:
-    lines = [
-        (losses.unmatched_entries, "call", "seen to begin but never to end"),
-        (losses.unmatched_exits, "call", "seen to end but not to begin, those that ran when the trace began among them"),
-        (losses.map_full, "call", "not counted because a kernel map was full"),
-        (losses.events_dropped, "record", "dropped because a ring buffer was full"),
-        (losses.folded_processes, "process", 'counted together as "other", being more than the maximum'),
-    ]
-    words = [f"  {counted(number, noun)} {what}" for number, noun, what in lines if number]
-    return ["Lost:", *words] if words else []

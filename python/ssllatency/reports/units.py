@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
 WIDTH = 100
+
+# printable() leaves no such character in a text, and textwrap takes it for a letter.
+_NO_BREAK = "\u00a0"
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|us|ms|s)(?![^\W_]))")
 
 
 def duration(value_ns: float | None) -> str:
@@ -38,6 +43,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
+def share(part: float, whole: float) -> str:
+    """The part in percent of the whole ("97 %", "2.9 %"); "-" of nothing. Never 0 or 100 where it isn't quite."""
+    if not whole:
+        return "-"
+    percent = 100 * part / whole
+    if 0 < percent < 0.05:
+        return "<0.1 %"
+    if 99.5 <= percent < 100:
+        return ">99 %"
+    return f"{percent:.0f} %" if percent in (0, 100) or percent >= 9.95 else f"{percent:.1f} %"
+
+
 def ranges(numbers: Iterable[int], limit: int = 12) -> str:
     """Numbers in order, neighbours drawn together: "88, 1240-1247". Past `limit` ranges it says how many numbers follow."""
     runs: list[list[int]] = []
@@ -57,20 +74,24 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in escaped)
 
 
-def wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
-    """Lines of at most WIDTH columns where words allow it: the first after `indent`, the others after `hanging`."""
-    return textwrap.wrap(
-        printable(text),
-        WIDTH,
+def wrapped(text: str, indent: str = "", hanging: str = "", width: int = WIDTH) -> list[str]:
+    """Lines of at most `width` columns where words allow it: the first after `indent`, the others after `hanging`.
+
+    A number and its unit stay together.
+    """
+    lines = textwrap.wrap(
+        _BEFORE_UNIT.sub(_NO_BREAK, printable(text)),
+        width,
         initial_indent=indent,
         subsequent_indent=hanging or indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
-def table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """The rows in columns two spaces apart: the first `left` columns set to the left, the others to the right."""
+def table(rows: Sequence[Sequence[str]], left: int, gap: int = 2) -> list[str]:
+    """The rows in columns so many spaces apart: the first `left` columns set to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -78,7 +99,7 @@ def table(rows: Sequence[Sequence[str]], left: int) -> list[str]:
             cell.ljust(width) if position < left else cell.rjust(width)
             for position, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        lines.append("  ".join(cells).rstrip())
+        lines.append((" " * gap).join(cells).rstrip())
     return lines
 
 

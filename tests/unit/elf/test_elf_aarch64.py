@@ -13,12 +13,12 @@ from tests import foreign
 from tests.unit.probes.assembled_aarch64 import AssembledAarch64, assemble, function
 
 from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.elf.evaluate import fields_read, returned
+from ssllatency.elf.evaluate import fields_read, followed, returned, returned_in_cases
 from ssllatency.elf.image import Image
 from ssllatency.elf.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.elf.providers import Algorithm, algorithms
 from ssllatency.elf.returns import returned_address
-from ssllatency.elf.values import Field, Place, Value
+from ssllatency.elf.values import Case, Field, Place, Value
 
 Assembler = Callable[[str], AssembledAarch64]
 ARGUMENT = Place("argument", 0)
@@ -45,14 +45,20 @@ LEAVE = "ldp x29, x30, [sp], #32\nautiasp\nmov x1, #0\nret"
 @pytest.mark.parametrize(
     ("body", "value"),
     [
-        ("ldr w0, [x0, #40]\nret", Field((40,))),
+        ("ldr w0, [x0, #40]\nret", Field((40,), 4)),
         ("bti c\nldr x0, [x0, #2320]\nldr x0, [x0, #760]\nret", Field((2320, 760))),
-        ("ldrb w0, [x0, #3]\nret", Field((3,))),
-        ("ldur w0, [x0, #-4]\nret", Field((-4,))),
+        ("ldrb w0, [x0, #3]\nret", Field((3,), 1)),
+        ("ldur w0, [x0, #-4]\nret", Field((-4,), 4)),
         ("add x0, x0, #4080\nldr x0, [x0, #16]\nret", Field((4096,))),
         ("ldp x1, x0, [x0, #16]\nret", Field((24,))),
-        ("ldr w0, [x0, #8]\nand w0, w1, w0\nret", Field((8,))),
-        ("ldr w0, [x0, #8]\nand w0, w0, #0xff\nret", Field((8,))),
+        ("ldr w0, [x0, #8]\nand w0, w1, w0\nret", Field((8,), 4, whole=False)),
+        ("ldr w0, [x0, #8]\nand w0, w0, #0xff\nret", Field((8,), 1)),
+        ("ldr x0, [x0, #8]\nand w0, w0, #0xffff\nret", Field((8,), 2)),
+        ("ldr w0, [x0, #8]\nand w0, w0, #0xff00\nret", Field((8,), 4, whole=False)),
+        ("ldr w0, [x0, #8]\nand w0, w0, #0xff00ff\nret", Field((8,), 4, whole=False)),
+        ("ldr x0, [x0, #8]\nmov w0, w0\nldr x0, [x0, #8]\nret", None),
+        ("ldr w0, [x0, #8]\nuxth w0, w0\nret", Field((8,), 2)),
+        ("ldr w0, [x0, #8]\nand w0, w0, #7\nret", Field((8,), 4, whole=False)),
         (f"{FRAME}str x19, [sp, #16]\nmov x19, x0\nldr x0, [x19, #80]\nldr x19, [sp, #16]\n{LEAVE}", Field((80,))),
         (f"{FRAME}str x0, [x29, #24]\nldr x0, [sp, #24]\nldr x0, [x0, #8]\n{LEAVE}", Field((8,))),
         ("mov w0, #0x1234\nmovk w0, #0x5, lsl #16\nret", 0x51234),
@@ -61,7 +67,13 @@ LEAVE = "ldp x29, x30, [sp], #32\nautiasp\nmov x1, #0\nret"
         ("mov w1, #12\nsub w0, w1, #20\nret", 0xFFFFFFF8),
         ("mov x1, #12\nmov x2, #3\nadd x0, x1, x2, lsl #4\nret", 60),
         ("mov x1, #0x1ff\nmov x2, #1\nadd x0, x2, w1, sxtb #2\nret", MASK - 2),
-        ("mov w1, #0xf0\neor w0, w1, #1\nret", None),
+        ("mov w1, #0xf0\neor w0, w1, #1\nret", 0xF1),
+        ("mov x1, #-1\nand x0, x1, #0x3ff80\nret", 0x3FF80),
+        ("orr x0, xzr, #0x5555555555555555\nret", 0x5555555555555555),
+        ("orr w0, wzr, #0xf000000f\nret", 0xF000000F),
+        ("orr x0, xzr, #0x8000000000000001\nret", 1 << 63 | 1),
+        ("orr x0, xzr, #0xe0e0e0e0e0e0e0e0\nret", 0xE0E0E0E0E0E0E0E0),
+        ("mov w1, #0xf0\nmov w0, #1\ntst w1, #0xf\nb.eq 1f\nmov w0, #2\n1: ret", 1),
         ("mov w1, #0xf0\nmov w2, #0x3c\nand w0, w1, w2\nret", 0x30),
         ("mov w1, #0xf0\nmov w2, #0x3c\norr w0, w1, w2\nret", 0xFC),
         ("mov x1, #0x80\nsxtb x0, w1\nret", MASK - 0x7F),
@@ -100,10 +112,50 @@ def test_value_that_depends_on_the_argument(assembled: Assembler, body: str, of:
 
 def test_both_ways_where_a_condition_is_unknown(assembled: Assembler) -> None:
     code = assembled("ldr w1, [x0]\ncbnz w1, 1f\nldr w0, [x0, #8]\nret\n1: mov w0, #0\nret")
-    assert results(code, rdi=ARGUMENT) == {Field((8,)), 0}
-    assert fields_read(code.image, code.symbols["f"], rdi=ARGUMENT) == {Field((0,)), Field((8,))}
+    assert results(code, rdi=ARGUMENT) == {Field((8,), 4), 0}
+    assert fields_read(code.image, code.symbols["f"], rdi=ARGUMENT) == {Field((0,), 4), Field((8,), 4)}
     select = assembled("ldr w1, [x0]\ncmp w1, #0\nldr w2, [x0, #4]\ncsel w0, w2, wzr, ne\nret")
-    assert results(select, rdi=ARGUMENT) == {Field((4,)), 0}
+    assert results(select, rdi=ARGUMENT) == {Field((4,), 4), 0}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ldr x0, [x0, #8]\ncbz x0, 1f\nldr x0, [x0, #24]\n1: ret",
+        "ldr x0, [x0, #8]\ncbnz x0, 1f\nret\n1: ldr x0, [x0, #24]\nret",
+        "ldr x0, [x0, #8]\ncmp x0, #0\nb.eq 1f\nldr x0, [x0, #24]\n1: ret",
+        "ldr x1, [x0, #8]\nmov x2, #0\ncbz x1, 1f\nldr x2, [x1, #24]\n1: cmp x1, #0\ncsel x0, x1, x2, eq\nret",
+    ],
+)
+def test_field_that_is_known_to_be_zero_on_one_way(assembled: Assembler, body: str) -> None:
+    assert results(assembled(body), rdi=ARGUMENT) == {Field((8, 24)), 0}
+
+
+def test_calls_and_what_is_stored(assembled: Assembler) -> None:
+    code = assembled(f"{FRAME}ldr w2, [x0, #4]\nstr w2, [x1, #8]\nldrh w0, [x0, #6]\nbl g\n{LEAVE.replace('ret', 'b g')}")
+    seen = followed(code.image, code.symbols["f"], {"rdi": ARGUMENT, "rsi": Place("there", 0)})
+    assert seen.stores == [(Place("there", 8), Field((4,), 4))]
+    assert {(call.target, call.arguments[0]) for call in seen.calls} == {
+        (code.symbols["g"], Field((6,), 2)),
+        (code.symbols["g"], None),
+    }
+    through = assembled("ldr x8, [x0, #24]\nldr x8, [x8, #120]\nbr x8")
+    assert [call.target for call in followed(through.image, through.symbols["f"], {"rdi": ARGUMENT}).calls] == [
+        Field((24, 120))
+    ]
+
+
+@pytest.mark.parametrize("call", ["bl g", "adr x1, g\nblr x1"])
+def test_what_a_call_is_given_to_return(assembled: Assembler, call: str) -> None:
+    code = assembled(f"{FRAME}{call}\nadd w0, w0, #1\n{LEAVE}")
+    cases = [Case(calls={"g": 4}), Case(calls={"h": 4}), Case(calls={"g": 9})]
+    assert [{*each} for each in returned_in_cases(code.image, code.symbols["f"], cases)] == [{5}, {None}, {10}]
+
+
+def test_what_a_field_is_given_to_hold(assembled: Assembler) -> None:
+    code = assembled("ldr w1, [x0, #92]\nmov w0, #1\ncmp w1, #20\nb.eq 1f\nmov w0, #2\n1: ret")
+    cases = [Case({"rdi": ARGUMENT}, {(92,): number}) for number in (20, 21)]
+    assert [*returned_in_cases(code.image, code.symbols["f"], cases)] == [[1], [2]]
 
 
 def test_endless_code_ends(assembled: Assembler) -> None:

@@ -17,15 +17,6 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.unwind import pointer_encoding
 
 NAMES = ("version", "rwstate", "server", "rbio", "wbio", "shutdown", "hand_state", "state", "session", "reused", "cipher")
-STYLES = {
-    "plain": (),
-    "cet": ("-fcf-protection=full",),
-    "unoptimised": ("-O0",),
-    "size": ("-Os",),
-    "stack-protector": ("-fstack-protector-all",),
-    "zeroed": ("-fzero-call-used-regs=used-gpr",),
-    "frame-pointer": ("-fno-omit-frame-pointer", "-O1"),
-}
 
 
 @pytest.mark.parametrize("kind", ["header", "no-header", "no-sections"])
@@ -111,10 +102,10 @@ def test_aarch64_plt_stub_and_table_function(head: int, page: int) -> None:
     assert aarch64.returned_address(stub, address) is None
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", build.STYLES)
 @pytest.mark.parametrize("layout", [(), ("-DSINCE_3_2",)], ids=["up-to-3.1", "since-3.2"])
 def test_offsets_are_those_of_the_structures(folder: Path, style: str, layout: tuple[str, ...]) -> None:
-    path = build.library(folder, f"liba-{style}{len(layout)}.so", ["accessors.c"], *STYLES[style], *layout)
+    path = build.library(folder, f"liba-{style}{len(layout)}.so", ["accessors.c"], *build.STYLES[style], *layout)
     image = Image.open(build.stripped(path, f"a-{style}.so"))
     known = build.symbols(path)
     offsets = {name: image.constant(known[f"offset_{name}"].address, 8) for name in (*NAMES, "bio_flags")}
@@ -122,9 +113,9 @@ def test_offsets_are_those_of_the_structures(folder: Path, style: str, layout: t
     assert {**ssl_offsets(image), "bio_flags": bio_flags_offset(image)} == offsets
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", build.STYLES)
 def test_version_is_what_the_library_states(folder: Path, style: str) -> None:
-    path = build.library(folder, f"libv-{style}.so", ["accessors.c"], *STYLES[style])
+    path = build.library(folder, f"libv-{style}.so", ["accessors.c"], *build.STYLES[style])
     assert library_version(Image.open(build.stripped(path, f"v-{style}.so"))) == "OpenSSL 3.9.1 1 Apr 2031"
 
 

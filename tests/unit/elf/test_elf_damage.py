@@ -17,11 +17,15 @@ from tests.fixtures import build
 from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.elf.labels import label_paths
 from ssllatency.elf.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.elf.names import names
 from ssllatency.elf.providers import algorithms
 from ssllatency.elf.source import MAX_FILE, Source
 
 SOURCES = ("shapes.c", "shapes2.c", "methods.c", "provider.c", "accessors.c")
+SOURCES_OF_LABELS = ("shapes.c", "shapes2.c", "labels.c")
+NAME_TABLES = ("names.c",)
 PATIENCE_S = 5.0
 NAMES = ("shape_static", "shape_exported", "RSA_PKCS1_OpenSSL", "no_such_function")
 
@@ -36,7 +40,17 @@ def questions(image: Image) -> Iterator[object]:
             yield lambda ask=ask, address=address: ask(address)
         yield lambda address=address: image.code(address, 1 << 62)
         yield lambda address=address: image.constant(address, 8)
-    for table in (rsa_method, ec_key_method, ssl_methods, algorithms, ssl_offsets, bio_flags_offset, library_version):
+    for table in (
+        rsa_method,
+        ec_key_method,
+        ssl_methods,
+        algorithms,
+        ssl_offsets,
+        bio_flags_offset,
+        library_version,
+        label_paths,
+        names,
+    ):
         yield lambda table=table: table(image)
     yield lambda: list(image.function_ranges())
     yield lambda: list(image.find_string(b"ECDSA"))
@@ -61,7 +75,7 @@ def interrogate(data: bytes) -> int:
     return answered
 
 
-@pytest.fixture(scope="module", params=["rela", "relr", "sysv", "no-header", "symbols"])
+@pytest.fixture(scope="module", params=["rela", "relr", "sysv", "no-header", "symbols", "labels", "names"])
 def good(request: pytest.FixtureRequest, folder: Path) -> bytes:
     flags = {
         "rela": (),
@@ -69,8 +83,11 @@ def good(request: pytest.FixtureRequest, folder: Path) -> bytes:
         "sysv": ("-Wl,--hash-style=sysv",),
         "no-header": ("-Wl,--no-eh-frame-hdr",),
         "symbols": (),
+        "labels": (),
+        "names": (),
     }[request.param]
-    path = build.library(folder, f"libgood-{request.param}.so", SOURCES, *flags)
+    sources = {"labels": SOURCES_OF_LABELS, "names": NAME_TABLES}.get(request.param, SOURCES)
+    path = build.library(folder, f"libgood-{request.param}.so", sources, *flags)
     if request.param == "symbols":
         return build.with_mini_debug(path, "good-mini.so").read_bytes()
     return build.stripped(path, f"good-{request.param}.so").read_bytes()

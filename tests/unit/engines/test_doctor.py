@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.doctor import Host, blockers, can_trace, findings
+from ssllatency.engines.doctor import Host, blockers, can_trace, findings, lacking, needed_by
+from ssllatency.errors import SsllatencyError
 
 ALL_CAPABILITIES = "000001ffffffffff"
 NONE = "0000000000000000"
@@ -31,8 +32,19 @@ def host(tmp_path: Path) -> Host:
     write(tmp_path, "sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
     write(tmp_path, "proc/sys/kernel/perf_event_paranoid", "2\n")
     write(tmp_path, "proc/self/uid_map", "         0          0 4294967295\n")
+    (tmp_path / "lib/modules/6.1.0-30-amd64/build").mkdir(parents=True)
     capabilities(tmp_path, ALL_CAPABILITIES)
-    return Host(object_file, tmp_path, "x86_64", "6.1.0-30-amd64", 0, lambda: (1, 1), lambda _: None, "tools/ssllatency")
+    return Host(
+        object_file,
+        tmp_path,
+        "x86_64",
+        "6.1.0-30-amd64",
+        euid=0,
+        libbpf=lambda: (1, 1),
+        which=lambda name: "/usr/bin/bpftrace" if name == "bpftrace" else None,
+        bcc=lambda: "0.26.0",
+        program="tools/ssllatency",
+    )
 
 
 def write(root: Path, name: str, text: str) -> None:
@@ -50,6 +62,10 @@ def no_library() -> tuple[int, int]:
 
 def old_library() -> tuple[int, int]:
     return 0, 8
+
+
+def no_bcc() -> str:
+    raise SsllatencyError("bcc can't be used (No module named 'bcc')")
 
 
 def test_all_is_well(host: Host) -> None:
@@ -171,6 +187,36 @@ def test_several_reasons_make_one_sentence(host: Host) -> None:
     assert sentence.startswith("This machine can't trace: the kernel is Linux 5.4.0")
     assert sentence.count(";") == 1
     assert sentence.endswith("libbpf1).")
+
+
+@pytest.mark.parametrize(
+    ("engine", "change", "name", "remedy"),
+    [
+        ("libbpf", being(libbpf=no_library), "libbpf", "libbpf1"),
+        ("libbpf", without("sys/kernel/btf"), "BTF", "linux-image"),
+        ("bcc", being(bcc=no_bcc), "bcc", "sudo apt-get install python3-bpfcc"),
+        ("bcc", without("lib"), "kernel headers", "sudo apt-get install linux-headers-6.1.0-30-amd64"),
+        ("bcc", being(release="6.18.44-own"), "kernel headers", "/lib/modules/6.18.44-own/$each; done"),
+        ("bpftrace", being(which=lambda _: None), "bpftrace", "sudo apt-get install bpftrace"),
+    ],
+)
+def test_what_one_engine_needs_hinders_no_other(host: Host, engine: str, change: Change, name: str, remedy: str) -> None:
+    host = change(host)
+    [finding] = [finding for finding in findings(host) if not finding.ok]
+    assert (finding.name, needed_by(finding)) == (name, engine)
+    assert remedy in finding.remedy
+    for other in ("libbpf", "bcc", "bpftrace"):
+        assert bool(lacking(host, other)) == (other == engine)
+
+
+def test_what_all_engines_need_hinders_all(host: Host) -> None:
+    assert all(lacking(being(release="5.4.0")(host), engine) for engine in ("libbpf", "bcc", "bpftrace"))
+
+
+def test_headers_that_the_kernel_carries_serve(host: Host) -> None:
+    host = without("lib")(host)
+    write(host.root, "sys/kernel/kheaders.tar.xz", "")
+    assert lacking(host, "bcc") == ""
 
 
 def test_this_machine(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sites import cookie, library_record, operations_of, sites_of
+from ssllatency.engines.sites import cookie, library_record, operations_of, remembers_sides, sites_of
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
 from ssllatency.probes.plan import CONSTANTS, Cost, ImagePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
 
@@ -47,11 +47,11 @@ def test_a_size_query_is_skipped_and_its_exit_is_no_loss() -> None:
 @pytest.mark.parametrize(
     ("more", "condition", "taken", "other"),
     [
-        ({"return_register": "rbx"}, 0, abi.Ending.IN_REGISTER, abi.Ending.IN_REGISTER),
+        ({"return_register": "rbx"}, 0, abi.Exit.IN_REGISTER, abi.Exit.IN_REGISTER),
         ({"taken_value": -2, "other_value": -2}, 0, 2, 2),
-        ({"condition": "jg", "taken_value": 11, "other_value": 0}, 15, 15, abi.Ending.CONSTANT),
-        ({"condition": "jno", "leaving": Leaving.TAKEN, "taken_value": 1}, 1, 5, abi.Ending.GOES_ON),
-        ({"condition": "je", "leaving": Leaving.OTHER, "return_register": "rax"}, 4, abi.Ending.GOES_ON, 0),
+        ({"condition": "jg", "taken_value": 11, "other_value": 0}, 15, 15, abi.Exit.CONSTANT),
+        ({"condition": "jno", "leaving": Leaving.TAKEN, "taken_value": 1}, 1, 5, abi.Exit.GOES_ON),
+        ({"condition": "je", "leaving": Leaving.OTHER, "return_register": "rax"}, 4, abi.Exit.GOES_ON, 0),
     ],
 )
 def test_what_an_exit_tells(more: dict[str, object], condition: int, taken: int, other: int) -> None:
@@ -59,7 +59,7 @@ def test_what_an_exit_tells(more: dict[str, object], condition: int, taken: int,
     assert field(value, abi.Cookie.CONDITION, 4) == condition
     assert field(value, abi.Cookie.TAKEN, 4) == taken
     assert field(value, abi.Cookie.OTHER, 4) == other
-    assert all(abi.Ending.GOES_ON < abi.Ending.CONSTANT + number < 16 for number in CONSTANTS)
+    assert all(abi.Exit.GOES_ON < abi.Exit.CONSTANT + number < 16 for number in CONSTANTS)
 
 
 def test_sites_go_by_role_and_operations_by_number() -> None:
@@ -74,6 +74,20 @@ def test_sites_go_by_role_and_operations_by_number() -> None:
     assert [offset for offset, _ in sites.entries] == [0x110]
     assert [offset for offset, _ in sites.exits] == [0x130]
     assert [(offset, field(value, abi.Cookie.OPERATION, 8)) for offset, value in sites.returns] == [(0x200, 1)]
+
+
+@pytest.mark.parametrize(
+    ("names", "remembers"),
+    [
+        (("SSL_read", "SSL_do_handshake", "SSL_free"), True),
+        (("SSL_accept", "SSL_free"), True),
+        (("SSL_read", "SSL_do_handshake"), False),
+        (("SSL_read", "SSL_free"), False),
+    ],
+)
+def test_a_side_is_remembered_only_where_its_beginning_and_end_are_seen(names: tuple[str, ...], remembers: bool) -> None:
+    planned = (OperationPlan(name, 0, 1, "", ()) for name in names)
+    assert remembers_sides(image(*planned).plan) == remembers
 
 
 def test_unknown_offsets_are_minus_one() -> None:

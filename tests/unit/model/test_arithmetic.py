@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from model_strategies import durations_ns, series_of, snapshots
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.arithmetic import ALL_PROCESSES, add_series, by_function, difference, merge, quantile_ns
+from ssllatency.model.arithmetic import ALL_PROCESSES, add_series, by_function, difference, merge
 from ssllatency.model.histogram import quantile_rank
 from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
+from ssllatency.model.timed import quantile_ns
 
 HOSTS = ("web1", "web2")
 LISTS = st.lists(durations_ns, min_size=1, max_size=20)

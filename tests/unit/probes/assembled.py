@@ -67,6 +67,7 @@ class Assembled:
         *,
         ssl_argument: bool = False,
         skip_null: int | None = None,
+        length_argument: int | None = None,
         async_job: bool = True,
         convention: Convention = Convention.ONE,
         return_probes: bool = True,
@@ -76,7 +77,14 @@ class Assembled:
     ) -> OperationPlan:
         """The plan of the function `name` as an operation with these properties."""
         operation = Operation(
-            name, "libcrypto", convention, (name,), ssl_argument=ssl_argument, skip_null=skip_null, async_job=async_job
+            name,
+            "libcrypto",
+            convention,
+            (name,),
+            ssl_argument=ssl_argument,
+            skip_null=skip_null,
+            length_argument=length_argument,
+            async_job=async_job,
         )
         found = self.image.function(name)
         assert found is not None

@@ -17,11 +17,12 @@ from tests.fixtures import build
 from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.elf.image import Image
-from ssllatency.probes import cache
-from ssllatency.probes.cache import cached_plan, default_directory
+from ssllatency.probes import store
+from ssllatency.probes.cache import cached_plan
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
+from ssllatency.probes.store import default_directory
 
 SOURCE = "".join(function(name, "push %rbx\ncall other@PLT\npop %rbx\nret\n") for name in ("SSL_do_handshake", "SSL_read"))
 LOADING = """
@@ -93,7 +94,7 @@ def test_other_settings_and_other_contents_are_other_plans(library: Path, direct
 
 def test_other_code_of_the_planner_is_another_plan(library: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(library, directory)
-    monkeypatch.setattr(cache, "_own_code", lambda: "another version")
+    monkeypatch.setattr(store, "_own_code", lambda: "another version")
     assert not ask(library, directory)[1]
 
 
@@ -174,7 +175,7 @@ def test_cache_that_can_not_be_written_is_no_error(library: Path, tmp_path: Path
 
 
 def test_oldest_entries_go(library: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_MOST_ENTRIES", 2)
+    monkeypatch.setattr(store, "_MOST_ENTRIES", 2)
     kept = []
     for size in range(3):
         library.write_bytes(library.read_bytes() + b"\0" * size)

@@ -52,6 +52,26 @@ def test_argument_must_still_be_in_its_register(assembled: Assembler) -> None:
     assert code.entry(code.plan(skip_null=1)) == "at_c"
 
 
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("", True),
+        ("mov %rcx, %rax\n", True),
+        ("mov %rcx, %r8\nxor %ecx, %ecx\n", False),
+        ("xchg %rcx, %rax\n", False),
+        ("mov $1, %cl\n", False),
+    ],
+)
+def test_the_site_isnt_dearer_for_a_length_and_the_plan_says_if_it_is_still_there(
+    assembled: Assembler, before: str, kept: bool
+) -> None:
+    code = assembled(function("f", f"{before}at_a: push %rbx\n{CALL}pop %rbx\nat_r: ret\n"))
+    plan = code.plan(length_argument=3)
+    assert code.entry(plan) == "at_a"
+    assert [probe.keeps_length for probe in plan.probes] == [kept, False]
+    assert not any(probe.keeps_length for probe in code.plan().probes)
+
+
 def test_a_jump_back_bounds_the_straight_line(assembled: Assembler) -> None:
     code = assembled(function("f", f"at_a: mov %rdi, %rax\n1: nop\ndec %rax\njne 1b\npush %rbx\n{CALL}pop %rbx\nat_r: ret\n"))
     assert code.entry(code.plan()) == "at_a"

@@ -130,6 +130,7 @@ def test_document() -> None:
         "stack_delta": 24,
         "return_register": "rax",
         "shared": False,
+        "keeps_length": False,
         "condition": "",
         "leaving": "both",
         "taken_value": None,
@@ -171,6 +172,7 @@ DAMAGE: dict[str, Change] = {
     "return_register": lambda values: values["operations"][1]["probes"][1].update(return_register="%rax; x"),
     "return_register ": lambda values: values["operations"][1]["probes"][1].update(return_register=""),
     "shared": lambda values: values["operations"][1]["probes"][1].update(shared=1),
+    "keeps_length": lambda values: values["operations"][1]["probes"][0].update(keeps_length=None),
     "role": lambda values: values["operations"][1]["probes"].pop(0),
     "role ": lambda values: values["operations"][0].update(operation="RSA_sign"),  # a return probe in a job kills
     "role  ": lambda values: values["operations"][0]["probes"].clear(),

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The accounts of handshakes that run, one for each SSL, and which of them a thread works for. */
+#ifndef ACCOUNTS_BPF_H
+#define ACCOUNTS_BPF_H
+
+#include "handshake.h"
+#include "maps.bpf.h"
+#include "registers.bpf.h"
+
+const volatile struct ssll_handshake_config view SEC(".rodata.view") = {};
+
+struct ssll_handshake_account books SEC(".data.books") = {.threshold_ns = ~0ULL};
+
+/* The oldest goes where there is no room: then `created` minus `ended` is more than the map holds. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 131072);
+	__type(key, struct ssll_handshake_key);
+	__type(value, struct ssll_handshake);
+} handshakes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ssll_handshake);
+} blank_handshake SEC(".maps");
+
+/* As many as threads are inside a call; what never ends is pushed out. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct ssll_start_key);
+	__type(value, struct ssll_open_call);
+} open_calls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct ssll_thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct ssll_layout);
+} layouts SEC(".maps");
+
+static __always_inline __u32 this_process(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline __u32 this_thread(void)
+{
+	return bpf_get_current_pid_tgid();
+}
+
+static __always_inline struct ssll_handshake *account_of(__u64 ssl, __u32 tgid)
+{
+	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
+
+	return ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
+}
+
+/* The account that this thread works for now; NULL where it is in no call of a handshake. */
+static __always_inline struct ssll_handshake *current_account(void)
+{
+	__u32 tid = this_thread();
+	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	struct ssll_handshake *handshake = thread ? account_of(thread->ssl, this_process()) : NULL;
+
+	return handshake && handshake->depth ? handshake : NULL;
+}
+
+/* Part 0, the wall time, is set at the end, so what a part that isn't open adds to it is of no account. */
+static __always_inline void add_part(struct ssll_handshake *handshake, __u64 part, __u64 duration_ns)
+{
+	asm volatile("" : "+r"(part)); /* else the compiler checks another register than the one it indexes with */
+	if (part < SSLL_PARTS)
+		handshake->parts[part] += duration_ns;
+}
+
+static __always_inline struct ssll_thread *thread_record(void)
+{
+	const struct ssll_thread none = {};
+	__u32 tid = this_thread();
+	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
+
+	if (thread)
+		return thread;
+	bpf_map_update_elem(&threads, &tid, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&threads, &tid);
+}
+
+static __always_inline struct ssll_handshake *open_account(__u64 ssl, __u32 tgid, __u16 library, __u64 now)
+{
+	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
+	__u32 zero = 0;
+	struct ssll_handshake *handshake = bpf_map_lookup_elem(&blank_handshake, &zero);
+
+	if (!handshake || bpf_map_update_elem(&handshakes, &key, handshake, BPF_ANY))
+		return NULL;
+	handshake = bpf_map_lookup_elem(&handshakes, &key);
+	if (!handshake)
+		return NULL;
+	count(&books.created);
+	handshake->began_ns = handshake->since_ns = now;
+	handshake->library = library;
+	return handshake;
+}
+
+static __always_inline void close_account(__u64 ssl, __u32 tgid)
+{
+	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
+
+	if (!bpf_map_delete_elem(&handshakes, &key))
+		count(&books.ended);
+}
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Stands in for libbpf's header of this name. bcc can't relocate, and the headers that it compiles with may be another
+ * kernel's: instead of the name of the group's leader, that of the thread at hand is taken, and user space asks /proc for the
+ * other.
+ */
+#ifndef SSLL_BCC_CORE_READ_H
+#define SSLL_BCC_CORE_READ_H
+
+#define task_struct ssll_task_struct /* ours, beside the kernel's */
+#define BPF_CORE_READ_STR_INTO(destination, ...) bpf_get_current_comm(destination, sizeof(*(destination)))
+
+#endif

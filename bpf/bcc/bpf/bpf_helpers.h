@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Stands in for libbpf's header of this name where bcc compiles the shared headers. bcc declares the helpers itself, but knows
+ * no sections, no calls between functions and no global variables, and names maps by descriptors: user space makes them first
+ * and passes each as SSLL_FD_name.
+ */
+#ifndef SSLL_BCC_HELPERS_H
+#define SSLL_BCC_HELPERS_H
+
+#include <asm/ptrace.h>
+
+#define SEC(name)
+#undef __noinline
+#define __noinline inline __attribute__((always_inline))
+
+/* A map's definition is only a type, which says its descriptor. */
+#define __uint(name, value) int(*name)[value]
+#define __type(name, kind) __typeof__(kind) *name
+#define SSLL_MAP(name) __uint(descriptor, SSLL_FD_##name)
+#define SSLL_DESCRIPTOR(map) (sizeof(*(map)->descriptor) / sizeof(int))
+
+#define bpf_map_lookup_elem(map, key) bpf_map_lookup_elem_(bpf_pseudo_fd(1, SSLL_DESCRIPTOR(map)), (void *)(key))
+#define bpf_map_update_elem(map, key, value, flags)                                                                            \
+	bpf_map_update_elem_(bpf_pseudo_fd(1, SSLL_DESCRIPTOR(map)), (void *)(key), (void *)(value), flags)
+#define bpf_map_delete_elem(map, key) bpf_map_delete_elem_(bpf_pseudo_fd(1, SSLL_DESCRIPTOR(map)), (void *)(key))
+
+/* The address of the only value of an array. */
+#define SSLL_VALUE(name) bpf_pseudo_fd(2, SSLL_FD_##name)
+
+/* The kernel's own names of what <asm/ptrace.h> calls otherwise in user space. */
+#define rax ax
+#define rbx bx
+#define rcx cx
+#define rdx dx
+#define rsi si
+#define rdi di
+#define rbp bp
+#define rsp sp
+
+#endif

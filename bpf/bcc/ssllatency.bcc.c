@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * bpf/ssllatency.bpf.c as bcc compiles it: the same calls, recorded the same way. bcc takes as programs only the functions of
+ * the main file, and calls no kernel function, so there is no program for sessions.
+ */
+#include <bpf/bpf_helpers.h>
+
+#include "calls.bpf.h"
+#include "record.bpf.h"
+
+static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key)
+{
+	(void)ctx;
+	(void)key;
+}
+
+static __always_inline int call_ended(const struct ssll_call *call)
+{
+	return record(call->key.operation, call->verdict.outcome, call->verdict.reason, call->duration_ns);
+}
+
+static __always_inline __u64 stack_at_entry(struct pt_regs *ctx, __u64 cookie)
+{
+	return REGISTER(ctx, rsp) + field(cookie, SSLL_COOKIE_STACK, 16);
+}
+
+int at_entry(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
+}
+
+int at_exit(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	return call_ends(ctx, cookie, stack_at_entry(ctx, cookie));
+}
+
+int at_return(struct pt_regs *ctx)
+{
+	return call_ends(ctx, bpf_get_attach_cookie(ctx), REGISTER(ctx, rsp) - sizeof(__u64));
+}
+
+int at_free(struct pt_regs *ctx)
+{
+	ssll_forget_side(REGISTER(ctx, rdi), bpf_get_current_pid_tgid() >> 32);
+	return 0;
+}

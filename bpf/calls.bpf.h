@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From probe hits to finished calls: paired, their outcome judged. Included by the objects that watch calls; each defines what
+ * is done when a call begins and with one that has ended. Both are inlined, so what isn't used costs nothing.
+ */
+#ifndef CALLS_BPF_H
+#define CALLS_BPF_H
+
+#include "maps.bpf.h"
+#include "outcome.bpf.h"
+#include "registers.bpf.h"
+#include "side.bpf.h"
+#include "starts.bpf.h"
+
+/* A call that has ended. `key` is what it was known by while it ran. */
+struct ssll_call {
+	struct ssll_start_key key;
+	struct ssll_verdict verdict;
+	__u64 ended_ns;
+	__u64 duration_ns;
+	__u64 returned;
+	__u32 convention;
+};
+
+/* Defined by the object, where it includes this: a call that counts has begun, its arguments in their registers; has ended. */
+static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key);
+static __always_inline int call_ended(const struct ssll_call *call);
+
+static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+{
+	__u32 skip_null = field(cookie, SSLL_COOKIE_SKIP_NULL, 3);
+	struct ssll_start_key key = {
+	        .stack = stack,
+	        .tgid = bpf_get_current_pid_tgid() >> 32,
+	        .operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
+	};
+
+	if (!traced(key.tgid) || (skip_null && !argument(ctx, skip_null - 1)))
+		return 0;
+	call_began(ctx, &key);
+	ssll_begin(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? REGISTER(ctx, rdi) : 0);
+	return 0;
+}
+
+static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+{
+	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
+	struct ssll_call call = {
+	        .key.stack = stack,
+	        .key.tgid = bpf_get_current_pid_tgid() >> 32,
+	        .key.operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
+	        .verdict = {SSLL_SUCCESS, SSLL_REASON_NONE},
+	        .ended_ns = bpf_ktime_get_ns(),
+	        .convention = field(cookie, SSLL_COOKIE_CONVENTION, 4),
+	};
+	bool settles = call.convention == SSLL_SSL_HANDSHAKE;
+	struct ssll_library *library;
+	struct ssll_start start;
+
+	if (!leaves(ctx, cookie, &call.returned) || !traced(call.key.tgid))
+		return 0;
+	if (!ssll_end(&call.key, &start)) {
+		if (!field(cookie, SSLL_COOKIE_SHARED, 1))
+			count(&account.unmatched_exits);
+		return 0;
+	}
+	library = bpf_map_lookup_elem(&libraries, &index);
+	if (!library)
+		return 0;
+	if (field(cookie, SSLL_COOKIE_SSL, 1) && !ssll_in_role(start.ssl, call.key.tgid, settles, library))
+		return 0;
+	if (!ssll_succeeded(call.convention, call.returned)) {
+		call.verdict.outcome = SSLL_FAILURE;
+		if (field(cookie, SSLL_COOKIE_SSL, 1))
+			call.verdict = ssll_judge_ssl(start.ssl, (__s32)call.returned, library);
+	}
+	call.duration_ns = call.ended_ns - start.began_ns;
+	return call_ended(&call);
+}
+
+#endif

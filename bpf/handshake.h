@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The records of `ssllatency handshakes`: what the kernel side keeps of each handshake, and what it hands to user space. */
+#ifndef HANDSHAKE_H
+#define HANDSHAKE_H
+
+#include "ssllatency.h"
+
+/*
+ * What a handshake's time is split into. WALL = CALLS + the waits; CALLS = the phases + REST. ON_CPU and OFF_CPU split CALLS,
+ * COMPLETION and RESUMPTION WAIT_OFFLOAD, where they are known.
+ */
+enum ssll_part {
+	SSLL_PART_WALL = 0,
+	SSLL_PART_CALLS = 1,
+	SSLL_PART_PRIVATE_KEY = 2,
+	SSLL_PART_KEY_EXCHANGE = 3,
+	SSLL_PART_PEER_VERIFICATION = 4,
+	SSLL_PART_SESSION_LOOKUP = 5,
+	SSLL_PART_CALLBACKS = 6,
+	SSLL_PART_REST = 7,
+	SSLL_PART_WAIT_PEER = 8,
+	SSLL_PART_WAIT_WINDOW = 9,
+	SSLL_PART_WAIT_OFFLOAD = 10,
+	SSLL_PART_WAIT_APPLICATION = 11,
+	SSLL_PART_WAIT_UNKNOWN = 12,
+	SSLL_PART_ON_CPU = 13,
+	SSLL_PART_OFF_CPU = 14,
+	SSLL_PART_OFFLOAD_COMPLETION = 15,
+	SSLL_PART_OFFLOAD_RESUMPTION = 16,
+	SSLL_PARTS = 17,
+};
+
+enum ssll_ending {
+	SSLL_ENDING_SUCCESS = 0,
+	SSLL_ENDING_FAILURE = 1,
+	SSLL_ENDING_ABANDONED = 2,
+	SSLL_ENDINGS = 3,
+};
+
+/* Where an SSL keeps what a handshake is labelled by. The number is that of the path in ssll_layout. */
+enum ssll_place_of {
+	SSLL_PLACE_OF_VERSION = 0,
+	SSLL_PLACE_OF_CIPHER = 1,
+	SSLL_PLACE_OF_RESUMED = 2,
+	SSLL_PLACE_OF_GROUP_TLS13 = 3,
+	SSLL_PLACE_OF_GROUP_SESSION = 4,
+	SSLL_PLACE_OF_SIGNATURE = 5,
+	SSLL_PLACE_OF_VERIFY_MODE = 6,
+	SSLL_PLACE_OF_PEER_CERTIFICATE = 7,
+	SSLL_PLACE_OF_HAND_STATE = 8,
+	SSLL_PLACE_OF_IN_INIT = 9,
+	SSLL_PLACE_OF_DID_KEX = 10, /* whether the connection agreed on a key of its own: then its group counts */
+	SSLL_PLACES = 11,
+	SSLL_PATH_LENGTH = 4,
+};
+
+/* Bits of ssll_labels.known, and of ssll_handshake_config.by. */
+enum ssll_label {
+	SSLL_LABEL_VERSION = 0,
+	SSLL_LABEL_CIPHER = 1,
+	SSLL_LABEL_RESUMED = 2,
+	SSLL_LABEL_GROUP = 3,
+	SSLL_LABEL_SIGNATURE = 4,
+	SSLL_LABEL_CLIENT_CERTIFICATE = 5,
+	SSLL_LABEL_ROLE = 6,
+	SSLL_LABEL_PROCESS = 7,
+	SSLL_LABELS = 8,
+	SSLL_LABEL_OTHER = 31, /* the row of the handshakes beyond the bound on the number of rows */
+};
+
+enum ssll_client_certificate {
+	SSLL_CLIENT_CERTIFICATE_NOT_ASKED = 0,
+	SSLL_CLIENT_CERTIFICATE_NOT_GIVEN = 1,
+	SSLL_CLIENT_CERTIFICATE_GIVEN = 2,
+};
+
+/* What a private key did, above the key's size in an ssll_key_use. */
+enum ssll_key_operation {
+	SSLL_KEY_OPERATION_NONE = 0,
+	SSLL_KEY_OPERATION_SIGN = 1,
+	SSLL_KEY_OPERATION_DECRYPT = 2,
+};
+
+/* The cookie of a phase's site, from the lowest bit up. That of a call is enum ssll_cookie's. */
+enum ssll_phase_cookie {
+	SSLL_PHASE_COOKIE_PART = 0,          /* 4 bits: enum ssll_part */
+	SSLL_PHASE_COOKIE_SKIP_NULL = 4,     /* 3 bits: 1 + index of the argument that is NULL in a size query; 0 none */
+	SSLL_PHASE_COOKIE_OPERATION = 7,     /* 2 bits: enum ssll_key_operation */
+	SSLL_PHASE_COOKIE_SIZE = 9,          /* 3 bits: 1 + index of the argument that tells the key's size; 0 none */
+	SSLL_PHASE_COOKIE_SIZE_POINTED = 12, /* 1 bit: it points to the size */
+	SSLL_PHASE_COOKIE_CONDITION = 13,    /* 4 bits: the condition code of the branch at the site, as in its opcode */
+	SSLL_PHASE_COOKIE_CONDITIONAL = 17,  /* 1 bit: the phase begins only where the branch … */
+	SSLL_PHASE_COOKIE_TAKEN = 18,        /* 1 bit: … is taken (1) or not (0) */
+	SSLL_PHASE_COOKIE_STACK = 32,        /* 16 bits: as in enum ssll_cookie */
+};
+
+/* The cookie of a site that raises an error. */
+enum ssll_error_cookie {
+	SSLL_ERROR_COOKIE_REASON = 0, /* 3 bits: index of the argument that holds the reason; the first holds the library */
+	SSLL_ERROR_COOKIE_FATAL = 3,  /* 1 bit: ossl_statem_fatal, whose second argument is the alert */
+};
+
+/* Where in an error word the library's number and the reason lie. */
+enum ssll_error {
+	SSLL_ERROR_LIBRARY = 24,
+	SSLL_ERROR_REASON_BITS = 24,
+	SSLL_ERROR_LIBRARY_SSL = 20, /* ERR_LIB_SSL */
+};
+
+enum ssll_flag {
+	SSLL_FLAG_UNATTRIBUTED = 1, /* the calls moved between threads: the phases can't be told */
+	SSLL_FLAG_ALERT_SENT = 2,
+	SSLL_FLAG_ADMITTED = 4, /* known to be on the side that is asked for */
+};
+
+/* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
+struct ssll_path {
+	__s32 offsets[SSLL_PATH_LENGTH];
+	__u16 length;
+	__u16 size; /* of the value, bytes */
+};
+
+struct ssll_layout {
+	struct ssll_library library;
+	struct ssll_path paths[SSLL_PLACES];
+};
+
+/* The values of a handshake's labels, 0 where they aren't known or not asked for. */
+struct ssll_labels {
+	__u32 known; /* a bit for each label that is */
+	__u32 tgid;
+	__u32 cipher;
+	__u16 version;
+	__u16 group;
+	__u16 signature;
+	__u8 resumed;
+	__u8 client_certificate;
+	__u8 server;
+	__u8 ending;
+	__u16 library; /* whose names the codes have */
+};
+
+struct ssll_handshake_key {
+	__u64 ssl;
+	__u32 tgid;
+	__u32 pad;
+};
+
+/* The account of one handshake. `since_ns` is the last border between a call and a wait. */
+struct ssll_handshake {
+	__u64 began_ns;
+	__u64 since_ns;
+	__u64 phase_since_ns;
+	__u64 phase_stack;  /* stack pointer at entry of the function in which the open phase began */
+	__u64 completed_ns; /* since the last call began; 0: no completion was seen */
+	__u64 parts[SSLL_PARTS];
+	__u32 calls;
+	__u32 pauses;
+	__u32 depth; /* of calls inside one another; 0 while it waits */
+	__u32 flags;
+	__u32 error; /* the first that says most, of the call that runs or ran last; 0 none */
+	__u32 key_bytes;
+	__u16 software; /* private-key operations that OpenSSL's own methods did */
+	__u8 waiting;   /* the part that waits now */
+	__u8 phase;     /* the part that is open now, 0 none */
+	__u8 alert;
+	__u8 key_operation;
+	__u16 library;
+};
+
+/* A call that runs, by its place on the stack. `outer` is the SSL whose call it was made in. */
+struct ssll_open_call {
+	__u64 ssl;
+	__u64 outer;
+};
+
+/* The thread's innermost call that belongs to a handshake. */
+struct ssll_thread {
+	__u64 ssl;
+	__u64 off_since_ns;
+	__u64 off_ns;
+};
+
+struct ssll_times {
+	__u64 exponential[SSLL_BUCKETS];
+	__u64 underflow;
+	__u64 overflow;
+	__u64 total_ns;
+	__u64 maximum[2]; /* as in ssll_series */
+	__u64 minimum[2];
+};
+
+struct ssll_handshake_row {
+	struct ssll_times parts[SSLL_PARTS];
+};
+
+struct ssll_cause_key {
+	__u32 error;
+	__u16 state; /* 0xffff: not known */
+	__u16 library;
+	__u8 ending;
+	__u8 reason; /* enum ssll_reason */
+	__u8 alert;
+	__u8 sent;
+};
+
+struct ssll_key_use {
+	__u32 bytes;
+	__u16 signature;
+	__u8 operation;
+	__u8 library;
+};
+
+struct ssll_tally {
+	__u64 count;
+	__u64 total_ns;
+};
+
+struct ssll_mix_key {
+	__u32 label;
+	__u32 library;
+	__u64 value;
+};
+
+/* One handshake by itself, for those slower than `threshold_ns`. */
+struct ssll_single {
+	__u64 ended_ns;
+	__u64 parts[SSLL_PARTS];
+	struct ssll_labels labels;
+	struct ssll_cause_key cause;
+	__u32 tgid;
+	__u32 tid;
+	__u32 calls;
+	__u32 pauses;
+	char comm[SSLL_COMM];
+};
+
+struct ssll_batch_key {
+	__u32 operation;
+	__u32 lanes;
+};
+
+struct ssll_poller {
+	__u64 completions;
+	__u32 tgid;
+	__u32 pad;
+	char comm[SSLL_COMM];
+};
+
+struct ssll_handshake_account {
+	__u64 created;
+	__u64 ended;
+	__u64 events_dropped;
+	__u64 unattributed;
+	__u64 pauses;
+	__u64 paused; /* handshakes that had any */
+	__u64 unseen;
+	__u64 software;
+	__s64 waiting_offload;
+	__u64 most_waiting_offload;
+	__u64 threshold_ns; /* written by user space: handshakes at least so long are handed over one by one */
+};
+
+struct ssll_handshake_config {
+	__u32 by;      /* a bit for each label that tells rows apart */
+	__u32 off_cpu; /* 1: switches of threads are traced */
+};
+
+_Static_assert(sizeof(struct ssll_path) == 20, "path");
+_Static_assert(sizeof(struct ssll_layout) == 260, "layout");
+_Static_assert(sizeof(struct ssll_labels) == 24, "labels");
+_Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
+_Static_assert(sizeof(struct ssll_handshake) == 40 + 8 * SSLL_PARTS + 32, "handshake");
+_Static_assert(sizeof(struct ssll_times) == 8 * (SSLL_BUCKETS + 7), "times");
+_Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
+_Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
+_Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
+_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
+_Static_assert(sizeof(struct ssll_handshake_account) == 88, "handshake account");
+_Static_assert(sizeof(struct ssll_handshake_config) == 8, "handshake config");
+
+#endif

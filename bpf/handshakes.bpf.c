@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Whole handshakes: one account for each SSL *, from its first handshake call to its success, failure or SSL_free.
+ *
+ * Sites come from the plan, what each means from its cookie: entry and exit of the SSL_* calls, both ends of the calls that
+ * libssl makes for a phase's work, and the functions that raise errors. Nothing of the target is read but return values, state
+ * words, sizes and codes. Cost: an account's look-up at each site inside a handshake, and some rows updated when it ends.
+ */
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <asm/unistd.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+
+#include "handshake_calls.bpf.h"
+#include "offcpu.bpf.h"
+
+SEC("uprobe")
+int at_call(struct pt_regs *ctx)
+{
+	return handshake_call_begins(ctx, bpf_get_attach_cookie(ctx));
+}
+
+SEC("uprobe")
+int at_call_exit(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	return handshake_call_ends(ctx, cookie, ctx->rsp + field(cookie, SSLL_COOKIE_STACK, 16));
+}
+
+/* The return address is off the stack by now. */
+SEC("uretprobe")
+int at_call_return(struct pt_regs *ctx)
+{
+	return handshake_call_ends(ctx, bpf_get_attach_cookie(ctx), ctx->rsp - sizeof(__u64));
+}
+
+extern bool bpf_session_is_return(void) __ksym __weak;
+
+/* Since Linux 6.13: entry and return of one call, in one link. */
+SEC("uprobe")
+int at_call_both(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	if (bpf_session_is_return())
+		return handshake_call_ends(ctx, cookie, ctx->rsp - sizeof(__u64));
+	return handshake_call_begins(ctx, cookie);
+}
+
+SEC("uprobe")
+int at_phase(struct pt_regs *ctx)
+{
+	return phase_begins(ctx, bpf_get_attach_cookie(ctx));
+}
+
+SEC("uprobe")
+int at_phase_end(struct pt_regs *ctx)
+{
+	return phase_ends(ctx, bpf_get_attach_cookie(ctx));
+}
+
+SEC("uprobe")
+int at_error(struct pt_regs *ctx)
+{
+	return error_site(ctx, bpf_get_attach_cookie(ctx));
+}
+
+SEC("uprobe")
+int at_ssl_free(struct pt_regs *ctx)
+{
+	return handshake_freed(REGISTER(ctx, rdi));
+}
+
+/* OpenSSL's own private-key methods: inside a handshake, that is, not in an offload's own threads. */
+SEC("uprobe")
+int at_software(struct pt_regs *ctx)
+{
+	(void)ctx;
+	if (current_account())
+		count(&books.software);
+	return 0;
+}
+
+SEC("uprobe")
+int at_wake_set(struct pt_regs *ctx)
+{
+	return wake_is_set(REGISTER(ctx, rdx));
+}
+
+SEC("uprobe")
+int at_batch(struct pt_regs *ctx)
+{
+	return batch_begins(REGISTER(ctx, rdi), field(bpf_get_attach_cookie(ctx), SSLL_COOKIE_OPERATION, 8));
+}
+
+SEC("raw_tracepoint/sys_enter")
+int at_write(struct bpf_raw_tracepoint_args *ctx)
+{
+	const struct pt_regs *registers = (const struct pt_regs *)ctx->args[0];
+	__u64 descriptor = 0;
+
+	if (ctx->args[1] != __NR_write)
+		return 0;
+	bpf_probe_read_kernel(&descriptor, sizeof(descriptor), &registers->rdi);
+	return written(descriptor);
+}
+
+SEC("raw_tracepoint/sched_switch")
+int at_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	return threads_switch((struct task_struct *)ctx->args[1], (struct task_struct *)ctx->args[2]);
+}
+
+/* Keeps the enums and the event in the object's BTF, from which user space's side of the ABI is generated. */
+const struct ssll_single *ssll_single_btf __attribute__((unused));
+const enum ssll_part *ssll_part_btf __attribute__((unused));
+const enum ssll_ending *ssll_ending_btf __attribute__((unused));
+const enum ssll_place_of *ssll_place_of_btf __attribute__((unused));
+const enum ssll_label *ssll_label_btf __attribute__((unused));
+const enum ssll_client_certificate *ssll_client_certificate_btf __attribute__((unused));
+const enum ssll_key_operation *ssll_key_operation_btf __attribute__((unused));
+const enum ssll_phase_cookie *ssll_phase_cookie_btf __attribute__((unused));
+const enum ssll_error_cookie *ssll_error_cookie_btf __attribute__((unused));
+const enum ssll_error *ssll_error_btf __attribute__((unused));
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What an offload does: handshakes that wait for it, when their operation was completed, the lanes of multi-buffer calls.
+ *
+ * An engine wakes the application by writing to the descriptor that it put into the SSL's ASYNC_WAIT_CTX, so that write is the
+ * completion. Which descriptor that is, is known from the call that put it there.
+ */
+#ifndef OFFLOAD_BPF_H
+#define OFFLOAD_BPF_H
+
+#include "accounts.bpf.h"
+#include "extremes.bpf.h"
+
+enum { LANES = 8 };
+
+/* A descriptor of a process. */
+struct wake_key {
+	__u32 tgid;
+	__u32 descriptor;
+};
+
+/* The SSL whose job is woken by a write to the descriptor. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct wake_key);
+	__type(value, struct ssll_handshake_key);
+} wakes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct ssll_poller);
+} pollers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct ssll_batch_key);
+	__type(value, __u64);
+} batches SEC(".maps");
+
+/* ASYNC_WAIT_CTX_set_wait_fd(context, key, descriptor, …) inside a call of a handshake. */
+static __always_inline int wake_is_set(__u32 descriptor)
+{
+	__u32 tid = this_thread(), tgid = this_process();
+	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	struct wake_key key = {.tgid = tgid, .descriptor = descriptor};
+	struct ssll_handshake_key woken = {.tgid = tgid};
+
+	if (!thread || !thread->ssl)
+		return 0;
+	woken.ssl = thread->ssl;
+	bpf_map_update_elem(&wakes, &key, &woken, BPF_ANY);
+	return 0;
+}
+
+static __always_inline void count_poller(void)
+{
+	struct ssll_poller fresh = {.completions = 1, .tgid = this_process()}, *poller;
+	__u32 tid = this_thread();
+
+	poller = bpf_map_lookup_elem(&pollers, &tid);
+	if (poller) {
+		count(&poller->completions);
+		return;
+	}
+	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
+	bpf_map_update_elem(&pollers, &tid, &fresh, BPF_NOEXIST);
+}
+
+static __always_inline int written(__u32 descriptor)
+{
+	struct wake_key key = {.tgid = this_process(), .descriptor = descriptor};
+	struct ssll_handshake_key *woken = bpf_map_lookup_elem(&wakes, &key);
+	struct ssll_handshake *handshake = woken ? bpf_map_lookup_elem(&handshakes, woken) : NULL;
+
+	if (!handshake)
+		return 0;
+	if (!handshake->completed_ns)
+		handshake->completed_ns = bpf_ktime_get_ns();
+	count_poller();
+	return 0;
+}
+
+static __always_inline void offload_wait_begins(struct ssll_handshake *handshake)
+{
+	__s64 waiting = __sync_fetch_and_add(&books.waiting_offload, 1) + 1;
+
+	handshake->pauses++;
+	count(&books.pauses);
+	if (waiting > 0)
+		raise_to(&books.most_waiting_offload, waiting);
+}
+
+/* The wait ends at `now`; splits it at the completion where that was seen. */
+static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, __u64 now)
+{
+	__u64 completed = handshake->completed_ns;
+
+	__sync_fetch_and_add(&books.waiting_offload, -1);
+	if (!completed) {
+		count(&books.unseen);
+		return;
+	}
+	if (completed < handshake->since_ns) /* before the call that paused came back */
+		completed = handshake->since_ns;
+	if (completed > now)
+		completed = now;
+	handshake->parts[SSLL_PART_OFFLOAD_COMPLETION] += completed - handshake->since_ns;
+	handshake->parts[SSLL_PART_OFFLOAD_RESUMPTION] += now - completed;
+}
+
+/* A multi-buffer function is entered; its first argument is an array of pointers, NULL for a lane that isn't used. */
+static __always_inline int batch_begins(__u64 lanes_at, __u32 operation)
+{
+	struct ssll_batch_key key = {.operation = operation};
+	__u64 lanes[LANES], one = 1, *number;
+
+	if (bpf_probe_read_user(lanes, sizeof(lanes), (void *)lanes_at))
+		return 0;
+	for (__u32 lane = 0; lane < LANES; lane++)
+		key.lanes += lanes[lane] != 0;
+	number = bpf_map_lookup_elem(&batches, &key);
+	if (number)
+		count(number);
+	else if (bpf_map_update_elem(&batches, &key, &one, BPF_NOEXIST)) {
+		number = bpf_map_lookup_elem(&batches, &key);
+		if (number)
+			count(number);
+	}
+	return 0;
+}
+
+#endif

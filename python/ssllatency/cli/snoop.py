@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prints one line for each TLS call when it has ended: who made it, what it returned, how long it took, and why it failed or
+asked to be called again. Ends after -d seconds or --count lines, on Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
+
+from ssllatency.cli import live, options
+from ssllatency.cli.output import Output
+from ssllatency.cli.resolve import Resolved, resolve
+from ssllatency.engines.base import Request, Role
+from ssllatency.engines.snoop import RING_BYTES, EventFilter, SnoopSession, events_of, wall_clock_ns
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Outcome
+from ssllatency.probes.choice import chosen
+from ssllatency.reports.events import Columns, JsonLines
+from ssllatency.reports.frame import lost
+from ssllatency.reports.units import counted
+
+SUMMARY = "one line a call, as it happens"
+_LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full
+_BATCHES = 8  # read in a row, when calls come as fast as they are printed; then it is seen whether the end has come
+_CLOCK_S = 10.0  # how often the wall clock is compared with the kernel's
+_SAY_S = 1.0  # how often dropped calls are told of, at most
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommand's options."""
+    options.add_target_options(parser)
+    group = parser.add_argument_group("which calls (the kernel leaves the others out)")
+    group.add_argument("--function", action="append", metavar="NAME",
+                       help="calls of this function, or of those that a shell pattern matches; repeatable")  # fmt: skip
+    group.add_argument("--outcome", type=Outcome, choices=list(Outcome), action="append", metavar="OUTCOME",
+                       help="calls that ended so: success, failure or retry; repeatable")  # fmt: skip
+    group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
+                       help="calls that took at least so long, like 200us or 1ms")  # fmt: skip
+    group.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
+    parser.add_argument("-d", "--duration", type=options.positive, metavar="SECONDS", help="stop after so long")
+    parser.add_argument("--count", type=options.whole, metavar="N", help="stop after so many lines")
+    parser.add_argument("--json", action="store_true", help="print a JSON object a line")
+    parser.add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
+                        help=f"room for calls that aren't printed yet ({RING_BYTES >> 10})")  # fmt: skip
+    options.add_planning_options(parser)
+    parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
+                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Attaches, prints calls until the end, detaches, and prints the calls that were still on their way."""
+    selection = options.selection(arguments)
+    if arguments.buffer > 1 << 20:
+        raise SsllatencyError("the buffer can have at most 1048576 KiB.", 2)
+    live.prepare()
+    with ExitStack() as stack:
+        resolved = _only(arguments.function, resolve(selection, arguments, stack))
+        request = Request(resolved.images, resolved.targets, resolved.everyone, role=arguments.role, method=arguments.attach)
+        wanted = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
+        session = SnoopSession(request, wanted, arguments.buffer << 10)
+        stack.callback(session.close)
+        session.start()
+        live.announce(resolved, arguments.duration)
+        _Printer(session, arguments, live.Ending(resolved, arguments.duration)).print_all()
+    return 0
+
+
+def _only(patterns: list[str] | None, resolved: Resolved) -> Resolved:
+    """What the user named, of the files that hold any of it."""
+    if not patterns:
+        return resolved
+    parts = (replace(image, plan=chosen(image.plan, patterns)) for image in resolved.images)
+    images = tuple(image for image in parts if image.plan.operations)
+    if not images:
+        raise SsllatencyError(
+            f"no function that is traced here matches {' or '.join(patterns)}: `ssllatency probes` lists them."
+        )
+    return replace(resolved, images=images)
+
+
+class _Printer:
+    """Events from a session to standard output, and to standard error what was missed."""
+
+    def __init__(self, session: SnoopSession, arguments: argparse.Namespace, ending: live.Ending) -> None:
+        self._session, self._ending, self._left = session, ending, arguments.count
+        self._json = JsonLines(session.keys) if arguments.json else None
+        self._lines = self._json or Columns(session.keys)
+        self._output = Output(sys.stdout.fileno(), self._give_up)
+        self._shown = self._unwritten = self._told = 0
+        self._wall_ns, self._compared, self._said = wall_clock_ns(), time.monotonic(), 0.0
+
+    def print_all(self) -> None:
+        """Everything until the end has come, or as many lines as were asked for."""
+        self._output.write([self._lines.heading])
+        while self._left != 0 and not self._ending.has_come():
+            self._session.wait(min(_LOOK_S, max(0.0, self._ending.at - time.monotonic())))
+            self._output.check()
+            self._print(islice(self._session.batches(), _BATCHES))
+            if time.monotonic() >= self._said + _SAY_S:
+                self._tell_of_drops()
+        self._session.detach()
+        self._print(self._session.batches())
+        self._tell_of_drops()
+        self._tell_at_the_end()
+
+    def _give_up(self) -> bool:
+        """Asked while the reader keeps us waiting: the probes go in time, and a signal ends the waiting as well."""
+        if self._ending.has_come():
+            self._session.detach()
+        return live.stop_is_asked_for()
+
+    def _print(self, batches: Iterable[bytes]) -> None:
+        now = time.monotonic()
+        if now > self._compared + _CLOCK_S:
+            self._wall_ns, self._compared = wall_clock_ns(), now
+        for batch in batches:
+            lines = self._lines.render(islice(events_of(batch), self._left), self._wall_ns)
+            written = self._output.write(lines)
+            self._shown += written
+            self._unwritten += len(lines) - written
+            if self._left is not None:
+                self._left -= len(lines)
+                if not self._left:
+                    return
+
+    def _tell_of_drops(self) -> None:
+        """What was dropped since this was last told."""
+        dropped = self._session.losses().events_dropped
+        if dropped == self._told:
+            return
+        more, self._told, self._said = dropped - self._told, dropped, time.monotonic()
+        print(f"ssllatency: {counted(more, 'call')} dropped: more came than could be printed.", file=sys.stderr, flush=True)
+        if self._json:
+            self._output.write([self._json.dropped(more, time.time_ns())])
+
+    def _tell_at_the_end(self) -> None:
+        running = self._session.in_flight()
+        print(f"{counted(self._shown, 'call')} shown.", file=sys.stderr)
+        if running:
+            print(f"{counted(running, 'call')} had begun and not returned.", file=sys.stderr)
+        if self._unwritten:
+            print(f"{counted(self._unwritten, 'call')} not printed: nobody read them.", file=sys.stderr)
+        for line in lost(self._session.losses()):
+            print(line, file=sys.stderr)

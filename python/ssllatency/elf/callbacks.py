@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where libssl keeps the application's callbacks, read out of the functions that set them."""
+
+from __future__ import annotations
+
+from ssllatency.elf.connection import Accessors, UnclearError
+from ssllatency.elf.evaluate import Evaluation, followed
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.elf.returns import returned_address
+from ssllatency.elf.values import Field, Place, Value
+
+_CTX, _CALLBACK = Place("argument", 0), Place("callback", 0)
+_MAX_OFFSET = 1 << 16
+_METHODS = ("TLS_method", "TLS_server_method", "TLS_client_method")
+# The arguments that set the server name's callback: 53 is SSL_CTRL_SET_TLSEXT_SERVERNAME_CB of include/openssl/tls1.h.
+_SET_SERVERNAME: dict[str, Value] = {"rdi": _CTX, "rsi": 53, "rdx": _CALLBACK}
+# By the field's name in OpenSSL's source, the function that sets it in SSL_CTX.
+_IN_CTX = {
+    "alpn_select_cb": "SSL_CTX_set_alpn_select_cb",
+    "client_hello_cb": "SSL_CTX_set_client_hello_cb",
+    "app_verify_callback": "SSL_CTX_set_cert_verify_callback",
+}
+NAMES = ("client_hello_cb", "servername_cb", "alpn_select_cb", "cert_cb", "app_verify_callback")
+
+CallbackPath = tuple[int, int]  # the offset of a pointer in SSL, and of the callback behind that pointer
+
+
+def callback_paths(image: Image) -> dict[str, CallbackPath | str]:
+    """By name, where the callback lies as seen from the SSL *, or why that can't be told (a phrase)."""
+    try:
+        accessors = Accessors(image)
+    except (UnclearError, ElfError) as problem:
+        return dict.fromkeys(NAMES, str(problem).rstrip("."))
+    return {name: _finding(accessors, name) for name in NAMES}
+
+
+def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
+    try:
+        if name == "cert_cb":
+            path = _stored(accessors.follow("SSL_set_cert_cb", rsi=_CALLBACK), name)
+        else:
+            path = (*accessors.returned("SSL_get_SSL_CTX").path, *_in_ctx(accessors.image, name))
+    except (UnclearError, ElfError) as problem:
+        return str(problem).rstrip(".")
+    if len(path) != 2 or not all(0 <= offset < _MAX_OFFSET for offset in path):
+        return f"{name} isn't where it is known to be"
+    return path[0], path[1]
+
+
+def _in_ctx(image: Image, name: str) -> tuple[int, ...]:
+    if name == "servername_cb":
+        address = _control(image)
+        return _stored(followed(image, address, _SET_SERVERNAME), name)
+    function = image.function(_IN_CTX[name])
+    if function is None:
+        raise UnclearError(f"the library has no {_IN_CTX[name]}")
+    return _stored(followed(image, function.address, {"rdi": _CTX, "rsi": _CALLBACK}), name)
+
+
+def _control(image: Image) -> int:
+    """The method's function that SSL_CTX_callback_ctrl passes such a command on to."""
+    function = image.function("SSL_CTX_callback_ctrl")
+    makers = (image.function(name) for name in _METHODS)
+    tables = [returned_address(image, maker.address) for maker in makers if maker]
+    if function is None or not tables or tables[0] is None:
+        raise UnclearError("the library has no SSL_CTX_callback_ctrl, or no method that can be read")
+    read = followed(image, function.address, _SET_SERVERNAME).fields
+    slots = {field.path[1] for field in read if len(field.path) == 2}
+    target = image.pointer(tables[0] + slots.pop()) if len(slots) == 1 else None
+    if target is None or not image.executable(target):
+        raise UnclearError("SSL_CTX_callback_ctrl doesn't simply pass servername_cb on")
+    return target
+
+
+def _stored(evaluation: Evaluation, name: str) -> tuple[int, ...]:
+    """The path of the one field that the callback is stored in."""
+    places = {place for place, value in evaluation.stores if value == _CALLBACK}
+    paths = {(*(place.base.path if isinstance(place.base, Field) else ()), place.offset) for place in places}
+    if len(paths) != 1:
+        raise UnclearError(f"what sets {name} doesn't simply store it")
+    return paths.pop()

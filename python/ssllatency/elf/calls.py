@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a function is called: the direct calls of it in the image's code, and those through its stub of the PLT.
+
+The code isn't decoded: every place is looked at whose bytes, if an instruction begins there, are such a call. So an address
+that is found is a candidate, to be checked by decoding its function. Tail jumps are found as well.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image, Range
+
+_ENDBR64, _BND = b"\xf3\x0f\x1e\xfa", b"\xf2"
+_THROUGH_SLOT = re.compile(rb"\xff[\x15\x25](?=(.{4}))", re.DOTALL)  # call or jmp *slot(%rip)
+_CALL_THROUGH_SLOT = 0x15
+_LONGEST = 16  # bytes of a candidate with what may stand before it
+_ADRP_X16, _ADRP_MASK = 0x90000010, 0x9F00001F
+
+
+def calls_to(image: Image, addresses: Collection[int], within: Range | None = None) -> dict[int, list[int]]:
+    """The addresses of the direct calls and jumps to each of `addresses`, ascending; of those in [start, end) if given."""
+    found: dict[int, list[int]] = {address: [] for address in addresses}
+    if not found:
+        return found
+    direct = _x86_direct if image.machine == "x86-64" else _aarch64_direct
+    for start, code in image.code_pieces(_LONGEST, within):
+        for site, target in direct(start, code, found):
+            if not found[target] or found[target][-1] < site:  # pieces overlap
+                found[target].append(site)
+    return found
+
+
+def calls_of(image: Image, names: Iterable[str], within: Range | None = None) -> dict[str, list[int]]:
+    """The same for functions by their names, be they the image's own or imported."""
+    targets: dict[int, str] = {}
+    sites: dict[str, list[int]] = {name: [] for name in names}
+    for name in sites:
+        function = image.function(name)
+        if function:
+            targets[function.address] = name
+    slots = image.symbol_slots(sites)
+    stubs = _x86_stubs if image.machine == "x86-64" else _aarch64_stubs
+    for place, name, is_call in stubs(image, slots) if slots else ():
+        if is_call:
+            sites[name].append(place)
+        else:
+            targets[place] = name
+    for target, places in calls_to(image, targets, within).items():
+        sites[targets[target]] += places
+    return {name: sorted(set(places)) for name, places in sites.items()}
+
+
+_Direct = Callable[[int, bytes, Collection[int]], Iterator[tuple[int, int]]]
+
+
+def _x86_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[tuple[int, int]]:
+    """call rel32 and jmp rel32. Only those are looked at whose displacement, by its upper half, can lead to a target."""
+    upper: dict[int, set[int]] = {}
+    for target in targets:
+        for half in range((target - start - len(code) - 5) >> 16, ((target - start) >> 16) + 1):
+            if -0x8000 <= half < 0x8000:
+                upper.setdefault(half >> 8 & 0xFF, set()).add(half & 0xFF)
+    if not upper:
+        return
+    choices = b"|".join(
+        b"[" + b"".join(re.escape(bytes((low,))) for low in sorted(lows)) + b"]" + re.escape(bytes((high,)))
+        for high, lows in upper.items()
+    )
+    for match in re.finditer(rb"[\xe8\xe9](?=(..(?:" + choices + rb")))", code, re.DOTALL):
+        site = start + match.start()
+        target = site + 5 + struct.unpack("<i", match[1])[0]
+        if target in targets:
+            yield site, target
+
+
+def _aarch64_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[tuple[int, int]]:
+    """bl and b."""
+    for number, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) & ~3])):
+        if word & 0x7C000000 == 0x14000000:
+            distance = (word & 0x03FFFFFF) - ((word & 0x02000000) << 1)
+            target = start + 4 * (number + distance)
+            if target in targets:
+                yield start + 4 * number, target
+
+
+def _x86_stubs(image: Image, slots: dict[int, str]) -> Iterator[tuple[int, str, bool]]:
+    """(address, name, whether it is a call itself): the starts that a stub can be called at, and calls through the slot."""
+    for start, code in image.code_pieces(_LONGEST):
+        for match in _THROUGH_SLOT.finditer(code):
+            at = match.start()
+            name = slots.get(start + at + 6 + struct.unpack("<i", match[1])[0])
+            if name is None:
+                continue
+            yield start + at, name, code[at + 1] == _CALL_THROUGH_SLOT
+            if code[at + 1] != _CALL_THROUGH_SLOT:
+                at -= code[max(at - 1, 0) : at] == _BND
+                yield start + at, name, False
+                if code[max(at - 4, 0) : at] == _ENDBR64:
+                    yield start + at - 4, name, False
+
+
+def _aarch64_stubs(image: Image, slots: dict[int, str]) -> Iterator[tuple[int, str, bool]]:
+    names = frozenset(slots.values())
+    for start, code in image.code_pieces(_LONGEST):
+        for number, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) & ~3])):
+            if word & _ADRP_MASK == _ADRP_X16:
+                at = start + 4 * number
+                for place in (at, at - 4):  # perhaps after bti c
+                    name = image.plt_target(place)
+                    if name in names:
+                        yield place, name, False

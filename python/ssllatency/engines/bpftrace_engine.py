@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine for a host whose libbpf can't be used but that has bpftrace (0.17 or later): the plan as a script.
+
+It counts what the other engines count: the same sites, outcomes, reasons and buckets. It costs more: a call updates half a dozen
+maps, and with more than one process the breakpoints are set for everyone who maps the files, and a condition picks the processes.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ssllatency.engines import bpftrace_numbers as numbers
+from ssllatency.engines import bpftrace_script
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpftrace_process import PREAMBLE, Bpftrace
+from ssllatency.engines.bpftrace_symbols import symbol_file
+from ssllatency.engines.collect import Key
+from ssllatency.engines.running import exists
+from ssllatency.engines.sites import operations_of
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.probes.plan import NOT_IN_LIBRARY
+
+_KEYS_EACH_PROCESS, _FEWEST_KEYS, _MOST_KEYS = 4096, 16384, 131072
+_NOTE = "Counted by bpftrace, whose counters aren't atomic: a kernel that preempts (CONFIG_PREEMPT) may lose single calls."
+
+
+class BpftraceEngine:
+    """Attaches plans by running bpftrace."""
+
+    name = "bpftrace"
+
+    def attach(self, request: Request) -> BpftraceSession:
+        """Attaches all probes of the request or none."""
+        if platform.machine() != "x86_64":
+            raise SsllatencyError("the bpftrace engine knows the registers of x86-64 only.")
+        session = BpftraceSession(request)
+        try:
+            session.start()
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+
+class BpftraceSession:
+    """The probes of one request."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = replace(request, images=tuple(map(_reachable, request.images)))
+        self._operations = operations_of(request.images)
+        self._began = self._ended = 0.0
+        self._started = ""
+        self._admitted: list[int] = []
+        self._folded: set[int] = set()
+        self._earlier: dict[Key, tuple[int | None, int | None]] = {}
+        self._names: dict[int, str] = {}
+        probes = sum(len(bpftrace_script.sites(image)) for image in request.images)
+        if not probes:
+            raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
+        symbols = {one.file: symbol_file(bpftrace_script.sites(one), one.plan.build_id) for one in self._request.images}
+        self._bpftrace = Bpftrace(
+            script(self._request), symbols, probes=probes + 64, keys=_keys(request), pid=_only_process(self._request)
+        )
+
+    def start(self) -> None:
+        """Waits until the probes are attached."""
+        self._bpftrace.wait_attached()
+        self._began, self._started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+
+    def detach(self) -> None:
+        """Removes the probes; what was counted can still be read. May be called twice."""
+        if self._began and not self._ended:
+            self._ended = time.monotonic()
+            self._bpftrace.end()
+
+    def close(self) -> None:
+        """Detaches and frees everything; may be called twice."""
+        self._bpftrace.close()
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        """Everything counted so far; the extremes are those since the start, or since the last read."""
+        maps = self._bpftrace.maps()
+        in_flight, gone = _running(maps)
+        return Snapshot(
+            host=os.uname().nodename,
+            kernel=os.uname().release,
+            engine=BpftraceEngine.name,
+            started=self._started,
+            duration_s=(self._ended or time.monotonic()) - self._began,
+            targets=self._targets(maps),
+            series=tuple(self._series(maps, per_interval=per_interval)),
+            missing=tuple(_missing(self._request.images)),
+            losses=Losses(
+                unmatched_entries=numbers.lost(maps, 0) + gone,
+                unmatched_exits=numbers.lost(maps, 1),
+                map_full=numbers.lost(maps, 2) + (numbers.without_room(maps) if self._ended else 0),
+                folded_processes=len(self._folded),
+            ),
+            in_flight=in_flight,
+            notes=(*_notes(self._request.images), _NOTE),
+        )
+
+    def _series(self, maps: numbers.Maps, *, per_interval: bool) -> list[Series]:
+        rows = numbers.rows(maps, self._folding(maps))
+        found, order = [], list(Outcome)
+        for key, row in rows.items():
+            extremes = row.least, row.most
+            if per_interval:
+                row.least, row.most = _since(extremes, self._earlier.get(key))
+            self._earlier[key] = extremes
+            made = row.series(key, self._operations, self._request.linear)
+            if made.count:
+                found.append(made)
+        return sorted(found, key=lambda one: (self._operations.index(one.function), order.index(one.outcome), one.pid or 0))
+
+    def _folding(self, maps: numbers.Maps) -> dict[int, int]:
+        """The processes past the maximum, which count under 0, "other"; those admitted once stay so."""
+        seen = sorted({pid for (pid, _), _ in numbers.keyed(maps, "@total")} - set(self._admitted))
+        room = max(0, self._request.maximum_processes - len(self._admitted))
+        new = [pid for pid in seen if pid not in self._folded]
+        self._admitted += new[:room]
+        self._folded.update(new[room:])
+        return dict.fromkeys(self._folded, 0)
+
+    def _targets(self, maps: numbers.Maps) -> tuple[Target, ...]:
+        """The processes that were asked for, and with everyone those that made calls."""
+        named = {target.pid: target for target in self._request.targets}
+        for (pid,), name in numbers.keyed(maps, "@name"):
+            if pid not in self._folded:
+                named.setdefault(pid, Target(pid, name, ()))
+        return tuple(named[pid] for pid in sorted(named))
+
+
+def script(request: Request) -> str:
+    """The text that bpftrace runs for a request."""
+    everyone = request.everyone and not _same_file_twice(request)
+    recorder = numbers.Numbers(request.linear, names=request.everyone)
+    return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=PREAMBLE)
+
+
+def _same_file_twice(request: Request) -> bool:
+    """Two files with one build-id may be one file to the kernel: probes for everyone on each would count a call twice."""
+    identities = [image.plan.build_id for image in request.images if image.plan.build_id]
+    return len(identities) != len(set(identities))
+
+
+def _reachable(image: TracedImage) -> TracedImage:
+    """The image under a path that means the same to another process."""
+    own = "/proc/self/"
+    file = image.file
+    return replace(image, file=f"/proc/{os.getpid()}/{file.removeprefix(own)}" if file.startswith(own) else file)
+
+
+def _only_process(request: Request) -> int | None:
+    """The process that bpftrace is to be bound to; None where there are several, or where it would look for files elsewhere."""
+    pids = {pid for image in request.images for pid in image.pids}
+    if request.everyone or len(pids) != 1:
+        return None
+    (pid,) = pids
+    try:
+        same = Path(f"/proc/{pid}/ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
+    except OSError:
+        return None
+    return pid if same else None
+
+
+def _keys(request: Request) -> int:
+    pids = {pid for image in request.images for pid in image.pids}
+    return min(_MOST_KEYS, max(_FEWEST_KEYS, _KEYS_EACH_PROCESS * len(pids)))
+
+
+def _running(maps: numbers.Maps) -> tuple[int, int]:
+    """How many calls run, and how many never end as their process is gone."""
+    pids = [pid for (pid, _, _), _ in numbers.keyed(maps, "@running")]
+    alive = {pid for pid in set(pids) if exists(pid)}
+    running = sum(pid in alive for pid in pids)
+    return running, len(pids) - running
+
+
+def _since(now: tuple[int | None, int | None], earlier: tuple[int | None, int | None] | None) -> tuple[int | None, int | None]:
+    """The extremes of the time since an earlier read: known where they went past those of before."""
+    if earlier is None:
+        return now
+    return now[0] if now[0] != earlier[0] else None, now[1] if now[1] != earlier[1] else None
+
+
+def _missing(images: tuple[TracedImage, ...]) -> list[Missing]:
+    """What the files hold and isn't traced. What this version of a library doesn't have isn't missing."""
+    found = []
+    for plan in (image.plan for image in images):
+        found += [Missing(one.operation, plan.path, one.reason) for one in plan.missing if one.reason != NOT_IN_LIBRARY]
+        found += [Missing(name, plan.path, bpftrace_script.NO_RETURN_PROBES) for name in bpftrace_script.left_out(plan)]
+    return found
+
+
+def _notes(images: tuple[TracedImage, ...]) -> list[str]:
+    blind = [
+        image.plan.path
+        for image in images
+        if image.plan.offsets.rwstate is None and any(one.operation.startswith("SSL_") for one in image.plan.operations)
+    ]
+    return [
+        f"SSL_want of {path} can't be read, so retries and failures of its SSL calls can't be told apart: they are retries "
+        'of reason "unknown".'
+        for path in blind
+    ]

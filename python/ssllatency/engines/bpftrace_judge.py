@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a call ended, in bpftrace's language: what bpf/outcome.bpf.h and bpf/side.bpf.h do in C. Pure functions to lines.
+
+They speak of $value (the return value as an int32), $raw (all of its register) and $ssl (the SSL *).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ssllatency.abi import Convention, Outcome, Reason
+from ssllatency.engines.base import Role
+from ssllatency.probes.plan import SslOffsets
+
+Lines = list[str]
+Emit = Callable[[Outcome, Reason], str]
+
+_SUCCESS = {
+    Convention.SSL_HANDSHAKE: "$value == 1",
+    Convention.ONE: "$value == 1",
+    Convention.SSL_IO: "$value > 0",
+    Convention.SSL_EX: "$value > 0",
+    Convention.POSITIVE: "$value > 0",
+    Convention.SSL_SHUTDOWN: "$value >= 0",
+    Convention.LENGTH: "$value >= 0",
+    Convention.POINTER: "$raw != 0",
+    Convention.MBX8: "($raw & 0xdddddddd) == 0",  # four bits a lane: 0 done, 2 not used
+}
+# What SSL_want returns where it isn't waiting for the socket.
+_WAITS = {
+    4: Reason.WANT_X509_LOOKUP,
+    5: Reason.WANT_ASYNC,
+    6: Reason.WANT_ASYNC_JOB,
+    7: Reason.WANT_CLIENT_HELLO_CB,
+    8: Reason.WANT_RETRY_VERIFY,
+    99: Reason.WANT_SESSION_LOOKUP,
+}
+_WRITING, _READING = 2, 3
+_QUIC = "(*(int32*)$ssl & 0x80) != 0"
+
+
+def succeeded(convention: Convention) -> str:
+    """The condition under which a call did its work; "" where every call does."""
+    return _SUCCESS.get(convention, "")
+
+
+def sides(role: Role, offsets: SslOffsets) -> Lines:
+    """Sets $wanted to 0 where the SSL is on the other side. One whose side can't be read counts."""
+    lines = ["$wanted = 1;"]
+    if role is Role.ANY or offsets.server is None:
+        return lines
+    other = "==" if role is Role.SERVER else "!="
+    known = f"$ssl != 0 && !({_QUIC})" if offsets.version else "$ssl != 0"
+    return [
+        *lines,
+        f"if ({known}) {{",
+        f"if (*(int32*)($ssl + {offsets.server}) {other} 0) {{",
+        "$wanted = 0;",
+        "}",
+        "}",
+    ]
+
+
+def unsuccessful_ssl(offsets: SslOffsets, emit: Emit) -> Lines:
+    """What SSL_get_error would look at: names the retry or the failure."""
+    unknown = emit(Outcome.RETRY, Reason.UNKNOWN)
+    if offsets.rwstate is None:
+        return [unknown]
+    opaque = f"$ssl == 0 || {_QUIC}" if offsets.version else "$ssl == 0"
+    lines = [f"if ({opaque}) {{", unknown, "} else {", f"$want = *(int32*)($ssl + {offsets.rwstate});"]
+    lines += [f"if ($want == {_READING} || $want == {_WRITING}) {{", *_transport(offsets, emit)]
+    for want, reason in _WAITS.items():
+        lines += [f"}} else if ($want == {want}) {{", emit(Outcome.RETRY, reason)]
+    return [*lines, "} else {", *_end(offsets, emit), "}", "}"]
+
+
+def _transport(offsets: SslOffsets, emit: Emit) -> Lines:
+    """A wait for the socket only where the BIO says so: rwstate stays at READING when the peer is gone."""
+    unknown = emit(Outcome.RETRY, Reason.UNKNOWN)
+    if None in (offsets.rbio, offsets.wbio, offsets.bio_flags):
+        return [unknown]
+    return [
+        f"$bio = *(uint64*)($ssl + {offsets.wbio});",
+        f"if ($want == {_READING}) {{",
+        f"$bio = *(uint64*)($ssl + {offsets.rbio});",
+        "}",
+        f"$flags = *(int32*)($bio + {offsets.bio_flags});",
+        "if ($bio == 0) {",
+        unknown,
+        "} else if (($flags & 1) == 1) {",
+        emit(Outcome.RETRY, Reason.WANT_READ),
+        "} else if (($flags & 2) == 2) {",
+        emit(Outcome.RETRY, Reason.WANT_WRITE),
+        "} else {",
+        *_broken_off(offsets, emit),
+        "}",
+    ]
+
+
+def _broken_off(offsets: SslOffsets, emit: Emit) -> Lines:
+    if offsets.state is None:
+        return [emit(Outcome.FAILURE, Reason.UNKNOWN)]
+    return [
+        f"if (*(int32*)($ssl + {offsets.state}) == 1) {{",
+        emit(Outcome.FAILURE, Reason.SSL),
+        "} else {",
+        emit(Outcome.FAILURE, Reason.SYSCALL),
+        "}",
+    ]
+
+
+def _end(offsets: SslOffsets, emit: Emit) -> Lines:
+    """Nothing is waited for: the peer has closed in good order, or an error lies in OpenSSL's queue."""
+    if offsets.shutdown is None or offsets.state is None:
+        return [emit(Outcome.FAILURE, Reason.UNKNOWN)]
+    closed = f"(*(int32*)($ssl + {offsets.shutdown}) & 2) == 2 && *(int32*)($ssl + {offsets.state}) != 1"
+    return [
+        f"if ($value == 0 && {closed}) {{",
+        emit(Outcome.FAILURE, Reason.ZERO_RETURN),
+        "} else {",
+        emit(Outcome.FAILURE, Reason.SSL),
+        "}",
+    ]

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which engine puts a plan to work: the one that is asked for, or the first that this machine has what it needs for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from ssllatency.engines.base import Engine
+from ssllatency.errors import SsllatencyError
+
+AUTO = "auto"
+# Best first: module and class, imported when chosen, for each asks for a library of its own.
+_ENGINES = {
+    "libbpf": ("libbpf_engine", "LibbpfEngine"),
+    "bcc": ("bcc_engine", "BccEngine"),
+    "bpftrace": ("bpftrace_engine", "BpftraceEngine"),
+}
+NAMES = (AUTO, *_ENGINES)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The name of an engine, and why it isn't a better one: a sentence, "" where it is the one asked for or the best."""
+
+    name: str
+    why: str = ""
+
+
+def choose(wanted: str, lacking: Callable[[str], str]) -> Choice:
+    """The engine `wanted`, or with "auto" the first that lacks nothing.
+
+    `lacking` says what this machine lacks for tracing by an engine, "" if nothing. SsllatencyError where none can be had.
+    """
+    if wanted != AUTO:
+        if reason := lacking(wanted):
+            raise SsllatencyError(f"This machine can't trace with {wanted}: {reason}.")
+        return Choice(wanted)
+    reasons = {name: lacking(name) for name in _ENGINES}
+    for name, reason in reasons.items():
+        if not reason:
+            return Choice(name, _excuse(name, reasons))
+    # What the best engine lacks is what is best mended.
+    raise SsllatencyError(f"This machine can't trace: {next(iter(reasons.values()))}.")
+
+
+def _excuse(name: str, reasons: dict[str, str]) -> str:
+    first = next(iter(reasons))
+    return "" if name == first else f"{first} can't be used, so {name} is: {reasons[first]}."
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name."""
+    module, kind = _ENGINES[name]
+    try:
+        found: Engine = getattr(import_module(f"ssllatency.engines.{module}"), kind)()
+    except ModuleNotFoundError:
+        raise SsllatencyError(f"the {name} engine isn't part of this installation: take another --engine.") from None
+    return found

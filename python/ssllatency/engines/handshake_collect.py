@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the bytes of the handshakes' maps to the model: pure functions of values."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ssllatency import abi
+from ssllatency.elf.names import Names
+from ssllatency.engines.handshake_names import ENDINGS, LABELS, cause, key_name, label_value
+from ssllatency.model.handshakes import Batches, Cause, Group, KeyUse, Label, Part, Single, Times
+from ssllatency.model.histogram import ExponentialHistogram
+
+NamesOf = Callable[[int], Names]  # of the library with this index
+Pairs = Iterable[tuple[bytes, bytes]]
+
+_PARTS = {kernel: Part(kernel.name.lower()) for kernel in abi.Part if kernel < abi.Part.PARTS}
+_MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
+_OPERATIONS = {abi.KeyOperation.SIGN: "sign", abi.KeyOperation.DECRYPT: "decrypt"}
+_LANES = 8
+_CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
+
+Extremes = dict[tuple[bytes, abi.Part], tuple[int, int]]
+
+
+@dataclass
+class Rows:
+    """Reads the rows of the parts' times. Keeps the extremes of the intervals read so far, until told to forget them."""
+
+    known_places: Mapping[int, frozenset[Label]]
+    comms: Mapping[int, str]
+    extremes: Extremes = field(default_factory=dict)
+
+    def groups(self, pairs: Pairs, by: Sequence[Label], names: NamesOf, interval: int) -> tuple[Group, ...]:
+        """The rows that hold handshakes, the largest first."""
+        found = []
+        for raw_key, raw_row in pairs:
+            key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
+            parts = {_PARTS[part]: self._times(raw_key, part, row.parts[part], interval) for part in _PARTS}
+            kept = {part: times for part, times in parts.items() if times.count}
+            if Part.WALL in kept:
+                other = bool(key.known >> abi.Label.OTHER & 1)
+                labels = {} if other else self.labels(key, by, names)
+                found.append(Group(labels, ENDINGS[abi.Ending(key.ending)], kept, other))
+        return tuple(sorted(found, key=lambda group: (group.other, -group.count)))
+
+    def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
+        shortest, longest = self._take(key, part, row, interval)
+        histogram = ExponentialHistogram.from_dense(list(row.exponential), row.underflow, row.overflow)
+        return Times(row.total_ns, shortest, longest, histogram)
+
+    def _take(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> tuple[int | None, int | None]:
+        """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
+        words = zip(row.minimum, row.maximum, strict=True)
+        found = [(_MASK - (low & _MASK), high & _MASK) for low, high in words if high >> abi.Geometry.EXTREME_BITS >= interval]
+        if (key, part) in self.extremes:
+            found.append(self.extremes[key, part])
+        if not found:
+            return None, None
+        self.extremes[key, part] = min(low for low, _ in found), max(high for _, high in found)
+        return self.extremes[key, part]
+
+    def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, str | None]:
+        """The values of these labels."""
+        return {label: self._label(key, label, names) for label in by}
+
+    def _label(self, key: abi.Labels, label: Label, names: NamesOf) -> str | None:
+        if label is Label.PROCESS:
+            return f"{self.comms.get(key.tgid, '?')}({key.tgid})"
+        if label is Label.ROLE:
+            return "server" if key.server else "client"
+        number = next(number for number, one in LABELS.items() if one is label)
+        if not key.known >> number & 1:
+            # Its place is known, and no such thing was there: no signature in a resumed handshake, for one.
+            return "none" if label in _CODED and label in self.known_places.get(key.library, ()) else None
+        return label_value(number, getattr(key, label.value), names(key.library))
+
+
+def causes(pairs: Pairs, names: NamesOf) -> tuple[Cause, ...]:
+    """Why handshakes didn't succeed, the most frequent first; what only differs in its library's index is one."""
+    found: dict[tuple[object, ...], Cause] = {}
+    for raw_key, raw_tally in pairs:
+        key, tally = abi.CauseKey.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
+        one = cause(key, tally, names(key.library))
+        identity = (one.ending, one.reason, one.code, one.library, one.alert, one.sent, one.state)
+        same = found.get(identity)
+        total = (same.count, same.total_ns) if same else (0, 0)
+        found[identity] = Cause(*identity, one.count + total[0], one.total_ns + total[1])
+    return tuple(sorted(found.values(), key=lambda one: -one.count))
+
+
+def keys(pairs: Pairs, names: NamesOf) -> tuple[KeyUse, ...]:
+    """The private keys used, by kind, that which took most time first."""
+    totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for raw_key, raw_tally in pairs:
+        use, tally = abi.KeyUse.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
+        total = totals[_OPERATIONS[abi.KeyOperation(use.operation)], key_name(use, names(use.library))]
+        total[0] += tally.count
+        total[1] += tally.total_ns
+    found = (KeyUse(operation, key, *total) for (operation, key), total in totals.items())
+    return tuple(sorted(found, key=lambda use: -use.total_ns))
+
+
+def mix(pairs: Pairs, names: NamesOf) -> dict[Label, dict[str, int]]:
+    """The handshakes by the values of each label, the most frequent first."""
+    totals: dict[Label, Counter[str]] = {label: Counter() for label in LABELS.values()}
+    for raw_key, raw_count in pairs:
+        key = abi.MixKey.from_buffer_copy(raw_key)
+        label = abi.Label(key.label)
+        totals[LABELS[label]][label_value(label, key.value, names(key.library))] += int.from_bytes(raw_count, "little")
+    return {label: dict(counts.most_common()) for label, counts in totals.items() if counts}
+
+
+def batches(pairs: Pairs, operations: Sequence[str]) -> tuple[Batches, ...]:
+    """The multi-buffer calls by function and lanes used."""
+    fill: dict[str, list[int]] = defaultdict(lambda: [0] * (_LANES + 1))
+    for raw_key, raw_count in pairs:
+        key = abi.BatchKey.from_buffer_copy(raw_key)
+        fill[operations[key.operation]][key.lanes] += int.from_bytes(raw_count, "little")
+    return tuple(Batches(function, tuple(counts)) for function, counts in sorted(fill.items()))
+
+
+def single(raw: abi.Single, rows: Rows, names: NamesOf, epoch_s: float) -> Single:
+    """One handshake by itself. `epoch_s`: the Unix time at which the kernel's clock was 0."""
+    because = cause(raw.cause, abi.Tally(1, 0), names(raw.cause.library))
+    failed = raw.cause.ending != abi.Ending.SUCCESS
+    return Single(
+        ended_s=epoch_s + raw.ended_ns / 1e9,
+        pid=raw.tgid,
+        tid=raw.tid,
+        comm=raw.comm.decode(errors="replace"),
+        ending=because.ending,
+        parts={_PARTS[part]: raw.parts[part] for part in _PARTS if raw.parts[part]},
+        labels=rows.labels(raw.labels, tuple(label for label in Label if label is not Label.PROCESS), names),
+        calls=raw.calls,
+        pauses=raw.pauses,
+        reason=because.reason if failed else "",
+        alert=because.alert if failed else "",
+        state=because.state if failed else "",
+    )

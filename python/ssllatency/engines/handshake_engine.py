@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
+
+Kernel memory, made at the start: 272 bytes and some 60 of the map's own for each handshake that can be in flight (43 MB for the
+131,072 of the default), 66 KB for each row of the report, and about 5 MB for the rest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ssllatency import abi
+from ssllatency.elf.names import Names
+from ssllatency.engines import handshake_collect as collect
+from ssllatency.engines.attachment import Attachment, Programs
+from ssllatency.engines.base import Request
+from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
+from ssllatency.engines.handshake_names import LABELS
+from ssllatency.engines.handshake_sites import (
+    batch_functions,
+    batch_sites,
+    error_sites,
+    layout_record,
+    phase_sites,
+    software_sites,
+    watched,
+)
+from ssllatency.engines.ring import HEADER, Ring, stride_of
+from ssllatency.engines.sites import Sites
+from ssllatency.model.handshakes import Handshakes, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.snapshot import Losses, Missing, Snapshot
+from ssllatency.probes.handshake_plan import HandshakePlan
+
+_PROGRAMS = Programs("at_call", "at_call_exit", "at_call_return", "at_call_both", "at_ssl_free")
+_MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
+_SINGLES_BYTES = 1 << 20
+_NEVER = (1 << 64) - 1
+_ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
+
+
+@dataclass(frozen=True)
+class HandshakeRequest:
+    """What to measure: `base` says where and whom, `plans` how each of its images is split into phases, in their order.
+
+    `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `off_cpu`:
+    whether switches of threads are traced. `slowest`: how many of the slowest handshakes are kept; `over_ns`: those that took
+    at least so long are handed over one by one. `in_flight`: how many handshakes can be in flight.
+    """
+
+    base: Request
+    plans: tuple[HandshakePlan, ...]
+    names: Callable[[int], Names]
+    by: tuple[Label, ...] = ()
+    most_rows: int = 64
+    off_cpu: bool = False
+    slowest: int = 0
+    over_ns: int | None = None
+    in_flight: int = 131072
+
+
+class HandshakeSession:
+    """Probes that are attached. Counts in a snapshot are cumulative from the start."""
+
+    def __init__(self, request: HandshakeRequest) -> None:
+        self._request = request
+        self._images = request.base.images
+        base = replace(request.base, images=tuple(watched(image) for image in self._images))
+        self._attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"))
+        self._batch_functions = batch_functions(image.plan for image in self._images)
+        self._slowest: list[tuple[int, int, Single]] = []
+        self._seen = 0
+        self._watches_wakes = False
+
+    def start(self) -> None:
+        """Loads the object, fills its maps and attaches."""
+        loaded = self._attachment.object
+        view = loaded.section(".rodata.view", abi.HandshakeConfig)
+        view.by = sum(1 << number for number, label in LABELS.items() if label in self._request.by)
+        view.off_cpu = int(self._request.off_cpu)
+        loaded.resize_map("handshakes", self._request.in_flight)
+        loaded.resize_map("rows", len(abi.Ending) * 2 + (self._request.most_rows if self._request.by else 0))
+        self._attachment.load()
+        self._fill_maps()
+        self._attachment.attach(self._sites())
+        if self._request.off_cpu:
+            self._attachment.attach_tracepoint("at_switch")
+        self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
+        if any(image.plan.kind in _ENGINES for image in self._images):
+            self._watch_wakes()
+
+    def _fill_maps(self) -> None:
+        loaded, size = self._attachment.object, ctypes.sizeof
+        self._rows = loaded.map("rows", size(abi.Labels), size(abi.HandshakeRow))
+        self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
+        self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
+        self._mix = loaded.map("mix", size(abi.MixKey), 8)
+        self._batches = loaded.map("batches", size(abi.BatchKey), 8)
+        self._pollers = loaded.map("pollers", 4, size(abi.Poller))
+        self._accounts = loaded.map("handshakes", size(abi.HandshakeKey), size(abi.Handshake))
+        self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
+        self._books = loaded.live_section(".data.books", abi.HandshakeAccount)
+        self._attachment.account.interval = 1
+        self._set_threshold()
+        layouts = loaded.map("layouts", 4, size(abi.Layout))
+        for index, (image, plan) in enumerate(zip(self._images, self._request.plans, strict=True)):
+            layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, plan))
+        for ending in abi.Ending:
+            if ending < abi.Ending.ENDINGS:
+                other = abi.Labels(known=1 << abi.Label.OTHER, ending=ending)
+                self._rows.update(other, abi.HandshakeRow())
+        places = {index: self._places(plan) for index, plan in enumerate(self._request.plans)}
+        comms = {target.pid: target.comm for target in self._request.base.targets}
+        self._reader = collect.Rows(places, comms)
+
+    def _places(self, plan: HandshakePlan) -> frozenset[Label]:
+        """The labels whose places the library shows."""
+        names = set(plan.labels)
+        found = {label for label in Label if label.value in names}
+        if {"group_tls13", "group_session", "did_kex"} <= names:
+            found.add(Label.GROUP)
+        if {"verify_mode", "peer_certificate"} <= names:
+            found.add(Label.CLIENT_CERTIFICATE)
+        return frozenset(found | {Label.ROLE, Label.PROCESS})
+
+    def _sites(self) -> dict[str, list[Sites]]:
+        images, plans = self._images, self._request.plans
+        begins, ends = zip(*(phase_sites(plan) for plan in plans), strict=True)
+        return {
+            "at_phase_end": list(ends),
+            "at_error": [error_sites(plan.errors) for plan in plans],
+            "at_software": [software_sites(image.plan) for image in images],
+            "at_wake_set": [[(plan.wake.offset, 0)] if plan.wake else [] for plan in plans],
+            "at_batch": [batch_sites(image.plan, self._batch_functions) for image in images],
+            "at_phase": list(begins),
+        }
+
+    def _watch_wakes(self) -> None:
+        """Traces writes, to see completions: on every system call of the machine, so only where something is offloaded."""
+        if not self._watches_wakes and any(plan.wake for plan in self._request.plans):
+            with suppress(OSError):  # then no completion is seen, and the report says how many weren't
+                self._attachment.attach_tracepoint("at_write")
+        self._watches_wakes = True
+
+    def poll(self) -> list[Single]:
+        """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
+        if self._books.pauses:
+            self._watch_wakes()
+        over: list[Single] = []
+        epoch_s = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
+        stride = stride_of(ctypes.sizeof(abi.Single))
+        for batch in iter(self._singles.read, b""):
+            for start in range(0, len(batch), stride):
+                raw = abi.Single.from_buffer_copy(batch, start + HEADER)
+                one = collect.single(raw, self._reader, self._request.names, epoch_s)
+                self._keep(one)
+                if self._request.over_ns is not None and one.parts[Part.WALL] >= self._request.over_ns:
+                    over.append(one)
+        self._set_threshold()
+        return over
+
+    def _keep(self, one: Single) -> None:
+        self._seen += 1
+        heapq.heappush(self._slowest, (one.parts.get(Part.WALL, 0), -self._seen, one))
+        while len(self._slowest) > self._request.slowest:
+            heapq.heappop(self._slowest)
+
+    def _set_threshold(self) -> None:
+        """Handshakes shorter than both bounds aren't handed over: the kept ones' shortest, once there are enough."""
+        wanted = [] if self._request.over_ns is None else [self._request.over_ns]
+        if self._request.slowest:
+            full = len(self._slowest) >= self._request.slowest
+            wanted.append(self._slowest[0][0] if full else 0)
+        self._books.threshold_ns = min(wanted, default=_NEVER)
+
+    def detach(self) -> None:
+        """Removes the probes; what was counted can still be read. May be called twice."""
+        self._attachment.detach()
+
+    def close(self) -> None:
+        """Detaches and frees everything; may be called twice."""
+        self._attachment.detach()
+        if hasattr(self, "_singles"):
+            self._singles.close()
+        self._attachment.close()
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        """Everything counted so far; the extremes are those since the start, or since the last read."""
+        if per_interval:
+            self._reader.extremes.clear()
+        account = self._attachment.account
+        interval = account.interval
+        account.interval = interval + 1
+        base = self._request.base
+        return Snapshot(
+            host=os.uname().nodename,
+            kernel=os.uname().release,
+            engine="libbpf",
+            started=self._attachment.started,
+            duration_s=self._attachment.duration_s,
+            targets=base.targets,
+            series=(),
+            missing=self._missing(),
+            losses=Losses(map_full=account.map_full, events_dropped=self._books.events_dropped),
+            handshakes=self._handshakes(interval),
+        )
+
+    def _handshakes(self, interval: int) -> Handshakes:
+        names, by = self._request.names, self._request.by
+        running = [abi.Handshake.from_buffer_copy(raw) for _, raw in self._accounts.items()]
+        books = self._books
+        return Handshakes(
+            groups=self._reader.groups(self._rows.items(), by, names, interval),
+            causes=collect.causes(self._causes.items(), names),
+            keys=collect.keys(self._keys.items(), names),
+            mix=collect.mix(self._mix.items(), names),
+            slowest=tuple(one for _, _, one in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
+            by=by,
+            in_flight=len(running),
+            dropped=max(0, books.created - books.ended - len(running)),
+            unattributed=books.unattributed,
+            off_cpu=self._request.off_cpu,
+            unknown_labels=self._unknown_labels(),
+            offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
+        )
+
+    def _unknown_labels(self) -> dict[Label, str]:
+        plans = [plan for plan, image in zip(self._request.plans, self._images, strict=True) if image.plan.offsets.rwstate]
+        hidden = {label for label in Label if any(label not in self._places(plan) for plan in plans)}
+        return {label: "the library's accessors don't show where it lies" for label in Label if label in hidden}
+
+    def _offload(self, waiting: int) -> Offload | None:
+        """What was offloaded; None where nothing was, and nothing that offloads is mapped."""
+        books, kinds = self._books, {image.plan.kind for image in self._images}
+        engines = [kind for kind in _ENGINES if kind in kinds]
+        if not (engines or books.pauses):
+            return None
+        return Offload(
+            engine=", ".join(engines) or "ASYNC jobs",
+            waiting=waiting,
+            most_waiting=books.most_waiting_offload,
+            pauses=books.pauses,
+            handshakes=books.paused,
+            software=books.software,
+            unseen=books.unseen,
+            batches=collect.batches(self._batches.items(), self._batch_functions),
+            pollers=self._polling_threads(),
+        )
+
+    def _polling_threads(self) -> tuple[PollingThread, ...]:
+        found = []
+        for raw_tid, raw in self._pollers.items():
+            tid, poller = int.from_bytes(raw_tid, "little"), abi.Poller.from_buffer_copy(raw)
+            now = thread_cpu_s(poller.tgid, tid)
+            cpu_s = None if now is None else now - self._cpu_before.get(tid, 0.0)
+            found.append(PollingThread(poller.tgid, tid, poller.comm.decode(errors="replace"), poller.completions, cpu_s))
+        return tuple(sorted(found, key=lambda thread: -thread.completions))
+
+    def _missing(self) -> tuple[Missing, ...]:
+        return tuple(Missing(one.what, plan.path, one.reason) for plan in self._request.plans for one in plan.missing)

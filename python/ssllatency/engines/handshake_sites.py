@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From handshake plans to what the kernel is told: the calls watched, the sites of phases and errors, where labels lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ssllatency import abi
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.sites import CONDITIONS, Sites, library_record
+from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, Phase, PhaseCall
+from ssllatency.probes.plan import ImagePlan, Role, SslOffsets
+
+_CALLS = (
+    "SSL_do_handshake",
+    "SSL_read",
+    "SSL_read_ex",
+    "SSL_write",
+    "SSL_write_ex",
+    "SSL_write_ex2",
+    "SSL_read_early_data",
+    "SSL_write_early_data",
+    "SSL_free",
+)
+_WITHOUT_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # which only call it
+_SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
+_PARTS = {
+    Phase.PRIVATE_KEY: abi.Part.PRIVATE_KEY,
+    Phase.KEY_EXCHANGE: abi.Part.KEY_EXCHANGE,
+    Phase.PEER_VERIFICATION: abi.Part.PEER_VERIFICATION,
+    Phase.SESSION_LOOKUP: abi.Part.SESSION_LOOKUP,
+    Phase.CALLBACKS: abi.Part.CALLBACKS,
+}
+_KEY_OPERATIONS = {"": 0, "sign": abi.KeyOperation.SIGN, "decrypt": abi.KeyOperation.DECRYPT}
+_REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
+
+
+def watched(image: TracedImage) -> TracedImage:
+    """The image with only those operations that a handshake's calls are."""
+    names = {planned.operation for planned in image.plan.operations}
+    wanted = _CALLS if "SSL_do_handshake" in names else _CALLS + _WITHOUT_DO_HANDSHAKE
+    kept = tuple(planned for planned in image.plan.operations if planned.operation in wanted)
+    return replace(image, plan=replace(image.plan, operations=kept))
+
+
+def phase_sites(plan: HandshakePlan) -> tuple[Sites, Sites]:
+    """The sites at which phases begin, and those at which they end."""
+    begins = [(call.begin.offset, _phase_cookie(call)) for call in plan.calls]
+    ends = {(end.offset, _end_cookie(call.phase, end.stack_delta)) for call in plan.calls for end in call.ends}
+    return begins, sorted(ends)
+
+
+def _phase_cookie(call: PhaseCall) -> int:
+    bits = abi.PhaseCookie
+    fields = {
+        bits.PART: int(_PARTS[call.phase]),
+        bits.STACK: call.begin.stack_delta,
+    }
+    if call.condition:  # a branch in front of the call, where its arguments aren't set yet
+        fields |= {bits.CONDITIONAL: 1, bits.CONDITION: CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}
+    else:
+        fields |= {
+            bits.SKIP_NULL: 0 if call.skip_null is None else call.skip_null + 1,
+            bits.SIZE: 0 if call.size_argument is None else call.size_argument + 1,
+            bits.SIZE_POINTED: int(call.size_is_pointer),
+        }
+    fields[bits.OPERATION] = int(_KEY_OPERATIONS[call.operation])
+    return sum(value << shift for shift, value in fields.items())
+
+
+def _end_cookie(phase: Phase, stack_delta: int) -> int:
+    return int(_PARTS[phase]) << abi.PhaseCookie.PART | stack_delta << abi.PhaseCookie.STACK
+
+
+def error_sites(sites: Iterable[ErrorSite]) -> Sites:
+    """The sites at which errors are raised."""
+
+    def cookie(site: ErrorSite) -> int:
+        fatal = int(site.kind is ErrorKind.FATAL) << abi.ErrorCookie.FATAL
+        return fatal | _REASON_ARGUMENTS[site.kind] << abi.ErrorCookie.REASON
+
+    return [(site.probe.offset, cookie(site)) for site in sites]
+
+
+def software_sites(plan: ImagePlan) -> Sites:
+    """The entries of OpenSSL's own private-key methods."""
+    return [(offset, 0) for _, offset in _entries(plan, _SOFTWARE)]
+
+
+def batch_sites(plan: ImagePlan, operations: Sequence[str]) -> Sites:
+    """The entries of the multi-buffer functions; `operations` are those by the kernel's numbers."""
+    return [(offset, operations.index(name) << abi.Cookie.OPERATION) for name, offset in _entries(plan, operations)]
+
+
+def batch_functions(plans: Iterable[ImagePlan]) -> list[str]:
+    """The multi-buffer functions that are there."""
+    names = (planned.operation for plan in plans for planned in plan.operations)
+    return sorted({name for name in names if name.startswith("mbx_")})
+
+
+def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, int]]:
+    return [
+        (planned.operation, probe.offset)
+        for planned in plan.operations
+        if planned.operation in names
+        for probe in planned.probes
+        if probe.role is not Role.EXIT
+    ]
+
+
+def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
+    """Where an SSL of this library keeps its state and its labels."""
+    layout = abi.Layout(library=library_record(offsets))
+    for place in abi.PlaceOf:
+        path = plan.labels.get(place.name.lower()) if place < abi.PlaceOf.PLACES else None
+        if path:
+            layout.paths[place].length, layout.paths[place].size = len(path.offsets), path.size
+            for step, offset in enumerate(path.offsets):
+                layout.paths[place].offsets[step] = offset
+    return layout

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From sites to links: how probes are attached, for whom, and what the kernel's refusal means."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ssllatency.engines import kernel
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.loadable import Closable, Loadable
+from ssllatency.engines.sites import Sites
+
+LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
+_UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
+
+
+def choose_method(wanted: str, *, sessions: bool = True) -> kernel.Method:
+    """The way of attaching that is asked for, or the newest that the kernel has; no session where the programs can't be one."""
+    method = kernel.best_method() if wanted == "auto" else kernel.Method(wanted)
+    if sessions or method is not kernel.Method.SESSION:
+        return method
+    if wanted == "auto":
+        return kernel.Method.MULTI
+    raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
+
+
+def links_each_process(request: Request, method: kernel.Method) -> bool:
+    """Whether every process gets links of its own, rather than all of them one with a filter in the program.
+
+    With links of their own, only the traced processes pay, but every hit walks the links of all: past LINK_EACH_PROCESS of
+    them that costs more than the filter (bench/processes.py). Two files with one build-id may be one file to the kernel (an
+    image layer under two containers): a link for everyone on each of them would count a call twice, so they never share.
+    A perf event holds one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own.
+    """
+    identities = [image.plan.build_id for image in request.images if image.plan.build_id]
+    if len(identities) != len(set(identities)):
+        return True
+    if request.links != "auto":
+        return request.links == "process"
+    pids = {pid for image in request.images for pid in image.pids}
+    most = 1 if method is kernel.Method.PERF else LINK_EACH_PROCESS
+    return not request.everyone and len(pids) <= most
+
+
+@dataclass(frozen=True)
+class Linker:
+    """Attaches programs of a loaded object, for each process or for all."""
+
+    loaded: Loadable
+    method: kernel.Method
+    each_process: bool
+
+    def attach(
+        self, image: TracedImage, program: str, sites: Sites, *, at_return: bool = False, session: bool = False
+    ) -> list[Closable]:
+        """One program at the sites of one image: a link for each process, or one for all. AttachError where refused."""
+        links: list[Closable] = []
+        for pid in (image.pids if self.each_process else (0,)) if sites else ():
+            try:
+                links.extend(self._link(image.file, program, sites, pid, at_return=at_return, session=session))
+            except ProcessLookupError:
+                continue  # it ended meanwhile; the others are traced
+            except OSError as error:
+                close_all(links)
+                raise _refusal(error, image) from None
+        return links
+
+    def _link(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool, session: bool) -> Sequence[Closable]:
+        if self.method is not kernel.Method.PERF:
+            descriptor = self.loaded.program_fd(program)
+            return [kernel.create_link(descriptor, file, sites, pid=pid, at_return=at_return, session=session)]
+        attach = self.loaded.attach_perf
+        return [attach(program, pid or -1, file, offset, cookie, at_return=at_return) for offset, cookie in sites]
+
+
+def close_all(links: list[Closable]) -> None:
+    """Closes and forgets the links, side by side: the kernel takes some 50 ms over each, nearly all of it waiting."""
+    if links:
+        with ThreadPoolExecutor(min(len(links), 64)) as pool:
+            list(pool.map(lambda link: link.close(), links))
+        links.clear()
+
+
+def _refusal(error: OSError, image: TracedImage) -> AttachError:
+    """The kernel's refusal of a link as a sentence."""
+    path = image.plan.path
+    if error.errno == _UNPROBEABLE:
+        return AttachError(f"the kernel can't probe an instruction that was chosen in {path}: please report its build-id.")
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return AttachError("the kernel doesn't let this user attach probes: run as root (sudo).")
+    return AttachError(f"the kernel refused to probe {path}: {os.strerror(error.errno or 0)}.")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uprobes by perf event with a cookie, through the system calls alone: what an engine needs that has no libbpf.
+
+The file is opened by the kernel only, and nothing is written to tracefs: the probe goes when its descriptors are closed.
+Since Linux 5.15 (commit 82e6b1eee6a8) a perf event's link carries a cookie.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+from functools import cache
+from pathlib import Path
+
+from ssllatency.engines import kernel
+
+_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+_UPROBE_TYPE = Path("/sys/bus/event_source/devices/uprobe/type")
+_AT_RETURN = 1  # format/retprobe: config:0
+_CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
+_BPF_LINK_CREATE, _BPF_PERF_EVENT = 28, 41
+
+
+class PerfProbe:
+    """A probe: the perf event, and the link of the program to it."""
+
+    def __init__(self, event: int, link: int) -> None:
+        self._descriptors = [link, event]
+
+    def close(self) -> None:
+        """Detaches; may be called twice."""
+        while self._descriptors:
+            os.close(self._descriptors.pop(0))
+
+
+@cache
+def _uprobe_type() -> int:
+    return int(_UPROBE_TYPE.read_text())
+
+
+def _open_event(path: str, offset: int, pid: int, *, at_return: bool) -> int:
+    """The perf event of one site; OSError where the kernel refuses."""
+    name = ctypes.create_string_buffer(path.encode())
+    # struct perf_event_attr, version 1: type, size, config, …, config1 (the path), config2 (the offset).
+    size = 72
+    head = struct.pack("<IIQ", _uprobe_type(), size, _AT_RETURN if at_return else 0)
+    attributes = ctypes.create_string_buffer(head.ljust(56, b"\0") + struct.pack("<QQ", ctypes.addressof(name), offset), size)
+    number, cpu = _PERF_EVENT_OPEN[platform.machine()], 0 if pid == -1 else -1
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    event = int(call(number, attributes, pid, cpu, -1, ctypes.c_ulong(_CLOSE_ON_EXEC)))
+    if event < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return event
+
+
+def attach(program: int, path: str, offset: int, cookie: int, *, pid: int = -1, at_return: bool = False) -> PerfProbe:
+    """Attaches the program with that descriptor at `offset` of the file at `path`; `pid` -1 is every process.
+
+    OSError where the kernel refuses.
+    """
+    event = _open_event(path, offset, pid, at_return=at_return)
+    link = kernel.bpf(_BPF_LINK_CREATE, struct.pack("<IIIIQ", program, event, _BPF_PERF_EVENT, 0, cookie))
+    if link < 0:
+        os.close(event)
+        raise OSError(-link, os.strerror(-link))
+    return PerfProbe(event, link)

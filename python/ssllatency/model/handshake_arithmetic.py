@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact sums and differences of handshakes, called by those of snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model import offload_arithmetic
+from ssllatency.model.handshakes import Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Times
+from ssllatency.model.keyed import gathered, since
+from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
+
+_Mix = Mapping[Label, Mapping[str, int]]
+
+
+def add_times(times: Sequence[Times]) -> Times:
+    """The durations of all, at least one; the extremes are kept where they are sure."""
+    total_ns = sum(one.total_ns for one in times)
+    return Times(total_ns, least_ns(times), greatest_ns(times), reduce(add, (one.exponential for one in times)))
+
+
+def add_groups(groups: Sequence[Group]) -> Group:
+    """One group, with the labels of the first, that holds the handshakes of all; at least one."""
+    present = [part for part in Part if any(part in group.parts for group in groups)]
+    parts = {part: add_times([group.parts[part] for group in groups if part in group.parts]) for part in present}
+    return replace(groups[0], parts=parts)
+
+
+def total(handshakes: Handshakes, ending: Ending) -> Group | None:
+    """All groups of one ending added up, without labels; None where no handshake ended so."""
+    groups = [group for group in handshakes.groups if group.ending is ending and group.count]
+    return replace(add_groups(groups), labels={}, other=False) if groups else None
+
+
+def without(handshakes: Handshakes, label: Label) -> Handshakes:
+    """The handshakes no longer told apart by this label, neither in the groups nor in the mix."""
+    by = tuple(one for one in handshakes.by if one is not label)
+    mix = {one: values for one, values in handshakes.mix.items() if one is not label}
+    return replace(handshakes, groups=_grouped(handshakes.groups, by), by=by, mix=mix)
+
+
+def merge(first: Handshakes, second: Handshakes) -> Handshakes:
+    """Both added up, grouped by the labels that both are grouped by. The slowest of both are all kept."""
+    by = tuple(label for label in Label if label in first.by and label in second.by)
+    return Handshakes(
+        groups=_grouped((*first.groups, *second.groups), by),
+        causes=gathered((*first.causes, *second.causes), _cause, _add_causes),
+        keys=gathered((*first.keys, *second.keys), _key, _add_keys),
+        mix=_mix_sum(first.mix, second.mix),
+        slowest=tuple(sorted((*first.slowest, *second.slowest), key=lambda one: -one.parts.get(Part.WALL, 0))),
+        by=by,
+        in_flight=first.in_flight + second.in_flight,
+        dropped=first.dropped + second.dropped,
+        unattributed=first.unattributed + second.unattributed,
+        off_cpu=first.off_cpu or second.off_cpu,
+        unknown_labels={**second.unknown_labels, **first.unknown_labels},
+        offload=offload_arithmetic.merge(first.offload, second.offload),
+    )
+
+
+def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
+    """What ended between two snapshots of one trace. What didn't occur in between is left out.
+
+    Extremes as for functions. What isn't a count is the later snapshot's; the slowest are those that joined the list in
+    between. Raises SsllatencyError when `earlier` holds handshakes that `later` doesn't.
+    """
+    try:
+        return replace(
+            later,
+            groups=since(later.groups, earlier.groups, _group, _groups_since),
+            causes=since(later.causes, earlier.causes, _cause, _causes_since),
+            keys=since(later.keys, earlier.keys, _key, _keys_since),
+            mix=_mix_since(later.mix, earlier.mix),
+            slowest=tuple(one for one in later.slowest if one not in earlier.slowest),
+            dropped=max(0, later.dropped - earlier.dropped),
+            unattributed=max(0, later.unattributed - earlier.unattributed),
+            offload=offload_arithmetic.difference(later.offload, earlier.offload),
+        )
+    except ValueError:
+        raise SsllatencyError(
+            "The later snapshot holds fewer handshakes than the earlier one:"
+            " take the difference of two snapshots of one trace, the later one first."
+        ) from None
+
+
+def _group(group: Group) -> tuple[object, ...]:
+    return frozenset(group.labels.items()), group.ending, group.other
+
+
+def _cause(cause: Cause) -> tuple[object, ...]:
+    return cause.ending, cause.reason, cause.code, cause.library, cause.alert, cause.sent, cause.state
+
+
+def _key(use: KeyUse) -> tuple[object, ...]:
+    return use.operation, use.key
+
+
+def _grouped(groups: Sequence[Group], by: Sequence[Label]) -> tuple[Group, ...]:
+    """The groups told apart by these labels only. By none at all, those beyond the bound are among the others again."""
+    told = (
+        replace(
+            group,
+            labels={label: value for label, value in group.labels.items() if label in by},
+            other=group.other and bool(by),
+        )
+        for group in groups
+    )
+    return gathered(told, _group, add_groups)
+
+
+def _add_causes(causes: Sequence[Cause]) -> Cause:
+    return replace(causes[0], count=sum(one.count for one in causes), total_ns=sum(one.total_ns for one in causes))
+
+
+def _add_keys(keys: Sequence[KeyUse]) -> KeyUse:
+    return replace(keys[0], count=sum(one.count for one in keys), total_ns=sum(one.total_ns for one in keys))
+
+
+def _groups_since(later: Group, earlier: Group) -> Group:
+    if not earlier.parts.keys() <= later.parts.keys():
+        raise ValueError("a part has gone")
+    pairs = {part: (times, earlier.parts.get(part)) for part, times in later.parts.items()}
+    parts = {part: _times_since(times, before) if before else times for part, (times, before) in pairs.items()}
+    return replace(later, parts={part: times for part, times in parts.items() if times.count or part is Part.WALL})
+
+
+def _times_since(later: Times, earlier: Times) -> Times:
+    exponential = later.exponential - earlier.exponential
+    return Times(later.total_ns - earlier.total_ns, *interval_extremes(later, exponential), exponential)
+
+
+def _causes_since(later: Cause, earlier: Cause) -> Cause:
+    return replace(later, count=later.count - earlier.count, total_ns=later.total_ns - earlier.total_ns)
+
+
+def _keys_since(later: KeyUse, earlier: KeyUse) -> KeyUse:
+    return replace(later, count=later.count - earlier.count, total_ns=later.total_ns - earlier.total_ns)
+
+
+def _mix_sum(first: _Mix, second: _Mix) -> _Mix:
+    return {label: _counts_sum(first.get(label, {}), second.get(label, {})) for label in {**first, **second}}
+
+
+def _counts_sum(first: Mapping[str, int], second: Mapping[str, int]) -> Mapping[str, int]:
+    return {value: first.get(value, 0) + second.get(value, 0) for value in {**first, **second}}
+
+
+def _mix_since(later: _Mix, earlier: _Mix) -> _Mix:
+    changed = {label: _counts_since(values, earlier.get(label, {})) for label, values in later.items()}
+    return {label: values for label, values in changed.items() if values}
+
+
+def _counts_since(later: Mapping[str, int], earlier: Mapping[str, int]) -> Mapping[str, int]:
+    counts = {value: count - earlier.get(value, 0) for value, count in later.items()}
+    if min(counts.values(), default=0) < 0:
+        raise ValueError("fewer than before")
+    return {value: count for value, count in counts.items() if count}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact sums and differences of what is known of an offload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ssllatency.model.handshakes import Batches, Offload, PollingThread
+from ssllatency.model.keyed import gathered, since
+
+
+def merge(first: Offload | None, second: Offload | None) -> Offload | None:
+    """Both added up; the most that waited at a time is that of one of them."""
+    if first is None or second is None:
+        return first or second
+    most = (first.most_waiting, second.most_waiting)
+    return Offload(
+        engine=", ".join(dict.fromkeys((*first.engine.split(", "), *second.engine.split(", ")))),
+        waiting=first.waiting + second.waiting,
+        most_waiting=None if None in most else max(one for one in most if one is not None),
+        pauses=first.pauses + second.pauses,
+        handshakes=first.handshakes + second.handshakes,
+        software=first.software + second.software,
+        unseen=first.unseen + second.unseen,
+        batches=gathered((*first.batches, *second.batches), _lanes, _add_batches),
+        pollers=_add_pollers((*first.pollers, *second.pollers)),
+    )
+
+
+def difference(later: Offload | None, earlier: Offload | None) -> Offload | None:
+    """What happened in between. Raises ValueError where `earlier` holds more than `later`."""
+    if earlier is None:
+        return later
+    if later is None:
+        raise ValueError("the offload has gone")
+    risen = earlier.most_waiting is not None and later.most_waiting is not None and later.most_waiting > earlier.most_waiting
+    return replace(
+        later,
+        most_waiting=later.most_waiting if risen else None,
+        pauses=_less(later.pauses, earlier.pauses),
+        handshakes=_less(later.handshakes, earlier.handshakes),
+        software=_less(later.software, earlier.software),
+        unseen=_less(later.unseen, earlier.unseen),
+        batches=since(later.batches, earlier.batches, _lanes, _batches_since),
+        pollers=_pollers_since(later.pollers, earlier.pollers),
+    )
+
+
+def _less(later: int, earlier: int) -> int:
+    if later < earlier:
+        raise ValueError("fewer than before")
+    return later - earlier
+
+
+def _lanes(batches: Batches) -> tuple[str, int]:
+    return batches.function, batches.lanes
+
+
+def _add_batches(batches: Sequence[Batches]) -> Batches:
+    return replace(batches[0], fill=tuple(map(sum, zip(*(one.fill for one in batches), strict=True))))
+
+
+def _batches_since(later: Batches, earlier: Batches) -> Batches:
+    return replace(later, fill=tuple(_less(new, old) for new, old in zip(later.fill, earlier.fill, strict=True)))
+
+
+def _thread(poller: PollingThread) -> tuple[int, int, str]:
+    return poller.pid, poller.tid, poller.comm
+
+
+def _add_pollers(pollers: Sequence[PollingThread]) -> tuple[PollingThread, ...]:
+    threads: dict[tuple[int, int, str], PollingThread] = {}
+    for one in pollers:
+        known = threads.get(_thread(one))
+        threads[_thread(one)] = _add_poller(known, one) if known else one
+    return tuple(threads.values())
+
+
+def _add_poller(first: PollingThread, second: PollingThread) -> PollingThread:
+    cpu_s = None if first.cpu_s is None or second.cpu_s is None else round(first.cpu_s + second.cpu_s, 6)
+    return replace(first, completions=first.completions + second.completions, cpu_s=cpu_s)
+
+
+def _pollers_since(later: Sequence[PollingThread], earlier: Sequence[PollingThread]) -> tuple[PollingThread, ...]:
+    """A poller that completed nothing in between stays: the processor time that its polling took is of interest."""
+    before = {_thread(one): one for one in earlier}
+    return tuple(_poller_since(one, before.get(_thread(one))) for one in later)
+
+
+def _poller_since(later: PollingThread, earlier: PollingThread | None) -> PollingThread:
+    if earlier is None:
+        return later
+    known = later.cpu_s is not None and earlier.cpu_s is not None
+    cpu_s = round(max(0.0, (later.cpu_s or 0.0) - (earlier.cpu_s or 0.0)), 6) if known else None
+    return replace(later, completions=_less(later.completions, earlier.completions), cpu_s=cpu_s)

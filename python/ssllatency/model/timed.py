@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all durations that are counted in a histogram have in common: calls of a function, parts of handshakes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ssllatency.model.histogram import ExponentialHistogram, counted_bucket, quantile_rank
+
+
+class Timed(Protocol):
+    """Durations in nanoseconds. The extremes are None where they are not known exactly."""
+
+    @property
+    def total_ns(self) -> int: ...
+    @property
+    def min_ns(self) -> int | None: ...
+    @property
+    def max_ns(self) -> int | None: ...
+    @property
+    def exponential(self) -> ExponentialHistogram: ...
+
+
+def quantile_ns(timed: Timed, q: float) -> float | None:
+    """The q-quantile in nanoseconds, at most 2.2 % off; exact where it is the shortest or the longest duration.
+
+    None where it is not known: nothing counted, or a quantile among what is shorter than 64 ns or longer than 68.7 s.
+    """
+    count = timed.exponential.count
+    if not count:
+        return None
+    rank = quantile_rank(q, count)
+    if rank == count and timed.max_ns is not None:
+        return timed.max_ns
+    if rank == 1 and timed.min_ns is not None:
+        return timed.min_ns
+    estimate = timed.exponential.quantile(q)
+    if estimate is None:
+        return None
+    if timed.max_ns is not None:
+        estimate = min(estimate, timed.max_ns)
+    return estimate if timed.min_ns is None else max(estimate, timed.min_ns)
+
+
+def least_ns(parts: Sequence[Timed]) -> int | None:
+    """The minimum of all parts where it is sure: one part's unknown minimum hides the known ones unless it must be larger."""
+    known = [part.min_ns for part in parts if part.min_ns is not None]
+    unsure = [part.exponential.bucket_at(1) for part in parts if part.min_ns is None and part.exponential.count]
+    least = min(known, default=None)
+    return least if least is not None and all(bucket > counted_bucket(least) for bucket in unsure) else None
+
+
+def greatest_ns(parts: Sequence[Timed]) -> int | None:
+    """The maximum of all parts where it is sure, as least_ns()."""
+    known = [part.max_ns for part in parts if part.max_ns is not None]
+    highest = [(part, part.exponential.count) for part in parts if part.max_ns is None and part.exponential.count]
+    unsure = [part.exponential.bucket_at(count) for part, count in highest]
+    greatest = max(known, default=None)
+    return greatest if greatest is not None and all(bucket < counted_bucket(greatest) for bucket in unsure) else None
+
+
+def interval_extremes(later: Timed, interval: ExponentialHistogram) -> tuple[int | None, int | None]:
+    """Minimum and maximum of an interval: the later snapshot's where they fall into its outer buckets, else None."""
+    if not interval.count:
+        return None, None
+    lowest, highest = interval.bucket_at(1), interval.bucket_at(interval.count)
+    return (
+        later.min_ns if later.min_ns is not None and counted_bucket(later.min_ns) == lowest else None,
+        later.max_ns if later.max_ns is not None and counted_bucket(later.max_ns) == highest else None,
+    )

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entries on disk: what was found out about a file, under a name that says what it depends on.
+
+An entry, or a folder, that is odd in any way is ignored: a cache never fails, it only doesn't help. Nothing here brings in the
+ELF parser or the decoder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ssllatency
+
+_LARGEST_ENTRY = 1 << 20
+_MOST_ENTRIES = 64
+_SUFFIX = ".json"
+
+
+def default_directory() -> Path:
+    """$XDG_CACHE_HOME/ssllatency, or ~/.cache/ssllatency."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home.startswith("/") else Path("~/.cache").expanduser()) / "ssllatency"
+
+
+# What an entry depends on.
+
+
+def entry_name(content: str, *settings: object) -> str:
+    """The name of the entry about a file with this `content`, a digest, made by this program's code with these settings.
+
+    "" where there can be none: the file, or the program's own source, can't be read.
+    """
+    code = _own_code()
+    parts = " ".join(map(str, (content, code, *settings)))
+    return hashlib.sha256(parts.encode()).hexdigest() + _SUFFIX if content and code else ""
+
+
+def digest(path: str | Path) -> str:
+    """The SHA-256 of a file's contents, "" if it can't be read."""
+    with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - a path under /proc is not to be resolved
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return ""
+
+
+@cache
+def _own_code() -> str:
+    """A digest of what makes entries: this package's rooms `elf` and `probes`, "" where their source can't be read."""
+    package = Path(ssllatency.__file__).parent
+    digest = hashlib.sha256(ssllatency.__version__.encode())
+    try:
+        for source in sorted((*package.glob("elf/*.py"), *package.glob("probes/*.py"))):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+def identity(path: str) -> list[Any] | None:
+    """What tells that a file is still the same, None where there is none."""
+    if not path:
+        return None
+    with suppress(OSError):
+        status = os.stat(path)  # noqa: PTH116
+        return [path, status.st_mtime_ns, status.st_size]
+    return [path, 0, 0]
+
+
+def same_debug_file(found: object) -> bool:
+    """Whether `found`, an identity() from an entry, is that of a file which hasn't changed since."""
+    return (
+        isinstance(found, list)
+        and len(found) == 3
+        and isinstance(found[0], str)
+        and "\0" not in found[0]
+        and identity(found[0]) == found
+    )
+
+
+def debug_file_has_come(build_id: str, debug_roots: Sequence[str]) -> bool:
+    """Whether there is a debug file now for a file that had none."""
+    place = f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
+    return any(os.path.exists(os.path.join(root, place)) for root in debug_roots)  # noqa: PTH110, PTH118
+
+
+# Entries.
+
+
+def load(directory: Path, name: str) -> object:
+    """The values of the entry; None where there is none, or it isn't one of ours."""
+    try:
+        with _opened(directory, create=False) as folder:
+            return json.loads(_read(folder, name))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def store(directory: Path, name: str, entry: dict[str, Any]) -> None:
+    """Keeps the entry, if it can, and removes the oldest ones."""
+    with suppress(OSError), _opened(directory, create=True) as folder:
+        _write(folder, name, json.dumps(entry).encode())
+        _prune(folder)
+
+
+def _ours(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+@contextmanager
+def _opened(directory: Path, *, create: bool) -> Iterator[int]:
+    """A descriptor of the cache's folder; PermissionError for a folder that others own or may write to."""
+    if create:
+        _create(directory)
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not _ours(os.fstat(folder)):
+            raise PermissionError(f"{directory} isn't ours alone")
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _create(directory: Path) -> None:
+    """Makes the folder, and the one above it, but never inside somebody else's (as under sudo with another user's home)."""
+    for each in (directory.parent, directory):
+        if not each.exists():
+            if not _ours(each.parent.stat()):
+                raise PermissionError(f"{each.parent} isn't ours alone")
+            with suppress(FileExistsError):
+                each.mkdir(mode=0o700)
+
+
+def _read(folder: int, name: str) -> bytes:
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _ours(status) or status.st_size > _LARGEST_ENTRY:
+            raise PermissionError(f"{name} isn't an entry of ours")
+        return file.read(_LARGEST_ENTRY)
+
+
+def _write(folder: int, name: str, data: bytes) -> None:
+    """Readers see the whole entry or none."""
+    draft = f".{secrets.token_hex(8)}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+        raise
+
+
+def _prune(folder: int) -> None:
+    """Removes the oldest entries beyond _MOST_ENTRIES."""
+    entries = []
+    for name in os.listdir(folder):
+        if name.endswith(_SUFFIX):
+            with suppress(OSError):
+                entries.append((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns, name))
+    for _, name in sorted(entries)[:-_MOST_ENTRIES]:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What small x86-64 functions return in given cases: jumps that depend on a number, a field or what a call returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.probes.assembled import Assembled, assemble, function
+
+from ssllatency.elf.evaluate import returned_in_cases
+from ssllatency.elf.values import Case, Comparison, Place, Value
+
+Assembler = Callable[[str], Assembled]
+ARGUMENT = Place("argument", 0)
+CHOICE = "mov $1, %eax\nj{condition} 1f\nmov $2, %eax\n1: ret"
+SWITCH = """
+    lea 9f(%rip), %rdx
+    cmp $2, %eax
+    ja 3f
+    movslq (%rdx,%rax,4), %rax
+    add %rdx, %rax
+    jmp *%rax
+1:  mov $11, %eax
+    ret
+2:  mov $22, %eax
+    ret
+3:  mov $0, %eax
+    ret
+.p2align 2
+9:  .long 1b-9b, 3b-9b, 2b-9b
+"""
+
+
+@pytest.fixture
+def assembled(folder: Path, tmp_path: Path) -> Assembler:
+    assert folder.is_dir()
+    return lambda body: assemble(tmp_path, function("f", body) + function("number", "ret") + function("other", "ret"))
+
+
+def results(code: Assembled, *cases: Case) -> list[set[Value]]:
+    return [{*values} for values in returned_in_cases(code.image, code.symbols["f"], cases)]
+
+
+def test_jump_table_by_argument(assembled: Assembler) -> None:
+    code = assembled(f"mov %edi, %eax\n{SWITCH}")
+    cases = [Case({"rdi": number}) for number in (0, 1, 2, 3, 1 << 31)]
+    assert results(code, *cases) == [{11}, {0}, {22}, {0}, {0}]
+
+
+def test_jump_table_by_field(assembled: Assembler) -> None:
+    code = assembled(f"mov 92(%rdi), %eax\n{SWITCH}")
+    cases = [Case({"rdi": ARGUMENT}, {(92,): number}) for number in (0, 2)]
+    assert results(code, *cases, Case({"rdi": ARGUMENT}, {(88,): 2})) == [{11}, {22}, {None, 0}]
+
+
+@pytest.mark.parametrize("call", ["call number", "call number@PLT", "call *number@GOTPCREL(%rip)"])
+def test_jump_table_by_what_a_call_returns(assembled: Assembler, call: str) -> None:
+    code = assembled(f"push %rbx\n{call}\npop %rbx\n{SWITCH}")
+    cases = [Case(calls={"number": number}) for number in (0, 2)]
+    assert results(code, *cases, Case(calls={"other": 2})) == [{11}, {22}, {None, 0}]
+
+
+def test_nothing_is_left_of_the_case_before(assembled: Assembler) -> None:
+    code = assembled("call number@PLT\nret")
+    assert results(code, Case(calls={"number": 5}), Case(), Case(calls={"number": 6})) == [{5}, {None}, {6}]
+
+
+@pytest.mark.parametrize(
+    ("change", "condition", "taken"),
+    [
+        ("dec %edi", "e", {1: True, 2: False}),
+        ("dec %edi", "s", {0: True, 1: False}),
+        ("dec %edi", "g", {1: False, 2: True, 0: False}),
+        ("inc %edi", "e", {0xFFFFFFFF: True, 0: False}),
+        ("inc %edi", "l", {0x80000000: True, 0x7FFFFFFF: False}),
+        ("dec %edi", "a", {1: None, 2: None}),
+        ("inc %dil", "b", {255: None}),
+    ],
+)
+def test_flags_of_counting(assembled: Assembler, change: str, condition: str, taken: dict[int, bool | None]) -> None:
+    code = assembled(f"{change}\n{CHOICE.format(condition=condition)}")
+    expected = {True: {1}, False: {2}, None: {1, 2}}
+    assert results(code, *(Case({"rdi": number}) for number in taken)) == [expected[each] for each in taken.values()]
+
+
+def test_comparison_without_the_carry_flag() -> None:
+    assert Comparison(1, 2, 4).taken("jb")
+    assert Comparison(1, 2, 4, carry=False).taken("jb") is None
+    assert Comparison(1, 2, 4, carry=False).taken("jl")

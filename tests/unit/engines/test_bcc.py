@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the bcc engine tells its program, against the headers that both engines share."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ssllatency import abi
+from ssllatency.engines.bcc_engine import _VALUES, mantissas
+from ssllatency.engines.objects import sources_path
+
+TOP = Path(__file__).resolve().parents[3]
+
+
+def included(source: Path) -> set[Path]:
+    """The file and all that it includes of bpf/."""
+    names = re.findall(r'#include "([^"]+)"', source.read_text())
+    return {source}.union(*(included(TOP / "bpf" / name) for name in names))
+
+
+def test_the_boundaries_are_those_of_the_header() -> None:
+    text = (TOP / "bpf" / "histogram.bpf.h").read_text()
+    table = re.search(r"ssll_mantissa\[16\] = \{(.*?)\};", text, re.DOTALL)
+    assert table
+    assert [int(word, 16) for word in re.findall(r"0x\w+", table[1])] == mantissas()
+
+
+def test_every_descriptor_that_the_headers_ask_for_is_given() -> None:
+    sources = included(TOP / "bpf" / "bcc" / "ssllatency.bcc.c")
+    text = "".join(source.read_text() for source in sources)
+    asked = set(re.findall(r"SSLL_(?:MAP|VALUE)\((\w+)\)", text)) - {"name"}
+    assert asked == {*abi.MAPS, *_VALUES}
+    assert len(sources) > 5
+
+
+@pytest.mark.parametrize("name", sorted(abi.MAPS))
+def test_maps_have_sizes_and_entries(name: str) -> None:
+    shape = abi.MAPS[name]
+    assert min(shape.kind, shape.key_size, shape.value_size, shape.entries) > 0
+
+
+def test_the_sources_are_found_in_a_checkout() -> None:
+    assert (sources_path() / "bcc" / "ssllatency.bcc.c").is_file()
+
+
+def test_no_other_module_imports_bcc() -> None:
+    importing = [
+        path for path in (TOP / "python").rglob("*.py") if re.search(r"^\s*(import|from) bcc\b", path.read_text(), re.M)
+    ]
+    assert [path.name for path in importing] == ["bcc_engine.py"]
+    assert "bcc" not in " ".join(tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"])
