@@ -201,7 +201,7 @@ static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *ha
 
 static __always_inline int handshake_call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
-	__u64 now = bpf_ktime_get_ns(), value = returned_value(ctx, field(cookie, SSLL_COOKIE_REGISTER, 4)), ssl;
+	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
 	struct ssll_start_key key = {
 	        .stack = stack,
 	        .tgid = this_process(),
@@ -212,7 +212,7 @@ static __always_inline int handshake_call_ends(const struct pt_regs *ctx, __u64 
 	struct ssll_thread *thread;
 	bool same_thread;
 
-	if (!call)
+	if (!leaves(ctx, cookie, &value) || !call)
 		return 0;
 	ssl = call->ssl;
 	thread = thread_record();

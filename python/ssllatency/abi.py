@@ -46,6 +46,9 @@ class Cookie(IntEnum):
     SSL = 20
     LIBRARY = 24
     STACK = 32
+    CONDITION = 48
+    TAKEN = 52
+    OTHER = 56
 
 
 class Ending(IntEnum):
@@ -64,6 +67,12 @@ class Error(IntEnum):
 class ErrorCookie(IntEnum):
     REASON = 0
     FATAL = 3
+
+
+class Exit(IntEnum):
+    IN_REGISTER = 0
+    GOES_ON = 1
+    CONSTANT = 4
 
 
 class Geometry(IntEnum):
