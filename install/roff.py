@@ -40,7 +40,7 @@ def italic(text: str) -> str:
 
 
 def filled(text: str) -> list[str]:
-    """Escaped text as lines that roff fills: none begins with what it would take for a request, none is split by an end of line."""
+    """Escaped text as lines that roff fills, none of which begins with what it would take for a request."""
     lines = (line.strip() for line in text.split("\n"))
     return [rf"\&{line}" if line.startswith(".") else line for line in lines if line]
 
