@@ -15,7 +15,7 @@ CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # linux/bpf.h needs asm/ of the machine's own architecture, which clang doesn't look for when it compiles for BPF.
 MULTIARCH = $(shell $(CLANG) -print-multiarch 2>/dev/null)
-BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf -ffile-prefix-map=$(CURDIR)/=
+BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf -ffile-compilation-dir=.
 PREFIX ?= /usr/local
 
 .PHONY: help

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts into the wheel what isn't Python: the BPF objects, what bcc compiles, and all that an installation has beside the package."""
+"""Puts into the wheel what isn't Python: the BPF objects, what bcc compiles, what an installation has beside the package."""
 
 from __future__ import annotations
 

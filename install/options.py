@@ -52,7 +52,7 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 def _head(action: argparse.Action) -> str:
     if not action.option_strings:
-        return "|".join(_names(action))
+        return r"|\:".join(_names(action))
     value = f" {_value(action)}" if action.nargs != 0 else ""
     return ", ".join(bold(word) for word in action.option_strings) + value
 
@@ -65,7 +65,7 @@ def _call(action: argparse.Action) -> str:
 def _value(action: argparse.Action) -> str:
     many = {"*": "[{} ...]", "+": "{} ...", "?": "[{}]", argparse.PARSER: "{} ..."}
     pattern = many.get(str(action.nargs), "{}")
-    return pattern.format("|".join(_names(action)))
+    return pattern.format(r"|\:".join(_names(action)))
 
 
 def _names(action: argparse.Action) -> Iterator[str]:
