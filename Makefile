@@ -113,9 +113,9 @@ $(BUILD)/wheels/.made: $(OBJECTS) $(WHEEL_SOURCES)
 
 .PHONY: install uninstall
 install: wheel ## commands, scripts, man pages, completion, docs, under PREFIX (/usr/local) and DESTDIR
-	$(Q)install/system put $(PYTHON) $(BUILD) $(DESTDIR)$(PREFIX)
+	$(Q)install/system put $(PYTHON) $(BUILD) "$(DESTDIR)$(PREFIX)"
 uninstall: ## remove them
-	$(Q)install/system remove $(DESTDIR)$(PREFIX)
+	$(Q)install/system remove "$(DESTDIR)$(PREFIX)"
 
 .PHONY: clean
 clean: ## remove what was built

@@ -102,6 +102,16 @@ def test_another_system_runs_it_or_says_what_it_lacks(tmp_path: Path) -> None:
         assert done.stderr == "ssllatency: there is no Python here: install it (apt-get install python3), 3.11 or later.\n"
 
 
+def test_a_python_that_lacks_a_part_is_one_sentence(tmp_path: Path) -> None:
+    prefix = installed.install("make", tmp_path)
+    removed = "raise ModuleNotFoundError(name='fractions')\n"
+    (prefix / "lib" / "ssllatency" / "fractions.py").write_text(removed)
+    done = run(prefix / "bin" / "ssllatency", "doctor")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ssllatency: /usr/bin/python3 has no module fractions: ")
+    assert done.stderr.count("\n") == 1
+
+
 def test_uninstalling_leaves_what_others_put_there(tmp_path: Path) -> None:
     prefix = installed.install("make", tmp_path)
     foreign = [prefix / "bin" / "another", prefix / "share" / "doc" / "ssllatency" / "notes"]
