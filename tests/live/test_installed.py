@@ -30,6 +30,14 @@ exec chroot "$1/root" /usr/local/bin/ssllatency --version
 """
 
 
+class InstalledTrace(Trace):
+    """A trace by another program than the checkout's."""
+
+    def __init__(self, program: Path, *pids: int, options: tuple[str, ...]) -> None:
+        super().__init__(*pids, options=options)
+        self._command[0] = str(program)
+
+
 @pytest.fixture(scope="module", params=installed.WAYS)
 def prefix(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where it is installed."""
@@ -67,7 +75,7 @@ def test_short_commands_manual_and_completion_are_there(prefix: Path) -> None:
 @pytest.mark.parametrize("engine", ["libbpf", "bcc"])
 def test_it_traces(prefix: Path, engine: str, certificates: Path, tmp_path: Path) -> None:
     program = installed.alone(prefix / "bin" / "ssllatency", tmp_path)
-    with Nginx(certificates) as server, Trace(server.master_pid, options=("--engine", engine), program=program) as trace:
+    with Nginx(certificates) as server, InstalledTrace(program, server.master_pid, options=("--engine", engine)) as trace:
         Client(server.port["rsa"], TLS_1_3).connect_times(10)
         server.wait_idle()
     assert trace.document["engine"] == engine

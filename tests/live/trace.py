@@ -40,9 +40,9 @@ class Trace:
     `document` is there after the block. Leave the block only when the calls to be counted are over.
     """
 
-    def __init__(self, *pids: int, options: tuple[str, ...] = (), program: Path = PROGRAM) -> None:
+    def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
         targets = [word for pid in pids for word in ("-p", str(pid))]
-        self._command = [str(program), "trace", *targets, "-d", "600", "--json", *options]
+        self._command = [str(PROGRAM), "trace", *targets, "-d", "600", "--json", *options]
         self.document: Document = {}
         self._words: list[str] = []
         self._attached = threading.Event()
