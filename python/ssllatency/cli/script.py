@@ -55,7 +55,7 @@ def _files(arguments: argparse.Namespace) -> Resolved:
             raise SsllatencyError(f"there is no file {name}.")
         planned.append((source.plan(name, name), (0,)))
     images = tuple(TracedImage(plan, plan.path, ()) for plan in complete(planned))
-    return Resolved(images, (), True, ())
+    return Resolved(images, (), True, (), source)
 
 
 def _processes(resolved: Resolved) -> Resolved:
