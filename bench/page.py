@@ -67,11 +67,11 @@ From the start of the command to the line that says it is tracing; the memory is
 
 - *no tracing*: nothing attached. *empty program*: a BPF program that does nothing at the very sites that ssllatency uses:
   what the kernel takes for the probes themselves. *ssllatency.bt*: bpftrace's own script as the distribution ships it,
-  which traces every process of the machine and fewer functions.
+  which traces every process of the machine and fewer functions. *ssllatency handshakes*: whole handshakes instead of calls.
 - The tracers take turns within each round. What one adds is the difference to *no tracing* of the same round; the table has
   the median over the rounds, and the quartiles, between which half of the rounds lie. Both ratios are of added time; "-"
   where what they would be divided by is lost in the noise.
-- A run counts only when the tracer's own output has all the calls that were made.
+- A run that counts calls is valid only when the tracer's own output has all the calls that were made.
 """
 
 

@@ -61,6 +61,7 @@ def _in_bpftrace_output(output: str, function: str) -> int:
 NO_TRACING = "no tracing"
 FLOOR = "empty program (the floor)"
 SSLLATENCY = "ssllatency"
+HANDSHAKES = "ssllatency handshakes"
 STOCK = "ssllatency.bt"
 
 
@@ -69,11 +70,13 @@ def tracers() -> tuple[Tracer, ...]:
     stock = shutil.which("ssllatency.bt") or "/usr/sbin/ssllatency.bt"
     if not Path(stock).exists():
         raise BenchError("ssllatency.bt isn't installed: apt-get install bpftrace.")
-    trace = (str(ROOT / "tools" / "ssllatency"), "trace", "-p", "{pid}", "-d", "600", "--json")
+    program, options = str(ROOT / "tools" / "ssllatency"), ("-p", "{pid}", "-d", "600", "--json")
+    trace = (program, "trace", *options)
     return (
         Tracer(NO_TRACING),
         Tracer(FLOOR, (*trace, "--floor")),
         Tracer(SSLLATENCY, trace, _in_document),
+        Tracer(HANDSHAKES, (program, "handshakes", *options)),
         Tracer(STOCK, (stock,), _in_bpftrace_output),
     )
 

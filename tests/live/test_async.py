@@ -159,13 +159,16 @@ def test_a_tracer_killed_under_load_leaves_the_server_alone(certificates: Path) 
     with AsyncServer(certificates, AsyncSettings(kind="rsa", engine=offload(threads=8, delay_us=1000))) as server:
         with SteadyLoad(server, parallel=50) as steady:
             for _ in range(3):
+                ready, tell = os.pipe()
                 child = os.fork()
                 if child == 0:
                     with attached(server.pid):
+                        os.write(tell, b"!")
                         signal.pause()
-                deadline = time.monotonic() + 10
-                while not breakpoints(server.pid):
-                    assert time.monotonic() < deadline
+                os.close(tell)
+                assert os.read(ready, 1) == b"!"
+                os.close(ready)
+                assert breakpoints(server.pid)
                 time.sleep(0.3)
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
