@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -44,9 +45,23 @@ class TracedImage:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """Who is followed beyond the processes that a request's images name, with all their descendants.
+
+    `comm`: whoever takes that name by running a program; `cgroup`: a folder of cgroup 2 in which whoever starts a program is a
+    target. `members` gives the processes that belong to the targets now, to be asked again while the set is being filled.
+    """
+
+    comm: str = ""
+    cgroup: str = ""
+    members: Callable[[], Iterable[int]] = tuple
+
+
+@dataclass(frozen=True)
 class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
+    `follow`: processes that come later are traced as well, whom it says; None: only those that are there.
     `floor`: empty programs at the same sites, libbpf's only. `method`: "auto", "perf", "multi" or, libbpf's only, "session";
     `links`: "auto", "process" (links of its own for each) or "shared" (one link and a filter in the program). bpftrace knows
     none of the three.
@@ -55,6 +70,7 @@ class Request:
     images: tuple[TracedImage, ...]
     targets: tuple[Target, ...]
     everyone: bool = False
+    follow: Rules | None = None
     role: Role = Role.SERVER
     linear: LinearRange = LinearRange()
     maximum_processes: int = 256
