@@ -80,7 +80,7 @@ struct vm_area_struct {
 	struct file *vm_file;
 } __attribute__((preserve_access_index));
 
-static __always_inline void tell(__u32 tgid, __u32 kind)
+static __always_inline void tell(__u32 tgid, __u32 kind, __u64 inode)
 {
 	struct ssll_notice *notice = bpf_ringbuf_reserve(&notices, sizeof(*notice), 0);
 
@@ -91,6 +91,7 @@ static __always_inline void tell(__u32 tgid, __u32 kind)
 	notice->at_ns = bpf_ktime_get_ns();
 	notice->tgid = tgid;
 	notice->kind = kind;
+	notice->inode = inode;
 	bpf_ringbuf_submit(notice, 0);
 }
 
@@ -154,7 +155,7 @@ int at_exec(struct bpf_raw_tracepoint_args *ctx)
 	put(&word->members, target_bit(tgid), wanted);
 	if (wanted && !was) {
 		__sync_fetch_and_add(&followed.joined, 1);
-		tell(tgid, SSLL_NOTICE_KIND_JOINED);
+		tell(tgid, SSLL_NOTICE_KIND_JOINED, 0);
 	}
 	return 0;
 }
@@ -194,7 +195,7 @@ int at_map(struct pt_regs *ctx)
 	key.inode = BPF_CORE_READ(inode, i_ino);
 	key.device = BPF_CORE_READ(inode, i_sb, s_dev);
 	if (!bpf_map_lookup_elem(&files, &key) && !bpf_map_update_elem(&files, &key, &one, BPF_NOEXIST))
-		tell(tgid, SSLL_NOTICE_KIND_MAPPED);
+		tell(tgid, SSLL_NOTICE_KIND_MAPPED, key.inode);
 	return 0;
 }
 

@@ -13,7 +13,8 @@ enum ssll_notice_kind {
 struct ssll_notice {
 	__u64 at_ns; /* CLOCK_MONOTONIC */
 	__u32 tgid;
-	__u32 kind; /* enum ssll_notice_kind */
+	__u32 kind;  /* enum ssll_notice_kind */
+	__u64 inode; /* of the file that was mapped; not always the number that maps shows */
 };
 
 /* Which processes become targets by themselves; set once, before loading. */
@@ -28,7 +29,7 @@ struct ssll_follow_account {
 	__u64 joined;  /* processes that became targets by themselves, children included */
 };
 
-_Static_assert(sizeof(struct ssll_notice) == 16, "notice");
+_Static_assert(sizeof(struct ssll_notice) == 24, "notice");
 _Static_assert(sizeof(struct ssll_follow_config) == 24, "follow config");
 _Static_assert(sizeof(struct ssll_follow_account) == 16, "follow account");
 

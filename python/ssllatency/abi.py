@@ -484,10 +484,11 @@ class Notice(ctypes.Structure):
         ("at_ns", ctypes.c_uint64),
         ("tgid", ctypes.c_uint32),
         ("kind", ctypes.c_uint32),
+        ("inode", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Notice) == 16
+assert ctypes.sizeof(Notice) == 24
 
 
 class OpenCall(ctypes.Structure):

@@ -70,6 +70,7 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         "-p", "--pid", type=process_id, action="append", default=[], metavar="PID", help="a process and its children"
     )
     group.add_argument("--comm", metavar="NAME", help="all processes of this name")
+    group.add_argument("--cgroup", metavar="PATH", help="all processes of this cgroup and of those below it")
     group.add_argument("--library", metavar="FILE", help="everyone who maps this file, now or later")
     group.add_argument("--all", action="store_true", help="every process of this machine")
 
@@ -90,4 +91,4 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
 
 def selection(arguments: argparse.Namespace) -> Selection:
     """The target options as a selection."""
-    return Selection(tuple(arguments.pid), arguments.comm, arguments.library, arguments.all)
+    return Selection(tuple(arguments.pid), arguments.comm, arguments.library, arguments.all, arguments.cgroup)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ssllatency.elf.names import Names, names
 from ssllatency.engines import kernel
@@ -25,6 +26,8 @@ from ssllatency.targets import (
     Hazards,
     Selection,
     TracedFile,
+    all_processes,
+    cgroup_folder,
     file_identity,
     hazards,
     open_mapped,
@@ -38,13 +41,18 @@ NO_HAZARDS = Hazards()
 
 @dataclass(frozen=True)
 class Resolved:
-    """Planned files with the processes that map them. `warnings` are sentences about what couldn't be looked at."""
+    """Planned files with the processes that map them: `files` and `images` in the same order.
+
+    `warnings` are sentences about what couldn't be looked at. `selection` is what was asked for, the cgroup by its folder.
+    """
 
     images: tuple[TracedImage, ...]
     targets: tuple[Target, ...]
     everyone: bool
     warnings: tuple[str, ...]
     source: PlanSource
+    files: tuple[TracedFile, ...]
+    selection: Selection
 
 
 class PlanSource:
@@ -112,23 +120,36 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
             raise error
         warnings.append(str(error))
 
+    if selection.cgroup is not None:
+        selection = replace(selection, cgroup=str(cgroup_folder(selection.cgroup)))
     processes = select(selection, problem=problem)
     everyone = selection.everything or selection.library is not None
-    source = PlanSource(arguments, possible_hazards() if everyone else hazards(process.pid for process in processes))
+    source = PlanSource(arguments, _dangers(everyone))
     if source.danger:
         warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(selection.library)] if selection.library else []
-    recognise = _Recogniser(source)
+    recognise = Recogniser(source)
     files = tls_files(processes, recognise, named=named, problem=problem)
     if selection.library:
         files = [file for file in files if file.mapping.identity in named]
-    images = _images(files, source, stack)
+    images = open_images(files, source, stack)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(images, comms)
-    return Resolved(images, targets, everyone, tuple(warnings), source)
+    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection)
 
 
-class _Recogniser:
+def _dangers(everyone: bool) -> Hazards:
+    """What a process could bring on which the probes are set, which those that share the files may be, and later ones.
+
+    Shadow stacks are off unless a process's environment asks for them, so they are expected only where some process has one.
+    """
+    possible = possible_hazards()
+    if everyone or not possible.shadow_stack:
+        return possible
+    return replace(possible, shadow_stack=hazards(process.pid for process in all_processes()).shadow_stack)
+
+
+class Recogniser:
     """Says what a file is by planning it: the plan is in the cache when the file is planned for good."""
 
     def __init__(self, source: PlanSource) -> None:
@@ -139,7 +160,10 @@ class _Recogniser:
         return plan.kind if plan.operations else ""
 
 
-def _images(files: list[TracedFile], source: PlanSource, stack: ExitStack) -> tuple[TracedImage, ...]:
+def open_images(
+    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, known: Sequence[TracedImage] = ()
+) -> tuple[TracedImage, ...]:
+    """The files planned, and kept open as long as `stack`. `known` are images that the same processes map beside them."""
     opened = []
     for file in files:
         fd = open_mapped(file.pid, file.mapping)
@@ -147,13 +171,18 @@ def _images(files: list[TracedFile], source: PlanSource, stack: ExitStack) -> tu
         opened.append(
             (source.plan(f"/proc/self/fd/{fd}", file.path, f"/proc/{file.pid}/root"), f"/proc/self/fd/{fd}", file.pids)
         )
-    plans = complete([(plan, pids) for plan, _, pids in opened])
-    return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=True))
+    plans = complete([(plan, pids) for plan, _, pids in opened] + [(image.plan, image.pids) for image in known])
+    return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=False))
+
+
+def library_of(image: TracedImage) -> Library:
+    """The image as reports name it."""
+    return Library(image.plan.path, image.plan.build_id, image.plan.version)
 
 
 def _targets(images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
     libraries: dict[int, list[Library]] = defaultdict(list)
     for image in images:
         for pid in image.pids:
-            libraries[pid].append(Library(image.plan.path, image.plan.build_id, image.plan.version))
+            libraries[pid].append(library_of(image))
     return tuple(Target(pid, comms.get(pid, ""), tuple(libraries[pid])) for pid in sorted(libraries))

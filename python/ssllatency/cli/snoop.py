@@ -7,22 +7,23 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 
 from ssllatency.cli import live, options
+from ssllatency.cli.follow import Follower, rules_for
 from ssllatency.cli.output import Output
 from ssllatency.cli.resolve import Resolved, resolve
-from ssllatency.engines.base import Request, Role
+from ssllatency.engines.base import Request, Role, TracedImage
 from ssllatency.engines.snoop import RING_BYTES, EventFilter, SnoopSession, events_of, wall_clock_ns
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Outcome
 from ssllatency.probes.choice import chosen
 from ssllatency.reports.events import Columns, JsonLines
 from ssllatency.reports.frame import lost
-from ssllatency.reports.units import counted
+from ssllatency.reports.units import counted, printable
 
 SUMMARY = "one line a call, as it happens"
 _LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full
@@ -60,13 +61,21 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = _only(arguments.function, resolve(selection, arguments, stack))
-        request = Request(resolved.images, resolved.targets, resolved.everyone, role=arguments.role, method=arguments.attach)
+        request = Request(
+            resolved.images,
+            resolved.targets,
+            resolved.everyone,
+            follow=rules_for(resolved),
+            role=arguments.role,
+            method=arguments.attach,
+        )
         wanted = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
         session = SnoopSession(request, wanted, arguments.buffer << 10)
         stack.callback(session.close)
         session.start()
+        follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))
         live.announce(resolved, arguments.duration)
-        _Printer(session, arguments, live.Ending(resolved, arguments.duration)).print_all()
+        _Printer(session, arguments, live.Ending(resolved, arguments.duration, follower)).print_all()
     return 0
 
 
@@ -74,13 +83,21 @@ def _only(patterns: list[str] | None, resolved: Resolved) -> Resolved:
     """What the user named, of the files that hold any of it."""
     if not patterns:
         return resolved
-    parts = (replace(image, plan=chosen(image.plan, patterns)) for image in resolved.images)
-    images = tuple(image for image in parts if image.plan.operations)
+    parts = [(_chosen(patterns, [image]), file) for image, file in zip(resolved.images, resolved.files, strict=True)]
+    images = tuple(image for kept, _ in parts for image in kept)
     if not images:
         raise SsllatencyError(
             f"no function that is traced here matches {' or '.join(patterns)}: `ssllatency probes` lists them."
         )
-    return replace(resolved, images=images)
+    return replace(resolved, images=images, files=tuple(file for kept, file in parts if kept))
+
+
+def _chosen(patterns: list[str] | None, images: Sequence[TracedImage]) -> list[TracedImage]:
+    """What the user named, of the images that hold any of it."""
+    if not patterns:
+        return list(images)
+    parts = (replace(image, plan=chosen(image.plan, patterns)) for image in images)
+    return [image for image in parts if image.plan.operations]
 
 
 class _Printer:
@@ -145,5 +162,5 @@ class _Printer:
             print(f"{counted(running, 'call')} had begun and not returned.", file=sys.stderr)
         if self._unwritten:
             print(f"{counted(self._unwritten, 'call')} not printed: nobody read them.", file=sys.stderr)
-        for line in lost(self._session.losses()):
-            print(line, file=sys.stderr)
+        for line in (*lost(self._session.losses()), *self._session.attachment.notes):
+            print(printable(line), file=sys.stderr)

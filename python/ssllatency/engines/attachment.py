@@ -143,7 +143,7 @@ class Attachment:
         `more` gives for other programs the sites of each image, in the order of the request's images.
         """
         if self.following:
-            self.following.attach(self._pids)
+            self.following.attach()
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
         if not self._probing.has_entries:
             raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")

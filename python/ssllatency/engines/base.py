@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -46,15 +46,16 @@ class TracedImage:
 
 @dataclass(frozen=True)
 class Rules:
-    """Who is followed beyond the processes that a request's images name, with all their descendants.
+    """Who is traced, now and later, with all that they start.
 
-    `comm`: whoever takes that name by running a program; `cgroup`: a folder of cgroup 2 in which whoever starts a program is a
-    target. `members` gives the processes that belong to the targets now, to be asked again while the set is being filled.
+    `members` gives those that there are now: the PID of each, and whether it belongs only by its name or cgroup, which ends
+    when it runs another program. `comm`: whoever takes that name by running a program; `cgroup`: a folder of cgroup 2, whoever
+    runs a program in it.
     """
 
+    members: Callable[[], Mapping[int, bool]] = dict
     comm: str = ""
     cgroup: str = ""
-    members: Callable[[], Iterable[int]] = tuple
 
 
 @dataclass(frozen=True)

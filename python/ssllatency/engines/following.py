@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -33,11 +32,14 @@ class TargetBits(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Notice:
-    """Process `pid` has mapped code that no target had mapped before, or has joined the targets, at CLOCK_MONOTONIC `at_ns`."""
+    """What process `pid` did at CLOCK_MONOTONIC `at_ns`: mapped code that no target had mapped before, or joined the targets.
+
+    `inode` is the mapped file's, which on overlayfs and btrfs may be another than its maps tell; 0 of a process that joined.
+    """
 
     pid: int
     at_ns: int
-    joined: bool
+    inode: int
 
 
 def pids_of(bits: bytes) -> list[int]:
@@ -90,8 +92,8 @@ class Following:
         """The descriptor of the map `targets`."""
         return self._object.map_fd("targets")
 
-    def attach(self, pids: Iterable[int]) -> None:
-        """Follows from now on: these, whom the rules say, and whoever these start."""
+    def attach(self) -> None:
+        """Follows from now on: those that the rules name, and whoever these start."""
         if not self._everyone:
             for program in _PROGRAMS:
                 self._stack.callback(self._object.attach_by_section(program).close)
@@ -101,17 +103,18 @@ class Following:
         except OSError:
             pass  # a kernel without kprobes: the processes' maps are looked at now and then
         if not self._everyone:
-            self._fill(pids)
+            self.refill()
 
-    def _fill(self, pids: Iterable[int]) -> None:
-        """A child of a process that wasn't in the set yet is found by looking again, until a look finds nobody new."""
-        known: set[int] = set()
-        new = set(pids)
-        while new:
-            for pid in new:
-                self.admit(pid)
-            known |= new
-            new = set(self._rules.members()) - known
+    def refill(self) -> None:
+        """Adds those that the rules name now and that aren't in the set: at first all, later who was renamed or moved.
+
+        A child of a process that wasn't in the set yet is found by looking again, until a look finds nobody new.
+        """
+        known = set(self.alive())
+        while new := {pid: member for pid, member in self._rules.members().items() if pid not in known}:
+            for pid, member in new.items():
+                self.admit(pid, member=member)
+            known |= new.keys()
 
     def admit(self, pid: int, *, member: bool = False) -> None:
         """Adds a process; `member` as the programs add one by its name or cgroup, so that its next program may end that."""
@@ -138,7 +141,7 @@ class Following:
         for batch in iter(self._ring.read, b""):
             for start in range(0, len(batch), stride):
                 raw = abi.Notice.from_buffer_copy(batch, start + HEADER)
-                found.append(Notice(raw.tgid, raw.at_ns, raw.kind == abi.NoticeKind.JOINED))
+                found.append(Notice(raw.tgid, raw.at_ns, raw.inode))
         return found
 
     def close(self) -> None:

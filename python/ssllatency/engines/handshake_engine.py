@@ -161,9 +161,9 @@ class HandshakeSession:
     def _watch_wakes(self) -> None:
         """Traces writes, to see completions: on every system call of the machine, so only where something is offloaded."""
         if not self._watches_wakes and any(plan.wake for plan in self._plans):
+            self._watches_wakes = True
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
-        self._watches_wakes = True
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""

@@ -6,12 +6,13 @@ Everything here only reads under /proc; the root of that tree is a parameter, so
 
 from __future__ import annotations
 
-from ssllatency.targets.files import TracedFile, tls_files
+from ssllatency.targets.cgroups import cgroup_folder, is_unified
+from ssllatency.targets.files import TracedFile, recognised_file, tls_candidates, tls_files
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
-from ssllatency.targets.processes import Process, all_processes, descendants
-from ssllatency.targets.selection import Selection, select
+from ssllatency.targets.processes import Process, all_processes, comm_of, descendants, exists
+from ssllatency.targets.selection import Selection, kept_comm, members, select
 
 __all__ = [
     "Hazards",
@@ -20,13 +21,21 @@ __all__ = [
     "Selection",
     "TracedFile",
     "all_processes",
+    "cgroup_folder",
+    "comm_of",
     "descendants",
     "executable_path",
+    "exists",
     "file_identity",
     "hazards",
+    "is_unified",
+    "kept_comm",
     "mapped_files",
+    "members",
     "open_mapped",
     "possible_hazards",
+    "recognised_file",
     "select",
+    "tls_candidates",
     "tls_files",
 ]

@@ -78,6 +78,17 @@ def tls_files(
     return sorted(found, key=lambda file: (file.path, file.mapping.identity))
 
 
+def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
+    """The files that a process maps and that may hold TLS code; none where it is gone. SsllatencyError where it is refused."""
+    executable = executable_path(pid, proc)
+    return [file for file in mapped_files(pid, proc) if file.path == executable or has_library_name(file.path)]
+
+
+def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: Path = PROC) -> TracedFile | None:
+    """The file that process `pid` maps so, where it holds TLS code. SsllatencyError where it can't be read."""
+    return _recognised(open_mapped(pid, mapping, proc), pid, {pid: mapping}, recognise, fail)
+
+
 def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tuple[int, int, int]], problem: Problem) -> Users:
     """The candidate files by identity; for each, how every process maps it."""
     users: Users = defaultdict(dict)
@@ -88,12 +99,13 @@ def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tupl
             problem(error)
             continue
         for file in mapped:
-            if file.path == executable or file.identity in named or _has_library_name(file.path):
+            if file.path == executable or file.identity in named or has_library_name(file.path):
                 users[file.identity][process.pid] = file
     return users
 
 
-def _has_library_name(path: str) -> bool:
+def has_library_name(path: str) -> bool:
+    """Whether a file is a candidate by its name."""
     name = path.rpartition("/")[2]
     return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
 

@@ -62,6 +62,12 @@ def exists(pid: int, proc: Path = PROC) -> bool:
     return (proc / str(pid) / "stat").exists()
 
 
+def comm_of(pid: int, proc: Path = PROC) -> str | None:
+    """The name of a process as Process.comm has it; None where there is no such process."""
+    process = _read_process(proc / str(pid) / "stat")
+    return process.comm if process else None
+
+
 def _read_process(stat: Path) -> Process | None:
     try:
         return _parse_stat(stat.read_bytes())

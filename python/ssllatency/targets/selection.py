@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.targets.cgroups import cgroup_folder, cgroup_members
 from ssllatency.targets.maps import Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
 from ssllatency.targets.processes import PROC, Process, all_processes, descendants
@@ -19,12 +20,14 @@ _COMM_BYTES = 15
 
 @dataclass(frozen=True)
 class Selection:
-    """Whom to trace: `pids` with their children, those named `comm`, those that map the file `library`, or everything."""
+    """Whom to trace: `pids` with their children, those named `comm`, those in the cgroup `cgroup` and below, those that map the
+    file `library`, or everything."""
 
     pids: tuple[int, ...] = ()
     comm: str | None = None
     library: str | None = None
     everything: bool = False
+    cgroup: str | None = None
 
 
 def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) -> list[Process]:
@@ -35,17 +38,32 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) 
     on without. SsllatencyError where a PID isn't there or nobody fits.
     """
     if selection == Selection():
-        raise SsllatencyError("Nothing to trace is named: add -p PID, --comm NAME, --library FILE or --all.", status=2)
+        raise SsllatencyError(
+            "Nothing to trace is named: add -p PID, --comm NAME, --cgroup PATH, --library FILE or --all.", status=2
+        )
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
     chosen = [member for pid in selection.pids for member in _family(pid, processes, proc)]
     if selection.comm is not None:
         chosen += _named(selection.comm, others)
+    if selection.cgroup is not None:
+        chosen += _grouped(selection.cgroup, others, proc)
     if selection.library is not None:
         chosen += _mapping(selection.library, others, proc, problem)
     if selection.everything:
         chosen += others
     return sorted(set(chosen), key=lambda process: process.pid)
+
+
+def members(selection: Selection, proc: Path = PROC) -> dict[int, bool]:
+    """Those of `pids`, `comm` and `cgroup` that are there now, by PID; true for one that belongs by name or cgroup only."""
+    processes = all_processes(proc)
+    others = [process for process in processes if process.pid != os.getpid()]
+    grouped = cgroup_members(Path(selection.cgroup)) if selection.cgroup else set()
+    named = kept_comm(selection.comm) if selection.comm is not None else None
+    found = {process.pid: True for process in others if process.comm == named or process.pid in grouped}
+    kin = {member.pid for pid in selection.pids for member in descendants(pid, processes)} | set(selection.pids)
+    return found | {process.pid: False for process in processes if process.pid in kin}
 
 
 def _family(pid: int, processes: Iterable[Process], proc: Path) -> list[Process]:
@@ -71,8 +89,22 @@ def _leader(tid: int, proc: Path) -> int | None:
     return next((int(line[5:]) for line in text.splitlines() if line.startswith("Tgid:")), None)
 
 
+def kept_comm(comm: str) -> str:
+    """What the kernel keeps of a name, as Process.comm has it."""
+    return comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
+
+
+def _grouped(cgroup: str, processes: Iterable[Process], proc: Path) -> list[Process]:
+    folder = cgroup_folder(cgroup, proc)
+    inside = cgroup_members(folder)
+    found = [process for process in processes if process.pid in inside]
+    if not found:
+        raise SsllatencyError(f"No process is in the cgroup {folder}: check its file cgroup.procs.")
+    return found
+
+
 def _named(comm: str, processes: Iterable[Process]) -> list[Process]:
-    kept = comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
+    kept = kept_comm(comm)
     found = [process for process in processes if process.comm == kept]
     if not found:
         raise SsllatencyError(f"No process is named {comm}: check the name (ps -eo pid,comm shows them all).")

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what processes that came later map, and has it traced: a glance many times a second, a look at most every LOOK_S.
+
+The kernel keeps the set of processes, so no child is missed however short it lives. This only looks for code that isn't probed
+yet (another OpenSSL after an upgrade, a library loaded late), and gathers names for the report.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from ssllatency.cli.resolve import Recogniser, Resolved, library_of, open_images
+from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.base import Rules, TracedImage
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Target
+from ssllatency.targets import (
+    MappedFile,
+    all_processes,
+    comm_of,
+    exists,
+    is_unified,
+    kept_comm,
+    members,
+    recognised_file,
+    tls_candidates,
+)
+
+LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
+_AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start
+_MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
+
+Identity = tuple[int, int, int]
+
+
+class Growing(Protocol):
+    """A session that takes what comes later."""
+
+    attachment: Attachment
+
+    def include(self, index: int, pids: Sequence[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+
+
+def rules_for(resolved: Resolved) -> Rules | None:
+    """Who is to be followed; None for everyone who maps one file, for whom nothing can come later."""
+    selection = resolved.selection
+    if selection.library is not None:
+        return None
+    unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
+    return Rules(
+        members=lambda: members(selection),
+        comm=kept_comm(selection.comm) if selection.comm is not None else "",
+        cgroup=selection.cgroup if unified and selection.cgroup else "",
+    )
+
+
+class Follower:
+    """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out."""
+
+    def __init__(
+        self, session: Growing, resolved: Resolved, stack: ExitStack, extend: Callable[[Sequence[TracedImage]], None]
+    ) -> None:
+        self._session, self._attachment, self._extend = session, session.attachment, extend
+        self._resolved, self._stack = resolved, stack
+        self._recognise = Recogniser(resolved.source)
+        self._known: dict[Identity, int | None] = {file.mapping.identity: n for n, file in enumerate(resolved.files)}
+        self._looked: set[int] = set(self._attachment.targets)
+        self._waiting: dict[int, dict[int, int]] = {}  # by process, when it mapped which inode
+        self._looked_at, self._joined = 0.0, 0
+        self._unsaid = 0
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits so long, or until a process has done something that is to be looked at; then looks."""
+        following = self._attachment.following
+        if following:
+            following.wait(timeout_s)
+        else:
+            time.sleep(timeout_s)
+        self.look()
+
+    def look(self) -> None:
+        """Takes what the kernel tells; looks at those processes, and now and then at all that are new."""
+        following = self._attachment.following
+        for notice in following.notices() if following else ():
+            if len(self._waiting) < _MOST_WAITING or notice.pid in self._waiting:
+                self._waiting.setdefault(notice.pid, {})[notice.inode] = notice.at_ns
+        if self._is_time():
+            self._look_around()
+        for pid in list(self._waiting)[:_AT_ONCE]:
+            self._look_at(pid, self._waiting.pop(pid))
+
+    def _is_time(self) -> bool:
+        """Whether it is to be looked who is there."""
+        following, now = self._attachment.following, time.monotonic()
+        joined = following.account.joined if following else 0
+        if now < self._looked_at + (_SOON_S if joined != self._joined else LOOK_S):
+            return False
+        self._looked_at, self._joined = now, joined
+        return True
+
+    def anyone_left(self) -> bool:
+        """Whether a process is left to trace."""
+        following = self._attachment.following
+        if self._resolved.everyone:
+            return True
+        return bool(following.alive()) if following else any(exists(pid) for pid in self._attachment.targets)
+
+    def _look_around(self) -> None:
+        """Puts on the list who is new, and where mappings aren't seen who might have mapped something."""
+        following, selection = self._attachment.following, self._resolved.selection
+        sees = bool(following and following.sees_mappings)
+        if self._resolved.everyone and sees:
+            return
+        if following and (selection.comm is not None or selection.cgroup is not None):
+            following.refill()
+        there = self._present()
+        self._looked &= there
+        new = (there - self._looked) if sees else there
+        for pid in sorted(new - self._waiting.keys())[: _MOST_WAITING - len(self._waiting)]:
+            self._waiting[pid] = {}
+
+    def _present(self) -> set[int]:
+        if self._resolved.everyone:
+            return {process.pid for process in all_processes()} - {os.getpid()}
+        following = self._attachment.following
+        return set(following.alive() if following else members(self._resolved.selection))
+
+    def _look_at(self, pid: int, mapped: dict[int, int]) -> None:
+        if not self._attachment.following:
+            self._attachment.admit(pid)
+        try:
+            found = tls_candidates(pid)
+            while new := [file for file in found if file.identity not in self._known]:
+                self._take(pid, new, mapped)
+                found = tls_candidates(pid)  # its loader may have gone on meanwhile
+            self._enlist(pid, found)
+        except SsllatencyError as error:
+            if exists(pid):
+                self._say(f"{self._name(pid)} can't be looked at: {error}")
+        self._looked.add(pid)
+
+    def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[int, int]) -> None:
+        """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""
+        self._known |= dict.fromkeys(file.identity for file in new)
+        try:
+            files = [file for each in new if (file := recognised_file(pid, each, self._recognise))]
+            images = open_images(files, self._resolved.source, self._stack, self._beside(pid)) if files else ()
+        except SsllatencyError:
+            if not exists(pid):  # another process may map them as well
+                for each in new:
+                    del self._known[each.identity]
+            raise
+        first = len(self._attachment.images)
+        if images:
+            self._extend(images)
+        numbers = {image.plan.path: number for number, image in enumerate(self._attachment.images[first:], first)}
+        for file in files:
+            if file.path in numbers:
+                self._known[file.mapping.identity] = numbers[file.path]
+                self._say_when(pid, file.mapping, mapped)
+
+    def _beside(self, pid: int) -> list[TracedImage]:
+        """What the process maps of the files that are traced already."""
+        numbers = (self._known.get(file.identity) for file in tls_candidates(pid))
+        return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers if number is not None]
+
+    def _enlist(self, pid: int, found: Sequence[MappedFile]) -> None:
+        """Notes the process for the report, and attaches what it maps where every process has links of its own."""
+        indices = [index for file in found if (index := self._known.get(file.identity)) is not None]
+        comm, before = comm_of(pid), self._attachment.targets.get(pid)
+        if not indices or comm is None:
+            return
+        libraries = [library_of(self._attachment.images[index]) for index in indices]
+        kept = before.libraries if before else ()
+        if before is None and self._attachment.each_process:
+            for index in indices:
+                self._session.include(index, [pid])
+        if before or len(self._attachment.targets) < _MOST_TARGETS:
+            self._attachment.targets[pid] = Target(pid, comm, tuple(dict.fromkeys((*kept, *libraries))))
+
+    def _say_when(self, pid: int, file: MappedFile, mapped: dict[int, int]) -> None:
+        began = mapped.get(file.inode) or min(mapped.values(), default=0)
+        if began:
+            age = f"{(time.monotonic_ns() - began) / 1e6:.0f} ms"
+        else:
+            age = f"up to {LOOK_S:g} s" if self._attachment.targets.get(pid) else "at a time that isn't known,"
+        self._say(f"{self._name(pid)} mapped {file.path} {age} before it was traced: its calls until then aren't counted.")
+
+    def _name(self, pid: int) -> str:
+        return f"{comm_of(pid) or '?'} ({pid})"
+
+    def _say(self, sentence: str) -> None:
+        if sentence in self._attachment.notes:
+            return
+        if len(self._attachment.notes) < _MOST_NOTES:
+            self._attachment.notes.append(sentence)
+            return
+        self._unsaid += 1
+        self._attachment.notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]
