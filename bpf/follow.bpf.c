@@ -3,8 +3,7 @@
  * Keeps the set of traced processes while they come and go: a child is in it before its first instruction, a process that
  * takes the wanted name or starts in the wanted cgroup before its new program's first, and one that has ended is out.
  *
- * Beside the set, user space is told of code that no target had mapped before, so that it can look for TLS in it. Cost: a
- * look-up at each fork, exec, exit and file mapping of the machine; the targets' calls cost nothing more.
+ * Cost: a look-up at each fork, exec and exit of the machine; the targets' calls cost nothing more.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -13,10 +12,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "follow.h"
-#include "registers.bpf.h"
 #include "targets.bpf.h"
-
-enum { MAPS_CODE = 4 }; /* VM_EXEC */
 
 const volatile struct ssll_follow_config rules SEC(".rodata.rules") = {};
 
@@ -26,19 +22,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
 } notices SEC(".maps");
-
-/* Files whose mapping was told of. The oldest is forgotten, and told of again. */
-struct file_key {
-	__u64 inode;
-	__u64 device;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct file_key);
-	__type(value, __u8);
-} files SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
@@ -62,25 +45,7 @@ struct task_struct {
 	char comm[SSLL_COMM];
 } __attribute__((preserve_access_index));
 
-struct super_block {
-	__u32 s_dev;
-} __attribute__((preserve_access_index));
-
-struct inode {
-	unsigned long i_ino;
-	struct super_block *i_sb;
-} __attribute__((preserve_access_index));
-
-struct file {
-	struct inode *f_inode;
-} __attribute__((preserve_access_index));
-
-struct vm_area_struct {
-	unsigned long vm_flags;
-	struct file *vm_file;
-} __attribute__((preserve_access_index));
-
-static __always_inline void tell(__u32 tgid, __u32 kind, __u64 inode)
+static __always_inline void tell(__u32 tgid)
 {
 	struct ssll_notice *notice = bpf_ringbuf_reserve(&notices, sizeof(*notice), 0);
 
@@ -90,8 +55,7 @@ static __always_inline void tell(__u32 tgid, __u32 kind, __u64 inode)
 	}
 	notice->at_ns = bpf_ktime_get_ns();
 	notice->tgid = tgid;
-	notice->kind = kind;
-	notice->inode = inode;
+	notice->pad = 0;
 	bpf_ringbuf_submit(notice, 0);
 }
 
@@ -155,7 +119,7 @@ int at_exec(struct bpf_raw_tracepoint_args *ctx)
 	put(&word->members, target_bit(tgid), wanted);
 	if (wanted && !was) {
 		__sync_fetch_and_add(&followed.joined, 1);
-		tell(tgid, SSLL_NOTICE_KIND_JOINED, 0);
+		tell(tgid);
 	}
 	return 0;
 }
@@ -175,30 +139,6 @@ int at_exit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Each new mapping of a file comes by here, for the kernel's own profiler. */
-SEC("kprobe/perf_event_mmap")
-int at_map(struct pt_regs *ctx)
-{
-	struct vm_area_struct *vma = (struct vm_area_struct *)argument(ctx, 0);
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct file_key key = {};
-	const __u8 one = 1;
-	struct inode *inode;
-
-	if (!rules.everyone && !is_target(tgid))
-		return 0;
-	if (!(BPF_CORE_READ(vma, vm_flags) & MAPS_CODE))
-		return 0;
-	inode = BPF_CORE_READ(vma, vm_file, f_inode);
-	if (!inode)
-		return 0;
-	key.inode = BPF_CORE_READ(inode, i_ino);
-	key.device = BPF_CORE_READ(inode, i_sb, s_dev);
-	if (!bpf_map_lookup_elem(&files, &key) && !bpf_map_update_elem(&files, &key, &one, BPF_NOEXIST))
-		tell(tgid, SSLL_NOTICE_KIND_MAPPED, key.inode);
-	return 0;
-}
-
 /* Run by user space, for no other way of changing a bit is safe while the programs above change others. */
 SEC("raw_tracepoint")
 int admit(struct bpf_raw_tracepoint_args *ctx)
@@ -210,8 +150,7 @@ int admit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Keeps the enum and the record in the object's BTF, from which user space's side of the ABI is generated. */
+/* Keeps the record in the object's BTF, from which user space's side of the ABI is generated. */
 const struct ssll_notice *ssll_notice_btf __attribute__((unused));
-const enum ssll_notice_kind *ssll_notice_kind_btf __attribute__((unused));
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -5,23 +5,18 @@
 
 #include "ssllatency.h"
 
-enum ssll_notice_kind {
-	SSLL_NOTICE_KIND_MAPPED = 1, /* a target has mapped a file as code that none had before */
-	SSLL_NOTICE_KIND_JOINED = 2, /* a process became a target, by its new name or its cgroup */
-};
-
+/* A process became a target by its new name or its cgroup. */
 struct ssll_notice {
 	__u64 at_ns; /* CLOCK_MONOTONIC */
 	__u32 tgid;
-	__u32 kind;  /* enum ssll_notice_kind */
-	__u64 inode; /* of the file that was mapped; not always the number that maps shows */
+	__u32 pad;
 };
 
 /* Which processes become targets by themselves; set once, before loading. */
 struct ssll_follow_config {
 	char comm[SSLL_COMM]; /* those of this name; "" none */
 	__u32 cgroup;         /* 1: those in the cgroup of the map */
-	__u32 everyone;       /* 1: all are targets, and only new files are told of */
+	__u32 pad;
 };
 
 struct ssll_follow_account {
@@ -29,7 +24,7 @@ struct ssll_follow_account {
 	__u64 joined;  /* processes that became targets by themselves, children included */
 };
 
-_Static_assert(sizeof(struct ssll_notice) == 24, "notice");
+_Static_assert(sizeof(struct ssll_notice) == 16, "notice");
 _Static_assert(sizeof(struct ssll_follow_config) == 24, "follow config");
 _Static_assert(sizeof(struct ssll_follow_account) == 16, "follow account");
 

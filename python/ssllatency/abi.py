@@ -96,11 +96,6 @@ class Label(IntEnum):
     OTHER = 31
 
 
-class NoticeKind(IntEnum):
-    MAPPED = 1
-    JOINED = 2
-
-
 class Outcome(IntEnum):
     SUCCESS = 0
     FAILURE = 1
@@ -302,7 +297,7 @@ class FollowConfig(ctypes.Structure):
     _fields_ = (
         ("comm", ctypes.c_char * 16),
         ("cgroup", ctypes.c_uint32),
-        ("everyone", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
     )
 
 
@@ -483,12 +478,11 @@ class Notice(ctypes.Structure):
     _fields_ = (
         ("at_ns", ctypes.c_uint64),
         ("tgid", ctypes.c_uint32),
-        ("kind", ctypes.c_uint32),
-        ("inode", ctypes.c_uint64),
+        ("pad", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Notice) == 24
+assert ctypes.sizeof(Notice) == 16
 
 
 class OpenCall(ctypes.Structure):

@@ -210,10 +210,13 @@ class Nginx:
         # nginx is often in /usr/sbin only, which the PATH of an ordinary user lacks.
         program = shutil.which("nginx") or "/usr/sbin/nginx"
         command = [program, "-p", str(self.directory), "-e", str(log), "-c", str(configuration)]
-        self._process = subprocess.Popen(
+        self._process = self._launch(command)
+        self._wait_until_serving()
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        self._wait_until_serving()
 
     def _wait_until_serving(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
@@ -35,14 +36,14 @@ def why_not() -> str | None:
 
 
 class Trace:
-    """`ssllatency trace --json` on some processes and their children, attached from `with` to the end of the block.
+    """`ssllatency trace --json`, or another command, on some processes and their children, from `with` to the end of the block.
 
     `document` is there after the block. Leave the block only when the calls to be counted are over.
     """
 
-    def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
+    def __init__(self, *pids: int, options: tuple[str, ...] = (), command: str = "trace") -> None:
         targets = [word for pid in pids for word in ("-p", str(pid))]
-        self._command = [str(PROGRAM), "trace", *targets, "-d", "600", "--json", *options]
+        self._command = [str(PROGRAM), command, *targets, "-d", "600", "--json", *options]
         self.document: Document = {}
         self._words: list[str] = []
         self._attached = threading.Event()
@@ -65,6 +66,15 @@ class Trace:
             return
         self._process.send_signal(signal.SIGINT)
         self.document = self._result()
+
+    def wait_until_said(self, word: str, timeout_s: float = 20.0) -> None:
+        """Waits until it has written a word to standard error. TraceError where it doesn't."""
+        deadline = time.monotonic() + timeout_s
+        while not any(word in line for line in self._words):
+            if time.monotonic() > deadline:
+                self._kill()
+                raise TraceError(f"the trace didn't say {word!r}: {self._said()}")
+            time.sleep(0.01)
 
     def _read_words(self) -> None:
         assert self._process.stderr is not None

@@ -8,6 +8,7 @@ yet (another OpenSSL after an upgrade, a library loaded late), and gathers names
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -18,8 +19,10 @@ from typing import Protocol
 from ssllatency.cli.resolve import Recogniser, Resolved, library_of, open_images
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Rules, TracedImage
+from ssllatency.engines.following import Following
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
+from ssllatency.reports.units import printable
 from ssllatency.targets import (
     MappedFile,
     all_processes,
@@ -27,6 +30,7 @@ from ssllatency.targets import (
     exists,
     is_unified,
     kept_comm,
+    may_hold_tls,
     members,
     recognised_file,
     tls_candidates,
@@ -72,9 +76,11 @@ class Follower:
         self._recognise = Recogniser(resolved.source)
         self._known: dict[Identity, int | None] = {file.mapping.identity: n for n, file in enumerate(resolved.files)}
         self._looked: set[int] = set(self._attachment.targets)
-        self._waiting: dict[int, dict[int, int]] = {}  # by process, when it mapped which inode
+        self._waiting: dict[int, dict[Identity, int]] = {}  # by process, when it mapped which file
         self._looked_at, self._joined = 0.0, 0
         self._unsaid = 0
+        if self._attachment.unfollowed:
+            self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
 
     def wait(self, timeout_s: float) -> None:
         """Waits so long, or until a process has done something that is to be looked at; then looks."""
@@ -88,13 +94,21 @@ class Follower:
     def look(self) -> None:
         """Takes what the kernel tells; looks at those processes, and now and then at all that are new."""
         following = self._attachment.following
-        for notice in following.notices() if following else ():
-            if len(self._waiting) < _MOST_WAITING or notice.pid in self._waiting:
-                self._waiting.setdefault(notice.pid, {})[notice.inode] = notice.at_ns
+        if following:
+            self._hear(following)
         if self._is_time():
             self._look_around()
         for pid in list(self._waiting)[:_AT_ONCE]:
             self._look_at(pid, self._waiting.pop(pid))
+
+    def _hear(self, following: Following) -> None:
+        """Puts on the list whom the kernel tells of: who has mapped what may be TLS, and who has become a target."""
+        for pid in following.joined():
+            self._waiting.setdefault(pid, {})
+        for one in following.mapped():
+            may_be = one.identity not in self._known and may_hold_tls(one.path)
+            if may_be and (one.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
+                self._waiting.setdefault(one.pid, {}).setdefault(one.identity, one.at_ns)
 
     def _is_time(self) -> bool:
         """Whether it is to be looked who is there."""
@@ -106,9 +120,9 @@ class Follower:
         return True
 
     def anyone_left(self) -> bool:
-        """Whether a process is left to trace."""
-        following = self._attachment.following
-        if self._resolved.everyone:
+        """Whether a process is left to trace, or one of the name or in the cgroup may yet come."""
+        following, selection = self._attachment.following, self._resolved.selection
+        if self._resolved.everyone or selection.comm is not None or selection.cgroup is not None:
             return True
         return bool(following.alive()) if following else any(exists(pid) for pid in self._attachment.targets)
 
@@ -132,7 +146,7 @@ class Follower:
         following = self._attachment.following
         return set(following.alive() if following else members(self._resolved.selection))
 
-    def _look_at(self, pid: int, mapped: dict[int, int]) -> None:
+    def _look_at(self, pid: int, mapped: dict[Identity, int]) -> None:
         if not self._attachment.following:
             self._attachment.admit(pid)
         try:
@@ -146,7 +160,7 @@ class Follower:
                 self._say(f"{self._name(pid)} can't be looked at: {error}")
         self._looked.add(pid)
 
-    def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[int, int]) -> None:
+    def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, int]) -> None:
         """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""
         self._known |= dict.fromkeys(file.identity for file in new)
         try:
@@ -185,22 +199,21 @@ class Follower:
         if before or len(self._attachment.targets) < _MOST_TARGETS:
             self._attachment.targets[pid] = Target(pid, comm, tuple(dict.fromkeys((*kept, *libraries))))
 
-    def _say_when(self, pid: int, file: MappedFile, mapped: dict[int, int]) -> None:
-        began = mapped.get(file.inode) or min(mapped.values(), default=0)
-        if began:
-            age = f"{(time.monotonic_ns() - began) / 1e6:.0f} ms"
-        else:
-            age = f"up to {LOOK_S:g} s" if self._attachment.targets.get(pid) else "at a time that isn't known,"
+    def _say_when(self, pid: int, file: MappedFile, mapped: dict[Identity, int]) -> None:
+        began = mapped.get(file.identity) or min(mapped.values(), default=0)
+        age = f"{(time.monotonic_ns() - began) / 1e6:.0f} ms" if began else f"up to {LOOK_S:g} s"
         self._say(f"{self._name(pid)} mapped {file.path} {age} before it was traced: its calls until then aren't counted.")
 
     def _name(self, pid: int) -> str:
         return f"{comm_of(pid) or '?'} ({pid})"
 
     def _say(self, sentence: str) -> None:
+        """Notes it for the report, and tells it now. Past the most there can be they are only counted."""
         if sentence in self._attachment.notes:
             return
         if len(self._attachment.notes) < _MOST_NOTES:
             self._attachment.notes.append(sentence)
+            print(f"ssllatency: {printable(sentence)}", file=sys.stderr, flush=True)
             return
         self._unsaid += 1
         self._attachment.notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]

@@ -47,9 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.whole, default=131072, metavar="N",
                         help="room for so many handshakes at a time, 330 bytes each; the oldest are dropped beyond (131072)")  # fmt: skip
+    options.add_attaching_options(parser)
     options.add_planning_options(parser)
-    parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
-                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
 
 
 def labels(text: str) -> tuple[Label, ...]:
@@ -97,6 +96,7 @@ def _request(resolved: Resolved, images: Sequence[TracedImage], arguments: argpa
             follow=rules_for(resolved),
             role=arguments.role,
             method=arguments.attach,
+            links=arguments.links,
         ),
         plans=_plans(resolved.source, images),
         names=_names_of(images, resolved.source),

@@ -122,14 +122,15 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
 
     if selection.cgroup is not None:
         selection = replace(selection, cgroup=str(cgroup_folder(selection.cgroup)))
-    processes = select(selection, problem=problem)
+    wait = getattr(arguments, "wait", False)
+    processes = select(selection, problem=problem, nobody=wait)
     everyone = selection.everything or selection.library is not None
     source = PlanSource(arguments, _dangers(everyone))
     if source.danger:
         warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(selection.library)] if selection.library else []
     recognise = Recogniser(source)
-    files = tls_files(processes, recognise, named=named, problem=problem)
+    files = tls_files(processes, recognise, named=named, problem=problem, none=wait)
     if selection.library:
         files = [file for file in files if file.mapping.identity in named]
     images = open_images(files, source, stack)

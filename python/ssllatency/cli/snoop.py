@@ -23,7 +23,7 @@ from ssllatency.model.snapshot import Outcome
 from ssllatency.probes.choice import chosen
 from ssllatency.reports.events import Columns, JsonLines
 from ssllatency.reports.frame import lost
-from ssllatency.reports.units import counted, printable
+from ssllatency.reports.units import counted
 
 SUMMARY = "one line a call, as it happens"
 _LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full
@@ -48,9 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
     parser.add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
                         help=f"room for calls that aren't printed yet ({RING_BYTES >> 10})")  # fmt: skip
+    options.add_attaching_options(parser)
     options.add_planning_options(parser)
-    parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
-                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             follow=rules_for(resolved),
             role=arguments.role,
             method=arguments.attach,
+            links=arguments.links,
         )
         wanted = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
         session = SnoopSession(request, wanted, arguments.buffer << 10)
@@ -162,5 +162,5 @@ class _Printer:
             print(f"{counted(running, 'call')} had begun and not returned.", file=sys.stderr)
         if self._unwritten:
             print(f"{counted(self._unwritten, 'call')} not printed: nobody read them.", file=sys.stderr)
-        for line in (*lost(self._session.losses()), *self._session.attachment.notes):
-            print(printable(line), file=sys.stderr)
+        for line in lost(self._session.losses()):
+            print(line, file=sys.stderr)

@@ -34,11 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="linear histogram in microseconds (0:1000:200)")  # fmt: skip
     parser.add_argument("--max-processes", type=options.count, default=256, metavar="N",
                         help='how many processes are told apart, the others count under "other" (256)')  # fmt: skip
+    options.add_attaching_options(parser)
     options.add_planning_options(parser)
     options.add_engine_option(parser)
-    parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
-                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
-    parser.add_argument("--links", choices=("auto", "process", "shared"), default="auto", help=argparse.SUPPRESS)
     parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)  # empty programs, for the benchmark
 
 

@@ -145,7 +145,7 @@ class Attachment:
         if self.following:
             self.following.attach()
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
-        if not self._probing.has_entries:
+        if not self._probing.has_entries and self.images:
             raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")
         self._began, self.started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
 
 from ssllatency import abi
 from ssllatency.engines import kernel
 from ssllatency.engines.base import Rules
 from ssllatency.engines.libbpf import BpfObject
+from ssllatency.engines.mappings import Mapping, Mappings
 from ssllatency.engines.objects import open_object
 from ssllatency.engines.ring import HEADER, Ring, stride_of
 from ssllatency.engines.running import exists
@@ -24,22 +24,14 @@ _WORD_BITS = 64
 _PROGRAMS = ("at_fork", "at_exec", "at_exit")  # those that keep the set
 
 
+def _has(word: abi.Targets, pid: int) -> bool:
+    return bool((word.kin | word.members) >> (pid & 63) & 1)
+
+
 class TargetBits(ctypes.Structure):
     """The set's memory."""
 
     _fields_ = (("words", abi.Targets * abi.Target.WORDS),)
-
-
-@dataclass(frozen=True)
-class Notice:
-    """What process `pid` did at CLOCK_MONOTONIC `at_ns`: mapped code that no target had mapped before, or joined the targets.
-
-    `inode` is the mapped file's, which on overlayfs and btrfs may be another than its maps tell; 0 of a process that joined.
-    """
-
-    pid: int
-    at_ns: int
-    inode: int
 
 
 def pids_of(bits: bytes) -> list[int]:
@@ -59,18 +51,18 @@ class Following:
     """The object follow. Its programs run from `attach` to `close`; the map `targets` is shared with those that filter."""
 
     def __init__(self, rules: Rules, *, everyone: bool = False) -> None:
-        self._object: BpfObject = open_object("follow")
-        self._stack = ExitStack()
-        self._stack.callback(self._object.close)
         self._rules, self._everyone = rules, everyone
         self._admitted: set[int] = set()
-        self.sees_mappings = False
+        self._stack = ExitStack()
+        self._mappings: Mappings | None = None
 
     def load(self) -> None:
         """Makes the set, empty. SsllatencyError where the kernel refuses."""
+        self._object: BpfObject = open_object("follow")
+        self._stack.callback(self._object.close)
         config = self._object.section(".rodata.rules", abi.FollowConfig)
         config.comm = self._rules.comm.encode()[: abi.Geometry.COMM - 1]
-        config.cgroup, config.everyone = int(bool(self._rules.cgroup)), int(self._everyone)
+        config.cgroup = int(bool(self._rules.cgroup))
         self._object.load()
         self._bits = self._object.live_section("targets", TargetBits)
         self.account = self._object.live_section(".data.followed", abi.FollowAccount)
@@ -94,16 +86,23 @@ class Following:
 
     def attach(self) -> None:
         """Follows from now on: those that the rules name, and whoever these start."""
-        if not self._everyone:
-            for program in _PROGRAMS:
-                self._stack.callback(self._object.attach_by_section(program).close)
-        try:
-            self._stack.callback(self._object.attach_by_section("at_map").close)
-            self.sees_mappings = True
-        except OSError:
-            pass  # a kernel without kprobes: the processes' maps are looked at now and then
-        if not self._everyone:
-            self.refill()
+        with suppress(OSError):  # a kernel that tells nobody: the processes' maps are looked at now and then
+            self._mappings = self._stack.enter_context(Mappings())
+        if self._everyone:
+            return
+        for program in _PROGRAMS:
+            self._stack.callback(self._object.attach_by_section(program).close)
+        self.refill()
+
+    @property
+    def sees_mappings(self) -> bool:
+        """Whether `mapped` tells of every file that is mapped as code."""
+        return self._mappings is not None
+
+    def mapped(self) -> list[Mapping]:
+        """What targets that still run have mapped as code since the last call."""
+        words, found = self._bits.words, self._mappings.read() if self._mappings else []
+        return [one for one in found if self._everyone or _has(words[one.pid >> 6], one.pid)]
 
     def refill(self) -> None:
         """Adds those that the rules name now and that aren't in the set: at first all, later who was renamed or moved.
@@ -132,16 +131,16 @@ class Following:
         return [pid for pid in pids_of(bytes(self._bits)) if pid not in self._admitted or exists(pid)]
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for a notice, at most so long; whether one has come."""
+        """Waits until a process becomes a target by its name or cgroup, at most so long; whether one has."""
         return self._ring.wait(timeout_s)
 
-    def notices(self) -> list[Notice]:
-        """Those that came since the last call."""
-        found, stride = [], stride_of(ctypes.sizeof(abi.Notice))
+    def joined(self) -> dict[int, int]:
+        """Who became a target by its name or cgroup since the last call, and when by CLOCK_MONOTONIC, in nanoseconds."""
+        found, stride = {}, stride_of(ctypes.sizeof(abi.Notice))
         for batch in iter(self._ring.read, b""):
             for start in range(0, len(batch), stride):
-                raw = abi.Notice.from_buffer_copy(batch, start + HEADER)
-                found.append(Notice(raw.tgid, raw.at_ns, raw.inode))
+                notice = abi.Notice.from_buffer_copy(batch, start + HEADER)
+                found[notice.tgid] = notice.at_ns
         return found
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ Everything here only reads under /proc; the root of that tree is a parameter, so
 from __future__ import annotations
 
 from ssllatency.targets.cgroups import cgroup_folder, is_unified
-from ssllatency.targets.files import TracedFile, recognised_file, tls_candidates, tls_files
+from ssllatency.targets.files import TracedFile, may_hold_tls, recognised_file, tls_candidates, tls_files
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
@@ -31,6 +31,7 @@ __all__ = [
     "is_unified",
     "kept_comm",
     "mapped_files",
+    "may_hold_tls",
     "members",
     "open_mapped",
     "possible_hazards",

@@ -62,18 +62,20 @@ def tls_files(
     *,
     named: Collection[tuple[int, int, int]] = (),
     problem: Problem = fail,
+    none: bool = False,
 ) -> list[TracedFile]:
     """The TLS files of `processes`, ordered by path.
 
     `recognise(fd, path)` says what a file is ("" for a file that holds no TLS code); it is called once a file, and the
     descriptor is closed when it returns. `named` are files (see file_identity) that are candidates whatever their name.
     `problem` takes the SsllatencyError of a process or file that can't be read; if it returns, the search goes on without.
-    Processes that end meanwhile are left out. SsllatencyError where no process maps a TLS file.
+    Processes that end meanwhile are left out. SsllatencyError where no process maps a TLS file, unless `none` is
+    allowed.
     """
     processes = list(processes)
     users = _candidates(processes, proc, named, problem)
     found = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
-    if not found:
+    if not found and not none:
         raise SsllatencyError(_none_found(processes))
     return sorted(found, key=lambda file: (file.path, file.mapping.identity))
 
@@ -82,6 +84,11 @@ def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
     """The files that a process maps and that may hold TLS code; none where it is gone. SsllatencyError where it is refused."""
     executable = executable_path(pid, proc)
     return [file for file in mapped_files(pid, proc) if file.path == executable or has_library_name(file.path)]
+
+
+def may_hold_tls(path: str) -> bool:
+    """Whether a mapped file may be a candidate: what is no library may be the executable."""
+    return has_library_name(path) or ".so" not in path.rpartition("/")[2]
 
 
 def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: Path = PROC) -> TracedFile | None:

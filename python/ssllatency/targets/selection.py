@@ -30,12 +30,13 @@ class Selection:
     cgroup: str | None = None
 
 
-def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) -> list[Process]:
+def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, nobody: bool = False) -> list[Process]:
     """The processes selected now, ascending by PID.
 
     A process named by its PID brings its children, and theirs. The calling process itself is selected by its PID only.
     `problem` takes the SsllatencyError of a process that may not be searched for `library`; if it returns, the search goes
-    on without. SsllatencyError where a PID isn't there or nobody fits.
+    on without. SsllatencyError where a PID isn't there, a file isn't mapped, or no process has the name or is in the
+    cgroup, unless `nobody` is allowed.
     """
     if selection == Selection():
         raise SsllatencyError(
@@ -45,9 +46,9 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) 
     others = [process for process in processes if process.pid != os.getpid()]
     chosen = [member for pid in selection.pids for member in _family(pid, processes, proc)]
     if selection.comm is not None:
-        chosen += _named(selection.comm, others)
+        chosen += _named(selection.comm, others, nobody=nobody)
     if selection.cgroup is not None:
-        chosen += _grouped(selection.cgroup, others, proc)
+        chosen += _grouped(selection.cgroup, others, proc, nobody=nobody)
     if selection.library is not None:
         chosen += _mapping(selection.library, others, proc, problem)
     if selection.everything:
@@ -94,19 +95,19 @@ def kept_comm(comm: str) -> str:
     return comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
 
 
-def _grouped(cgroup: str, processes: Iterable[Process], proc: Path) -> list[Process]:
+def _grouped(cgroup: str, processes: Iterable[Process], proc: Path, *, nobody: bool) -> list[Process]:
     folder = cgroup_folder(cgroup, proc)
     inside = cgroup_members(folder)
     found = [process for process in processes if process.pid in inside]
-    if not found:
+    if not found and not nobody:
         raise SsllatencyError(f"No process is in the cgroup {folder}: check its file cgroup.procs.")
     return found
 
 
-def _named(comm: str, processes: Iterable[Process]) -> list[Process]:
+def _named(comm: str, processes: Iterable[Process], *, nobody: bool) -> list[Process]:
     kept = kept_comm(comm)
     found = [process for process in processes if process.comm == kept]
-    if not found:
+    if not found and not nobody:
         raise SsllatencyError(f"No process is named {comm}: check the name (ps -eo pid,comm shows them all).")
     return found
 
