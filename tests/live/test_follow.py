@@ -389,6 +389,55 @@ def test_a_cgroup_and_who_comes_into_it(certificates: Path, cgroup: Path) -> Non
     assert outside.process.pid not in counted_pids(trace.document, "SSL_do_handshake")
 
 
+@pytest.mark.parametrize("kind", ["copy", "overlay"])
+def test_the_same_library_twice(certificates: Path, tmp_path: Path, kind: str) -> None:
+    """A copy is another file, and traced as such; the file itself, seen through an overlay, is counted once."""
+    own = Path("/usr/lib/x86_64-linux-gnu")
+    if not (own / "libssl.so.3").exists() or "overlay" not in Path("/proc/filesystems").read_text():
+        pytest.skip("no libssl.so.3 where Debian has it, or no overlay file system")
+    program, other, empty = tmp_path / "ssll-twice", tmp_path / "other", tmp_path / "empty"
+    shutil.copy(os.path.realpath(sys.executable), program)
+    other.mkdir()
+    empty.mkdir()
+    prefix = ("env", f"LD_LIBRARY_PATH={other}")
+    if kind == "copy":
+        for name in ("libssl.so.3", "libcrypto.so.3"):
+            shutil.copy(own / name, other)
+    else:  # the mount goes with the last process of its namespace
+        mount = f'mount -t overlay none -o lowerdir={own}:{empty} {other} && exec "$@"'
+        prefix = ("unshare", "--mount", "sh", "-c", mount, "sh", *prefix)
+    with late(certificates, program=str(program)) as first:
+        first.do("load")
+        with Trace(options=("--comm", program.name, "--by-process")) as trace:
+            first.do("serve 2", 2)
+            with late(certificates, *prefix, program=str(program)) as second:
+                second.do("load")
+                if kind == "copy":
+                    trace.wait_until_said(f"{other}/libssl")
+                second.do("serve 3", 3)
+                pid = children_named(second.process.pid, program.name)
+                assert str(other) in Path(f"/proc/{pid}/maps").read_text()
+    assert count(trace.document, "SSL_do_handshake") == 5
+    assert losses(trace.document) == {}
+
+
+def children_named(pid: int, name: str) -> int:
+    """The process of that name among a process and its children."""
+    return next(one for one in (pid, *children(pid)) if Path(f"/proc/{one}/comm").read_text().strip() == name)
+
+
+def test_links_of_their_own_come_late_and_say_so(certificates: Path) -> None:
+    with Nginx(certificates) as server, Trace(server.master_pid, options=("--links", "process", "--by-process")) as trace:
+        client = Client(server.port["ecdsa"], TLS_1_3)
+        client.connect_times(3)
+        reload(server)
+        trace.wait_until_said("ms after it had started")
+        wait_for(lambda: len(server.worker_pids()) == 1)
+        client.connect_times(4)
+    assert count(trace.document, "SSL_do_handshake") == 7
+    assert any("ms after it had started" in note for note in trace.document["notes"])
+
+
 def test_thousands_of_processes_neither_stop_nor_fill_it(certificates: Path) -> None:
     """A shell that starts programs as fast as it can is the target, and a server among its children is counted."""
     script = "for i in $(seq 2000); do /bin/true; done; echo over; read line"

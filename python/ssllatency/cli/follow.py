@@ -26,12 +26,13 @@ from ssllatency.reports.units import printable
 from ssllatency.targets import (
     MappedFile,
     all_processes,
-    comm_of,
+    code_byte,
     exists,
     is_unified,
     kept_comm,
     may_hold_tls,
     members,
+    process_of,
     recognised_file,
     tls_candidates,
 )
@@ -78,6 +79,7 @@ class Follower:
         self._looked: set[int] = set(self._attachment.targets)
         self._waiting: dict[int, dict[Identity, int]] = {}  # by process, when it mapped which file
         self._looked_at, self._joined = 0.0, 0
+        self._linked = {(pid, number) for number, image in enumerate(resolved.images) for pid in image.pids}
         self._unsaid = 0
         if self._attachment.unfollowed:
             self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
@@ -171,14 +173,32 @@ class Follower:
                 for each in new:
                     del self._known[each.identity]
             raise
+        fresh = []
+        for file, image in zip(files, images, strict=True):
+            self._known[file.mapping.identity] = same = self._traced_as(pid, file.mapping, image)
+            if same is None:
+                fresh.append((file.mapping, image))
+        if fresh:
+            self._extend_by(pid, fresh, mapped)
+
+    def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, int]) -> None:
         first = len(self._attachment.images)
-        if images:
-            self._extend(images)
-        numbers = {image.plan.path: number for number, image in enumerate(self._attachment.images[first:], first)}
-        for file in files:
-            if file.path in numbers:
-                self._known[file.mapping.identity] = numbers[file.path]
-                self._say_when(pid, file.mapping, mapped)
+        self._extend([image for _, image in fresh])
+        numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
+        for file, image in fresh:
+            if image.file in numbers:
+                self._known[file.identity] = numbers[image.file]
+                self._linked.add((pid, numbers[image.file]))
+                self._say_when(pid, file, mapped)
+
+    def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
+        """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
+        for number, traced in enumerate(self._attachment.images):
+            if image.plan.build_id and traced.plan.build_id == image.plan.build_id and not self._attachment.each_process:
+                site = traced.plan.operations[0].probes[0]
+                if code_byte(pid, file, site.offset) not in (None, *_byte_of(image.file, site.offset)):
+                    return number
+        return None
 
     def _beside(self, pid: int) -> list[TracedImage]:
         """What the process maps of the files that are traced already."""
@@ -188,16 +208,26 @@ class Follower:
     def _enlist(self, pid: int, found: Sequence[MappedFile]) -> None:
         """Notes the process for the report, and attaches what it maps where every process has links of its own."""
         indices = [index for file in found if (index := self._known.get(file.identity)) is not None]
-        comm, before = comm_of(pid), self._attachment.targets.get(pid)
-        if not indices or comm is None:
+        process, before = process_of(pid), self._attachment.targets.get(pid)
+        if not indices or process is None:
             return
         libraries = [library_of(self._attachment.images[index]) for index in indices]
         kept = before.libraries if before else ()
-        if before is None and self._attachment.each_process:
-            for index in indices:
-                self._session.include(index, [pid])
+        if self._attachment.each_process and self._include(pid, indices) and before is None:
+            age_ms = (time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_time / os.sysconf("SC_CLK_TCK")) * 1e3
+            self._say(
+                f"{self._name(pid)} was traced {age_ms:.0f} ms after it had started: its calls until then aren't counted."
+            )
         if before or len(self._attachment.targets) < _MOST_TARGETS:
-            self._attachment.targets[pid] = Target(pid, comm, tuple(dict.fromkeys((*kept, *libraries))))
+            self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*kept, *libraries))))
+
+    def _include(self, pid: int, indices: Sequence[int]) -> bool:
+        """Attaches to the process those of the images that it isn't attached to yet; whether there were any."""
+        new = [index for index in indices if (pid, index) not in self._linked]
+        for index in new:
+            self._session.include(index, [pid])
+        self._linked.update((pid, index) for index in new)
+        return bool(new)
 
     def _say_when(self, pid: int, file: MappedFile, mapped: dict[Identity, int]) -> None:
         began = mapped.get(file.identity) or min(mapped.values(), default=0)
@@ -205,7 +235,8 @@ class Follower:
         self._say(f"{self._name(pid)} mapped {file.path} {age} before it was traced: its calls until then aren't counted.")
 
     def _name(self, pid: int) -> str:
-        return f"{comm_of(pid) or '?'} ({pid})"
+        process = process_of(pid)
+        return f"{process.comm if process else '?'} ({pid})"
 
     def _say(self, sentence: str) -> None:
         """Notes it for the report, and tells it now. Past the most there can be they are only counted."""
@@ -217,3 +248,10 @@ class Follower:
             return
         self._unsaid += 1
         self._attachment.notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]
+
+
+def _byte_of(file: str, offset: int) -> bytes:
+    """The byte that the file itself has there."""
+    with Path(file).open("rb") as opened:
+        opened.seek(offset)
+        return opened.read(1)

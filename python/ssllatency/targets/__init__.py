@@ -7,11 +7,12 @@ Everything here only reads under /proc; the root of that tree is a parameter, so
 from __future__ import annotations
 
 from ssllatency.targets.cgroups import cgroup_folder, is_unified
+from ssllatency.targets.code import code_byte
 from ssllatency.targets.files import TracedFile, may_hold_tls, recognised_file, tls_candidates, tls_files
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
-from ssllatency.targets.processes import Process, all_processes, comm_of, descendants, exists
+from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of
 from ssllatency.targets.selection import Selection, kept_comm, members, select
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
     "TracedFile",
     "all_processes",
     "cgroup_folder",
-    "comm_of",
+    "code_byte",
     "descendants",
     "executable_path",
     "exists",
@@ -35,6 +36,7 @@ __all__ = [
     "members",
     "open_mapped",
     "possible_hazards",
+    "process_of",
     "recognised_file",
     "select",
     "tls_candidates",

@@ -62,10 +62,9 @@ def exists(pid: int, proc: Path = PROC) -> bool:
     return (proc / str(pid) / "stat").exists()
 
 
-def comm_of(pid: int, proc: Path = PROC) -> str | None:
-    """The name of a process as Process.comm has it; None where there is no such process."""
-    process = _read_process(proc / str(pid) / "stat")
-    return process.comm if process else None
+def process_of(pid: int, proc: Path = PROC) -> Process | None:
+    """One process; None where it isn't there."""
+    return _read_process(proc / str(pid) / "stat")
 
 
 def _read_process(stat: Path) -> Process | None:
