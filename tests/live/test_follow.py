@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,18 @@ def test_nothing_is_lost_while_nginx_reloads(certificates: Path, by: str) -> Non
     assert measured.handshakes == connections
     assert len(measured.pids) > 4
     assert measured.lost == {}
+
+
+@pytest.mark.parametrize("how", [("--attach", "perf"), ("--engine", "bcc")], ids=["perf events", "bcc"])
+def test_nothing_is_lost_by_the_other_ways_of_attaching(certificates: Path, how: tuple[str, str]) -> None:
+    headers = Path("/lib/modules", os.uname().release, "build")
+    if how[1] == "bcc" and not (find_spec("bcc") and headers.exists()):
+        pytest.skip("bcc, or the kernel headers that it needs, aren't installed")
+    with Nginx(certificates, Settings(workers=2)) as server:
+        with Trace(server.master_pid, options=how) as trace, Reloads(server):
+            completed = h2load(server.port["ecdsa"], 2000, parallel=16)
+        assert completed == count(trace.document, "SSL_do_handshake")
+    assert losses(trace.document) == {}
 
 
 class Reloads:
@@ -357,6 +370,22 @@ def test_a_process_of_the_name_that_starts_later(certificates: Path, tmp_path: P
                 third.do("fork 5", 5)
     assert count(trace.document, "SSL_do_handshake") == 10
     assert len(counted_pids(trace.document, "SSL_do_handshake")) == 3
+
+
+def test_all_takes_in_files_that_come_later(certificates: Path, tmp_path: Path) -> None:
+    libraries = sorted(Path("/usr/lib").glob("*/libssl.so.3")) + sorted(Path("/usr/lib").glob("*/libcrypto.so.3"))
+    if not libraries:
+        pytest.skip("no libssl.so.3 where Debian has it")
+    for library in libraries:
+        shutil.copy(library, tmp_path)
+    with Trace(options=("--all", "--by-process")) as trace:
+        with late(certificates, "env", f"LD_LIBRARY_PATH={tmp_path}") as server:
+            server.do("load")
+            trace.wait_until_said(f"{tmp_path}/libssl")
+            server.do("serve 3", 3)
+    rows = trace.document["functions"]
+    pid = server.process.pid
+    assert [row["count"] for row in rows if row["pid"] == pid and row["function"] == "SSL_do_handshake" and row["outcome"] == "success"] == [3]  # fmt: skip
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from ssllatency.reports.units import printable
 
 STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
-_FOLLOW_S = 0.02  # how long a signal may wait while the kernel's notices of later processes are waited for
+_FOLLOW_S = 0.05  # how long a signal may wait while the kernel's notices of later processes are waited for
 
 
 def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:

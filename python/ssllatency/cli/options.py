@@ -88,7 +88,7 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
     group.add_argument("--links", choices=("auto", "process", "shared"), default="auto",
-                       help="process: links for each process by itself, which spare others but come late to children")  # fmt: skip
+                       help="process: links for each process, which spare others but come late to children")  # fmt: skip
 
 
 def add_planning_options(parser: argparse.ArgumentParser) -> None:

@@ -33,6 +33,7 @@ from ssllatency.engines.handshake_sites import (
 )
 from ssllatency.engines.probing import Programs
 from ssllatency.engines.ring import HEADER, Ring, stride_of
+from ssllatency.engines.running import exists
 from ssllatency.engines.sites import Sites
 from ssllatency.model.handshakes import Handshakes, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
@@ -77,6 +78,7 @@ class HandshakeSession:
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
         self._watches_wakes = False
+        self._cut_off = 0
         self._known_places: dict[int, frozenset[Label]] = {}
 
     def start(self) -> None:
@@ -214,6 +216,7 @@ class HandshakeSession:
         account = self.attachment.account
         interval = account.interval
         account.interval = interval + 1
+        handshakes = self._handshakes(interval)
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
@@ -224,13 +227,13 @@ class HandshakeSession:
             series=(),
             missing=self._missing(),
             losses=Losses(map_full=account.map_full, events_dropped=self._books.events_dropped),
-            handshakes=self._handshakes(interval),
-            notes=tuple(self.attachment.notes),
+            handshakes=handshakes,
+            notes=self._notes(),
         )
 
     def _handshakes(self, interval: int) -> Handshakes:
         names, by = self._request.names, self._request.by
-        running = [abi.Handshake.from_buffer_copy(raw) for _, raw in self._accounts.items()]
+        running = self._running()
         books = self._books
         return Handshakes(
             groups=self._reader.groups(self._rows.items(), by, names, interval),
@@ -240,12 +243,26 @@ class HandshakeSession:
             slowest=tuple(one for _, _, one in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
             by=by,
             in_flight=len(running),
-            dropped=max(0, books.created - books.ended - len(running)),
+            dropped=max(0, books.created - books.ended - len(running) - self._cut_off),
             unattributed=books.unattributed,
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
         )
+
+    def _running(self) -> list[abi.Handshake]:
+        """The accounts of handshakes in flight; those of processes that are gone are closed."""
+        found = []
+        for key, raw in list(self._accounts.items()):
+            if exists(abi.HandshakeKey.from_buffer_copy(key).tgid):
+                found.append(abi.Handshake.from_buffer_copy(raw))
+            elif self._accounts.delete(key):
+                self._cut_off += 1
+        return found
+
+    def _notes(self) -> tuple[str, ...]:
+        cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {self._cut_off}."
+        return (*self.attachment.notes, *([cut_off] if self._cut_off else []))
 
     def _unknown_labels(self) -> dict[Label, str]:
         plans = [plan for plan, image in zip(self._plans, self._images, strict=True) if image.plan.offsets.rwstate]
