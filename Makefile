@@ -15,7 +15,7 @@ CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # linux/bpf.h needs asm/ of the machine's own architecture, which clang doesn't look for when it compiles for BPF.
 MULTIARCH = $(shell $(CLANG) -print-multiarch 2>/dev/null)
-BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf
+BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf -ffile-compilation-dir=.
 PREFIX ?= /usr/local
 
 .PHONY: help
@@ -69,9 +69,9 @@ bench: ## what tracing costs, written to docs/benchmarks.md
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py
 
-PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py
+PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install
 C_FILES := $(wildcard bpf/*.[ch] bpf/bcc/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch])
-SHELL_FILES := .ci/run tools/setup tools/setup-foreign tools/ssllatency tools/second-root tools/debian-mirror
+SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/second-root tools/debian-mirror
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)
@@ -91,9 +91,31 @@ abi: $(OBJECTS) ## python/ssllatency/abi.py from the objects' BTF
 check-abi: $(OBJECTS) ## whether abi.py is what the objects' BTF says
 	$(Q)python3 bpf/generate_abi.py $(OBJECTS) | diff -u python/ssllatency/abi.py - || { echo "abi.py has drifted: make abi"; false; }
 
-.PHONY: install
-install: $(OBJECTS) ## the command, under PREFIX (/usr/local) and DESTDIR
-	$(Q)$(PYTHON) -m pip install -q --no-deps --root-user-action ignore --prefix $(DESTDIR)$(PREFIX) .
+# What an installation has beside the package, in the folders where it belongs.
+SHORT_COMMANDS := $(filter-out tools/ssllatency %.bt,$(wildcard tools/ssl*))
+DOCUMENTS := $(wildcard *.md docs/*.md) LICENSE
+.PHONY: prefix
+prefix: ## man pages, completion, documents, scripts, in build/prefix
+	$(Q)rm -rf $(BUILD)/prefix && mkdir -p $(BUILD)/prefix/bin $(BUILD)/prefix/share/doc/ssllatency
+	$(Q)cp $(SHORT_COMMANDS) $(wildcard tools/*.bt) $(BUILD)/prefix/bin
+	$(Q)cp $(DOCUMENTS) $(BUILD)/prefix/share/doc/ssllatency
+	$(Q)PYTHONPATH=python:.$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) -m install.manpages $(BUILD)/prefix/share/man/man1
+	$(Q)PYTHONPATH=python:.$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) -m install.completion $(BUILD)/prefix/share
+
+WHEEL_SOURCES := pyproject.toml hatch_build.py $(DOCUMENTS) $(shell find python bpf tools install -type f ! -name '*.pyc')
+.PHONY: wheel
+wheel: $(BUILD)/wheels/.made ## the package and what it needs as wheels, in build/wheels (asks pip's index)
+$(BUILD)/wheels/.made: $(OBJECTS) $(WHEEL_SOURCES)
+	@echo "==> building the wheel"
+	$(Q)rm -rf $(BUILD)/wheels
+	$(Q)$(PYTHON) -m pip wheel -q --disable-pip-version-check --wheel-dir $(BUILD)/wheels .
+	$(Q)touch $@
+
+.PHONY: install uninstall
+install: wheel ## commands, scripts, man pages, completion, docs, under PREFIX (/usr/local) and DESTDIR
+	$(Q)install/system put $(PYTHON) $(BUILD) "$(DESTDIR)$(PREFIX)"
+uninstall: ## remove them
+	$(Q)install/system remove "$(DESTDIR)$(PREFIX)"
 
 .PHONY: clean
 clean: ## remove what was built

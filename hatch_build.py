@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the kernel side into the wheel: the BPF objects, compiled where `make` hasn't yet, and what bcc compiles."""
+"""Puts into the wheel what isn't Python: the BPF objects, what bcc compiles, what an installation has beside the package."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,17 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc]
     """Called by hatchling before it packs the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Adds build/*.bpf.o and the sources to the package; fails with make's own message where one can't be compiled."""
+        """Adds build/*.bpf.o and the sources to the package, and build/prefix; fails with make's own message where one can't be
+        made."""
         del version
-        subprocess.run(["make", "--no-print-directory", "bpf"], cwd=self.root, check=True)
-        for source in Path(self.root, "bpf").glob("*.bpf.c"):
+        make = ["make", "--no-print-directory", "bpf", "prefix", f"PYTHON={sys.executable}"]
+        subprocess.run(make, cwd=self.root, check=True)
+        top = Path(self.root)
+        for source in (top / "bpf").glob("*.bpf.c"):
             name = f"{source.stem}.o"
-            build_data["force_include"][str(Path(self.root, "build", name))] = f"ssllatency/{name}"
-        for source in (*Path(self.root, "bpf").glob("*.h"), *Path(self.root, "bpf", "bcc").rglob("*.[ch]")):
-            build_data["force_include"][str(source)] = f"ssllatency/{source.relative_to(self.root)}"
+            build_data["force_include"][str(top / "build" / name)] = f"ssllatency/{name}"
+        for source in (*(top / "bpf").glob("*.h"), *(top / "bpf" / "bcc").rglob("*.[ch]")):
+            build_data["force_include"][str(source)] = f"ssllatency/{source.relative_to(top)}"
+        build_data["shared_data"][str(top / "build" / "prefix" / "share")] = "share"
+        for program in (top / "build" / "prefix" / "bin").iterdir():
+            build_data["shared_scripts"][str(program)] = program.name

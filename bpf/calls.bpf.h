@@ -51,14 +51,13 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	        .key.operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
 	        .verdict = {SSLL_SUCCESS, SSLL_REASON_NONE},
 	        .ended_ns = bpf_ktime_get_ns(),
-	        .returned = returned_value(ctx, field(cookie, SSLL_COOKIE_REGISTER, 4)),
 	        .convention = field(cookie, SSLL_COOKIE_CONVENTION, 4),
 	};
 	bool settles = call.convention == SSLL_SSL_HANDSHAKE;
 	struct ssll_library *library;
 	struct ssll_start start;
 
-	if (!traced(call.key.tgid))
+	if (!leaves(ctx, cookie, &call.returned) || !traced(call.key.tgid))
 		return 0;
 	if (!ssll_end(&call.key, &start)) {
 		if (!field(cookie, SSLL_COOKIE_SHARED, 1))

@@ -243,6 +243,22 @@ static __always_inline void emit_single(
 	bpf_ringbuf_submit(single, 0);
 }
 
+/* A call that ends without a fatal error may have met others, which OpenSSL has taken back. */
+static __always_inline bool errors_say_why(__u8 reason)
+{
+	return reason != SSLL_REASON_NONE && reason != SSLL_REASON_SYSCALL && reason != SSLL_REASON_ZERO_RETURN;
+}
+
+/* The alert as it goes out: what TLS 1.3 has brought in is handshake_failure before it (RFC 8446, section 6; tls1_alert_code).
+ */
+static __always_inline __u8 alert_on_the_wire(__u8 alert, const struct ssll_labels *labels)
+{
+	bool later = alert == TLS_MISSING_EXTENSION || alert == TLS_CERTIFICATE_REQUIRED;
+
+	return later && labels->known & SSLL_KNOWN(VERSION) && labels->version != OPENSSL_TLS1_3 ? TLS_HANDSHAKE_FAILURE
+	                                                                                         : alert;
+}
+
 /* The handshake's account is complete: counts it under its labels and its ending, and closes it. */
 static __always_inline void finish(
         struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, __u64 now)
@@ -251,7 +267,7 @@ static __always_inline void finish(
 	struct ssll_layout *layout = bpf_map_lookup_elem(&layouts, &index);
 	struct ssll_labels labels = {.tgid = this_process(), .ending = ending, .library = handshake->library}, key;
 	struct ssll_cause_key cause = {
-	        .error = handshake->error,
+	        .error = errors_say_why(reason) ? handshake->error : 0,
 	        .state = UNKNOWN_STATE,
 	        .library = handshake->library,
 	        .ending = ending,
@@ -264,10 +280,20 @@ static __always_inline void finish(
 
 	if (!layout)
 		return;
+	if (handshake->flags & SSLL_FLAG_PARTIAL) {
+		count(&books.partial);
+		close_account(ssl, labels.tgid);
+		return;
+	}
 	settle_parts(handshake, now);
 	labels.server = server;
 	labels.known = SSLL_KNOWN(PROCESS) | SSLL_KNOWN(ROLE);
 	read_labels(ssl, layout, &labels);
+	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT) { /* nothing was signed, though an algorithm was chosen */
+		labels.known &= ~SSLL_KNOWN(SIGNATURE);
+		labels.signature = 0;
+	}
+	cause.alert = alert_on_the_wire(cause.alert, &labels);
 	key = row_key(&labels);
 	row = row_of(&key);
 	if (row)

@@ -111,6 +111,7 @@ enum ssll_flag {
 	SSLL_FLAG_UNATTRIBUTED = 1, /* the calls moved between threads: the phases can't be told */
 	SSLL_FLAG_ALERT_SENT = 2,
 	SSLL_FLAG_ADMITTED = 4, /* known to be on the side that is asked for */
+	SSLL_FLAG_PARTIAL = 8,  /* it was under way already when its first call was seen */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -160,12 +161,12 @@ struct ssll_handshake {
 	__u32 flags;
 	__u32 error; /* the first that says most, of the call that runs or ran last; 0 none */
 	__u32 key_bytes;
-	__u16 software; /* private-key operations that OpenSSL's own methods did */
-	__u8 waiting;   /* the part that waits now */
-	__u8 phase;     /* the part that is open now, 0 none */
+	__u8 waiting; /* the part that waits now */
+	__u8 phase;   /* the part that is open now, 0 none */
 	__u8 alert;
 	__u8 key_operation;
 	__u16 library;
+	__u16 pad;
 };
 
 /* A call that runs, by its place on the stack. `outer` is the SSL whose call it was made in. */
@@ -252,6 +253,7 @@ struct ssll_handshake_account {
 	__u64 ended;
 	__u64 events_dropped;
 	__u64 unattributed;
+	__u64 partial;
 	__u64 pauses;
 	__u64 paused; /* handshakes that had any */
 	__u64 unseen;
@@ -276,7 +278,7 @@ _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
-_Static_assert(sizeof(struct ssll_handshake_account) == 88, "handshake account");
+_Static_assert(sizeof(struct ssll_handshake_account) == 96, "handshake account");
 _Static_assert(sizeof(struct ssll_handshake_config) == 8, "handshake config");
 
 #endif

@@ -14,14 +14,24 @@
 /* A call on an SSL that has no account begins a handshake only where the SSL says that one is to be done. */
 static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const struct ssll_layout *layout)
 {
-	__u64 in_init = 0;
+	__u64 in_init = 0, reached = 0;
 	__u32 state = 0;
 
 	if (!layout->paths[SSLL_PLACE_OF_IN_INIT].length)
 		return convention == SSLL_SSL_HANDSHAKE;
 	if (!read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init) || !in_init)
 		return false;
+	if (read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached) && reached == OPENSSL_STATE_OK)
+		return false; /* it only renews its keys */
 	return !ssll_read_int(ssl, layout->library.state, &state) || state != OPENSSL_FLOW_ERROR;
+}
+
+/* What an SSL waits for is set by its first call: whoever has waited before was under way before it was looked at. */
+static __always_inline bool is_under_way(__u64 ssl, const struct ssll_layout *layout)
+{
+	__u32 rwstate = 0;
+
+	return ssll_read_int(ssl, layout->library.rwstate, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 
 static __always_inline void wait_ends(struct ssll_handshake *handshake, __u64 now)
@@ -32,6 +42,17 @@ static __always_inline void wait_ends(struct ssll_handshake *handshake, __u64 no
 		offload_wait_ends(handshake, now);
 	add_part(handshake, part, now - handshake->since_ns);
 	handshake->waiting = 0;
+}
+
+static __always_inline void close_call(
+        struct ssll_handshake *handshake, struct ssll_thread *thread, bool same_thread, bool paused, __u64 now);
+
+/* A callback has jumped out of the call that is open. */
+static __always_inline void call_is_lost(struct ssll_handshake *handshake, __u64 now)
+{
+	close_call(handshake, NULL, true, false, now);
+	handshake->depth = 0;
+	handshake->waiting = SSLL_PART_WAIT_UNKNOWN;
 }
 
 static __always_inline int handshake_call_begins(const struct pt_regs *ctx, __u64 cookie)
@@ -57,10 +78,14 @@ static __always_inline int handshake_call_begins(const struct pt_regs *ctx, __u6
 		        !begins_handshake(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), layout))
 			return 0;
 		handshake = open_account(ssl, key.tgid, library, now);
+		if (handshake && is_under_way(ssl, layout))
+			handshake->flags |= SSLL_FLAG_PARTIAL;
 	}
 	thread = thread_record();
 	if (!handshake || !thread)
 		return 0;
+	if (handshake->depth && bpf_map_lookup_elem(&open_calls, &key)) /* none is made from the same place before it is back */
+		call_is_lost(handshake, now);
 	call.outer = thread->ssl;
 	bpf_map_update_elem(&open_calls, &key, &call, BPF_ANY);
 	thread->ssl = ssl;
@@ -160,7 +185,7 @@ static __always_inline int settle(struct ssll_handshake *handshake, __u64 ssl, _
 			offload_wait_begins(handshake);
 		return 0;
 	}
-	finish(handshake, ssl, verdict.reason == SSLL_REASON_SSL ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED, verdict.reason,
+	finish(handshake, ssl, errors_say_why(verdict.reason) ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED, verdict.reason,
 	        server, now);
 	return 0;
 }
@@ -176,7 +201,7 @@ static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *ha
 
 static __always_inline int handshake_call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
-	__u64 now = bpf_ktime_get_ns(), value = returned_value(ctx, field(cookie, SSLL_COOKIE_REGISTER, 4)), ssl;
+	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
 	struct ssll_start_key key = {
 	        .stack = stack,
 	        .tgid = this_process(),
@@ -187,7 +212,7 @@ static __always_inline int handshake_call_ends(const struct pt_regs *ctx, __u64 
 	struct ssll_thread *thread;
 	bool same_thread;
 
-	if (!call)
+	if (!leaves(ctx, cookie, &value) || !call)
 		return 0;
 	ssl = call->ssl;
 	thread = thread_record();
@@ -207,19 +232,28 @@ static __always_inline int handshake_freed(__u64 ssl)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct ssll_handshake *handshake = account_of(ssl, this_process());
+	struct ssll_thread *thread = thread_record();
 	struct ssll_layout *layout;
 	bool server = true;
 	__u32 index;
 
-	if (!handshake || handshake->depth)
+	if (!handshake)
+		return 0;
+	if (handshake->depth && thread && thread->ssl == ssl) { /* no call frees its own SSL */
+		call_is_lost(handshake, now);
+		thread->ssl = 0;
+	}
+	if (handshake->depth) /* in another thread, which keeps a reference */
 		return 0;
 	index = handshake->library;
 	layout = bpf_map_lookup_elem(&layouts, &index);
 	if (!layout)
 		return 0;
 	wait_ends(handshake, now);
-	wanted_side(ssl, layout, &server);
-	finish(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, now);
+	if (wanted_side(ssl, layout, &server))
+		finish(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, now);
+	else
+		close_account(ssl, this_process());
 	return 0;
 }
 

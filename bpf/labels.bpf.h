@@ -9,6 +9,9 @@ enum {
 	OPENSSL_TLS1_3 = 0x0304,
 	OPENSSL_VERIFY_PEER = 1,
 	UNKNOWN_STATE = 0xffff,
+	TLS_HANDSHAKE_FAILURE = 40,
+	TLS_MISSING_EXTENSION = 109,
+	TLS_CERTIFICATE_REQUIRED = 116,
 };
 
 /* Whether the value at the end of the path could be read. Not static: verified once, whatever calls it. */

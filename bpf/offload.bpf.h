@@ -19,12 +19,17 @@ struct wake_key {
 	__u32 descriptor;
 };
 
-/* The SSL whose job is woken by a write to the descriptor. */
+/* The handshake whose job is woken by a write to the descriptor: once that has ended, both numbers are soon another's. */
+struct woken {
+	struct ssll_handshake_key handshake;
+	__u64 began_ns;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
 	__type(key, struct wake_key);
-	__type(value, struct ssll_handshake_key);
+	__type(value, struct woken);
 } wakes SEC(".maps");
 
 struct {
@@ -47,11 +52,13 @@ static __always_inline int wake_is_set(__u32 descriptor)
 	__u32 tid = this_thread(), tgid = this_process();
 	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
 	struct wake_key key = {.tgid = tgid, .descriptor = descriptor};
-	struct ssll_handshake_key woken = {.tgid = tgid};
+	struct woken woken = {.handshake = {.tgid = tgid}};
+	struct ssll_handshake *handshake = current_account();
 
-	if (!thread || !thread->ssl)
+	if (!thread || !handshake)
 		return 0;
-	woken.ssl = thread->ssl;
+	woken.handshake.ssl = thread->ssl;
+	woken.began_ns = handshake->began_ns;
 	bpf_map_update_elem(&wakes, &key, &woken, BPF_ANY);
 	return 0;
 }
@@ -73,10 +80,10 @@ static __always_inline void count_poller(void)
 static __always_inline int written(__u32 descriptor)
 {
 	struct wake_key key = {.tgid = this_process(), .descriptor = descriptor};
-	struct ssll_handshake_key *woken = bpf_map_lookup_elem(&wakes, &key);
-	struct ssll_handshake *handshake = woken ? bpf_map_lookup_elem(&handshakes, woken) : NULL;
+	struct woken *woken = bpf_map_lookup_elem(&wakes, &key);
+	struct ssll_handshake *handshake = woken ? bpf_map_lookup_elem(&handshakes, &woken->handshake) : NULL;
 
-	if (!handshake)
+	if (!handshake || handshake->began_ns != woken->began_ns)
 		return 0;
 	if (!handshake->completed_ns)
 		handshake->completed_ns = bpf_ktime_get_ns();

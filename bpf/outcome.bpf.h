@@ -8,7 +8,8 @@
 
 /* openssl/ssl.h, openssl/bio.h and ssl/statem.h, the same from 1.1.1 to 3.5. */
 enum {
-	OPENSSL_WRITING = 2, /* SSL_WRITING … SSL_RETRY_VERIFY: what SSL_want returns */
+	OPENSSL_NOTHING = 1,
+	OPENSSL_WRITING = 2, /* SSL_NOTHING … SSL_RETRY_VERIFY: what SSL_want returns */
 	OPENSSL_READING = 3,
 	OPENSSL_X509_LOOKUP = 4,
 	OPENSSL_ASYNC_PAUSED = 5,
@@ -20,6 +21,7 @@ enum {
 	OPENSSL_BIO_READ = 1,
 	OPENSSL_BIO_WRITE = 2,
 	OPENSSL_FLOW_ERROR = 1,
+	OPENSSL_STATE_OK = 1, /* TLS_ST_OK: SSL_get_state where the handshake is over */
 	OPENSSL_QUIC_OBJECT = 0x80,
 };
 

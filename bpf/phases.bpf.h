@@ -7,49 +7,10 @@
 #include "registers.bpf.h"
 
 enum {
-	FLAG_CARRY = 1 << 0,
-	FLAG_PARITY = 1 << 2,
-	FLAG_ZERO = 1 << 6,
-	FLAG_SIGN = 1 << 7,
-	FLAG_OVERFLOW = 1 << 11,
 	FIRST_REASON = 100,     /* below lie the reasons that all libraries share, which say less */
 	FIRST_SHARED = 1 << 18, /* OpenSSL 3.0 and later: they carry flags from here on */
 	REASON_MASK = (1 << SSLL_ERROR_REASON_BITS) - 1,
 };
-
-/* Whether the conditional branch with this condition code (the low bits of its opcode) would be taken. */
-static __always_inline bool branch_taken(const struct pt_regs *ctx, __u32 code)
-{
-	__u64 flags = REGISTER(ctx, eflags);
-	bool less = !(flags & FLAG_SIGN) != !(flags & FLAG_OVERFLOW), met;
-
-	switch (code >> 1) {
-	case 0:
-		met = flags & FLAG_OVERFLOW;
-		break;
-	case 1:
-		met = flags & FLAG_CARRY;
-		break;
-	case 2:
-		met = flags & FLAG_ZERO;
-		break;
-	case 3:
-		met = flags & (FLAG_CARRY | FLAG_ZERO);
-		break;
-	case 4:
-		met = flags & FLAG_SIGN;
-		break;
-	case 5:
-		met = flags & FLAG_PARITY;
-		break;
-	case 6:
-		met = less;
-		break;
-	default:
-		met = less || (flags & FLAG_ZERO);
-	}
-	return met != (code & 1);
-}
 
 /* The key's size in bytes as the call's argument tells it, 0 where it doesn't. */
 static __always_inline __u32 key_bytes(const struct pt_regs *ctx, __u64 cookie)

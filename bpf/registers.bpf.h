@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Arguments and return values out of the registers of x86-64, and what a site's cookie says of them. */
+/* Arguments and return values out of the registers of x86-64, what a site's cookie says of them, and which way branches go. */
 #ifndef REGISTERS_BPF_H
 #define REGISTERS_BPF_H
 
 #include <asm/ptrace.h>
+#include <stdbool.h>
 #include <bpf/bpf_helpers.h>
+
+#include "ssllatency.h"
 
 /* A load from the context at a constant offset, which the verifier asks for; the compiler would merge several into one. */
 #define REGISTER(ctx, name)                                                                                                    \
@@ -71,6 +74,37 @@ static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 num
 		return REGISTER(ctx, r15);
 	}
 	return REGISTER(ctx, rax);
+}
+
+/* Whether a jcc with this condition, the lowest 4 bits of its opcode, is about to be taken. */
+static __always_inline __u32 branch_taken(const struct pt_regs *ctx, __u32 condition)
+{
+	__u64 flags = REGISTER(ctx, eflags);
+	__u64 carry = flags & 1, parity = flags >> 2 & 1, zero = flags >> 6 & 1, sign = flags >> 7 & 1,
+	      overflow = flags >> 11 & 1;
+	__u64 less = sign ^ overflow;
+	/* o, b, e, be, s, p, l, le: the condition's upper 3 bits; its lowest negates. */
+	__u64 holds = overflow | carry << 1 | zero << 2 | (carry | zero) << 3 | sign << 4 | parity << 5 | less << 6 |
+	              (zero | less) << 7;
+
+	return (holds >> (condition >> 1 & 7) ^ condition) & 1;
+}
+
+/* The value returned past an exit site; false where the call isn't left, but goes on in the direction that the branch takes. */
+static __always_inline bool leaves(const struct pt_regs *ctx, __u64 cookie, __u64 *value)
+{
+	__u32 ending = SSLL_EXIT_IN_REGISTER;
+
+	if (cookie >> SSLL_COOKIE_CONDITION) {
+		__u32 taken = branch_taken(ctx, cookie >> SSLL_COOKIE_CONDITION & 15);
+
+		ending = cookie >> (taken ? SSLL_COOKIE_TAKEN : SSLL_COOKIE_OTHER) & 15;
+	}
+	if (ending == SSLL_EXIT_IN_REGISTER)
+		*value = returned_value(ctx, cookie >> SSLL_COOKIE_REGISTER & 15);
+	else
+		*value = (__s64)ending - SSLL_EXIT_CONSTANT;
+	return ending != SSLL_EXIT_GOES_ON;
 }
 
 #endif

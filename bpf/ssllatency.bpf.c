@@ -49,6 +49,7 @@ const enum ssll_outcome *ssll_outcome_btf __attribute__((unused));
 const enum ssll_reason *ssll_reason_btf __attribute__((unused));
 const enum ssll_role *ssll_role_btf __attribute__((unused));
 const enum ssll_cookie *ssll_cookie_btf __attribute__((unused));
+const enum ssll_exit *ssll_exit_btf __attribute__((unused));
 const enum ssll_sides *ssll_sides_btf __attribute__((unused));
 const enum ssll_table *ssll_table_btf __attribute__((unused));
 const enum ssll_tag *ssll_tag_btf __attribute__((unused));

@@ -77,6 +77,16 @@ enum ssll_cookie {
 	SSLL_COOKIE_SSL = 20,       /* 1 bit: the first argument is the SSL * */
 	SSLL_COOKIE_LIBRARY = 24,   /* 8 bits: index into libraries */
 	SSLL_COOKIE_STACK = 32,     /* 16 bits: stack pointer at the function's entry minus that at the site, bytes */
+	SSLL_COOKIE_CONDITION = 48, /* 4 bits: of an exit site on a jcc, the lowest 4 bits of its opcode */
+	SSLL_COOKIE_TAKEN = 52,     /* 4 bits: enum ssll_exit, of an exit site whose condition holds */
+	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_exit, of one whose condition doesn't */
+};
+
+/* What an exit site tells of the return value. */
+enum ssll_exit {
+	SSLL_EXIT_IN_REGISTER = 0,
+	SSLL_EXIT_GOES_ON = 1,  /* the call isn't left in this direction */
+	SSLL_EXIT_CONSTANT = 4, /* of the value 0; 2 to 15 are -2 to 11 */
 };
 
 /*

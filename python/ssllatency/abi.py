@@ -46,6 +46,9 @@ class Cookie(IntEnum):
     SSL = 20
     LIBRARY = 24
     STACK = 32
+    CONDITION = 48
+    TAKEN = 52
+    OTHER = 56
 
 
 class Ending(IntEnum):
@@ -64,6 +67,12 @@ class Error(IntEnum):
 class ErrorCookie(IntEnum):
     REASON = 0
     FATAL = 3
+
+
+class Exit(IntEnum):
+    IN_REGISTER = 0
+    GOES_ON = 1
+    CONSTANT = 4
 
 
 class Geometry(IntEnum):
@@ -318,12 +327,12 @@ class Handshake(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("error", ctypes.c_uint32),
         ("key_bytes", ctypes.c_uint32),
-        ("software", ctypes.c_uint16),
         ("waiting", ctypes.c_uint8),
         ("phase", ctypes.c_uint8),
         ("alert", ctypes.c_uint8),
         ("key_operation", ctypes.c_uint8),
         ("library", ctypes.c_uint16),
+        ("pad", ctypes.c_uint16),
     )
 
 
@@ -336,6 +345,7 @@ class HandshakeAccount(ctypes.Structure):
         ("ended", ctypes.c_uint64),
         ("events_dropped", ctypes.c_uint64),
         ("unattributed", ctypes.c_uint64),
+        ("partial", ctypes.c_uint64),
         ("pauses", ctypes.c_uint64),
         ("paused", ctypes.c_uint64),
         ("unseen", ctypes.c_uint64),
@@ -346,7 +356,7 @@ class HandshakeAccount(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeAccount) == 88
+assert ctypes.sizeof(HandshakeAccount) == 96
 
 
 class HandshakeConfig(ctypes.Structure):

@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from .clients import h2load, s_time
 from .servers import Certificate, ServerError, make_certificate
 
@@ -55,15 +57,12 @@ def offload(*, threads: int = 16, delay_us: int = 1000, loads_key: bool = False)
     return Engine(str(BUILT / "offload.so"), (f"THREADS:{threads}", f"DELAY_US:{delay_us}"), loads_key)
 
 
-def why_not_qat(root: Path) -> str:
-    """Why Intel's engine can't work in software, and so pause jobs, in this root; "" where it can.
-
-    Without the CPU's instructions it loads all the same, and leaves every operation to OpenSSL.
-    """
+def qatengine(root: Path) -> Engine:
+    """Intel's engine as the root has it. Without the CPU's avx512ifma it loads all the same, and leaves every operation to
+    OpenSSL."""
     if not any(root.glob("usr/lib/*/engines-3/qatengine.so")):
-        return f"no qatengine in {root}"
-    flags = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), "").split()
-    return "" if "avx512ifma" in flags else "this CPU has no avx512ifma, which qatengine needs to do its work in software"
+        pytest.skip(f"there is no qatengine in {root}: run tools/second-root")
+    return Engine("qatengine")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .servers import Certificate
+
 TIMEOUT_S = 20.0
 TLS_1_2 = ssl.TLSVersion.TLSv1_2
 TLS_1_3 = ssl.TLSVersion.TLSv1_3
@@ -44,9 +46,11 @@ class Load:
 
 
 class Client:
-    """A TLS client of one protocol version. `ciphers` is an OpenSSL cipher list for TLS 1.2."""
+    """A TLS client of one protocol version. `ciphers` is an OpenSSL cipher list for TLS 1.2; `certificate` its own."""
 
-    def __init__(self, port: int, version: ssl.TLSVersion, ciphers: str = "") -> None:
+    def __init__(
+        self, port: int, version: ssl.TLSVersion, ciphers: str = "", *, certificate: Certificate | None = None
+    ) -> None:
         self._port = port
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.check_hostname = False
@@ -54,6 +58,8 @@ class Client:
         self._context.minimum_version = self._context.maximum_version = version
         if ciphers:
             self._context.set_ciphers(ciphers)
+        if certificate:
+            self._context.load_cert_chain(certificate.certificate, certificate.key)
 
     def connect(
         self, *, requests: int = 1, path: str = "/", request_size: int = 0, session: ssl.SSLSession | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import make_certificate
+from .servers import KEY_OPTIONS, make_certificate
 from .trace import why_not
 
 PROGRAMS = ("nginx", "openssl", "h2load", "wrk")
@@ -21,7 +21,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     directory = tmp_path_factory.mktemp("certificates")
-    for kind in ("rsa", "ecdsa"):
+    for kind in KEY_OPTIONS:
         make_certificate(kind, directory)
     return directory
 

@@ -22,7 +22,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-KEY_OPTIONS = {"rsa": ("rsa:2048",), "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")}
+KEY_OPTIONS = {
+    "rsa": ("rsa:2048",),
+    "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+    "ed25519": ("ed25519",),
+}
 START_TIMEOUT_S = 10.0
 
 # What nginx sends before the body of `return 200`, with server_tokens off. The date always has 29 characters.
@@ -38,7 +42,7 @@ worker_processes {workers};
 {affinity}
 worker_rlimit_nofile 65536;
 pid {root}/nginx.pid;
-error_log {root}/error.log;
+error_log {root}/error.log {log_level};
 events {{ worker_connections 8192; }}
 http {{
     access_log off;
@@ -56,6 +60,7 @@ http {{
     ssl_ecdh_curve {curve};
     ssl_session_cache {session_cache};
     ssl_session_tickets {tickets};
+    {directives}
     server {{
         listen 127.0.0.1:{status_port};
         location = /status {{ stub_status; }}
@@ -131,6 +136,9 @@ class Settings:
     body: int = 64
     exact: tuple[int, ...] = ()
     kinds: tuple[str, ...] = ("rsa", "ecdsa")
+    client_ca: Path | None = None
+    log_level: str = "error"
+    directives: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,14 +153,16 @@ class Status:
 class Nginx:
     """A running nginx, from `with` to the end of the block. `port` gives the TLS port by kind of certificate.
 
-    Raises ServerError when it doesn't serve within START_TIMEOUT_S.
+    With `root`, another root file system, it is the nginx in there. Raises ServerError when it doesn't serve within
+    START_TIMEOUT_S.
     """
 
     certificates: Path
     settings: Settings = field(default_factory=Settings)
+    root: Path | None = None
 
     def __enter__(self) -> Self:
-        self.directory = Path(tempfile.mkdtemp(prefix="ssllatency-nginx-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="ssllatency-nginx-", dir=self.root / "tmp" if self.root else None))
         self._status_queries = 0
         self.status_port, *ports = free_ports(1 + len(self.settings.kinds))
         self.port = dict(zip(self.settings.kinds, ports, strict=True))
@@ -192,6 +202,10 @@ class Nginx:
             time.sleep(0.02)
         return status
 
+    def log(self) -> str:
+        """Its error log so far."""
+        return (self.directory / "error.log").read_text(errors="replace")
+
     def close(self) -> None:
         """End nginx and remove its directory. May be called twice."""
         process = getattr(self, "_process", None)
@@ -208,8 +222,9 @@ class Nginx:
         configuration, log = self.directory / "nginx.conf", self.directory / "error.log"
         configuration.write_text(self._configuration())
         # nginx is often in /usr/sbin only, which the PATH of an ordinary user lacks.
-        program = shutil.which("nginx") or "/usr/sbin/nginx"
-        command = [program, "-p", str(self.directory), "-e", str(log), "-c", str(configuration)]
+        program = "/usr/sbin/nginx" if self.root else shutil.which("nginx") or "/usr/sbin/nginx"
+        command = ["chroot", str(self.root)] if self.root else []
+        command += [program, "-p", self._inside(self.directory), "-e", self._inside(log), "-c", self._inside(configuration)]
         self._process = self._launch(command)
         self._wait_until_serving()
 
@@ -241,12 +256,14 @@ class Nginx:
         return _CONFIGURATION.format(
             workers=settings.workers,
             affinity="" if settings.cpu is None else f"worker_cpu_affinity {1 << settings.cpu:b};",
-            root=self.directory,
+            root=self._inside(self.directory),
             protocols=settings.protocols,
             curve=settings.curve,
             session_cache=settings.session_cache,
             tickets="on" if settings.tickets else "off",
             status_port=self.status_port,
+            log_level=settings.log_level,
+            directives=f"{self._client_ca()} {settings.directives}",
             servers="".join(self._server(kind) for kind in settings.kinds),
         )
 
@@ -257,8 +274,23 @@ class Nginx:
         return _SERVER.format(
             port=self.port[kind],
             reuseport=" reuseport" if self.settings.reuseport else "",
-            certificate=pair.certificate,
-            key=pair.key,
+            certificate=self._copied(pair.certificate),
+            key=self._copied(pair.key),
             body="x" * self.settings.body,
             locations="\n".join(locations),
         )
+
+    def _client_ca(self) -> str:
+        ca = self.settings.client_ca
+        return f"ssl_verify_client optional; ssl_client_certificate {self._copied(ca)};" if ca else ""
+
+    def _copied(self, path: Path) -> str:
+        """A file that nginx is to read, as it sees it; in another root a copy."""
+        if self.root is None:
+            return str(path)
+        copy = self.directory / f"{path.parent.name}-{path.name}"
+        shutil.copy(path, copy)
+        return self._inside(copy)
+
+    def _inside(self, path: Path) -> str:
+        return f"/{path.relative_to(self.root)}" if self.root else str(path)

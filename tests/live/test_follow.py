@@ -141,17 +141,24 @@ class Reloads:
             self.number += 1
 
 
+class TraceHandshakes(Trace):
+    """The other command that prints one document."""
+
+    SUBCOMMAND = "handshakes"
+
+
 class Measured:
     """The handshakes of a server by one of the commands: their number, the processes that served them, what was lost."""
 
     def __init__(self, by: str, pid: int) -> None:
         self._by = by
         options = ("--json", "--function", "SSL_do_handshake", "--outcome", "success")
-        self._run: Any = Snoop(pid, options=options) if by == "snoop" else Trace(pid, options=(), command=by)
-        if by == "trace":
-            self._run = Trace(pid, options=("--by-process",))
-        elif by == "handshakes":
-            self._run = Trace(pid, options=("--by", "process"), command=by)
+        runs: dict[str, Callable[[], Any]] = {
+            "snoop": lambda: Snoop(pid, options=options),
+            "trace": lambda: Trace(pid, options=("--by-process",)),
+            "handshakes": lambda: TraceHandshakes(pid, options=("--by", "process")),
+        }
+        self._run = runs[by]()
 
     def __enter__(self) -> Measured:
         self._run.__enter__()
@@ -378,14 +385,14 @@ def test_all_takes_in_files_that_come_later(certificates: Path, tmp_path: Path) 
         pytest.skip("no libssl.so.3 where Debian has it")
     for library in libraries:
         shutil.copy(library, tmp_path)
-    with Trace(options=("--all", "--by-process")) as trace:
-        with late(certificates, "env", f"LD_LIBRARY_PATH={tmp_path}") as server:
-            server.do("load")
-            trace.wait_until_said(f"{tmp_path}/libssl")
-            server.do("serve 3", 3)
+    environment = ("env", f"LD_LIBRARY_PATH={tmp_path}")
+    with Trace(options=("--all", "--by-process")) as trace, late(certificates, *environment) as server:
+        server.do("load")
+        trace.wait_until_said(f"{tmp_path}/libssl")
+        server.do("serve 3", 3)
     rows = trace.document["functions"]
-    pid = server.process.pid
-    assert [row["count"] for row in rows if row["pid"] == pid and row["function"] == "SSL_do_handshake" and row["outcome"] == "success"] == [3]  # fmt: skip
+    found = {row["pid"]: row["count"] for row in rows if (row["function"], row["outcome"]) == ("SSL_do_handshake", "success")}
+    assert found[server.process.pid] == 3
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -36,21 +37,25 @@ def why_not() -> str | None:
 
 
 class Trace:
-    """`ssllatency trace --json`, or another command, on some processes and their children, from `with` to the end of the block.
+    """`ssllatency trace --json` on some processes and their children, attached from `with` to the end of the block.
 
-    `document` is there after the block. Leave the block only when the calls to be counted are over.
+    `prefix` is a command that runs the trace. `document` is there after the block. Leave the block only when the calls to be
+    counted are over.
     """
 
-    def __init__(self, *pids: int, options: tuple[str, ...] = (), command: str = "trace") -> None:
+    SUBCOMMAND = "trace"
+
+    def __init__(self, *pids: int, options: tuple[str, ...] = (), prefix: tuple[str, ...] = ()) -> None:
         targets = [word for pid in pids for word in ("-p", str(pid))]
-        self._command = [str(PROGRAM), command, *targets, "-d", "600", "--json", *options]
+        self._command = [*prefix, str(PROGRAM), self.SUBCOMMAND, *targets, "-d", "600", "--json", *options]
         self.document: Document = {}
         self._words: list[str] = []
         self._attached = threading.Event()
 
     def __enter__(self) -> Self:
+        self._output = tempfile.TemporaryFile("w+")  # however much it prints, it never waits for us
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self._command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.PIPE, text=True
         )
         self._reader = threading.Thread(target=self._read_words, daemon=True)
         self._reader.start()
@@ -65,7 +70,7 @@ class Trace:
             self._kill()
             return
         self._process.send_signal(signal.SIGINT)
-        self.document = self._result()
+        self._keep(self._result())
 
     def wait_until_said(self, word: str, timeout_s: float = 20.0) -> None:
         """Waits until it has written a word to standard error. TraceError where it doesn't."""
@@ -84,18 +89,21 @@ class Trace:
                 self._attached.set()
         self._attached.set()
 
-    def _result(self) -> Document:
-        assert self._process.stdout is not None
+    def _keep(self, text: str) -> None:
+        """Takes what the command has printed."""
+        self.document = json.loads(text)
+
+    def _result(self) -> str:
         guard = threading.Timer(STOP_TIMEOUT_S, self._process.kill)
         guard.start()
-        text = self._process.stdout.read()
         status = self._process.wait()
         guard.cancel()
         self._reader.join(5)
         if status != 0:
             raise TraceError(f"the trace ended with status {status}: {self._said()}")
-        document: Document = json.loads(text)
-        return document
+        with self._output:
+            self._output.seek(0)
+            return self._output.read()
 
     def _kill(self) -> None:
         self._process.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,15 +78,22 @@ class Subject:
         return LibbpfEngine().attach(self.request(**more))
 
 
-@pytest.fixture
-def subject(target_file: Path, target_plan: ImagePlan) -> Iterator[Subject]:
-    with subprocess.Popen([target_file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+@contextmanager
+def running(program: Path, plan: ImagePlan) -> Iterator[Subject]:
+    """The program, started and ended."""
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        yield Subject(process, target_plan)
+        yield Subject(process, plan)
         assert process.stdin
         process.stdin.close()
         assert process.wait(10) == 0
+
+
+@pytest.fixture
+def subject(target_file: Path, target_plan: ImagePlan) -> Iterator[Subject]:
+    with running(target_file, target_plan) as started:
+        yield started
 
 
 def counts(snapshot: Snapshot) -> dict[tuple[str, Outcome], int]:

@@ -10,6 +10,7 @@
  *   exit N         N threads that end inside RSA_verify
  *   forks F N      F child processes with N calls of RSA_sign each, waited for
  *   lanes N S      N calls of mbx_x25519_mb8 that return the status S
+ *   work N T       N calls of ECDSA_sign that each take T turns of a loop
  *   block          RSA_verify that returns when the next line comes
  */
 #include <pthread.h>
@@ -52,6 +53,17 @@ TRACED unsigned int mbx_x25519_mb8(void *lanes[8], unsigned int status)
 	snprintf(copy, sizeof(copy), "%p%x", (void *)lanes, status);
 	sink += (int)strlen(copy);
 	return status;
+}
+
+TRACED int ECDSA_sign(long turns)
+{
+	char copy[32];
+
+	for (volatile long turn = 0; turn < turns; turn++)
+		;
+	snprintf(copy, sizeof(copy), "%ld", turns);
+	sink += (int)strlen(copy);
+	return 1;
 }
 
 enum { DESCEND, JUMP, END_THREAD, BLOCK };
@@ -116,6 +128,9 @@ static void obey(const char *word, long first, long second)
 	else if (!strcmp(word, "reads"))
 		for (long i = 0; i < first; i++)
 			SSL_read(NULL, NULL, (int)second);
+	else if (!strcmp(word, "work"))
+		for (long i = 0; i < first; i++)
+			ECDSA_sign(second);
 	else if (!strcmp(word, "lanes"))
 		for (long i = 0; i < first; i++)
 			mbx_x25519_mb8(NULL, (unsigned int)second);

@@ -36,5 +36,6 @@
 #define rdi di
 #define rbp bp
 #define rsp sp
+#define eflags flags
 
 #endif

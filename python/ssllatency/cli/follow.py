@@ -134,7 +134,7 @@ class Follower:
         sees = bool(following and following.sees_mappings)
         if self._resolved.everyone and sees:
             return
-        if following and (selection.comm is not None or selection.cgroup is not None):
+        if following and (selection.comm, selection.cgroup, selection.container) != (None, None, None):
             following.refill()
         there = self._present()
         self._looked &= there

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-groups", type=options.count, default=64, metavar="N",
                         help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.whole, default=131072, metavar="N",
-                        help="room for so many handshakes at a time, 330 bytes each; the oldest are dropped beyond (131072)")  # fmt: skip
+                        help="room for so many at a time, 290 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
     options.add_attaching_options(parser)
     options.add_planning_options(parser)
 
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         follower = Follower(session, resolved, stack, extend)
         live.announce(resolved, arguments.duration, what="handshakes")
         for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration, follower)):
-            _print(snapshot, arguments)
+            _print(resolved.noted(snapshot), arguments)
     return 0
 
 

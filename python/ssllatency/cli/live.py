@@ -45,7 +45,7 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     pids = len(resolved.targets)
     whom = "every process" if resolved.everyone else f"{pids} process{'es' if pids != 1 else ''}"
     until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"
-    for warning in resolved.warnings:
+    for warning in (*resolved.warnings, *resolved.notes):
         print(f"ssllatency: {printable(warning)}", file=sys.stderr)
     number = f"{len(functions)} function{'s' if len(functions) != 1 else ''}"
     if not resolved.images:

@@ -78,6 +78,9 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--comm", metavar="NAME", help="all processes of this name, now or later")
     group.add_argument("--cgroup", metavar="PATH", help="all processes of this cgroup and of those below it, now or later")
     group.add_argument("--library", metavar="FILE", help="everyone who maps this file, now or later")
+    group.add_argument(
+        "--container", metavar="ID", help="all processes in this container: its ID, the beginning of it, or its name"
+    )
     group.add_argument("--all", action="store_true", help="every process of this machine")
 
 
@@ -107,4 +110,6 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
 
 def selection(arguments: argparse.Namespace) -> Selection:
     """The target options as a selection."""
-    return Selection(tuple(arguments.pid), arguments.comm, arguments.library, arguments.all, arguments.cgroup)
+    return Selection(
+        tuple(arguments.pid), arguments.comm, arguments.library, arguments.all, arguments.container, arguments.cgroup
+    )

@@ -16,12 +16,14 @@ from ssllatency.engines import kernel
 from ssllatency.engines.base import Request
 from ssllatency.engines.links import links_each_process
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes import listing
+from ssllatency.probes import handshake_listing, listing
+from ssllatency.probes.handshake_plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.units import counted, printable
 from ssllatency.targets import Selection, all_processes, mapped_files
 
 SUMMARY = "what would be probed, how it was found, what each site costs, what is missing"
+_OPENSSL = ("libssl", "libcrypto", "static")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE", help="libraries or executables")
     options.add_target_options(parser)
     options.add_planning_options(parser)
+    parser.add_argument("--handshakes", action="store_true", help="what would be probed to split handshakes into phases")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -37,8 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     selection = options.selection(arguments)
     if bool(arguments.files) == (selection != Selection()):
         raise SsllatencyError(
-            "name either files or targets (-p, --comm, --cgroup, --library, --all): `ssllatency probes --help`.", 2
+            "name either files or targets (-p, --comm, --cgroup, --container, --library, --all): `ssllatency probes --help`.", 2
         )
+    return _handshakes(arguments, selection) if arguments.handshakes else _operations(arguments, selection)
+
+
+def _operations(arguments: argparse.Namespace, selection: Selection) -> int:
     links = ""
     with ExitStack() as stack:
         if arguments.files:
@@ -51,9 +58,34 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(listing.to_document(plans, sessions=sessions)))
     else:
-        text = listing.render(plans, sessions=sessions).rstrip("\n") + links
-        print("\n".join(printable(line) for line in text.split("\n")))
+        _print(listing.render(plans, sessions=sessions).rstrip("\n") + links)
     return 0
+
+
+def _print(text: str) -> None:
+    print("\n".join(printable(line) for line in text.split("\n")))
+
+
+def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
+    with ExitStack() as stack:
+        if arguments.files:
+            plans = [_handshake_plan(PlanSource(arguments), name) for name in arguments.files]
+        else:
+            resolved = resolve(selection, arguments, stack)
+            images = (image for image in resolved.images if image.plan.kind in _OPENSSL)
+            plans = [resolved.source.handshake_plan(image.file, image.plan.path) for image in images]
+    if arguments.json:
+        print(json.dumps(handshake_listing.to_document(plans)))
+    else:
+        _print(handshake_listing.render(plans).rstrip("\n"))
+    return 0
+
+
+def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
+    plan = source.handshake_plan(_existing(name), name)
+    if plan.kind not in _OPENSSL:
+        raise SsllatencyError(f"{name} is neither libssl nor libcrypto, and holds none of them.")
+    return plan
 
 
 def _links(resolved: Resolved) -> str:
@@ -97,10 +129,14 @@ def _maps(pid: int, wanted: set[tuple[int, int, int]]) -> bool:
         return False
 
 
-def _plan(source: PlanSource, name: str) -> ImagePlan:
+def _existing(name: str) -> str:
     if not Path(name).exists():
         raise SsllatencyError(f"there is no file {name}.")
-    plan = source.plan(name, name)
+    return name
+
+
+def _plan(source: PlanSource, name: str) -> ImagePlan:
+    plan = source.plan(_existing(name), name)
     if not plan.kind:
         raise SsllatencyError(f"{name} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine).")
     return plan

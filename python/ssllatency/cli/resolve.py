@@ -6,15 +6,16 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from ssllatency.cli.file_facts import KnownFiles
 from ssllatency.elf.names import Names, names
 from ssllatency.engines import kernel
 from ssllatency.engines.base import TracedImage
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Library, Target
+from ssllatency.model.snapshot import Library, Snapshot, Target
 from ssllatency.probes.cache import cached_plan
 from ssllatency.probes.handshake_cache import cached_handshake_plan
 from ssllatency.probes.handshake_plan import HandshakePlan
@@ -22,28 +23,34 @@ from ssllatency.probes.join import complete
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.names import cached_names
 from ssllatency.probes.plan import ImagePlan
+from ssllatency.reports.units import ranges
 from ssllatency.targets import (
     Hazards,
+    NoTlsFile,
+    Process,
     Selection,
     TracedFile,
     all_processes,
     cgroup_folder,
     file_identity,
     hazards,
+    listing,
     open_mapped,
     possible_hazards,
     select,
+    survey,
     tls_files,
 )
 
-NO_HAZARDS = Hazards()
+NO_HAZARDS, NO_SELECTION = Hazards(), Selection()
 
 
 @dataclass(frozen=True)
 class Resolved:
     """Planned files with the processes that map them: `files` and `images` in the same order.
 
-    `warnings` are sentences about what couldn't be looked at. `selection` is what was asked for, the cgroup by its folder.
+    `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
+    `notes` say what of these processes isn't traced, or isn't what is on disk.
     """
 
     images: tuple[TracedImage, ...]
@@ -51,8 +58,13 @@ class Resolved:
     everyone: bool
     warnings: tuple[str, ...]
     source: PlanSource
-    files: tuple[TracedFile, ...]
-    selection: Selection
+    files: tuple[TracedFile, ...] = ()
+    selection: Selection = NO_SELECTION
+    notes: tuple[str, ...] = ()
+
+    def noted(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with these notes."""
+        return replace(snapshot, notes=(*snapshot.notes, *self.notes))
 
 
 class PlanSource:
@@ -130,13 +142,28 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
         warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(selection.library)] if selection.library else []
     recognise = Recogniser(source)
-    files = tls_files(processes, recognise, named=named, problem=problem, none=wait)
+    try:
+        files = tls_files(processes, recognise, named=named, problem=problem)
+    except NoTlsFile as error:
+        if not wait:
+            raise SsllatencyError(" ".join(untraced_notes(processes, beside_openssl=False)) or str(error)) from None
+        files = []
     if selection.library:
         files = [file for file in files if file.mapping.identity in named]
     images = open_images(files, source, stack)
     comms = {process.pid: process.comm for process in processes}
-    targets = _targets(images, comms)
-    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection)
+    targets = _targets(files, images, comms)
+    notes = () if selection.library else untraced_notes(processes, beside_openssl=True)
+    notes = (*_replaced(targets), *notes)
+    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, notes)
+
+
+def untraced_notes(processes: Iterable[Process], *, beside_openssl: bool) -> tuple[str, ...]:
+    """Sentences about the TLS of these processes that isn't traced."""
+    known = KnownFiles()
+    found = survey(processes, known.describe)
+    known.save()
+    return tuple(listing.untraced(found, beside_openssl=beside_openssl))
 
 
 def _dangers(everyone: bool) -> Hazards:
@@ -176,14 +203,28 @@ def open_images(
     return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=False))
 
 
-def library_of(image: TracedImage) -> Library:
+def library_of(image: TracedImage, *, deleted: bool = False) -> Library:
     """The image as reports name it."""
-    return Library(image.plan.path, image.plan.build_id, image.plan.version)
+    return Library(image.plan.path, image.plan.build_id, image.plan.version, deleted=deleted)
 
 
-def _targets(images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
+def _targets(files: list[TracedFile], images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
     libraries: dict[int, list[Library]] = defaultdict(list)
-    for image in images:
+    for file, image in zip(files, images, strict=True):
         for pid in image.pids:
-            libraries[pid].append(library_of(image))
+            libraries[pid].append(library_of(image, deleted=file.mapping.deleted))
     return tuple(Target(pid, comms.get(pid, ""), tuple(libraries[pid])) for pid in sorted(libraries))
+
+
+def _replaced(targets: Iterable[Target]) -> list[str]:
+    """A sentence for each file that is no longer on disk as it is mapped."""
+    users: dict[Library, list[int]] = defaultdict(list)
+    for target in targets:
+        for library in target.libraries:
+            if library.deleted:
+                users[library].append(target.pid)
+    return [
+        f"{library.path} has been replaced or deleted since PID {ranges(pids)} mapped it; the old file, with build-id"
+        f" {library.build_id or 'unknown'}, is what was traced."
+        for library, pids in users.items()
+    ]

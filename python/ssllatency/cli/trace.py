@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
         live.announce(resolved, arguments.duration)
         for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration, follower)):
-            _print(snapshot, arguments)
+            _print(resolved.noted(snapshot), arguments)
     return 0
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine for a host whose libbpf can't be used but that has bpftrace (0.17 or later): the plan as a script.
+"""The engine for a host whose libbpf can't be used but that has bpftrace (tested with 0.17): the plan as a script.
 
-It counts what the other engines count: the same sites, outcomes, reasons and buckets. It costs more: a call updates half a dozen
-maps, and with more than one process the breakpoints are set for everyone who maps the files, and a condition picks the processes.
+It counts what the other engines count: the same sites, outcomes, reasons and buckets. It costs more: a call updates half a
+dozen maps, and the breakpoints are set for everyone who maps the files: a condition picks the processes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import platform
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from ssllatency.engines import bpftrace_numbers as numbers
 from ssllatency.engines import bpftrace_script
 from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.bpftrace_process import PREAMBLE, Bpftrace
+from ssllatency.engines.bpftrace_process import BEGIN, OWN_PROBES, WAKE, Bpftrace
 from ssllatency.engines.bpftrace_symbols import symbol_file
 from ssllatency.engines.collect import Key
 from ssllatency.engines.running import exists
@@ -60,14 +59,11 @@ class BpftraceSession:
         self._admitted: list[int] = []
         self._folded: set[int] = set()
         self._earlier: dict[Key, tuple[int | None, int | None]] = {}
-        self._names: dict[int, str] = {}
         probes = sum(len(bpftrace_script.sites(image)) for image in request.images)
         if not probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
         symbols = {one.file: symbol_file(bpftrace_script.sites(one), one.plan.build_id) for one in self._request.images}
-        self._bpftrace = Bpftrace(
-            script(self._request), symbols, probes=probes + 64, keys=_keys(request), pid=_only_process(self._request)
-        )
+        self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + OWN_PROBES, keys=_keys(request))
 
     def start(self) -> None:
         """Waits until the probes are attached."""
@@ -88,6 +84,7 @@ class BpftraceSession:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         maps = self._bpftrace.maps()
         in_flight, gone = _running(maps)
+        series = tuple(self._series(maps, per_interval=per_interval))
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
@@ -95,12 +92,12 @@ class BpftraceSession:
             started=self._started,
             duration_s=(self._ended or time.monotonic()) - self._began,
             targets=self._targets(maps),
-            series=tuple(self._series(maps, per_interval=per_interval)),
+            series=series,
             missing=tuple(_missing(self._request.images)),
             losses=Losses(
                 unmatched_entries=numbers.lost(maps, 0) + gone,
                 unmatched_exits=numbers.lost(maps, 1),
-                map_full=numbers.lost(maps, 2) + (numbers.without_room(maps) if self._ended else 0),
+                map_full=numbers.lost(maps, 2) + numbers.without_room(maps),
                 folded_processes=len(self._folded),
             ),
             in_flight=in_flight,
@@ -146,7 +143,7 @@ def script(request: Request) -> str:
     """The text that bpftrace runs for a request."""
     everyone = request.everyone and not _same_file_twice(request)
     recorder = numbers.Numbers(request.linear, names=request.everyone)
-    return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=PREAMBLE)
+    return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=BEGIN, extra=WAKE)
 
 
 def _same_file_twice(request: Request) -> bool:
@@ -160,19 +157,6 @@ def _reachable(image: TracedImage) -> TracedImage:
     own = "/proc/self/"
     file = image.file
     return replace(image, file=f"/proc/{os.getpid()}/{file.removeprefix(own)}" if file.startswith(own) else file)
-
-
-def _only_process(request: Request) -> int | None:
-    """The process that bpftrace is to be bound to; None where there are several, or where it would look for files elsewhere."""
-    pids = {pid for image in request.images for pid in image.pids}
-    if request.everyone or len(pids) != 1:
-        return None
-    (pid,) = pids
-    try:
-        same = Path(f"/proc/{pid}/ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
-    except OSError:
-        return None
-    return pid if same else None
 
 
 def _keys(request: Request) -> int:

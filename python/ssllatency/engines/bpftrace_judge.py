@@ -36,7 +36,7 @@ _WAITS = {
     99: Reason.WANT_SESSION_LOOKUP,
 }
 _WRITING, _READING = 2, 3
-_QUIC = "(*(int32*)$ssl & 0x80) != 0"
+_QUIC = "(*(int32*)uptr($ssl) & 0x80) != 0"
 
 
 def succeeded(convention: Convention) -> str:
@@ -54,7 +54,7 @@ def sides(role: Role, offsets: SslOffsets) -> Lines:
     return [
         *lines,
         f"if ({known}) {{",
-        f"if (*(int32*)($ssl + {offsets.server}) {other} 0) {{",
+        f"if (*(int32*)uptr($ssl + {offsets.server}) {other} 0) {{",
         "$wanted = 0;",
         "}",
         "}",
@@ -67,7 +67,7 @@ def unsuccessful_ssl(offsets: SslOffsets, emit: Emit) -> Lines:
     if offsets.rwstate is None:
         return [unknown]
     opaque = f"$ssl == 0 || {_QUIC}" if offsets.version else "$ssl == 0"
-    lines = [f"if ({opaque}) {{", unknown, "} else {", f"$want = *(int32*)($ssl + {offsets.rwstate});"]
+    lines = [f"if ({opaque}) {{", unknown, "} else {", f"$want = *(int32*)uptr($ssl + {offsets.rwstate});"]
     lines += [f"if ($want == {_READING} || $want == {_WRITING}) {{", *_transport(offsets, emit)]
     for want, reason in _WAITS.items():
         lines += [f"}} else if ($want == {want}) {{", emit(Outcome.RETRY, reason)]
@@ -80,11 +80,11 @@ def _transport(offsets: SslOffsets, emit: Emit) -> Lines:
     if None in (offsets.rbio, offsets.wbio, offsets.bio_flags):
         return [unknown]
     return [
-        f"$bio = *(uint64*)($ssl + {offsets.wbio});",
+        f"$bio = *(uint64*)uptr($ssl + {offsets.wbio});",
         f"if ($want == {_READING}) {{",
-        f"$bio = *(uint64*)($ssl + {offsets.rbio});",
+        f"$bio = *(uint64*)uptr($ssl + {offsets.rbio});",
         "}",
-        f"$flags = *(int32*)($bio + {offsets.bio_flags});",
+        f"$flags = *(int32*)uptr($bio + {offsets.bio_flags});",
         "if ($bio == 0) {",
         unknown,
         "} else if (($flags & 1) == 1) {",
@@ -101,7 +101,7 @@ def _broken_off(offsets: SslOffsets, emit: Emit) -> Lines:
     if offsets.state is None:
         return [emit(Outcome.FAILURE, Reason.UNKNOWN)]
     return [
-        f"if (*(int32*)($ssl + {offsets.state}) == 1) {{",
+        f"if (*(int32*)uptr($ssl + {offsets.state}) == 1) {{",
         emit(Outcome.FAILURE, Reason.SSL),
         "} else {",
         emit(Outcome.FAILURE, Reason.SYSCALL),
@@ -113,7 +113,7 @@ def _end(offsets: SslOffsets, emit: Emit) -> Lines:
     """Nothing is waited for: the peer has closed in good order, or an error lies in OpenSSL's queue."""
     if offsets.shutdown is None or offsets.state is None:
         return [emit(Outcome.FAILURE, Reason.UNKNOWN)]
-    closed = f"(*(int32*)($ssl + {offsets.shutdown}) & 2) == 2 && *(int32*)($ssl + {offsets.state}) != 1"
+    closed = f"(*(int32*)uptr($ssl + {offsets.shutdown}) & 2) == 2 && *(int32*)uptr($ssl + {offsets.state}) != 1"
     return [
         f"if ($value == 0 && {closed}) {{",
         emit(Outcome.FAILURE, Reason.ZERO_RETURN),

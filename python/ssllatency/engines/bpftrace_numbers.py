@@ -3,7 +3,8 @@
 
 @calls counts by process, row and slot; a row is 4 times the operation's number plus the outcome. Slots: the exponential bucket
 (95 the underflow, 576 the overflow), from LINEAR on the linear one, from REASON on the reason. @total, @least and @most keep
-the other figures of a row. @recorded counts every call once more, so that one which found no room in @calls is known.
+the other figures of a row. @all counts
+every call once more, and is read before @calls, so that calls which found no room in @calls are known.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Numbers:
             *exponential_slot(),
             *linear_slot(self.linear),
             f"$row = {4 * number} + $outcome;",
-            "@recorded = count();",
+            "@all = count();",
             "@calls[pid, $row, $slot] = count();",
             "@calls[pid, $row, $linear] = count();",
             f"if ($reason < {Reason.NONE.value}) {{",
@@ -163,6 +164,7 @@ def lost(maps: Maps, number: int) -> int:
 
 
 def without_room(maps: Maps) -> int:
-    """How many calls were recorded and found no room in @calls; only right once the probes are off."""
-    counted = sum(calls for (_, _, slot), calls in keyed(maps, "@calls") if slot < LINEAR)
-    return int(maps.get("@recorded", 0)) - counted
+    """How many calls found no room in @calls: at least so many, as calls go on between the reading of one map and the other."""
+    counted: int = sum(calls for (_, _, slot), calls in keyed(maps, "@calls") if slot < LINEAR)
+    everything: int = maps.get("@all", 0)
+    return max(everything - counted, 0)

@@ -25,9 +25,13 @@ from ssllatency.errors import SsllatencyError
 
 LAST = "@zz_end"  # maps are printed in the order of their names: this one ends each print
 READY = "attached"
-PREAMBLE = [f"{LAST} = 1;", f'printf("{READY}\\n");']
-_ATTACH_TIMEOUT_S, _READ_TIMEOUT_S, _END_TIMEOUT_S = 120.0, 30.0, 60.0
+BEGIN = [f"{LAST} = 1;", "@wake = 1;", f'printf("{READY}\\n");']
+# A signal that comes just before bpftrace goes to wait for events is seen with the next one only: so there is one each second.
+WAKE = ["", "interval:s:1", "{", "clear(@wake);", "}"]
+OWN_PROBES = 2
+_ATTACH_TIMEOUT_S, _READ_TIMEOUT_S = 120.0, 30.0
 _PR_SET_PDEATHSIG = 1
+_SPARE = 64  # probes by which a limit is above what is needed
 # Not bpftrace's own trouble: it raises a limit that recent kernels don't need, and looks for events that it never made.
 _HARMLESS = ("couldn't set RLIMIT_MEMLOCK", "uprobe_events", "failed to detach probe")
 
@@ -41,70 +45,74 @@ def program() -> str:
 
 
 class Bpftrace:
-    """One run. `symbols` are files by the path of the library that each belongs to; `keys` is the most that a map holds."""
+    """One run. `symbols` are files by the path of the library that each belongs to; `probes` is the number of probes in the
+    script, `keys` the most that a map holds. The script has BEGIN in its BEGIN, and WAKE."""
 
-    def __init__(self, script: str, symbols: Mapping[str, bytes], *, probes: int, keys: int, pid: int | None = None) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="ssllatency-")
+    def __init__(self, script: str, symbols: Mapping[str, bytes], *, probes: int, keys: int) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix=f"ssllatency-{os.getpid()}-")
         self._maps: dict[str, Any] = {}
         self._pending = b""
+        self._probes = probes
+        self._ended = False
         top = Path(self._directory.name)
         for path, content in symbols.items():
             file = top / "symbols" / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         (top / "script.bt").write_text(script)
-        command = [program(), "-f", "json", *(["-p", str(pid)] if pid else []), str(top / "script.bt")]
-        with (top / "errors").open("wb") as errors:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=_environment(top / "symbols", probes, keys),
-                start_new_session=True,
-                preexec_fn=_end_with(os.getpid()),
-            )
+        command = [program(), "-f", "json", str(top / "script.bt")]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - close() closes it
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=_environment(top / "symbols", probes + _SPARE, keys),
+            start_new_session=True,
+            preexec_fn=_end_with(os.getpid()),
+        )
 
     def wait_attached(self) -> None:
-        """Waits until every probe is set. AttachError in bpftrace's own words where one can't be."""
-        deadline = time.monotonic() + _ATTACH_TIMEOUT_S
+        """Waits until every probe is set. AttachError in bpftrace's own words where one can't be.
+
+        A symbol that it doesn't know it leaves out without a word: so the number that it tells is compared.
+        """
+        deadline, told = time.monotonic() + _ATTACH_TIMEOUT_S, 0
         while (line := self._line(deadline)) is not None:
+            if line.get("type") == "attached_probes":
+                told = line["data"]["probes"]
+            if line.get("data") == f"{READY}\n" and told != self._probes:
+                raise AttachError(f"bpftrace set {told} of {self._probes} probes: take another engine.")
             if line.get("data") == f"{READY}\n":
+                self._directory.cleanup()  # all is read; nothing stays even if we are killed from here on
                 return
         raise AttachError(f"bpftrace {self._said()}")
 
     def maps(self) -> dict[str, Any]:
-        """What the maps hold now, by name; once it has ended, what they held at its end."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGUSR1)
+        """What the maps hold now, by name; once it has ended, what they held last."""
+        if not self._ended:
+            self._process.send_signal(signal.SIGUSR1)  # nothing happens where it has ended by itself, having printed its maps
             self._take(_READ_TIMEOUT_S)
-        else:
-            self.end()
         return self._maps
 
     def end(self) -> None:
-        """Has it take its probes off and print its maps a last time. May be called twice."""
-        if self._process.stdout is None or self._process.stdout.closed:
-            return
-        self._process.send_signal(signal.SIGINT)  # nothing happens where it has ended
-        deadline = time.monotonic() + _END_TIMEOUT_S
-        while self._take(deadline - time.monotonic()):
-            pass
-        self._process.stdout.close()
-        try:
-            status = self._process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            status = None
-        if status:
-            raise SsllatencyError(f"bpftrace ended with status {status}: {self._said()}")
+        """Reads the maps a last time and ends it. May be called twice.
+
+        The kernel takes a tenth of a second over each probe, so that the last is off some seconds later: close() waits for it.
+        It is killed, as otherwise those still set would count on.
+        """
+        self.maps()
+        self._ended = True
+        self._process.kill()
 
     def close(self) -> None:
-        """Ends it, if need be at once, and removes its files. May be called twice."""
+        """Ends it, waits until its probes are off, and removes its files. May be called twice."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
         if self._process.stdout:
             self._process.stdout.close()
+        self._errors.close()
         self._directory.cleanup()
 
     def _take(self, timeout_s: float) -> bool:
@@ -137,7 +145,8 @@ class Bpftrace:
             self._pending += piece
 
     def _said(self) -> str:
-        lines = (Path(self._directory.name) / "errors").read_text(errors="replace").splitlines()
+        # Without moving the place at which bpftrace, too, would write on.
+        lines = os.pread(self._errors.fileno(), 1 << 20, 0).decode(errors="replace").splitlines()
         telling = [line.strip() for line in lines if line.strip() and not any(word in line for word in _HARMLESS)]
         return f"said: {telling[0].removeprefix('ERROR: ').rstrip('.')}." if telling else "gave no reason."
 

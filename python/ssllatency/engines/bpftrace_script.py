@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ssllatency.abi import Outcome, Reason
-from ssllatency.engines import bpftrace_judge
+from ssllatency.engines import bpftrace_exits, bpftrace_judge
 from ssllatency.engines.base import Role, TracedImage
 from ssllatency.engines.bpftrace_judge import Lines
 from ssllatency.engines.bpftrace_symbols import site_name
@@ -67,9 +67,12 @@ def sites(image: TracedImage) -> dict[str, int]:
 
 
 def render(
-    images: Sequence[TracedImage], recorder: Recorder, *, role: Role, everyone: bool, begin: Lines, extra: Lines = []
+    images: Sequence[TracedImage], recorder: Recorder, *, role: Role, everyone: bool, begin: Lines, extra: Sequence[str] = ()
 ) -> str:
-    """The script. `begin` are statements of BEGIN, `extra` whole probes that come last. Exits come before entries."""
+    """The script. `begin` are statements of BEGIN, `extra` whole probes that come last.
+
+    Exits stand after entries, as bpftrace attaches from the last probe to the first: no call is seen to begin and not to end.
+    """
     names = operations_of(images)
     parts: dict[plan.Role, list[Part]] = {plan.Role.EXIT: [], plan.Role.ENTRY: []}
     lookups: Lines = []
@@ -82,7 +85,7 @@ def render(
             for probe in planned.probes:
                 site = f"uprobe:{image.file}:{site_name(planned.operation, probe)}"
                 parts[probe.role].append(Part(site, call.condition(probe, condition), call.body(probe)))
-    probes = [line for part in _joined(parts[plan.Role.EXIT] + parts[plan.Role.ENTRY]) for line in part]
+    probes = [line for part in _joined(parts[plan.Role.ENTRY] + parts[plan.Role.EXIT]) for line in part]
     return _indented(["BEGIN", "{", *lookups, *begin, "}", *probes, *extra])
 
 
@@ -101,12 +104,12 @@ class _Call:
     role: Role
 
     def condition(self, probe: Probe, processes: str) -> str:
-        """Under which a hit counts: of these processes, and no size query."""
+        """Under which a hit counts: of these processes, no size query, and where a branch there leaves the call."""
+        counts = bpftrace_exits.leaves(probe)
         skip = self.operation.skip_null
-        if probe.role is not plan.Role.ENTRY or skip is None:
-            return processes
-        real = f'reg("{ARGUMENTS[skip]}") != 0'
-        return f"({processes}) && {real}" if processes else real
+        if probe.role is plan.Role.ENTRY and skip is not None:
+            counts = f'reg("{ARGUMENTS[skip]}") != 0'
+        return f"({processes}) && {counts}" if processes and counts else processes or counts
 
     def body(self, probe: Probe) -> tuple[str, ...]:
         begin = [f'$stack = reg("sp") + {probe.stack_delta};']
@@ -130,10 +133,8 @@ class _Call:
     def _exit(self, key: str, probe: Probe) -> Lines:
         # A size query's exit has no entry that was counted, like that of a shared function.
         expected = not probe.shared and self.operation.skip_null is None
-        register = probe.return_register
-        short = register if register[1:].isdigit() or register[1:-1].isdigit() else register.removeprefix("r")
         lines = [f"$call = {key};", "if ($call.0 != 0) {", f"delete({key});", "$ns = $now - $call.0;"]
-        lines += [f'$raw = reg("{short}");', "$value = (int32)$raw;"]
+        lines += [f"$raw = {bpftrace_exits.returned(probe)};", "$value = (int32)$raw;"]
         if self.operation.ssl_argument:
             lines += ["$ssl = $call.1;", *bpftrace_judge.sides(self.role, self.image.plan.offsets), "if ($wanted == 1) {"]
             lines += [*self._record(), "}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a script for a person keeps: the maps of the ssllatency style, by the functions' names, and why calls did not succeed."""
+"""What a script for a person keeps: the maps of the ssllatency style by function, and why calls did not succeed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from ssllatency.abi import Outcome, Reason
 from ssllatency.engines import collect
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.bpftrace_judge import Lines
+
+_MAPS = ("hist", "most", "stat", "histF", "mostF", "statF", "lost")
+_LONGEST = "_" * 31
+# A map's strings are as long as the longest one that it is asked for. These make them 32 bytes: what lies behind them in a key
+# is then aligned, without which the verifier refuses bpftrace 0.17's programs.
+WHOLE_WORDS = [*(f'delete(@{name}["{_LONGEST}"]);' for name in _MAPS), f'delete(@why["{_LONGEST}", "{_LONGEST}"]);']
 
 
 @dataclass(frozen=True)

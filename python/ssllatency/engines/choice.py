@@ -53,8 +53,5 @@ def _excuse(name: str, reasons: dict[str, str]) -> str:
 def engine(name: str) -> Engine:
     """The engine of that name."""
     module, kind = _ENGINES[name]
-    try:
-        found: Engine = getattr(import_module(f"ssllatency.engines.{module}"), kind)()
-    except ModuleNotFoundError:
-        raise SsllatencyError(f"the {name} engine isn't part of this installation: take another --engine.") from None
+    found: Engine = getattr(import_module(f"ssllatency.engines.{module}"), kind)()
     return found

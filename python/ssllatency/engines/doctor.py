@@ -19,12 +19,20 @@ from ssllatency.errors import SsllatencyError
 
 OLDEST_KERNEL = (5, 15)
 OLDEST_LIBBPF = (1, 0)
-_CAPABILITIES = {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+_MULTI_UPROBES = (6, 6)
+_CAPABILITIES = {
+    "CAP_DAC_READ_SEARCH": 2,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+    "CAP_CHECKPOINT_RESTORE": 40,
+}
 _NEW_KERNEL = "sudo apt-get install linux-image-amd64 && sudo reboot"
 _MOUNT_SYSFS = "sudo mount -t sysfs sysfs /sys"
 _PRIVILEGED = "docker run --privileged --pid=host ..."
 _BUILD_PACKAGES = "sudo apt-get install clang llvm libbpf-dev bpftool make"
-_NOT_BLOCKING = frozenset({"other users' processes", "perf_event_paranoid"})
+_NOT_BLOCKING = frozenset({"other users' processes", "replaced files", "perf events", "perf_event_paranoid"})
 DEFAULT_ENGINE = "libbpf"
 # What one engine alone needs; the rest all need.
 _NEEDED_BY = {"BTF": "libbpf", "libbpf": "libbpf", "BPF object": "libbpf", "bcc": "bcc", "kernel headers": "bcc"}
@@ -76,6 +84,8 @@ def findings(host: Host) -> list[Finding]:
         _kernel,
         _privileges,
         _other_users,
+        _replaced_files,
+        _perf_events,
         _btf,
         _uprobes,
         _lockdown,
@@ -133,7 +143,8 @@ def _privileges(host: Host) -> Finding:
     if "CAP_SYS_ADMIN" in held or {"CAP_BPF", "CAP_PERFMON"} <= held:
         return Finding("privileges", True, f"{who} with {_listed(held)}")
     remedy = _PRIVILEGED if host.euid == 0 else f"sudo {host.program}"
-    return Finding("privileges", False, f"{who} lacks CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN", remedy)
+    lacking = " and ".join(sorted({"CAP_BPF", "CAP_PERFMON"} - held))
+    return Finding("privileges", False, f"{who} lacks {lacking}, or CAP_SYS_ADMIN", remedy)
 
 
 def _other_users(host: Host) -> Finding:
@@ -141,6 +152,28 @@ def _other_users(host: Host) -> Finding:
         return Finding("other users' processes", True, "processes of every user can be examined")
     remedy = "docker run --cap-add SYS_PTRACE --pid=host ..." if host.euid == 0 else f"sudo {host.program}"
     return Finding("other users' processes", False, "without CAP_SYS_PTRACE only one's own processes can be examined", remedy)
+
+
+def _replaced_files(host: Host) -> Finding:
+    """The kernel's own handle on a mapping is for those who may restore processes, in a folder only for its owner."""
+    held = _capabilities(host)
+    missing = sorted({"CAP_DAC_READ_SEARCH", *(() if "CAP_SYS_ADMIN" in held else ("CAP_CHECKPOINT_RESTORE",))} - held)
+    if not missing:
+        return Finding("replaced files", True, "files can be opened that are no longer on disk as they are mapped")
+    words = " ".join(f"--cap-add {name.removeprefix('CAP_')}" for name in missing)
+    remedy = f"docker run {words} --pid=host ..." if host.euid == 0 else f"sudo {host.program}"
+    detail = f"without {' and '.join(missing)} a library that was replaced or deleted under a process can't be traced"
+    return Finding("replaced files", False, detail, remedy)
+
+
+def _perf_events(host: Host) -> Finding | None:
+    """Before Linux 6.6 uprobes are perf events. Those asked for CAP_SYS_ADMIN until 5.8, and again since 6.16 and in stable
+    kernels of July 2025 ("perf: Revert to requiring CAP_SYS_ADMIN for uprobes"): the version doesn't tell."""
+    match = re.match(r"(\d+)\.(\d+)", host.release)
+    if not match or (int(match[1]), int(match[2])) >= _MULTI_UPROBES or "CAP_SYS_ADMIN" in _capabilities(host):
+        return None
+    detail = f"on Linux {host.release} uprobes are perf events, for which an updated kernel asks for CAP_SYS_ADMIN"
+    return Finding("perf events", False, detail, f"sudo {host.program}")
 
 
 def _btf(host: Host) -> Finding:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
-Kernel memory, made at the start: 272 bytes and some 60 of the map's own for each handshake that can be in flight (43 MB for the
-131,072 of the default), 66 KB for each row of the report, and about 5 MB for the rest.
+Kernel memory, made at the start: 290 bytes for each handshake that can be in flight (38 MB for the 131,072 of the default),
+66 KB for each row of the report, and about 11 MB for the rest.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class HandshakeSession:
         view.by = sum(1 << number for number, label in LABELS.items() if label in self._request.by)
         view.off_cpu = int(self._request.off_cpu)
         loaded.resize_map("handshakes", self._request.in_flight)
-        loaded.resize_map("rows", len(abi.Ending) * 2 + (self._request.most_rows if self._request.by else 0))
+        loaded.resize_map("rows", abi.Ending.ENDINGS + (self._request.most_rows if self._request.by else abi.Ending.ENDINGS))
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach(self._sites(self._images, self._plans))
@@ -245,6 +245,7 @@ class HandshakeSession:
             in_flight=len(running),
             dropped=max(0, books.created - books.ended - len(running) - self._cut_off),
             unattributed=books.unattributed,
+            partial=books.partial,
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),

@@ -51,6 +51,8 @@ _UNSAID = {
     abi.Reason.ZERO_RETURN: "closed by the peer (close_notify)",
     abi.Reason.NONE: "freed",
 }
+# RFC 8446, section 6: those that SSL_alert_desc_string_long doesn't know.
+_LATER_ALERTS = {109: "missing extension", 116: "certificate required"}
 _ALERT_REASONS = 1000  # SSL_AD_REASON_OFFSET: the reason of an alert that was received
 _NO_STATE = 0xFFFF
 _SHIFTS = {1: 24, 3: 23}  # of the library's number in a packed error code, by the major version
@@ -94,7 +96,7 @@ def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
         reason=(names.reason(code) or f"reason {reason}") if known else _UNSAID.get(abi.Reason(key.reason), "unknown"),
         code=code if known else 0,
         library=names.libraries.get(library, f"library {library}") if known else "",
-        alert="" if alert is None else names.alerts.get(alert, f"alert {alert}"),
+        alert="" if alert is None else names.alerts.get(alert) or _LATER_ALERTS.get(alert, f"alert {alert}"),
         sent=bool(key.sent) and not received,
         state="" if key.state == _NO_STATE else names.states.get(key.state, f"state {key.state}"),
         count=tally.count,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sites import Sites, library_record
+from ssllatency.engines.sites import CONDITIONS, Sites, library_record
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, Phase, PhaseCall
 from ssllatency.probes.plan import ImagePlan, Role, SslOffsets
 
@@ -33,8 +33,6 @@ _PARTS = {
     Phase.CALLBACKS: abi.Part.CALLBACKS,
 }
 _KEY_OPERATIONS = {"": 0, "sign": abi.KeyOperation.SIGN, "decrypt": abi.KeyOperation.DECRYPT}
-# By condition code: the low four bits of the opcode of x86-64's jcc.
-_CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
@@ -60,7 +58,7 @@ def _phase_cookie(call: PhaseCall) -> int:
         bits.STACK: call.begin.stack_delta,
     }
     if call.condition:  # a branch in front of the call, where its arguments aren't set yet
-        fields |= {bits.CONDITIONAL: 1, bits.CONDITION: _CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}
+        fields |= {bits.CONDITIONAL: 1, bits.CONDITION: CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}
     else:
         fields |= {
             bits.SKIP_NULL: 0 if call.skip_null is None else call.skip_null + 1,

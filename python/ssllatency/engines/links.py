@@ -72,7 +72,7 @@ class Linker:
                 continue  # it ended meanwhile; the others are traced
             except OSError as error:
                 close_all(links)
-                raise _refusal(error, image) from None
+                raise _refusal(error, image, self.method) from None
         return links
 
     def _link(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool, session: bool) -> Sequence[Closable]:
@@ -91,11 +91,12 @@ def close_all(links: list[Closable]) -> None:
         links.clear()
 
 
-def _refusal(error: OSError, image: TracedImage) -> AttachError:
+def _refusal(error: OSError, image: TracedImage, method: kernel.Method) -> AttachError:
     """The kernel's refusal of a link as a sentence."""
     path = image.plan.path
     if error.errno == _UNPROBEABLE:
         return AttachError(f"the kernel can't probe an instruction that was chosen in {path}: please report its build-id.")
     if error.errno in (errno.EPERM, errno.EACCES):
-        return AttachError("the kernel doesn't let this user attach probes: run as root (sudo).")
+        way = ", as perf events, for which it asks for CAP_SYS_ADMIN" if method is kernel.Method.PERF else ""
+        return AttachError(f"the kernel doesn't let this user attach probes{way}: run as root (sudo).")
     return AttachError(f"the kernel refused to probe {path}: {os.strerror(error.errno or 0)}.")

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, Operation
-from ssllatency.probes.plan import ImagePlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import ImagePlan, Leaving, Probe, Role, SslOffsets
 
+# By condition code: the lowest four bits of the opcode of x86-64's jcc.
+CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
 _REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
 _MOST_OPERATIONS = MOST_LIBRARIES = 256
 
@@ -58,8 +60,18 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int
         abi.Cookie.SSL: int(operation.ssl_argument),
         abi.Cookie.LIBRARY: library,
         abi.Cookie.STACK: probe.stack_delta,
+        abi.Cookie.CONDITION: CONDITIONS.index(probe.condition) if probe.condition else 0,
+        abi.Cookie.TAKEN: _ending(probe.taken_value, probe.leaving is not Leaving.OTHER),
+        abi.Cookie.OTHER: _ending(probe.other_value, probe.leaving is not Leaving.TAKEN),
     }
     return sum(value << shift for shift, value in fields.items())
+
+
+def _ending(constant: int | None, leaving: bool) -> int:
+    """What a direction of an exit site tells, as enum ssll_exit has it."""
+    if not leaving:
+        return abi.Exit.GOES_ON
+    return abi.Exit.IN_REGISTER if constant is None else abi.Exit.CONSTANT + constant
 
 
 def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> ImageSites:

@@ -49,11 +49,13 @@ class Series:
 
 @dataclass(frozen=True)
 class Library:
-    """A file that holds traced functions. `build_id` is hexadecimal, "" where the file has none; `version` may be ""."""
+    """A file that holds traced functions. `build_id` is hexadecimal, "" where the file has none; `version` may be "".
+    `deleted`: by now another file, or none, is at `path`."""
 
     path: str
     build_id: str
     version: str
+    deleted: bool = False
 
 
 @dataclass(frozen=True)

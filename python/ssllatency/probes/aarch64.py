@@ -148,6 +148,15 @@ class Aarch64Instruction:
             return None
         return None if 31 in (source, self.word & 31) else (_NAMES[self.word & 31], _NAMES[source], bits)
 
+    constant = None  # the kernel emulates `ret`: there is nothing to be gained
+    condition = ""
+
+    @property
+    def null_branch(self) -> tuple[str, bool] | None:
+        """Of cbz and cbnz on a 64-bit register: the register, and whether the branch is taken for NULL."""
+        found = self.word & 0xFE000000 == 0xB4000000 and self.word & 31 != 31
+        return (_NAMES[self.word & 31], not self.word >> 24 & 1) if found else None
+
     @property
     def moves_return_address(self) -> bool:
         if self.word in _SIGNS_LINK or _NAMES[LINK] in self.writes:
@@ -283,3 +292,7 @@ class Aarch64:
 
     def looks_like_table(self, path: Sequence[Instruction]) -> bool:
         return aarch64_tables.looks_like_table(cast("aarch64_tables.Path", path))
+
+    def null_branch(self, path: Sequence[Instruction]) -> tuple[str, int, bool] | None:
+        found = cast("Aarch64Instruction", path[-1]).null_branch
+        return (found[0], len(path) - 1, found[1]) if found else None

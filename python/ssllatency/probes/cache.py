@@ -28,6 +28,7 @@ def cached_plan(
     label: str = "",
     return_probes: bool = True,
     emulation: Emulation = BASELINE,
+    branch_exits: bool = True,
     debug_roots: Sequence[str] = ("/",),
     directory: Path | None = None,
 ) -> tuple[ImagePlan, bool]:
@@ -38,14 +39,14 @@ def cached_plan(
     """
     directory = directory or store.default_directory()
     content = store.digest(path)
-    name = store.entry_name(content, return_probes, emulation)
+    name = store.entry_name(content, return_probes, emulation, branch_exits)
     found = _load(directory, name, path, debug_roots) if name else None
     if found:
         return replace(found, path=label or str(path)), True
     from ssllatency.probes.planner import plan_image
 
     image = open_image()
-    plan = plan_image(image, return_probes=return_probes, emulation=emulation)
+    plan = plan_image(image, return_probes=return_probes, emulation=emulation, branch_exits=branch_exits)
     if name and plan.build_id and store.digest(path) == content:
         store.store(directory, name, {"debug": store.identity(image.debug_file), "plan": codec.to_values(plan)})
     return plan, False

@@ -182,3 +182,19 @@ CATALOGUE: tuple[Operation, ...] = (
 )
 
 BY_NAME = {operation.name: operation for operation in CATALOGUE}
+
+
+def succeeds(convention: Convention, returned: int) -> bool:
+    """Whether a call that returned this has done its work (ssll_succeeded in bpf/outcome.bpf.h says the same to the kernel)."""
+    match convention:
+        case Convention.SSL_HANDSHAKE | Convention.ONE:
+            return returned == 1
+        case Convention.SSL_IO | Convention.SSL_EX | Convention.POSITIVE:
+            return returned > 0
+        case Convention.SSL_SHUTDOWN | Convention.LENGTH:
+            return returned >= 0
+        case Convention.POINTER:
+            return returned != 0
+        case Convention.MBX8:
+            return returned & ~0x22222222 == 0
+    return True

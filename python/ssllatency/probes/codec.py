@@ -9,7 +9,17 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import Cost, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import (
+    CONSTANTS,
+    Cost,
+    ImagePlan,
+    Leaving,
+    MissingOperation,
+    OperationPlan,
+    Probe,
+    Role,
+    SslOffsets,
+)
 
 KINDS = ("libssl", "libcrypto", "libcrypto_mb", "qatengine", "static", "")
 _LONGEST_TEXT = 4096
@@ -17,6 +27,7 @@ _MOST_ITEMS = 4096
 _HIGHEST_ADDRESS = 1 << 63
 _LARGEST_FRAME = 1 << 24
 _LARGEST_FIELD_OFFSET = 1 << 16
+_CONDITION = re.compile(r"jn?[a-z]{1,2}")
 _REGISTER = re.compile(r"[a-z][a-z0-9]{0,4}")
 
 
@@ -71,6 +82,18 @@ def _number(value: object, name: str, limit: int) -> int:
     return value
 
 
+def _flag(value: object, name: str) -> bool:
+    if type(value) is not bool:
+        raise DamagedPlan(name)
+    return value
+
+
+def _constant(value: object, name: str) -> int | None:
+    if value is not None and (type(value) is not int or value not in CONSTANTS):
+        raise DamagedPlan(name)
+    return value
+
+
 def _name(value: object) -> str:
     name = _text(value, "operation")
     if name not in BY_NAME:
@@ -113,8 +136,12 @@ def _check_roles(plan: OperationPlan) -> None:
     if not (returning or entering):
         raise DamagedPlan("role")
     for probe in plan.probes:
-        if (probe.role is Role.EXIT) != bool(probe.return_register):
+        if (probe.role is Role.EXIT) != bool(probe.values()):
             raise DamagedPlan("return_register")
+        if any(isinstance(value, str) and not value for value in probe.values()):
+            raise DamagedPlan("return_register")
+        if not probe.condition and (probe.leaving is not Leaving.BOTH or probe.taken_value != probe.other_value):
+            raise DamagedPlan("condition")
 
 
 def _probe(values: object, file_size: int) -> Probe:
@@ -122,13 +149,13 @@ def _probe(values: object, file_size: int) -> Probe:
     register = _text(record["return_register"], "return_register")
     if register and not _REGISTER.fullmatch(register):
         raise DamagedPlan("return_register")
-    for name in ("shared", "keeps_length"):
-        if type(record[name]) is not bool:
-            raise DamagedPlan(name)
+    condition = _text(record["condition"], "condition")
+    if condition and not _CONDITION.fullmatch(condition):
+        raise DamagedPlan("condition")
     try:
-        role, cost = Role(record["role"]), Cost(record["cost"])
+        role, cost, leaving = Role(record["role"]), Cost(record["cost"]), Leaving(record["leaving"])
     except ValueError:
-        raise DamagedPlan("role or cost") from None
+        raise DamagedPlan("role, cost or leaving") from None
     return Probe(
         offset=_number(record["offset"], "offset", file_size),
         address=_number(record["address"], "address", _HIGHEST_ADDRESS),
@@ -137,8 +164,14 @@ def _probe(values: object, file_size: int) -> Probe:
         cost=cost,
         stack_delta=_number(record["stack_delta"], "stack_delta", _LARGEST_FRAME),
         return_register=register,
-        shared=record["shared"],
-        keeps_length=record["keeps_length"],
+        shared=_flag(record["shared"], "shared"),
+        keeps_length=_flag(record["keeps_length"], "keeps_length"),
+        condition=condition,
+        leaving=leaving,
+        taken_value=_constant(record["taken_value"], "taken_value"),
+        other_value=_constant(record["other_value"], "other_value"),
+        passed=_number(record["passed"], "passed", _MOST_ITEMS),
+        fails=_flag(record["fails"], "fails"),
     )
 
 

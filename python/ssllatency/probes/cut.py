@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cheapest way to cut all paths from a source to a sink, each exactly once."""
+"""The cheapest way to cut all paths of a graph from a source to a sink, each exactly once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,28 @@ UNBOUNDED = 1 << 30
 Point = tuple[str, int]
 Edge = tuple[Point, Point]
 _Residual = Mapping[Point, Mapping[Point, int]]
+
+
+class Points:
+    """Points of a graph, of which those that nothing can separate are joined."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Point, Point] = {}
+
+    def find(self, point: Point) -> Point:
+        """The one that stands for the point and all that are joined with it."""
+        while point in self._parents:
+            parent = self._parents[point]
+            if parent in self._parents:
+                self._parents[point] = self._parents[parent]
+            point = parent
+        return point
+
+    def join(self, one: Point, other: Point) -> None:
+        """Makes one of two."""
+        one, other = self.find(one), self.find(other)
+        if one != other:
+            self._parents[one] = other
 
 
 def cut(edges: Mapping[Edge, int], source: Point, sink: Point) -> set[Edge] | None:

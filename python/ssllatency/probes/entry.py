@@ -12,16 +12,17 @@ from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.flow import Graph, Unplannable
 from ssllatency.probes.machine import Emulation, Flow, Instruction
 from ssllatency.probes.plan import Cost
+from ssllatency.probes.values import NOT_LEFT, Ending
 
 
 @dataclass(frozen=True)
 class Site:
-    """An instruction to probe. `register` holds the return value there, "" if it isn't a way out."""
+    """An instruction to probe; `ending` is what is returned past it, where it is a way out."""
 
     instruction: Instruction
     cost: Cost
     stack_delta: int
-    register: str = ""
+    ending: Ending = NOT_LEFT
 
     @property
     def address(self) -> int:

@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where an operation's call ends: the cheapest set of instructions such that each way from the last call in it to a `ret`
-crosses exactly one of them, with the return value already in a known register.
+crosses exactly one of them, with the return value already known: in a register, or as a constant.
 
-The candidates lie in the tail of the operation: code that runs to a `ret` without a call and without a loop. The tail is a
-small graph. Two of its points that no candidate separates are one; the candidates are the edges between them; the sites are a
-minimum cut between what comes before the tail and the `ret`s. A `ret` is a candidate itself, so there is a cut.
+The candidates lie in the tail of the operation: code that runs to a `ret` without a call and without a loop; and on the
+branches into it, for one direction of a branch may be the way out while the other goes on. The tail is a small graph. Two of
+its points that no candidate separates are one; the candidates are the edges between them; the sites are a minimum cut between
+what comes before the tail and the `ret`s. A `ret` is a candidate itself, so there is a cut.
 """
 
 from __future__ import annotations
 
-from ssllatency.probes.cut import Edge, Point, cut
+from dataclasses import dataclass, replace
+
+from ssllatency.abi import Convention
+from ssllatency.probes.branches import endings, run_once, settled
+from ssllatency.probes.catalogue import succeeds
+from ssllatency.probes.cut import Edge, Point, Points, cut
 from ssllatency.probes.entry import Site, head, site_cost
 from ssllatency.probes.flow import Graph, Unplannable
-from ssllatency.probes.machine import Emulation, Flow, Instruction
+from ssllatency.probes.machine import Emulation, Flow
 from ssllatency.probes.plan import Cost
+from ssllatency.probes.values import Ending, Value, return_values, value_bits
 
 _CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
 # A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
@@ -22,6 +29,84 @@ _WEIGHTS = {Cost.OPTIMISED: 1, Cost.EMULATED: 1, Cost.SINGLE_STEPPED: 1000}
 MAX_TAIL = 2_000  # instructions; a larger tail is left by its `ret`s
 _SOURCE: Point = ("source", 0)
 _SINK: Point = ("sink", 0)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A site, and the two points of the tail between which it lies."""
+
+    before: Point
+    after: Point
+    site: Site
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses the exit sites of one operation. `result` is the machine's result register; `convention` says what is returned;
+    `branches`: whether that may be told by the direction of a branch, or be known as a constant."""
+
+    graph: Graph
+    emulation: Emulation
+    result: str
+    convention: Convention = Convention.ONE
+    branches: bool = True
+
+    def sites(self, entry: int, *, only_returns: bool = False) -> list[Site]:
+        """The cheapest sites that cover every way out once. `entry` is the entry site; `only_returns` takes the `ret`s
+        themselves. Unplannable with the reason where a way out can't be covered."""
+        for reason in self.graph.uncovered.values():
+            raise Unplannable(reason)
+        values = return_values(self.graph, tail(self.graph), self.result, value_bits(self.convention))
+        if not values:
+            raise Unplannable("it never returns")
+        only_returns = only_returns or len(values) > MAX_TAIL
+        candidates = self._candidates(values, _until(self.graph, entry), only_returns)
+        return sorted(_least(_joined(self.graph, values, candidates), candidates), key=lambda site: site.address)
+
+    def _candidates(self, values: dict[int, Value | None], beginning: set[int], only_returns: bool) -> list[_Candidate]:
+        found = []
+        for address in values:
+            site = self._on(address, values) if address not in beginning else None
+            if site and (site.instruction.flow is Flow.RETURN or not only_returns):
+                found.append(_Candidate(("before", address), ("after", address), site))
+        if self.branches and not only_returns:
+            taken = {each.site.address for each in found}
+            for address in run_once(self.graph) - beginning - taken:
+                found += self._into(address, values)
+        return found
+
+    def _on(self, address: int, values: dict[int, Value | None]) -> Site | None:
+        """A site on an instruction of the tail, left whichever way it goes on."""
+        each, value = self.graph.nodes[address], values[address]
+        ending = Ending(value, value) if value is not None else self._endings(address, values)
+        if ending is None or ending.goes_on or not settled(ending, self.branches):
+            return None
+        cost = site_cost(self.graph, each, self.emulation)
+        delta = 0 if each.flow is Flow.RETURN else self.graph.delta(address)
+        single_stepped = cost is Cost.SINGLE_STEPPED and each.flow is not Flow.RETURN
+        return None if cost is None or delta is None or single_stepped else Site(each, cost, delta, ending)
+
+    def _endings(self, address: int, values: dict[int, Value | None]) -> Ending | None:
+        return endings(self.graph, address, values) if self.branches else None
+
+    def _fails(self, ending: Ending) -> bool:
+        values = {ending.taken, ending.other} - {None}
+        return all(isinstance(value, int) and not succeeds(self.convention, value) for value in values)
+
+    def _into(self, address: int, values: dict[int, Value | None]) -> list[_Candidate]:
+        """The sites on a branch that is left in one direction only, one for each that leads into the tail. Not where only
+        failed calls leave: all others would pay for them."""
+        each = self.graph.nodes[address]
+        cost, delta = site_cost(self.graph, each, self.emulation), self.graph.delta(address)
+        both = endings(self.graph, address, values)
+        if both is None or cost is not Cost.EMULATED or delta is None:
+            return []
+        before: Point = ("after", address) if address in values else _SOURCE
+        return [
+            _Candidate(before, ("before", target), Site(each, cost, delta, one))
+            for target, one in both.apart(each, self.graph.successors[address])
+            if settled(one, self.branches) and not self._fails(one)
+        ]
 
 
 def tail(graph: Graph) -> list[int]:
@@ -42,109 +127,49 @@ def tail(graph: Graph) -> list[int]:
     return found
 
 
-def value_registers(graph: Graph, order: list[int], result: str, wide: bool) -> dict[int, str]:
-    """For each instruction of the tail that leads to a `ret`, the register that holds the return value before it, "" if none
-    does. `wide`: all 64 bits count, so a 32-bit copy doesn't carry the value."""
-    held: dict[int, str] = {}
-    for address in order:
-        each = graph.nodes[address]
-        if each.flow is Flow.RETURN:
-            held[address] = result
-            continue
-        after = {held[successor] for successor in graph.successors[address] if successor in held}
-        if after:
-            held[address] = _before(each, after.pop(), wide) if len(after) == 1 else ""
-    return held
+def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Candidate]) -> Points:
+    points = Points()
+    apart = {(each.before, each.after) for each in candidates}
+    entering = {(each.site.address, each.after) for each in candidates}
 
+    def join(one: Point, other: Point) -> None:
+        if (one, other) not in apart:
+            points.join(one, other)
 
-def _before(each: Instruction, register: str, wide: bool) -> str:
-    """The register that holds, before `each`, what `register` holds after it."""
-    copied = each.copy
-    if copied and copied[0] == register and not (wide and copied[2] < 64):
-        return copied[1]
-    return "" if register in each.writes else register
-
-
-class _Points:
-    """Points of the tail, joined where no candidate lies between them."""
-
-    def __init__(self) -> None:
-        self._parents: dict[Point, Point] = {}
-
-    def find(self, point: Point) -> Point:
-        while point in self._parents:
-            parent = self._parents[point]
-            if parent in self._parents:
-                self._parents[point] = self._parents[parent]
-            point = parent
-        return point
-
-    def join(self, one: Point, other: Point) -> None:
-        one, other = self.find(one), self.find(other)
-        if one != other:
-            self._parents[one] = other
-
-
-def _site(graph: Graph, address: int, register: str, emulation: Emulation) -> Site | None:
-    each = graph.nodes[address]
-    cost = site_cost(graph, each, emulation)
-    delta = 0 if each.flow is Flow.RETURN else graph.delta(address)
-    single_stepped = cost is Cost.SINGLE_STEPPED and each.flow is not Flow.RETURN
-    if cost is None or delta is None or not register or single_stepped:
-        return None
-    return Site(each, cost, delta, register)
-
-
-def _joined(graph: Graph, held: dict[int, str], candidates: dict[int, Site]) -> _Points:
-    points = _Points()
-    for address in held:
+    for address in values:
         before, after = ("before", address), ("after", address)
-        if address not in candidates:
-            points.join(before, after)
+        join(before, after)
         if graph.nodes[address].flow is Flow.RETURN:
             points.join(after, _SINK)
         predecessors = graph.predecessors[address]
         if not predecessors or address == graph.entry:
             points.join(before, _SOURCE)
         for predecessor in predecessors:
-            points.join(before, ("after", predecessor) if predecessor in held else _SOURCE)
+            if (predecessor, before) not in entering:
+                points.join(before, ("after", predecessor) if predecessor in values else _SOURCE)
     return points
 
 
-def exit_sites(
-    graph: Graph, result: str, entry: int, emulation: Emulation, *, wide: bool = False, only_returns: bool = False
-) -> list[Site]:
-    """The cheapest sites that cover every way out once. `entry` is the entry site; `result` the machine's result register.
-
-    `wide`: the value has 64 bits, else 32. `only_returns` takes the `ret`s themselves. Unplannable with the reason where a way
-    out can't be covered.
-    """
-    for reason in graph.uncovered.values():
-        raise Unplannable(reason)
-    held = value_registers(graph, tail(graph), result, wide)
-    if not held:
-        raise Unplannable("it never returns")
-    beginning = _until(graph, entry)
-    only_returns = only_returns or len(held) > MAX_TAIL
-    candidates = {}
-    for address, register in held.items():
-        site = _site(graph, address, register, emulation) if address not in beginning else None
-        if site and (graph.nodes[address].flow is Flow.RETURN or not only_returns):
-            candidates[address] = site
-    return sorted(_least(_joined(graph, held, candidates), candidates), key=lambda site: site.address)
-
-
-def _least(points: _Points, candidates: dict[int, Site]) -> list[Site]:
+def _least(points: Points, candidates: list[_Candidate]) -> list[Site]:
     """The candidates on the minimum cut."""
     between: dict[Edge, list[Site]] = {}
-    for address, site in candidates.items():
-        between.setdefault((points.find(("before", address)), points.find(("after", address))), []).append(site)
+    for each in candidates:
+        between.setdefault((points.find(each.before), points.find(each.after)), []).append(each.site)
     weights = {edge: sum(_WEIGHTS[site.cost] for site in sites) for edge, sites in between.items()}
     source, sink = points.find(_SOURCE), points.find(_SINK)
     chosen = cut(weights, source, sink) if source != sink else None
     if chosen is None:
         raise Unplannable("a way out of it has no instruction that can be probed")
-    return [site for edge in chosen for site in between[edge]]
+    return _merged([site for edge in chosen for site in between[edge]])
+
+
+def _merged(sites: list[Site]) -> list[Site]:
+    """One site an instruction, where both directions of a branch were chosen one by one."""
+    found: dict[int, Site] = {}
+    for site in sites:
+        known = found.get(site.address)
+        found[site.address] = replace(site, ending=site.ending.joined(known.ending)) if known else site
+    return list(found.values())
 
 
 def _until(graph: Graph, entry: int) -> set[int]:

@@ -9,8 +9,8 @@ known, through a jump table or a method table. Where a way out can't be followed
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ssllatency.elf.image import ElfError, Image
@@ -125,6 +125,23 @@ class Graph:
     def ways_out(self) -> list[int]:
         """The `ret` instructions."""
         return [address for address, each in self.nodes.items() if each.flow is Flow.RETURN]
+
+    def without(self, edges: Set[tuple[int, int]]) -> Graph:
+        """The graph that is left without some edges: what is still reached."""
+        successors = {
+            address: tuple(each for each in found if (address, each) not in edges) for address, found in self.successors.items()
+        }
+        reached, work = {self.entry}, [self.entry]
+        while work:
+            new = [each for each in successors[work.pop()] if each not in reached]
+            reached.update(new)
+            work += new
+        return replace(
+            self,
+            nodes={address: each for address, each in self.nodes.items() if address in reached},
+            successors={address: found for address, found in successors.items() if address in reached},
+            uncovered={address: reason for address, reason in self.uncovered.items() if address in reached},
+        )
 
     @cached_property
     def calling(self) -> frozenset[tuple[int, int]]:

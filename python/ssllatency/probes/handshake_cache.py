@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps handshake plans on disk, as cache.py does the plans of operations. Nothing here brings in the ELF parser or the decoder."""
+"""Keeps handshake plans on disk, as cache.py does those of operations. It brings in neither the ELF parser nor the decoder."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ssllatency.probes import codec
-from ssllatency.probes.costs import cost_ns
+from ssllatency.probes.costs import cost_ns, failing_ns
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
 
 _WIDTH = 100
@@ -30,14 +30,15 @@ def render(plans: Sequence[ImagePlan], *, sessions: bool = False) -> str:
 
 
 def to_document(plans: Sequence[ImagePlan], *, sessions: bool = False) -> dict[str, Any]:
-    """The same as one JSON document; `cost_ns` is an operation's cost a call, `chosen` how its calls' ends are seen."""
+    """The same as one JSON document; `cost_ns` is what a call that succeeds costs, `failing_ns` what any call
+    does at most, `chosen` how the calls' ends are seen."""
     return {"schema": "ssllatency-probes/1", "files": [_document(plan, sessions) for plan in plans]}
 
 
 def _document(plan: ImagePlan, sessions: bool) -> dict[str, Any]:
     values = codec.to_values(plan)
     for operation, record in zip(plan.operations, values["operations"], strict=True):
-        record["cost_ns"] = cost_ns(operation)
+        record["cost_ns"], record["failing_ns"] = cost_ns(operation), failing_ns(operation)
         record["chosen"] = chosen(operation, sessions)
     return values
 
@@ -88,9 +89,10 @@ def _rows(plan: OperationPlan, sessions: bool) -> Iterator[tuple[str, ...]]:
 
 
 def _note(probe: Probe) -> str:
-    notes = [f"value in {probe.return_register}"] if probe.return_register else []
+    notes = [probe.value_note()] if probe.value_note() else []
     notes += [f"{probe.stack_delta} below"] if probe.stack_delta else []
     notes += ["shared"] if probe.shared else []
+    notes += ["failed calls"] if probe.fails else []
     return ", ".join(notes)
 
 

@@ -85,6 +85,14 @@ class Instruction(Protocol):
     def copy(self) -> tuple[str, str, int] | None:
         """(destination, source, bits) if it copies a register, or its low 32 bits."""
 
+    @property
+    def constant(self) -> tuple[str, int] | None:
+        """(destination, value as 64 bits) if it sets a whole register to a constant."""
+
+    @property
+    def condition(self) -> str:
+        """The mnemonic of a branch whose direction the kernel side can tell; "" of all else."""
+
     def frame(self, before: Frame) -> Frame:
         """The frame after it, from the frame before."""
 
@@ -119,3 +127,7 @@ class Machine(Protocol):
 
     def looks_like_table(self, path: Sequence[Instruction]) -> bool:
         """Whether the jump that ends `path` is a jump within the function, by its form."""
+
+    def null_branch(self, path: Sequence[Instruction]) -> tuple[str, int, bool] | None:
+        """Where the last instruction of `path`, which runs in a straight line, branches on a 64-bit register's being NULL: that
+        register, the index of the instruction that looks at it, and whether the branch is taken for NULL."""

@@ -30,6 +30,18 @@ class Cost(StrEnum):
     SINGLE_STEPPED = "single-stepped"
 
 
+class Leaving(StrEnum):
+    """In which direction of a branch, the instruction of an exit site, the call is left; in the other it goes on."""
+
+    BOTH = "both"
+    TAKEN = "taken"
+    OTHER = "other"
+
+
+# The return values that an exit site can stand for without a register that holds them.
+CONSTANTS = range(-2, 12)
+
+
 @dataclass(frozen=True)
 class Probe:
     """One probe site.
@@ -39,6 +51,11 @@ class Probe:
     register that holds the return value past an exit site ("rax", "rbx", …), "" for other roles. `shared` marks an exit
     that is also reached without the operation's entry (a tail-called function), so that an exit without entry is no loss.
     `keeps_length`: at this entry the size_t * by which the call says its bytes is still in its register.
+
+    Where the way that a branch takes decides, `condition` is the branch's mnemonic ("jne"), `leaving` the direction in which
+    the call ends. `taken_value` and `other_value` are what it then returns, None where `return_register` holds that; without a
+    condition they are the same. `passed`: how many sites a call passes at most before this one without ending there. `fails`:
+    only calls that fail end here.
     """
 
     offset: int
@@ -50,6 +67,32 @@ class Probe:
     return_register: str = ""
     shared: bool = False
     keeps_length: bool = False
+    condition: str = ""
+    leaving: Leaving = Leaving.BOTH
+    taken_value: int | None = None
+    other_value: int | None = None
+    passed: int = 0
+    fails: bool = False
+
+    def values(self) -> tuple[str | int, ...]:
+        """What is returned past an exit site, in the directions in which the call is left, taken first: a register or a
+        constant. One value where the directions don't differ, none for other roles."""
+        if self.role is not Role.EXIT:
+            return (self.return_register,) if self.return_register else ()
+        taken = self.return_register if self.taken_value is None else self.taken_value
+        other = self.return_register if self.other_value is None else self.other_value
+        if not self.condition:
+            return (taken,)
+        return {Leaving.BOTH: (taken, other), Leaving.TAKEN: (taken,), Leaving.OTHER: (other,)}[self.leaving]
+
+    def value_note(self) -> str:
+        """What is returned past an exit site, in words: "value in rbx", "value 1 if jne", "value 1 if jne, else in rbx"."""
+        said = [f"in {value}" if isinstance(value, str) else f"{value}" for value in self.values()]
+        if not said or not self.condition:
+            return f"value {said[0]}" if said else ""
+        if self.leaving is Leaving.BOTH:
+            return f"value {said[0]} if {self.condition}, else {said[1]}"
+        return f"value {said[0]} if {'' if self.leaving is Leaving.TAKEN else 'not '}{self.condition}"
 
 
 @dataclass(frozen=True)

@@ -113,15 +113,21 @@ def machine_of(name: str) -> Machine:
 
 
 def plan_image(
-    image: Image, *, return_probes: bool = True, prefer_return_probes: bool = False, emulation: Emulation = BASELINE
+    image: Image,
+    *,
+    return_probes: bool = True,
+    prefer_return_probes: bool = False,
+    emulation: Emulation = BASELINE,
+    branch_exits: bool = True,
 ) -> ImagePlan:
     """The plan of one file: every operation of the catalogue that belongs in it, with its probes or with why it has none.
 
     `return_probes`: whether kernel return probes may be used where they are safe and a way out can't be covered;
-    `prefer_return_probes`: also where they are only cheaper. `emulation`: what the kernel emulates.
+    `prefer_return_probes`: also where they are only cheaper. `emulation`: what the kernel emulates. `branch_exits`: whether the
+    engine can tell which way a branch goes, and take a constant for the return value.
     """
     libraries = libraries_in(image)
-    settings = _Settings(return_probes, prefer_return_probes, emulation)
+    settings = _Settings(return_probes, prefer_return_probes, emulation, branch_exits)
     operations, missing = _plan_operations(image, libraries, settings)
     return ImagePlan(
         path=image.label,
@@ -139,6 +145,7 @@ class _Settings:
     return_probes: bool
     prefer_return_probes: bool
     emulation: Emulation
+    branch_exits: bool
 
 
 def _plan_operations(
@@ -147,7 +154,16 @@ def _plan_operations(
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     machine = machine_of(image.machine)
     code, tails = Code(image, machine), Tails(image)
-    planner = Planner(image, machine, code, tails, settings.emulation, settings.return_probes, settings.prefer_return_probes)
+    planner = Planner(
+        image,
+        machine,
+        code,
+        tails,
+        settings.emulation,
+        settings.return_probes,
+        settings.prefer_return_probes,
+        settings.branch_exits,
+    )
     finder = _Finder(image)
     operations: list[OperationPlan] = []
     missing: list[MissingOperation] = []

@@ -2,21 +2,33 @@
 """A second opinion on a plan: walks the operation forwards, the way a call runs, with the sites set.
 
 Shares nothing with how the sites were chosen (exits.py works backwards from the returns): every way from the entry must cross
-the entry site once, then exactly one exit site, and at the `ret` the result register must hold what the exit site said.
+the entry site once, then exactly one exit site, and at the `ret` the result register must hold what the exit site said. An exit
+site on a branch may be one in one direction only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ssllatency.probes.entry import Site
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import Flow, Instruction
+from ssllatency.probes.values import NOT_LEFT, Value
 
 MAX_STATES = 200_000
 _BEFORE, _INSIDE = "before", "inside"
-# Before the entry site, inside the call, or past an exit site: then the registers that hold the return value.
-_State = str | frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Left:
+    """Past an exit site: the registers that hold the return value, and the constant that it is, if the site says so."""
+
+    held: frozenset[str]
+    constant: int | None = None
+
+
+_State = str | _Left
 
 
 class _Wrong(Exception):
@@ -24,16 +36,21 @@ class _Wrong(Exception):
 
 
 def _cross(state: _State, address: int, entry: int, exits: dict[int, Site]) -> _State:
-    """The state after the sites on one instruction."""
+    """The state after the entry site on an instruction. At an exit site the call must be inside."""
     if address == entry:
         if state != _BEFORE:
             raise _Wrong(f"the entry site {address:#x} is crossed twice")
-        state = _INSIDE
-    if address in exits:
-        if state != _INSIDE:
-            raise _Wrong(f"the exit site {address:#x} is crossed before the entry or after another exit")
-        state = frozenset((exits[address].register,))
+        return _INSIDE
+    if address in exits and state != _INSIDE:
+        raise _Wrong(f"the exit site {address:#x} is crossed before the entry or after another exit")
     return state
+
+
+def _leave(state: _State, value: Value | None) -> _State:
+    """The state after an exit site, in the direction in which `value` is returned."""
+    if value is None:
+        return state
+    return _Left(frozenset((value,))) if isinstance(value, str) else _Left(frozenset(), value)
 
 
 def _step(state: _State, each: Instruction) -> _State:
@@ -42,9 +59,18 @@ def _step(state: _State, each: Instruction) -> _State:
         return state
     if each.flow in (Flow.CALL, Flow.INDIRECT_CALL):
         raise _Wrong(f"a call follows the exit site, at {each.address:#x}")
-    held = state - each.writes
+    held = state.held - each.writes
     copied = each.copy
-    return held | {copied[0]} if copied and copied[1] in state else held
+    if copied and copied[1] in state.held:
+        held |= {copied[0]}
+    if each.constant and state.constant is not None and _equal(each.constant[1], state.constant):
+        held |= {each.constant[0]}
+    return _Left(held, state.constant)
+
+
+def _equal(written: int, value: int) -> bool:
+    """Whether a constant in a register is the value, as 32 bits or as 64."""
+    return written in (value & 0xFFFFFFFF, value & 0xFFFFFFFFFFFFFFFF)
 
 
 def problem(graph: Graph, entry: Site, exits: Sequence[Site], result: str) -> str:
@@ -77,11 +103,14 @@ def _walk(graph: Graph, entry: int, exits: dict[int, Site], result: str) -> None
         seen.add((address, state))
         each = graph.nodes[address]
         state = _cross(state, address, entry, exits)
+        ending = exits[address].ending if address in exits else NOT_LEFT
+        if each.flow is Flow.RETURN:
+            state = _leave(state, ending.taken)
         if exits and address in graph.uncovered:
             raise _Wrong(f"a way out isn't known: {graph.uncovered[address]}")
         if each.flow is Flow.RETURN and state == _BEFORE:
             raise _Wrong(f"the return at {address:#x} is reached past no entry site")
-        if each.flow is Flow.RETURN and exits and (isinstance(state, str) or result not in state):
+        if each.flow is Flow.RETURN and exits and (isinstance(state, str) or result not in state.held):
             raise _Wrong(f"the return at {address:#x} is reached without its value from an exit site")
-        after = _step(state, each) if graph.successors[address] else state
-        work.extend((successor, after) for successor in graph.successors[address])
+        for successor in graph.successors[address]:
+            work.append((successor, _step(_leave(state, ending.towards(each, successor)), each)))

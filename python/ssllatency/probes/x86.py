@@ -150,6 +150,44 @@ class X86Instruction:
         destination, source = (other, register) if self.opcode == 0x89 else (register, other)
         return destination, source, 64 if self.rex & 8 else 32
 
+    @cached_property
+    def constant(self) -> tuple[str, int] | None:
+        if self.prefixes:
+            return None
+        ones = (1 << (64 if self.rex & 8 else 32)) - 1
+        register = REGISTERS[(self.modrm & 7) | (self.rex & 1) << 3]
+        source = REGISTERS[(self.modrm >> 3 & 7) | (self.rex & 4) << 1]
+        if 0xB8 <= self.opcode <= 0xBF:  # mov of an immediate
+            size = 8 if self.rex & 8 else 4
+            number = REGISTERS[(self.opcode & 7) | (self.rex & 1) << 3]
+            return number, int.from_bytes(self.code[-size:], "little")
+        if self.modrm < 0xC0:
+            return None
+        if self.opcode == 0xC7 and self.modrm >> 3 & 7 == 0:
+            return register, _signed(self.code[-4:]) & ones
+        if self.opcode in (0x31, 0x33, 0x29, 0x2B) and register == source:  # xor or sub of itself
+            return register, 0
+        return (register, ones) if self.opcode == 0x83 and self.modrm >> 3 & 7 == 1 and self.code[-1] == 0xFF else None
+
+    @property
+    def condition(self) -> str:
+        return str(self.raw.mnemonic) if self.opcode in _JCC and not self.prefixes and not self.rex else ""
+
+    @property
+    def tests_null(self) -> str:
+        """The register that it compares with NULL: by test with itself, or cmp with 0."""
+        if not self.rex & 8 or self.modrm < 0xC0 or self.prefixes:
+            return ""
+        register = REGISTERS[(self.modrm & 7) | (self.rex & 1) << 3]
+        if self.opcode == 0x85:
+            return register if register == REGISTERS[(self.modrm >> 3 & 7) | (self.rex & 4) << 1] else ""
+        return register if self.opcode == 0x83 and self.modrm >> 3 & 7 == 7 and self.code[-1] == 0 else ""
+
+    @property
+    def sets_flags(self) -> bool:
+        """Whether it may change the flags."""
+        return self.raw.mnemonic.rsplit(" ", 1)[-1] in _UNLISTED or x86.X86_REG_EFLAGS in self.raw.regs_access()[1]
+
     def frame(self, before: Frame) -> Frame:
         after = before
         if len(before) > 1 and any(register in self.writes for register in before):
@@ -252,3 +290,13 @@ class X86:
 
     def looks_like_table(self, path: Sequence[Instruction]) -> bool:
         return x86_tables.looks_like_table(cast("x86_tables.Path", path), wide_names())
+
+    def null_branch(self, path: Sequence[Instruction]) -> tuple[str, int, bool] | None:
+        *before, branch = cast("Sequence[X86Instruction]", path)
+        if branch.condition not in ("je", "jne"):
+            return None
+        for index in reversed(range(len(before))):
+            if before[index].sets_flags:
+                register = before[index].tests_null
+                return (register, index, branch.condition == "je") if register else None
+        return None

@@ -122,7 +122,9 @@ def _read_target(target: Field) -> Target:
 
 
 def _read_library(library: Field) -> Library:
-    return Library(library.get("path").text(), library.get("build_id").text(), library.get("version").text())
+    path, build_id, version = (library.get(name).text() for name in ("path", "build_id", "version"))
+    deleted = library.optional("deleted")
+    return Library(path, build_id, version, deleted=bool(deleted and deleted.flag()))
 
 
 def _read_missing(missing: Field) -> Missing:

@@ -66,6 +66,7 @@ def _in_flight(handshakes: Handshakes) -> list[str]:
 def _handshakes_lost(handshakes: Handshakes) -> list[tuple[int, str, str]]:
     return [
         (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
+        (handshakes.partial, "handshake", "not counted, whose beginning was not seen"),
         (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
     ]
 

@@ -6,20 +6,27 @@ Everything here only reads under /proc; the root of that tree is a parameter, so
 
 from __future__ import annotations
 
+from ssllatency.targets import listing
 from ssllatency.targets.cgroups import cgroup_folder, is_unified
 from ssllatency.targets.code import code_byte
-from ssllatency.targets.files import TracedFile, may_hold_tls, recognised_file, tls_candidates, tls_files
+from ssllatency.targets.containers import Container
+from ssllatency.targets.files import NoTlsFile, TracedFile, may_hold_tls, recognised_file, tls_candidates, tls_files
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of
 from ssllatency.targets.selection import Selection, kept_comm, members, select
+from ssllatency.targets.survey import FileFacts, Survey, survey
 
 __all__ = [
+    "Container",
+    "FileFacts",
     "Hazards",
     "MappedFile",
+    "NoTlsFile",
     "Process",
     "Selection",
+    "Survey",
     "TracedFile",
     "all_processes",
     "cgroup_folder",
@@ -31,6 +38,7 @@ __all__ = [
     "hazards",
     "is_unified",
     "kept_comm",
+    "listing",
     "mapped_files",
     "may_hold_tls",
     "members",
@@ -39,6 +47,7 @@ __all__ = [
     "process_of",
     "recognised_file",
     "select",
+    "survey",
     "tls_candidates",
     "tls_files",
 ]

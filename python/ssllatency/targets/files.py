@@ -22,6 +22,11 @@ from ssllatency.targets.processes import PROC, Process, exists
 # The star before .so also takes the copies that Python wheels bundle: libssl-8b5ba2b3.so.1.1.
 _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so*")
 
+
+class NoTlsFile(SsllatencyError):
+    """None of the processes maps a file that is traced."""
+
+
 Recognise = Callable[[int, str], str]
 Users = dict[tuple[int, int, int], dict[int, MappedFile]]
 
@@ -62,21 +67,19 @@ def tls_files(
     *,
     named: Collection[tuple[int, int, int]] = (),
     problem: Problem = fail,
-    none: bool = False,
 ) -> list[TracedFile]:
     """The TLS files of `processes`, ordered by path.
 
     `recognise(fd, path)` says what a file is ("" for a file that holds no TLS code); it is called once a file, and the
     descriptor is closed when it returns. `named` are files (see file_identity) that are candidates whatever their name.
     `problem` takes the SsllatencyError of a process or file that can't be read; if it returns, the search goes on without.
-    Processes that end meanwhile are left out. SsllatencyError where no process maps a TLS file, unless `none` is
-    allowed.
+    Processes that end meanwhile are left out. NoTlsFile where no process maps a TLS file.
     """
     processes = list(processes)
     users = _candidates(processes, proc, named, problem)
     found = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
-    if not found and not none:
-        raise SsllatencyError(_none_found(processes))
+    if not found:
+        raise NoTlsFile(_none_found(processes))
     return sorted(found, key=lambda file: (file.path, file.mapping.identity))
 
 
@@ -112,7 +115,7 @@ def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tupl
 
 
 def has_library_name(path: str) -> bool:
-    """Whether a file is a candidate by its name."""
+    """Whether the file at `path` is called as the libraries are that are traced."""
     name = path.rpartition("/")[2]
     return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
 

@@ -91,13 +91,14 @@ def fail(error: SsllatencyError) -> None:
 
 def denied(pid: int) -> SsllatencyError:
     """The error for a process that we may not look into."""
-    return SsllatencyError(f"Not permitted to look into process {pid}: {as_root()}.")
+    return SsllatencyError(f"Not permitted to look into process {pid}: {as_root('CAP_SYS_PTRACE')}.")
 
 
-def as_root() -> str:
-    """What to do where something isn't permitted. Root may be refused as well, by a container or a security module."""
+def as_root(capability: str) -> str:
+    """What to do where something isn't permitted that `capability` permits. Root may be refused as well, by a container or a
+    security module."""
     if os.geteuid():
-        return "run ssllatency as root (sudo)"
+        return f"run ssllatency as root (sudo), or with {capability}"
     return "run ssllatency on the host with all of root's capabilities, or trace another process"
 
 

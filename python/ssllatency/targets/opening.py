@@ -2,9 +2,11 @@
 """Opens exactly the file that a process maps, whatever its paths say by now.
 
 /proc/PID/map_files/RANGE is the kernel's own handle: it works for deleted files and in other mount namespaces, but needs
-CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN. Failing that the path is tried, through the process's root first. The process owns
-that tree and may put anything there, so a file is first opened with O_PATH, which touches no device and waits for no pipe,
-and is read only once it proves to be a regular file, and kept only if it is the file that maps names.
+CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and for another user's process CAP_DAC_READ_SEARCH. Failing that the path is tried,
+through the process's root first. The process owns that tree and may put anything there. The kernel shows the path of a mapping
+without symbolic links, so one on the way was put there later: none is followed, and the walk can't leave the tree. The file at
+its end is first opened with O_PATH, which touches no device and waits for no pipe; it is read only once it proves to be a
+regular file, and kept only if it is the file that maps names.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
@@ -27,9 +30,9 @@ def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
     SsllatencyError where the process is gone, root is needed, or the file can't be reached any more.
     """
     refused = False
-    for path in _ways(pid, mapped, proc):
+    for open_handle in _ways(pid, mapped, proc):
         try:
-            fd = _open_regular(path)
+            fd = _open_regular(open_handle())
         except OSError as error:
             refused = refused or isinstance(error, PermissionError)
             continue
@@ -45,7 +48,7 @@ def file_identity(path: str | Path) -> tuple[int, int, int]:
     SsllatencyError where there is no such file, or it isn't a regular file with something in it.
     """
     try:
-        fd = _open_regular(Path(path))
+        fd = _open_regular(_handle(Path(path)))
     except OSError as error:
         raise SsllatencyError(f"Can't open the library {path} ({error.strerror}): check the path.") from error
     try:
@@ -57,20 +60,40 @@ def file_identity(path: str | Path) -> tuple[int, int, int]:
     return identity
 
 
-def _ways(pid: int, mapped: MappedFile, proc: Path) -> Iterator[Path]:
+def _ways(pid: int, mapped: MappedFile, proc: Path) -> Iterator[Callable[[], int]]:
     base = proc / str(pid)
-    yield base / "map_files" / mapped.address_range
-    yield Path(f"{base}/root{mapped.path}")
+    yield partial(_handle, base / "map_files" / mapped.address_range)
+    yield partial(_walk, base / "root", mapped.path)
     # A process that changed its root after it loaded its libraries: the kernel then shows paths from our root.
-    yield Path(mapped.path)
+    yield partial(_walk, Path("/"), mapped.path)
 
 
-def _open_regular(path: Path) -> int:
-    """Opens for reading; OSError for anything but a regular file, which isn't even touched."""
-    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+def _handle(path: Path) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _walk(root: Path, path: str) -> int:
+    """A handle on `path` below `root`, by way of folders alone; OSError where a link or ".." would have to be followed."""
+    handle = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in filter(None, path.split("/")):
+            if name in (".", ".."):
+                raise OSError(0, "not a path of the kernel's", path)
+            following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            os.close(handle)
+            handle = following
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _open_regular(handle: int) -> int:
+    """Opens for reading what an O_PATH handle, which is closed, stands for. OSError for anything but a regular file, which
+    isn't even touched."""
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(0, "not a regular file", str(path))
+            raise OSError(0, "not a regular file")
         return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     finally:
         os.close(handle)
@@ -115,7 +138,8 @@ def _failure(pid: int, mapped: MappedFile, proc: Path, refused: bool) -> Ssllate
     if not exists(pid, proc):
         return SsllatencyError(f"Process {pid} has ended: trace one that is running.")
     if refused:
-        return SsllatencyError(f"Not permitted to open {mapped.path} as process {pid} maps it: {as_root()}.")
+        advice = as_root("CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH")
+        return SsllatencyError(f"Not permitted to open {mapped.path} as process {pid} maps it: {advice}.")
     return SsllatencyError(
         f"The file that process {pid} maps as {mapped.path} can't be reached any more: restart the process, so that it maps the"
         " file that is there now."

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets.cgroups import cgroup_folder, cgroup_members
+from ssllatency.targets.containers import in_container
 from ssllatency.targets.maps import Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
 from ssllatency.targets.processes import PROC, Process, all_processes, descendants
@@ -20,13 +22,14 @@ _COMM_BYTES = 15
 
 @dataclass(frozen=True)
 class Selection:
-    """Whom to trace: `pids` with their children, those named `comm`, those in the cgroup `cgroup` and below, those that map the
-    file `library`, or everything."""
+    """Whom to trace: `pids` with their children, those named `comm`, those that map the file `library`, those in `container`
+    (its ID, the beginning of that, or its name), those in the cgroup `cgroup` and below, or everything."""
 
     pids: tuple[int, ...] = ()
     comm: str | None = None
     library: str | None = None
     everything: bool = False
+    container: str | None = None
     cgroup: str | None = None
 
 
@@ -40,7 +43,8 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
     """
     if selection == Selection():
         raise SsllatencyError(
-            "Nothing to trace is named: add -p PID, --comm NAME, --cgroup PATH, --library FILE or --all.", status=2
+            "Nothing to trace is named: add -p PID, --comm NAME, --cgroup PATH, --container ID, --library FILE or --all.",
+            status=2,
         )
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
@@ -51,19 +55,25 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
         chosen += _grouped(selection.cgroup, others, proc, nobody=nobody)
     if selection.library is not None:
         chosen += _mapping(selection.library, others, proc, problem)
+    if selection.container is not None:
+        chosen += in_container(selection.container, others, proc)
     if selection.everything:
         chosen += others
     return sorted(set(chosen), key=lambda process: process.pid)
 
 
 def members(selection: Selection, proc: Path = PROC) -> dict[int, bool]:
-    """Those of `pids`, `comm` and `cgroup` that are there now, by PID; true for one that belongs by name or cgroup only."""
+    """Those of `pids`, `comm`, `container` and `cgroup` that are there now, by PID; true for one that belongs by its name or
+    cgroup only."""
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
     grouped = cgroup_members(Path(selection.cgroup)) if selection.cgroup else set()
     named = kept_comm(selection.comm) if selection.comm is not None else None
     found = {process.pid: True for process in others if process.comm == named or process.pid in grouped}
     kin = {member.pid for pid in selection.pids for member in descendants(pid, processes)} | set(selection.pids)
+    if selection.container is not None:
+        with suppress(SsllatencyError):  # gone
+            kin |= {process.pid for process in in_container(selection.container, others, proc)}
     return found | {process.pid: False for process in processes if process.pid in kin}
 
 

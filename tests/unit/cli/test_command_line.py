@@ -35,6 +35,15 @@ LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
         (["probes", "x", "-p", "1"], 2, "name either files or targets"),
         (["probes", "no/such/file"], 1, "there is no file no/such/file"),
         (["probes", __file__], 1, "not an ELF file"),
+        (["probes", "--handshakes"], 2, "name either files or targets"),
+        (["probes", "--handshakes", "no/such/file"], 1, "there is no file no/such/file"),
+        (["probes", "--handshakes", "--no-cache", "/bin/ls"], 1, "neither libssl nor libcrypto"),
+        (["script"], 2, "name either files or targets"),
+        (["script", "x", "-p", "1"], 2, "name either files or targets"),
+        (["script", "no/such/file"], 1, "there is no file"),
+        (["script", __file__], 1, "not an ELF file"),
+        (["script", "--hist", "5:1:1", "x"], 2, "isn't MIN:MAX:STEP"),
+        (["script", "/usr/lib/x86_64-linux-gnu/libssl.so.3", "-o", "no/such/folder/x"], 1, "can't be written"),
         (["report", "no/such/file"], 1, "can't be read"),
         (["report", __file__], 1, "not a measurement"),
     ],
@@ -71,6 +80,14 @@ def test_the_listing_of_a_file_needs_no_root(capsys: pytest.CaptureFixture[str])
     assert run(["probes", str(LIBSSL), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert "SSL_do_handshake" in json.dumps(document)
+
+
+def test_the_sites_of_a_handshakes_phases_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["probes", "--handshakes", str(LIBSSL), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "EVP_DigestSign" in [call["callee"] for call in document["files"][0]["calls"]]
+    assert run(["probes", "--handshakes", str(LIBSSL)]) == 0
+    assert "EVP_DigestSign" in capsys.readouterr().out
 
 
 def test_a_reader_that_goes_away_is_no_error_to_see() -> None:

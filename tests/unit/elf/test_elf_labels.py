@@ -108,6 +108,7 @@ GOLDEN = {
     "libssl-3.5-x86-64": V3_5,
     "libssl-3.5-arm64": V3_5,
     "node": V3_5,
+    "node for musl": V3_5,
 }
 
 

@@ -16,9 +16,8 @@ from ssllatency.errors import SsllatencyError
 
 ALL_CAPABILITIES = "000001ffffffffff"
 NONE = "0000000000000000"
-# CAP_BPF and CAP_PERFMON, with and without CAP_SYS_PTRACE.
-BPF_PERFMON_PTRACE = f"{1 << 39 | 1 << 38 | 1 << 19:016x}"
-BPF_PERFMON = f"{1 << 39 | 1 << 38:016x}"
+# CAP_CHECKPOINT_RESTORE, CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.
+FIVE_CAPABILITIES = f"{1 << 40 | 1 << 39 | 1 << 38 | 1 << 19 | 1 << 2:016x}"
 
 
 @pytest.fixture
@@ -156,22 +155,57 @@ def test_kernels_that_serve(host: Host, release: str) -> None:
     assert blockers(findings(replace(host, release=release))) == []
 
 
-def test_two_capabilities_do_without_root(host: Host) -> None:
-    assert [finding.name for finding in findings(holding(BPF_PERFMON_PTRACE, 1000)(host)) if not finding.ok] == []
+def with_multi_uprobes(host: Host) -> Host:
+    (host.root / "lib/modules/6.6.0/build").mkdir(parents=True)
+    return replace(host, release="6.6.0")
 
 
-def test_without_ptrace_one_can_trace_ones_own(host: Host) -> None:
-    host = holding(BPF_PERFMON, 1000)(host)
+def test_five_capabilities_do_without_root(host: Host) -> None:
+    host = holding(FIVE_CAPABILITIES, 1000)(with_multi_uprobes(host))
+    assert [finding.name for finding in findings(host) if not finding.ok] == []
+
+
+@pytest.mark.parametrize(
+    ("held", "lacking"),
+    [(1 << 39, "lacks CAP_PERFMON, or"), (1 << 38, "lacks CAP_BPF, or"), (0, "lacks CAP_BPF and CAP_PERFMON, or")],
+)
+def test_the_capability_that_is_missing_is_named(host: Host, held: int, lacking: str) -> None:
+    sentence = can_trace(holding(f"{held:016x}", 1000)(host))
+    assert sentence is not None
+    assert lacking in sentence
+
+
+@pytest.mark.parametrize(
+    ("bit", "name", "capability"),
+    [
+        (19, "other users' processes", "CAP_SYS_PTRACE"),
+        (40, "replaced files", "CAP_CHECKPOINT_RESTORE"),
+        (2, "replaced files", "CAP_DAC_READ_SEARCH"),
+    ],
+)
+def test_three_capabilities_can_be_done_without(host: Host, bit: int, name: str, capability: str) -> None:
+    host = holding(f"{int(FIVE_CAPABILITIES, 16) & ~(1 << bit):016x}", 1000)(with_multi_uprobes(host))
     [finding] = [finding for finding in findings(host) if not finding.ok]
-    assert finding.name == "other users' processes"
+    assert finding.name == name
+    assert capability in finding.detail
     assert finding.remedy == "sudo tools/ssllatency"
+    assert can_trace(host) is None
+
+
+@pytest.mark.parametrize(
+    ("release", "held", "found"),
+    [("6.1.0-30-amd64", FIVE_CAPABILITIES, True), ("6.6.0", FIVE_CAPABILITIES, False), ("6.1.0", ALL_CAPABILITIES, False)],
+)
+def test_perf_events_may_ask_for_more(host: Host, release: str, held: str, found: bool) -> None:
+    host = holding(held, 1000)(replace(host, release=release))
+    assert ("perf events" in [finding.name for finding in findings(host)]) == found
     assert can_trace(host) is None
 
 
 def test_paranoia_matters_only_without_sys_admin(host: Host) -> None:
     host = saying("proc/sys/kernel/perf_event_paranoid", "3\n")(host)
     assert "perf_event_paranoid" not in [finding.name for finding in findings(host)]
-    host = holding(BPF_PERFMON_PTRACE, 1000)(host)
+    host = holding(FIVE_CAPABILITIES, 1000)(with_multi_uprobes(host))
     [finding] = [finding for finding in findings(host) if not finding.ok]
     assert finding.remedy == "sudo sysctl kernel.perf_event_paranoid=2"
     assert can_trace(host) is None

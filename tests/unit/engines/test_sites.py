@@ -9,7 +9,7 @@ from ssllatency import abi
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sites import cookie, library_record, operations_of, remembers_sides, sites_of
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
-from ssllatency.probes.plan import Cost, ImagePlan, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CONSTANTS, Cost, ImagePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
 
 
 def probe(role: Role, offset: int = 0x1000, **more: object) -> Probe:
@@ -42,6 +42,24 @@ def test_a_size_query_is_skipped_and_its_exit_is_no_loss() -> None:
     assert field(value, abi.Cookie.SKIP_NULL, 3) == 2
     assert field(value, abi.Cookie.SHARED, 1) == 1
     assert field(value, abi.Cookie.SSL, 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "condition", "taken", "other"),
+    [
+        ({"return_register": "rbx"}, 0, abi.Exit.IN_REGISTER, abi.Exit.IN_REGISTER),
+        ({"taken_value": -2, "other_value": -2}, 0, 2, 2),
+        ({"condition": "jg", "taken_value": 11, "other_value": 0}, 15, 15, abi.Exit.CONSTANT),
+        ({"condition": "jno", "leaving": Leaving.TAKEN, "taken_value": 1}, 1, 5, abi.Exit.GOES_ON),
+        ({"condition": "je", "leaving": Leaving.OTHER, "return_register": "rax"}, 4, abi.Exit.GOES_ON, 0),
+    ],
+)
+def test_what_an_exit_tells(more: dict[str, object], condition: int, taken: int, other: int) -> None:
+    value = cookie(probe(Role.EXIT, **more), BY_NAME["SSL_read"], 0, 0)
+    assert field(value, abi.Cookie.CONDITION, 4) == condition
+    assert field(value, abi.Cookie.TAKEN, 4) == taken
+    assert field(value, abi.Cookie.OTHER, 4) == other
+    assert all(abi.Exit.GOES_ON < abi.Exit.CONSTANT + number < 16 for number in CONSTANTS)
 
 
 def test_sites_go_by_role_and_operations_by_number() -> None:

@@ -48,9 +48,12 @@ class Assembled:
         """The label at an address; labels of sites are not names of functions."""
         return next(name for name, at in self.symbols.items() if at == address and name.startswith("at_"))
 
-    def planner(self, *, return_probes: bool = True, prefer: bool = False, emulation: Emulation = BASELINE) -> Planner:
-        machine = X86()
-        return Planner(self.image, machine, Code(self.image, machine), Tails(self.image), emulation, return_probes, prefer)
+    def planner(
+        self, *, return_probes: bool = True, prefer: bool = False, emulation: Emulation = BASELINE, branch_exits: bool = True
+    ) -> Planner:
+        machine, tails = X86(), Tails(self.image)
+        code = Code(self.image, machine)
+        return Planner(self.image, machine, code, tails, emulation, return_probes, prefer, branch_exits)
 
     def graph(self, name: str = "f") -> Graph:
         planner = self.planner()
@@ -70,6 +73,7 @@ class Assembled:
         return_probes: bool = True,
         prefer: bool = False,
         emulation: Emulation = BASELINE,
+        branch_exits: bool = True,
     ) -> OperationPlan:
         """The plan of the function `name` as an operation with these properties."""
         operation = Operation(
@@ -84,7 +88,8 @@ class Assembled:
         )
         found = self.image.function(name)
         assert found is not None
-        return self.planner(return_probes=return_probes, prefer=prefer, emulation=emulation).plan(operation, found)
+        planner = self.planner(return_probes=return_probes, prefer=prefer, emulation=emulation, branch_exits=branch_exits)
+        return planner.plan(operation, found)
 
     def labels(self, plan: OperationPlan, *roles: Role) -> list[str]:
         """The labels of the plan's sites in these roles."""

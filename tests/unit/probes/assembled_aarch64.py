@@ -47,10 +47,12 @@ class AssembledAarch64(Assembled):
     def symbols(self) -> dict[str, int]:
         return dict(self.addresses)
 
-    def planner(self, *, return_probes: bool = True, prefer: bool = False, emulation: Emulation = BASELINE) -> Planner:
+    def planner(
+        self, *, return_probes: bool = True, prefer: bool = False, emulation: Emulation = BASELINE, branch_exits: bool = True
+    ) -> Planner:
         machine = Aarch64()
         code, tails = Code(self.image, machine), Tails(self.image)
-        return Planner(self.image, machine, code, tails, emulation, return_probes, prefer)
+        return Planner(self.image, machine, code, tails, emulation, return_probes, prefer, branch_exits)
 
 
 def assemble(folder: Path, text: str) -> AssembledAarch64:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second look at a phase's sites: capstone decodes the function from its start, without the planner, and the way from the begin
-to the call and on to the end is walked as the processor would take it."""
+"""A second look at a phase's sites: capstone decodes the function from its start, without the planner, and the way from the
+begin to the call and on to the end is walked as the processor would take it."""
 
 from __future__ import annotations
 

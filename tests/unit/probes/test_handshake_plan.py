@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.unit.probes.handshake_walk import function, walk
 from tests.unit.probes.test_probes_system import depth, unwind_tables
 
 from ssllatency.elf.image import Image
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes.handshake_codec import from_values, to_values
 from ssllatency.probes.handshake_plan import HandshakePlan, Phase, PhaseCall
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.phases import plan_handshake
@@ -31,15 +34,28 @@ OF_3 = {
     **CALLBACKS,
     **LOOKUPS,
     **CHECKS,
-    **{"EVP_DigestSign": 4, "EVP_DigestSignFinal": 2, "EVP_PKEY_decrypt": 3, "EVP_PKEY_keygen": 2, "EVP_PKEY_derive": 2},
-    **{"EVP_PKEY_encapsulate": 2, "EVP_PKEY_decapsulate": 2, "X509_verify_cert": 1, "app_verify_callback": 1},
+    "EVP_DigestSign": 4,
+    "EVP_DigestSignFinal": 2,
+    "EVP_PKEY_decrypt": 3,
+    "EVP_PKEY_keygen": 2,
+    "EVP_PKEY_derive": 2,
+    "EVP_PKEY_encapsulate": 2,
+    "EVP_PKEY_decapsulate": 2,
+    "X509_verify_cert": 1,
+    "app_verify_callback": 1,
 }
 OF_1_1 = {
     **CALLBACKS,
     **LOOKUPS,
     **CHECKS,
-    **{"EVP_DigestSign": 2, "EVP_DigestSignFinal": 1, "EVP_PKEY_decrypt": 1, "EVP_PKEY_keygen": 2, "EVP_PKEY_derive": 2},
-    **{"RSA_private_decrypt": 1, "X509_verify_cert": 1, "app_verify_callback": 1},
+    "EVP_DigestSign": 2,
+    "EVP_DigestSignFinal": 1,
+    "EVP_PKEY_decrypt": 1,
+    "EVP_PKEY_keygen": 2,
+    "EVP_PKEY_derive": 2,
+    "RSA_private_decrypt": 1,
+    "X509_verify_cert": 1,
+    "app_verify_callback": 1,
 }
 OF_NODE = {**OF_3, "EVP_PKEY_decrypt": 1, "X509_verify_cert": 2, "app_verify_callback": 2}
 EXPECTED = {name: OF_1_1 if "1.1" in name else OF_NODE if name == "node" else OF_3 for name in LIBSSL}
@@ -131,8 +147,8 @@ def test_a_callback_begins_at_the_branch_that_finds_it_set(name: str) -> None:
     assert {(call.condition, call.taken) for call in callbacks} == {("je", False)}
 
 
-def test_what_tells_of_the_private_key(name: str = "libssl-host") -> None:
-    _, plan = found(name)
+def test_what_tells_of_the_private_key() -> None:
+    _, plan = found("libssl-host")
     calls = {call.callee: call for call in plan.calls}
 
     def arguments(call: PhaseCall) -> tuple[object, ...]:
@@ -146,7 +162,7 @@ def test_what_tells_of_the_private_key(name: str = "libssl-host") -> None:
 
 @pytest.mark.parametrize("name", X86)
 def test_with_a_shadow_stack_no_site_is_a_call(name: str) -> None:
-    """Then sites lie in front of the calls; where the argument that tells a size query isn't set there, the call is left out."""
+    """Then sites lie before the calls; where the argument that tells a size query isn't set there, the call is left out."""
     _, plan = found(name, NO_CALLS)
     mnemonics = {probe.instruction.split()[0] for call in plan.calls for probe in (call.begin, *call.ends)}
     assert "call" not in mnemonics
@@ -167,7 +183,7 @@ def test_alerts_are_seen_where_the_handshake_is_broken_off(name: str) -> None:
         assert image.function_bounds(fatal[0].probe.address) == image.function_bounds(named.address)
 
 
-@pytest.mark.parametrize("name", (*LIBCRYPTO, "node"))
+@pytest.mark.parametrize("name", [*LIBCRYPTO, "node"])
 def test_errors_and_offload_are_seen_in_libcrypto(name: str) -> None:
     image, plan = found(name)
     kind, function_name = ("raise_1_1", "ERR_put_error") if "1.1" in name else ("raise", "ERR_vset_error")
@@ -187,8 +203,32 @@ def test_hidden_functions_are_those_that_names_tell() -> None:
     assert all(named.values())
 
     class Nameless(Image):
-        def function(self, name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def function(self, name: str):  # type: ignore[no-untyped-def]
             return None if name in named else super().function(name)
 
     nameless = Nameless.open(image.path, debug_roots=())
     assert plan_handshake(nameless) == found("node")[1]
+
+
+@pytest.mark.parametrize("name", ["libssl-host", "libssl-1.1-arm64"])
+def test_a_damaged_file_gives_an_error_or_a_plan_that_can_be_read_back(name: str, tmp_path: Path) -> None:
+    image, plan = found(name)
+    chance = random.Random(11)
+    content = Path(image.path).read_bytes()
+    bounds = [image.function_bounds(call.begin.address) or (0, 1) for call in plan.calls]
+    places = [(image.file_offset(start), end - start) for start, end in bounds] + [(0, len(content)), (0, 4096)]
+    read_back = 0
+    for count in (1, 5, 50, 400) * 3:
+        changed = bytearray(content)
+        for _ in range(count):
+            start, size = chance.choice(places)
+            changed[start + chance.randrange(size)] = chance.randrange(256)
+        damaged = tmp_path / "damaged.so"
+        damaged.write_bytes(changed)
+        try:
+            replanned = plan_handshake(Image.open(damaged, debug_roots=()))
+        except SsllatencyError:
+            continue
+        assert from_values(to_values(replanned), file_size=len(content)) == replanned
+        read_back += 1
+    assert read_back

@@ -24,7 +24,7 @@ from ssllatency.probes.aarch64 import Aarch64
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.codec import from_values, to_values
 from ssllatency.probes.entry import entry_site
-from ssllatency.probes.exits import exit_sites
+from ssllatency.probes.exits import Chooser
 from ssllatency.probes.flow import Code, Graph, Unplannable, build
 from ssllatency.probes.machine import BASELINE, Flow
 from ssllatency.probes.plan import NOT_IN_LIBRARY, Cost, ImagePlan, Role
@@ -131,7 +131,7 @@ def test_what_is_planned_passes_the_check(name: str) -> None:
     for start, graph in graphs(image(name)):
         try:
             entry = entry_site(graph, frozenset(), BASELINE)
-            exits = exit_sites(graph, "x0", entry.address, BASELINE)
+            exits = Chooser(graph, BASELINE, "x0").sites(entry.address)
         except Unplannable:
             refused += 1
             continue

@@ -87,6 +87,7 @@ def test_other_settings_and_other_contents_are_other_plans(library: Path, direct
     ask(library, directory)
     assert not ask(library, directory, return_probes=False)[1]
     assert not ask(library, directory, emulation=Emulation(multibyte_nops=True))[1]
+    assert not ask(library, directory, branch_exits=False)[1]
     library.write_bytes(library.read_bytes() + b"\0")
     assert not ask(library, directory)[1]
 

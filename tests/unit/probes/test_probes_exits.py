@@ -56,7 +56,7 @@ def test_value_moved_to_its_register_after_the_branch(assembled: Assembler) -> N
     "after",
     [
         "mov 4(%rsp), %eax\n",  # from memory
-        "mov $1, %eax\n",  # a constant
+        "mov $20, %eax\n",  # a constant that is too large
         "movzbl %bl, %eax\n",  # of one byte
         "xor %eax, %eax\ntest %ebx, %ebx\nsetg %al\n",
         "cmove %ebx, %eax\n",

@@ -131,6 +131,12 @@ def test_document() -> None:
         "return_register": "rax",
         "shared": False,
         "keeps_length": False,
+        "condition": "",
+        "leaving": "both",
+        "taken_value": None,
+        "other_value": None,
+        "passed": 0,
+        "fails": False,
     }
     assert file["missing"][0] == {"operation": "SSL_write_ex2", "reason": NOT_IN_LIBRARY}
 
@@ -155,7 +161,14 @@ DAMAGE: dict[str, Change] = {
     "offset": lambda values: values["operations"][1]["probes"][0].update(offset=SIZE),
     "offset ": lambda values: values["operations"][1]["probes"][0].update(offset=True),
     "stack_delta": lambda values: values["operations"][1]["probes"][0].update(stack_delta=1 << 40),
-    "role or cost": lambda values: values["operations"][1]["probes"][0].update(role="session"),
+    "role, cost or leaving": lambda values: values["operations"][1]["probes"][0].update(role="session"),
+    "role, cost or leaving ": lambda values: values["operations"][1]["probes"][1].update(leaving="none"),
+    "condition": lambda values: values["operations"][1]["probes"][1].update(condition="jump"),
+    "condition ": lambda values: values["operations"][1]["probes"][1].update(leaving="taken"),
+    "taken_value": lambda values: values["operations"][1]["probes"][1].update(taken_value=12),
+    "other_value": lambda values: values["operations"][1]["probes"][1].update(other_value=True),
+    "passed": lambda values: values["operations"][1]["probes"][1].update(passed=-1),
+    "fails": lambda values: values["operations"][1]["probes"][1].update(fails=None),
     "return_register": lambda values: values["operations"][1]["probes"][1].update(return_register="%rax; x"),
     "return_register ": lambda values: values["operations"][1]["probes"][1].update(return_register=""),
     "shared": lambda values: values["operations"][1]["probes"][1].update(shared=1),

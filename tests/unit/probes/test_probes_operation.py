@@ -11,10 +11,11 @@ from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.probes.costs import cost_ns
 from ssllatency.probes.entry import Site, entry_site
-from ssllatency.probes.exits import exit_sites
+from ssllatency.probes.exits import Chooser
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import BASELINE
 from ssllatency.probes.plan import Cost, Role
+from ssllatency.probes.values import NOT_LEFT, Ending
 from ssllatency.probes.verify import problem
 
 Assembler = Callable[[str], Assembled]
@@ -75,18 +76,18 @@ def planned(assembled: Assembler) -> tuple[Graph, Site, list[Site]]:
     )
     graph = assembled(function("f", body)).graph()
     entry = entry_site(graph, frozenset(), BASELINE)
-    return graph, entry, exit_sites(graph, "rax", entry.address, BASELINE)
+    return graph, entry, Chooser(graph, BASELINE, "rax").sites(entry.address)
 
 
 def returns(graph: Graph) -> list[Site]:
-    return [Site(graph.nodes[address], Cost.SINGLE_STEPPED, 0, "rax") for address in graph.ways_out()]
+    return [Site(graph.nodes[address], Cost.SINGLE_STEPPED, 0, Ending("rax", "rax")) for address in graph.ways_out()]
 
 
 def site_at(graph: Graph, text: str) -> Site:
     each = next(each for each in graph.nodes.values() if each.text.startswith(text))
     delta = graph.delta(each.address)
     assert delta is not None
-    return Site(each, Cost.EMULATED, delta, "rbx")
+    return Site(each, Cost.EMULATED, delta, Ending("rbx", "rbx"))
 
 
 def test_the_check_passes_what_was_planned(planned: tuple[Graph, Site, list[Site]]) -> None:
@@ -106,13 +107,13 @@ def test_the_check_finds_what_is_wrong(planned: tuple[Graph, Site, list[Site]]) 
         "after another exit": [leaving, first, second],  # twice
         "two exit sites": [leaving, leaving],
         "is crossed": [loop, leaving],  # in the loop
-        "from an exit site": [replace(leaving, register="r12")],  # the value is elsewhere
+        "from an exit site": [replace(leaving, ending=Ending("r12", "r12"))],  # the value is elsewhere
         "doesn't fit": [replace(leaving, stack_delta=16)],
     }
     for text, sites in wrong.items():
         assert text in problem(graph, entry, sites, "rax"), text
     for inside in (loop, site_at(graph, "call")):
-        assert "crossed twice" in problem(graph, replace(inside, register=""), exits, "rax")
+        assert "crossed twice" in problem(graph, replace(inside, ending=NOT_LEFT), exits, "rax")
 
 
 def test_the_check_finds_a_call_past_the_exit(assembled: Assembler) -> None:
@@ -128,6 +129,26 @@ def test_the_check_finds_an_entry_that_is_passed_by(assembled: Assembler) -> Non
         function("f", "at_a: test %edi, %edi\nje 1f\npush %rbx\ncall other@PLT\npop %rbx\nat_q: ret\n1: at_r: ret\n")
     )
     graph = code.graph()
-    late = replace(site_at(graph, "push"), register="")
+    late = replace(site_at(graph, "push"), ending=NOT_LEFT)
     assert "reached past no entry" in problem(graph, late, (), "rax")
     assert "before the entry" in problem(graph, late, returns(graph), "rax")
+
+
+def test_the_check_knows_what_a_branch_tells(assembled: Assembler) -> None:
+    body = (
+        "at_a: push %rbx\ncall other@PLT\ntest %eax, %eax\nat_x: je 1f\nmov $1, %eax\npop %rbx\nret\n"
+        "1: call third@PLT\nmov $0, %eax\npop %rbx\nat_r: ret\n"
+    )
+    graph = assembled(function("f", body)).graph()
+    entry, branch = entry_site(graph, frozenset(), BASELINE), site_at(graph, "je")
+    last = max(returns(graph), key=lambda site: site.address)
+
+    def said(ending: Ending) -> str:
+        return problem(graph, entry, [replace(branch, ending=ending), last], "rax")
+
+    assert said(Ending(None, 1)) == ""
+    assert "without its value" in said(Ending(None, 0))
+    assert "without its value" in said(Ending(None, "rax"))
+    assert "without its value" in said(Ending(1, None))  # the other way out isn't covered
+    assert "a call follows" in said(Ending(0, 1))
+    assert "without its value" in said(NOT_LEFT)

@@ -18,7 +18,7 @@ from tests.unit.probes.damage import survive_damage
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.entry import entry_site
-from ssllatency.probes.exits import exit_sites
+from ssllatency.probes.exits import Chooser
 from ssllatency.probes.flow import Code, Unplannable, build
 from ssllatency.probes.machine import BASELINE
 from ssllatency.probes.plan import NOT_IN_LIBRARY, Cost, ImagePlan, OperationPlan, Probe, Role
@@ -187,7 +187,7 @@ def test_plans_of_functions_that_nobody_chose(libcrypto: Image) -> None:
         try:
             graph = build(code, start, 0, lambda _function, _slot: None)
             entry = entry_site(graph, frozenset(), BASELINE)
-            exits = exit_sites(graph, "rax", entry.address, BASELINE)
+            exits = Chooser(graph, BASELINE, "rax").sites(entry.address)
         except Unplannable:
             refused += 1
             continue

@@ -24,7 +24,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import SymbolTableSection
 
-from ssllatency.probes.plan import Probe, Role
+from ssllatency.probes.plan import Leaving, Probe, Role
 
 _NEVER_RETURN = frozenset(
     (
@@ -58,21 +58,27 @@ def wide(register: str) -> str:
 
 @dataclass(frozen=True)
 class Crossed:
-    """What a path has crossed, and the registers that hold the return value since the exit site."""
+    """What a path has crossed; the registers that hold the return value since the exit site, and that value where the site
+    says what it is; those that hold the buffer's address, whose being NULL makes a call one that isn't counted, and whether
+    that was just compared with NULL."""
 
     entries: int = 0
     exits: int = 0
     held: frozenset[str] = frozenset()
+    constant: int | None = None
+    buffers: frozenset[str] = frozenset()
+    compared: bool = False
 
 
 @dataclass(frozen=True)
 class Sites:
     """A plan to be checked. `arguments` must be unchanged when the entry site is reached; `wide_value`: of the return value all
-    64 bits count."""
+    64 bits count. `buffer` is the register whose being NULL at the entry makes a call one that isn't counted, "" for none."""
 
     probes: tuple[Probe, ...]
     arguments: frozenset[str] = frozenset()
     wide_value: bool = False
+    buffer: str = ""
 
     @property
     def without_exits(self) -> bool:
@@ -83,6 +89,25 @@ class Sites:
         if len({probe.address for probe in self.probes}) != len(self.probes):
             raise Objection("two sites are at one address")
         return {probe.address: probe for probe in self.probes}
+
+
+def _copied(each: capstone.CsInsn, size: int) -> tuple[str, str] | None:
+    """(destination, source) of a copy between registers of at least `size` bytes."""
+    operands = each.operands
+    if each.id != x86.X86_INS_MOV or any(one.type != x86.X86_OP_REG for one in operands) or operands[0].size < size:
+        return None
+    destination, source = (each.reg_name(one.reg) for one in operands)
+    return wide(destination), wide(source)
+
+
+def _compared(each: capstone.CsInsn) -> str:
+    """The 64-bit register that the instruction compares with zero, "" if it does no such thing."""
+    if each.id not in (x86.X86_INS_TEST, x86.X86_INS_CMP) or each.operands[0].type != x86.X86_OP_REG:
+        return ""
+    one, other = each.operands
+    itself = each.id == x86.X86_INS_TEST and other.type == x86.X86_OP_REG and other.reg == one.reg
+    zero = each.id == x86.X86_INS_CMP and other.type == x86.X86_OP_IMM and other.imm == 0
+    return str(each.reg_name(one.reg)) if one.size == 8 and (itself or zero) else ""
 
 
 class Program:
@@ -187,15 +212,23 @@ class Walk:
         """What is wrong with the plan, "" if nothing is."""
         try:
             self._run(start)
-            astray = [site for site in self._sites.by_address if site not in self.seen]
+            reached = self.seen | self._seen_by_all_calls(start) if self._sites.buffer else self.seen
+            astray = [site for site in self._sites.by_address if site not in reached]
             if astray:
                 raise Objection(f"no path comes to an instruction at the site {astray[0]:#x}")
         except Objection as objection:
             return str(objection)
         return ""
 
+    def _seen_by_all_calls(self, start: int) -> set[int]:
+        """Where those come to as well that aren't counted: the planner may not see that only they take a way."""
+        entry = replace(self._sites.probes[0], role=Role.RETURN)
+        every = Walk(self._program, replace(self._sites, probes=(entry,), buffer=""), self._tables)
+        every.objection(start)
+        return every.seen
+
     def _run(self, start: int) -> None:
-        work = [(start, Crossed())]
+        work = [(start, Crossed(buffers=frozenset(filter(None, (self._sites.buffer,)))))]
         done = set()
         while work:
             state = work.pop()
@@ -208,10 +241,17 @@ class Walk:
             self.seen.add(address)
             each = self._program.at(address)
             crossed = self._cross(each, crossed)
-            after = self._after(each, crossed)
-            work.extend((target, after) for target in self._next(each, crossed))
+            for target in self._next(each, crossed):
+                if not self._is_size_query(each, crossed, target):
+                    work.append((target, self._after(each, self._leaves(each, crossed, target))))
+
+    def _is_size_query(self, each: capstone.CsInsn, crossed: Crossed, target: int) -> bool:
+        """Whether only calls that aren't counted go on to the target: the branch found the buffer's address to be NULL."""
+        falls = target == each.address + each.size
+        return crossed.compared and ((each.id == x86.X86_INS_JE and not falls) or (each.id == x86.X86_INS_JNE and falls))
 
     def _cross(self, each: capstone.CsInsn, crossed: Crossed) -> Crossed:
+        """At an exit site of which it doesn't matter where control goes, left."""
         site = self._sites.by_address.get(each.address)
         if site is None:
             return crossed
@@ -221,23 +261,68 @@ class Walk:
             return replace(crossed, entries=1)
         if not crossed.entries or crossed.exits:
             raise Objection(f"the exit site {each.address:#x} is crossed {'twice' if crossed.exits else 'before the entry'}")
-        return Crossed(1, 1, frozenset((site.return_register,)))
+        if site.condition and site.condition != each.mnemonic:
+            raise Objection(f"the exit site {each.address:#x} is no {site.condition}")
+        if not site.condition and (site.leaving is not Leaving.BOTH or site.taken_value != site.other_value):
+            raise Objection(f"the exit site {each.address:#x} has no condition")
+        return crossed if site.condition else self._left(crossed, site.return_register, site.taken_value)
+
+    def _leaves(self, each: capstone.CsInsn, crossed: Crossed, target: int) -> Crossed:
+        """At an exit site that is a branch, left if control goes to the target and that is a way out."""
+        site = self._sites.by_address.get(each.address)
+        if site is None or not site.condition:
+            return crossed
+        direction = Leaving.OTHER if target == each.address + each.size else Leaving.TAKEN
+        if site.leaving not in (Leaving.BOTH, direction):
+            return crossed
+        value = site.taken_value if direction is Leaving.TAKEN else site.other_value
+        return self._left(crossed, site.return_register, value)
+
+    def _left(self, crossed: Crossed, register: str, value: int | None) -> Crossed:
+        held = frozenset((register,)) if value is None else frozenset()
+        return replace(crossed, exits=1, held=held, constant=value)
 
     def _after(self, each: capstone.CsInsn, crossed: Crossed) -> Crossed:
         """With the registers as they are after the instruction."""
-        if crossed.entries and not crossed.exits:
-            return crossed
         writes = self._program.writes(each)
-        if not crossed.entries:
-            if self._sites.arguments & writes:
-                raise Objection(f"an argument is overwritten before the entry site, at {each.address:#x}")
+        if not crossed.entries and self._sites.arguments & writes:
+            raise Objection(f"an argument is overwritten before the entry site, at {each.address:#x}")
+        crossed = self._after_for_buffer(each, crossed, writes)
+        if not crossed.exits:
             return crossed
         held = crossed.held - writes
-        if each.id == x86.X86_INS_MOV and all(operand.type == x86.X86_OP_REG for operand in each.operands):
-            destination, source = (each.reg_name(operand.reg) for operand in each.operands)
-            if wide(source) in crossed.held and each.operands[0].size >= (8 if self._sites.wide_value else 4):
-                held |= {wide(destination)}
+        copied = _copied(each, 8 if self._sites.wide_value else 4)
+        if copied and copied[1] in crossed.held:
+            held |= {copied[0]}
+        if crossed.constant is not None and self._sets(each, crossed.constant):
+            held |= {wide(each.reg_name(each.operands[0].reg))}
         return replace(crossed, held=held)
+
+    def _after_for_buffer(self, each: capstone.CsInsn, crossed: Crossed, writes: frozenset[str]) -> Crossed:
+        buffers = crossed.buffers - writes
+        copied = _copied(each, 8)
+        if copied and copied[1] in crossed.buffers:
+            buffers |= {copied[0]}
+        flags = (
+            x86.X86_REG_EFLAGS in each.regs_access()[1] or each.id == x86.X86_INS_CALL or bool(_STRINGS.match(each.mnemonic))
+        )
+        compared = _compared(each) in crossed.buffers if flags else crossed.compared
+        return replace(crossed, buffers=buffers, compared=compared)
+
+    def _sets(self, each: capstone.CsInsn, constant: int) -> bool:
+        """Whether the instruction sets a register to the constant, in as many bits as count."""
+        operands = each.operands
+        if len(operands) != 2 or operands[0].type != x86.X86_OP_REG or operands[0].size < 4:
+            return False
+        bits = 64 if self._sites.wide_value else 32
+        ones = (1 << 8 * operands[0].size) - 1
+        if each.id in (x86.X86_INS_XOR, x86.X86_INS_SUB) and operands[1].type == x86.X86_OP_REG:
+            value = 0 if operands[0].reg == operands[1].reg else None
+        elif each.id in (x86.X86_INS_MOV, x86.X86_INS_MOVABS) and operands[1].type == x86.X86_OP_IMM:
+            value = operands[1].imm & ones
+        else:
+            value = ones if each.id == x86.X86_INS_OR and operands[1].type == x86.X86_OP_IMM and operands[1].imm == -1 else None
+        return value is not None and (value - constant) % (1 << bits) == 0
 
     def _next(self, each: capstone.CsInsn, crossed: Crossed) -> Iterator[int]:
         """Where control goes after the instruction."""

@@ -89,7 +89,13 @@ def test_whole_document() -> None:
         "engine": "libbpf",
         "started": "2030-01-31T12:00:00Z",
         "duration_s": 10.0,
-        "targets": [{"pid": 1240, "comm": "nginx", "libraries": [{"path": LIBSSL.path, "build_id": "5a6f", "version": ""}]}],
+        "targets": [
+            {
+                "pid": 1240,
+                "comm": "nginx",
+                "libraries": [{"path": LIBSSL.path, "build_id": "5a6f", "version": "", "deleted": False}],
+            }
+        ],
         "functions": [
             {
                 "function": "SSL_read",

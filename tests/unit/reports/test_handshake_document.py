@@ -46,6 +46,7 @@ def whole() -> Handshakes:
         in_flight=1,
         dropped=2,
         unattributed=3,
+        partial=4,
         off_cpu=True,
         unknown_labels={Label.GROUP: "why"},
         offload=Offload("qatengine", 1, None, 2, 3, 4, 5, (Batches("mbx", (0, 3, 1)),), (PollingThread(17, 19, "p", 6, None),)),
@@ -117,6 +118,7 @@ def test_whole_document() -> None:
         "in_flight": 1,
         "dropped": 2,
         "unattributed": 3,
+        "partial": 4,
         "off_cpu": True,
         "unknown_labels": {"group": "why"},
     }

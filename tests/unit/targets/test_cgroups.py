@@ -15,6 +15,9 @@ from ssllatency.targets.cgroups import cgroup_members
 A, B, C = (5_000_000 + number for number in range(3))
 
 
+pytestmark = pytest.mark.usefixtures("hierarchies")
+
+
 @pytest.fixture
 def hierarchies(proc: Path, tmp_path: Path) -> Path:
     """Cgroup 1 and 2, each with a service of the same name; in that of cgroup 2 another one lies."""
@@ -52,13 +55,13 @@ def test_what_is_no_cgroup_is_refused(proc: Path, hierarchies: Path) -> None:
             cgroup_folder(name, proc)
 
 
-def test_members_are_those_of_the_cgroups_below_as_well(proc: Path, hierarchies: Path) -> None:
+def test_members_are_those_of_the_cgroups_below_as_well(proc: Path) -> None:
     folder = cgroup_folder("system.slice/nginx.service", proc)
     assert cgroup_members(folder) == {A, B}
     assert cgroup_members(folder / "gone") == set()
 
 
-def test_a_cgroup_selects(proc: Path, hierarchies: Path, add_process: Callable[..., Path]) -> None:
+def test_a_cgroup_selects(proc: Path, add_process: Callable[..., Path]) -> None:
     for pid in (A, B, C):
         add_process(pid)
     selection = Selection(cgroup="/system.slice/nginx.service")

@@ -99,6 +99,31 @@ def test_nothing_else_at_the_path_is_accepted(proc: Path, add_process: AddProces
     assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
 
 
+@pytest.mark.parametrize("path", ["/link/lib.so", "/deep/up/lib.so", "/../jail/lib.so", "/./lib.so", "/lib.so/lib.so"])
+def test_no_link_is_followed_on_the_way(proc: Path, add_process: AddProcess, library: Path, path: str) -> None:
+    """Even to the right file: the kernel shows paths without links, so this one was put there later."""
+    jail = library.parent
+    (jail / "deep").mkdir()
+    (jail / "link").symlink_to(jail)
+    (jail / "deep" / "up").symlink_to("..")
+    add_process(20, root=str(jail))
+    before = sorted(Path("/proc/self/fd").iterdir())
+    with pytest.raises(SsllatencyError, match="can't be reached any more"):
+        open_mapped(20, mapped_as(library, path), proc)
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
+
+
+def test_a_link_cannot_lead_to_a_file_of_ours(proc: Path, add_process: AddProcess, library: Path, tmp_path: Path) -> None:
+    """A container's file system says /etc is a link to a folder of the host: nothing there is even opened."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    os.mkfifo(outside / "lib.so")
+    (library.parent / "etc").symlink_to(outside)
+    add_process(20, root=str(library.parent))
+    with pytest.raises(SsllatencyError, match="can't be reached any more"):
+        open_mapped(20, mapped_as(library, "/etc/lib.so"), proc)
+
+
 def test_a_process_that_has_ended_is_named(proc: Path, library: Path) -> None:
     with pytest.raises(SsllatencyError, match="Process 20 has ended"):
         open_mapped(20, mapped_as(library, "/nowhere/lib.so"), proc)
@@ -109,7 +134,7 @@ def test_not_permitted_asks_for_root(
 ) -> None:
     add_process(20)
 
-    def refuse(path: str, _flags: int) -> int:
+    def refuse(path: str, _flags: int, **_: int) -> int:
         raise PermissionError(1, "Operation not permitted", path)
 
     mapped = mapped_as(library, "/lib.so")

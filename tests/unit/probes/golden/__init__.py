@@ -3,7 +3,7 @@
 
 A golden plan is of a library, a family of its versions (for OpenSSL 1.1.1, 3.0, 3.5) and a machine. It holds what a reviewer
 can judge: for each operation how its function was found, the sites by role, mnemonic, cost, return register and stack depth,
-what a call costs, and of the missing ones the reason. It holds no addresses.
+what a call costs (and at most one that fails, where that is more), and of the missing ones the reason. It holds no addresses.
 
 A distribution's update may move code about. So a file is compared in full only where it has the build-id that the golden plan
 was made from; another file of the family must plan the same operations and miss the same ones for the same reasons.
@@ -26,7 +26,7 @@ from tests import foreign
 from ssllatency.elf.accessors import library_version
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.costs import cost_ns
+from ssllatency.probes.costs import cost_ns, failing_ns
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe
 from ssllatency.probes.planner import plan_image
 
@@ -134,15 +134,18 @@ def _operations(plan: ImagePlan, preferring: ImagePlan) -> Values:
 
 
 def _sites(plan: OperationPlan) -> Values:
-    return {"ns": cost_ns(plan), "sites": [_site(probe) for probe in plan.probes]}
+    dearest = {"failing_ns": failing_ns(plan)} if failing_ns(plan) > cost_ns(plan) else {}
+    return {"ns": cost_ns(plan), **dearest, "sites": [_site(probe) for probe in plan.probes]}
 
 
 def _site(probe: Probe) -> str:
     """A site in a line, without its address: "exit jne emulated, value in rax, 24 below, shared"."""
     parts = [f"{probe.role} {probe.instruction.split()[0]} {probe.cost}"]
-    parts += [f"value in {probe.return_register}"] if probe.return_register else []
+    parts += [probe.value_note()] if probe.value_note() else []
     parts += [f"{probe.stack_delta} below"] if probe.stack_delta else []
     parts += ["shared"] if probe.shared else []
+    parts += ["failed calls"] if probe.fails else []
+    parts += [f"after {probe.passed} more"] if probe.passed else []
     return ", ".join(parts)
 
 

@@ -90,7 +90,8 @@ def _operations(golden: Sequence[Values]) -> Iterator[str]:
 
 
 def _cell(planned: Values) -> str:
-    """What a call costs and by how many exit sites it is left; with return probes in brackets where they are cheaper."""
+    """What a call costs, past a slash what one that fails may cost where that is more, and by how many exit sites it is left;
+    with return probes in brackets where they are cheaper."""
     other = planned.get("preferring_return_probes")
     return _one(planned) + (f" [{_one(other)}]" if other else "")
 
@@ -98,7 +99,8 @@ def _cell(planned: Values) -> str:
 def _one(planned: Values) -> str:
     if any(site.startswith("return ") for site in planned["sites"]):
         return f"{planned['ns']:,} r"
-    return f"{planned['ns']:,} ({sum(site.startswith('exit ') for site in planned['sites'])})"
+    dearest = f" / {planned['failing_ns']:,}" if "failing_ns" in planned else ""
+    return f"{planned['ns']:,}{dearest} ({sum(site.startswith('exit ') for site in planned['sites'])})"
 
 
 def _list(golden: Values) -> Iterator[str]:

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the shells' completion of ssllatency and of its short commands. shtab makes it from the parser; from here comes what
+a value can be: processes with a TLS library, files, functions.
+
+Usage: python -m install.completion FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+import shtab
+
+from install.subcommands import parsers
+from install.tools import short_commands
+from ssllatency.cli.main import build_parser
+from ssllatency.probes.catalogue import BY_NAME
+
+# Where each shell looks for completion, below PREFIX/share; {} is the command.
+FILES = {
+    "bash": "bash-completion/completions/{}",
+    "zsh": "zsh/site-functions/_{}",
+    "fish": "fish/vendor_completions.d/{}.fish",
+}
+# Lines of PID and name: who maps libssl or libcrypto; where one may look into nobody (before `sudo`), all but kernel threads.
+_PROCESSES = """cd /proc && found=$(grep -lsE "/lib(ssl|crypto)[.-]" [0-9]*/maps)
+for each in ${found:-$(grep -ls . [0-9]*/cmdline)}; do
+  read -r name 2>/dev/null <"${each%/*}/comm" && echo "${each%/*} $name"
+done"""
+_LIST = f"sh -c {shlex.quote(_PROCESSES)}"
+_FUNCTIONS = {
+    "bash": f"""_ssllatency_pids() {{
+  compgen -W "$({_LIST} | cut -d ' ' -f 1)" -- "$1"
+}}
+_ssllatency_names() {{
+  local IFS=$'\\n'
+  compgen -W "$({_LIST} | cut -d ' ' -f 2- | sort -u)" -- "$1"
+}}""",
+    "zsh": f"""_ssllatency_pids() {{
+  local -a found=("${{(@f)$({_LIST})}}")
+  found=("${{(@)found/ /:}}")
+  _describe -V process found
+}}
+_ssllatency_names() {{
+  local -a found=("${{(@fu)$({_LIST} | cut -d ' ' -f 2-)}}")
+  compadd -a found
+}}""",
+    "fish": f"""function _ssllatency_pids
+  {_LIST} | string replace ' ' \\t
+end
+function _ssllatency_names
+  {_LIST} | string replace -r '^\\d+ ' '' | sort -u
+end""",
+}
+
+
+def _called(function: str) -> dict[str, object]:
+    """How each shell is told to call a function of ours for candidates."""
+    return {"bash": function, "zsh": function, "fish": f"({function})", "preamble": _FUNCTIONS}
+
+
+_BY_DESTINATION = {"pid": _called("_ssllatency_pids"), "comm": _called("_ssllatency_names")}
+_BY_METAVAR: Mapping[str, object] = {"FILE": shtab.FILE, "PATH": shtab.FILE}
+
+
+def texts() -> dict[str, str]:
+    """The completion by the names of its files below PREFIX/share."""
+    commands = {"ssllatency": _prepared(build_parser())}
+    for short, name in short_commands().items():
+        commands[short] = _prepared(parsers()[name])
+        commands[short].prog = short
+    return {
+        where.format(command): shtab.complete(parser, shell) + "\n"
+        for command, parser in commands.items()
+        for shell, where in FILES.items()
+    }
+
+
+def _prepared(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The parser, changed for this purpose: every value has its completion, subcommands are described in one line."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, subparser in action.choices.items():
+                _prepared(subparser).description = import_module(f"ssllatency.cli.{name}").SUMMARY
+        elif action.dest == "function":
+            action.choices = list(BY_NAME)
+        elif completion := _BY_DESTINATION.get(action.dest) or _BY_METAVAR.get(str(action.metavar)):
+            action.complete = completion  # type: ignore[attr-defined]
+    return parser
+
+
+def main(folder: Path) -> None:
+    for name, text in texts().items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tools/ holds for users: bpftrace scripts, and short commands, each for a subcommand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ssllatency.cli.main import SUBCOMMANDS
+
+TOOLS = Path(__file__).resolve().parent.parent / "tools"
+
+
+def bpftrace_scripts() -> list[Path]:
+    """Those that need nothing but bpftrace."""
+    return sorted(TOOLS.glob("*.bt"))
+
+
+def short_commands() -> dict[str, str]:
+    """The subcommand that each of tools/sslNAME runs."""
+    return {f"ssl{name}": name for name in SUBCOMMANDS if (TOOLS / f"ssl{name}").is_file()}

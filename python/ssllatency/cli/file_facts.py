@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in the files that processes map, remembered from one run to the next by what a file is: device, inode, size and the
+times of its last changes (that of its inode can't be set back)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+from ssllatency.elf.source import ElfError
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes import store
+from ssllatency.targets import FileFacts
+
+_MOST = 2000  # files remembered
+_NO_NAMES = "OpenSSL is linked into it and shows no names of its functions (stripped)"
+
+
+class KnownFiles:
+    """Describes files, those that it knows without opening the ELF parser. `save()` keeps what was learned."""
+
+    def __init__(self) -> None:
+        self._name = store.entry_name("what is in files")
+        self._known = _read(store.load(store.default_directory(), self._name)) if self._name else {}
+        self._used: dict[str, FileFacts] = {}
+        self._learned = False
+
+    def describe(self, fd: int, path: str) -> FileFacts:
+        """What is in the file; SsllatencyError where it is a damaged library or can't be read."""
+        status = os.fstat(fd)
+        key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+        facts = self._known.get(key)
+        if facts is None:
+            facts, self._learned = look_inside(f"/proc/self/fd/{fd}", path), True
+        self._used[key] = facts
+        return facts
+
+    def save(self) -> None:
+        """Keeps them for the next run, those of this one above all."""
+        if not (self._learned and self._name):
+            return
+        kept = list({**self._known, **self._used}.items())[-_MOST:]
+        store.store(store.default_directory(), self._name, {key: asdict(facts) for key, facts in kept})
+
+
+def look_inside(path: str, label: str) -> FileFacts:
+    """What is in the file at `path`, which people are shown as `label`."""
+    from ssllatency.elf.accessors import library_version
+    from ssllatency.elf.image import Image
+    from ssllatency.elf.inside import tls_inside
+    from ssllatency.probes.planner import libraries_in
+
+    try:
+        image = Image.open(path, label=label)
+        libraries = libraries_in(image)
+        library = label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
+        inside = tls_inside(image) if not library else None
+    except ElfError as error:
+        return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else FileFacts()
+    hidden = inside is not None and inside.openssl and "libssl" not in libraries
+    version = library_version(image) if libraries or hidden else ""
+    others = inside.implementations if inside else ()
+    others = tuple(one for one in others if one[0] != "BoringSSL" or "libssl" not in libraries)
+    return FileFacts(libraries, version, image.build_id, others, _NO_NAMES if hidden else "")
+
+
+def _is_openssl(label: str) -> bool:
+    """By its name; NSS's library of TLS is called libssl3.so."""
+    return label.rpartition("/")[2].startswith("libssl.so")
+
+
+def _read(entry: object) -> dict[str, FileFacts]:
+    """What an entry says; nothing where any of it is odd."""
+    if not isinstance(entry, dict):
+        return {}
+    try:
+        return {str(key): _facts(value) for key, value in entry.items()}
+    except (TypeError, ValueError, KeyError, SsllatencyError):
+        return {}
+
+
+def _facts(value: Any) -> FileFacts:
+    texts = [value[name] for name in ("version", "build_id", "obstacle")]
+    libraries, others = tuple(value["libraries"]), tuple((name, version) for name, version in value["others"])
+    if not all(isinstance(text, str) for text in (*texts, *libraries, *(text for pair in others for text in pair))):
+        raise TypeError("not the facts of a file")
+    return FileFacts(libraries, texts[0], texts[1], others, texts[2])

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists what on this host does TLS: processes, containers, ports, the TLS implementation of each with its version and how it is
+linked, and whether it is traced. Traces nothing; without root it shows what it may and says what it couldn't look at."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from ssllatency.cli import options
+from ssllatency.cli.file_facts import KnownFiles
+from ssllatency.errors import SsllatencyError
+from ssllatency.reports.units import printable, table, wrapped
+from ssllatency.targets import Selection, Survey, listing, select, survey
+
+SUMMARY = "what on this host does TLS, in which container, and what of it can be traced"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommand's options."""
+    options.add_target_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-targets/1")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the list; 0 also where it is empty."""
+    selection = options.selection(arguments)
+    processes = select(Selection(everything=True) if selection == Selection() else selection, problem=_left_out)
+    known = KnownFiles()
+    found = survey(processes, known.describe)
+    known.save()
+    if arguments.json:
+        print(json.dumps(listing.to_document(found, os.uname().nodename)))
+    else:
+        _print(found)
+    return 0
+
+
+def _left_out(_: SsllatencyError) -> None:
+    """A process that may not be searched for a library: the survey counts it."""
+
+
+def _print(found: Survey) -> None:
+    rows = [tuple(printable(cell) for cell in row) for row in listing.rows(found)]
+    print("\n".join(table([listing.HEADINGS, *rows], left=listing.LEFT)) if rows else "No process that does TLS was found.")
+    for sentence in listing.sentences(found):
+        print("\n".join(["", *wrapped(printable(sentence), hanging="  ")]))

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which TLS implementations are linked into an image that aren't OpenSSL's, or that show no names: told by texts that their
+code leaves in the program, stripped or not (a Go program's table of function names, source paths in the errors of others).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ssllatency.elf.image import Image
+
+_GO_VERSION_AT = 32  # since Go 1.18 the version follows the header of the build information, its length before it
+_GO_VERSION_INLINE = 2
+_LONGEST = 128
+
+
+@dataclass(frozen=True)
+class Inside:
+    """`implementations`: (name, version) each, the version "" where unknown. `openssl`: whether OpenSSL's libssl is there."""
+
+    implementations: tuple[tuple[str, str], ...] = ()
+    openssl: bool = False
+
+
+def tls_inside(image: Image) -> Inside:
+    """What the image's bytes tell, read once from one end to the other. ElfError where it is cut short."""
+    found: dict[str, str] = {}
+    for _, piece in image.pieces(_LONGEST):
+        for name, (mark, version) in _MARKS.items():
+            at = piece.find(mark) if not found.get(name) else -1
+            while at >= 0 and (seen := version(piece, at)) is None:
+                at = piece.find(mark, at + 1)
+            if at >= 0:
+                found[name] = seen or ""
+    shown = [("Go crypto/tls", found["Go"])] if {"Go", "Go crypto/tls"} <= found.keys() else []
+    shown += [(name, found[name]) for name in ("rustls", "BoringSSL") if name in found]
+    return Inside(tuple(shown), "OpenSSL" in found)
+
+
+def _go_version(piece: bytes, at: int) -> str | None:
+    header = piece[at : at + _GO_VERSION_AT + 1]
+    if len(header) <= _GO_VERSION_AT or not header[15] & _GO_VERSION_INLINE:
+        return ""
+    length = header[_GO_VERSION_AT]
+    text = piece[at + _GO_VERSION_AT + 1 :][: min(length, _LONGEST)]
+    version = re.match(rb"go[\d.]+[a-z0-9]*", text)
+    return version[0].decode() if version else ""
+
+
+def _rustls_version(piece: bytes, at: int) -> str | None:
+    version = re.compile(rb"/rustls-(\d{1,3}\.\d{1,3}\.\d{1,3}[-\w.]*)/src/").match(piece, at)
+    return version[1].decode() if version else None
+
+
+def _present(_piece: bytes, _at: int) -> str | None:
+    return ""
+
+
+_MARKS: dict[str, tuple[bytes, Callable[[bytes, int], str | None]]] = {
+    "Go": (b"\xff Go buildinf:", _go_version),
+    "Go crypto/tls": (b"crypto/tls.(*Conn).", _present),
+    "rustls": (b"/rustls-", _rustls_version),
+    "OpenSSL": (b"ssl/ssl_lib.c\0", _present),
+    "BoringSSL": (b"ssl/ssl_lib.cc\0", _present),
+}

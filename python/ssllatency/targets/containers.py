@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which container a process is in, from the paths of /proc/PID/cgroup, which every user may read.
+
+No runtime is asked: they all write the container's ID into the path, each in its own way:
+
+    /docker/ID    /system.slice/docker-ID.scope                                     Docker, by cgroupfs and by systemd
+    /machine.slice/libpod-ID.scope/container    /libpod_parent/libpod-ID            Podman
+    /default/NAME    /system.slice/nerdctl-ID.scope                                 containerd by ctr and by nerdctl
+    /kubepods/burstable/podUID/ID                                                   Kubernetes by cgroupfs
+    /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-ID.scope        and by systemd
+    /system.slice/containerd.service/kubepods-burstable-podUID.slice:cri-containerd:ID      by both at once, mixed up
+    /lxc.payload.NAME    /machine.slice/systemd-nspawn@NAME.service                 containers that have a name, no ID
+
+Containers may be nested (Docker in a pod); a path then names all of them, the innermost last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets.container_names import container_names
+from ssllatency.targets.processes import PROC, Process
+
+_ID = r"[0-9a-f]{64}|[0-9a-f]{32}-\d{1,20}"  # the second is that of Amazon ECS
+_WITH_ID = re.compile(rf"(?:(?P<prefix>[a-z][\w-]*)[-:])?(?P<id>{_ID})(?:\.scope)?")
+_NAMED = (
+    ("lxc", re.compile(r"lxc\.payload\.(?P<id>.+)")),
+    ("nspawn", re.compile(r"systemd-nspawn@(?P<id>.+)\.service")),
+    ("nspawn", re.compile(r"machine-(?!qemu\\x2d)(?P<id>.+)\.scope")),
+)
+_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
+_POD = re.compile(rf"(?:.*-)?pod(?P<uid>{_UID})(?:\.slice)?")
+_RUNTIMES = {"libpod": "podman", "libpod-payload": "podman", "crio": "cri-o", "cri-containerd": "containerd"}
+_NOT_CONTAINERS = ("libpod-conmon", "crio-conmon")  # the processes that watch over one
+_SHOWN = 12  # characters of an ID, as the runtimes themselves show it
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container: `runtime` as "docker", "container" where the path doesn't tell; `id` its ID, or the name of one without;
+    `pod` the UID that Kubernetes gave its pod, or ""; `name` what people call it, "" where that isn't known."""
+
+    runtime: str
+    id: str
+    pod: str = ""
+    name: str = ""
+
+    @property
+    def shown(self) -> str:
+        """RUNTIME:NAME, or RUNTIME:ID, a long ID cut short as runtimes do."""
+        return f"{self.runtime}:{self.name or (self.id[:_SHOWN] if re.fullmatch(_ID, self.id) else self.id)}"
+
+
+def containers_in(path: str) -> tuple[Container, ...]:
+    """The containers that a cgroup's path names, the outermost first."""
+    found: list[Container] = []
+    pod, above = "", ""
+    for name in filter(None, path.removesuffix(" (deleted)").split("/")):
+        # Where systemd's form of a path was given to cgroupfs, one name holds what should be three.
+        for part in name.split(":", 1) if ".slice:" in name else (name,):
+            if uid := _POD.fullmatch(part):
+                pod = uid["uid"].replace("_", "-")
+            elif container := _container(part, above, pod):
+                found.append(container)
+                pod = ""
+        above = f"{above}/{name}"
+    return tuple(found)
+
+
+def parse_cgroup(text: str) -> tuple[Container, ...]:
+    """Those that the text of /proc/PID/cgroup names: cgroup v2 has one line, 0::PATH, v1 one for each hierarchy."""
+    paths = [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
+    return max((containers_in(path) for path in paths), key=len, default=())
+
+
+def containers_of(pid: int, proc: Path = PROC) -> tuple[Container, ...]:
+    """Those that process `pid` is in, the outermost first; none for a process that is gone."""
+    try:
+        return parse_cgroup((proc / str(pid) / "cgroup").read_text(errors="backslashreplace"))
+    except OSError:
+        return ()
+
+
+def _container(name: str, above: str, pod: str) -> Container | None:
+    if match := _WITH_ID.fullmatch(name):
+        prefix = match["prefix"] or ""
+        return None if prefix in _NOT_CONTAINERS else Container(_runtime(prefix, above), match["id"], pod)
+    if above == "/default" or above.endswith(("/lxc", "/lxc.payload")):
+        return Container("containerd" if above == "/default" else "lxc", _unescaped(name), pod)
+    named = ((runtime, pattern.fullmatch(name)) for runtime, pattern in _NAMED)
+    return next((Container(runtime, _unescaped(match["id"]), pod) for runtime, match in named if match), None)
+
+
+def _runtime(prefix: str, above: str) -> str:
+    if prefix:
+        return _RUNTIMES.get(prefix, prefix)
+    folders = above.split("/")[1:]
+    if any(folder.startswith("kubepods") for folder in folders):
+        return "kubernetes"
+    known = {"docker": "docker", "default": "containerd", "libpod_parent": "podman", "ecs": "ecs"}
+    return next((known[folder] for folder in reversed(folders) if folder in known), "container")
+
+
+def _unescaped(name: str) -> str:
+    """systemd writes odd characters of a name as \\xNN."""
+    return re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), name)
+
+
+def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: Path = Path("/")) -> list[Process]:
+    """The processes in the container that `wanted` is the ID, its beginning, the name or the pod's UID of, and those in the
+    containers within it. SsllatencyError where there is none, or a beginning that several share."""
+    chains = {process: containers_of(process.pid, proc) for process in processes}
+    known = {container.id: container for chain in chains.values() for container in chain}
+    names = container_names(known, root)
+    wanted = wanted.rpartition(":")[2]
+    ids = {one for one, container in known.items() if wanted in (one, container.pod, names.get(one))}
+    ids = ids or {one for one in known if one.startswith(wanted)}
+    if not (wanted and ids):
+        raise SsllatencyError(f"No process is in a container {wanted}: `ssllatency targets` shows containers.")
+    if len(ids) > 1 and not all(known[one].pod == wanted for one in ids):
+        several = ", ".join(sorted(known[one].shown for one in ids))
+        raise SsllatencyError(f"{wanted} fits {len(ids)} containers ({several}): write more of the ID.")
+    return [process for process, chain in chains.items() if any(container.id in ids for container in chain)]

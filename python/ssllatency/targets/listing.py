@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A survey as a table, as sentences, and as the JSON document of schema "ssllatency-targets/1"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ssllatency.targets.containers import Container
+from ssllatency.targets.implementations import JAVA
+from ssllatency.targets.processes import Process
+from ssllatency.targets.survey import Stack, Survey, SurveyedFile, TlsProcess
+
+HEADINGS = ("PID", "PROCESS", "CONTAINER", "LISTENS", "TLS", "LINKED", "TRACED")
+LEFT = len(HEADINGS)
+_MOST_PORTS, _MOST_NAMES = 4, 4
+
+
+@dataclass
+class _Group:
+    """Processes of one family that differ in nothing but their number."""
+
+    first: TlsProcess
+    pids: list[int]
+
+
+def rows(survey: Survey) -> list[tuple[str, ...]]:
+    """The cells of a table below HEADINGS: a row for each TLS implementation of each family of equal processes."""
+    return [row for group in _groups(survey.processes) for row in _rows(group)]
+
+
+def sentences(survey: Survey) -> Iterator[str]:
+    """What the table doesn't say: files that are gone, why something isn't traced, and what couldn't be looked at."""
+    reasons: dict[str, list[Process]] = {}
+    gone: dict[str, list[Process]] = {}
+    for row in survey.processes:
+        for stack in row.stacks:
+            if stack.why_not and stack.files:
+                reasons.setdefault(stack.why_not, []).append(row.process)
+        for path in dict.fromkeys(file.path for stack in row.stacks for file in stack.files if file.deleted):
+            gone.setdefault(path, []).append(row.process)
+    for path, processes in gone.items():
+        yield f"{path} has been replaced or deleted since {named(processes)} mapped it; the old one is what is traced."
+    for reason, processes in reasons.items():
+        if not reason.endswith("isn't traced"):
+            yield f"Not traced in {named(processes)}: {reason}."
+    if any(stack.implementation == JAVA for row in survey.processes for stack in row.stacks):
+        yield "Whether a program on a Java virtual machine does TLS can't be told from outside."
+    if survey.crypto_only:
+        yield f"These map libcrypto alone, which does no TLS: {named(survey.crypto_only)}."
+    if survey.closed:
+        yield f"Not permitted to look into {named(survey.closed)}."
+    yield from survey.unread
+
+
+def untraced(survey: Survey, *, beside_openssl: bool) -> list[str]:
+    """A sentence for each TLS implementation in these processes that isn't traced; `beside_openssl`: others of it are."""
+    users: dict[tuple[str, str], list[Process]] = {}
+    for row in survey.processes:
+        for stack in row.stacks:
+            if stack.why_not:
+                users.setdefault((stack.implementation, stack.why_not), []).append(row.process)
+    return [_untraced(named(those), *stack, beside_openssl=beside_openssl) for stack, those in users.items()]
+
+
+def _untraced(who: str, implementation: str, why_not: str, *, beside_openssl: bool) -> str:
+    if not why_not.endswith("isn't traced"):
+        return f"{who} can't be traced: {why_not}."
+    if beside_openssl:
+        return f"{implementation}, which isn't traced, is mapped by {who} as well."
+    condition = ", if there is any," if implementation == JAVA else ""
+    return f"The TLS of {who}{condition} is {implementation}, which isn't traced: only OpenSSL is."
+
+
+def to_document(survey: Survey, host: str) -> dict[str, Any]:
+    """The survey as plain data."""
+    return {
+        "schema": "ssllatency-targets/1",
+        "host": host,
+        "processes": [_process(row) for row in survey.processes],
+        "libcrypto_only": [_named(process) for process in survey.crypto_only],
+        "not_permitted": [_named(process) for process in survey.closed],
+        "unread": list(survey.unread),
+    }
+
+
+def named(processes: Iterable[Process]) -> str:
+    """A few processes by name and PID, many by name and number: "nginx (PID 12), sshd (7 processes)"."""
+    by_name: dict[str, list[int]] = {}
+    for process in processes:
+        by_name.setdefault(process.comm, []).append(process.pid)
+    shown = [
+        f"{comm} (PID {pids[0]})" if len(pids) == 1 else f"{comm} ({len(pids)} processes)" for comm, pids in by_name.items()
+    ]
+    rest = sum(len(pids) for pids in list(by_name.values())[_MOST_NAMES:])
+    return ", ".join([*shown[:_MOST_NAMES], *([f"{rest} more"] if rest else [])])
+
+
+def _groups(processes: Iterable[TlsProcess]) -> list[_Group]:
+    groups: dict[object, list[_Group]] = {}
+    for row in processes:
+        stacks = [(stack.implementation, stack.version, stack.linked, stack.why_not) for stack in row.stacks]
+        same = groups.setdefault((row.process.comm, row.container, row.listens, tuple(stacks)), [])
+        family = (group for group in same if row.process.ppid in (group.first.process.ppid, *group.pids))
+        group = next(family, None)
+        if group:
+            group.pids.append(row.process.pid)
+        else:
+            same.append(_Group(row, [row.process.pid]))
+    return [group for same in groups.values() for group in same]
+
+
+def _rows(group: _Group) -> Iterator[tuple[str, ...]]:
+    row, more = group.first, len(group.pids) - 1
+    pid = f"{row.process.pid}{f' +{more}' if more else ''}"
+    who = (pid, row.process.comm, _container(row), _ports(row))
+    for stack in row.stacks:
+        version = f"{stack.implementation} {stack.version}".rstrip()
+        yield (*who, version, stack.linked, "no" if stack.why_not else "yes")
+        who = ("", "", "", "")
+
+
+def _container(row: TlsProcess) -> str:
+    if row.container:
+        return row.container.shown
+    return "" if row.own_pid is None else f"(PID {row.own_pid} inside)"
+
+
+def _ports(row: TlsProcess) -> str:
+    if row.listens is None:
+        return "?"
+    ports = list(dict.fromkeys(str(listener.port) for listener in row.listens))
+    return ", ".join([*ports[:_MOST_PORTS], *(["..."] if len(ports) > _MOST_PORTS else [])])
+
+
+def _process(row: TlsProcess) -> dict[str, Any]:
+    return {
+        **_named(row.process),
+        "ppid": row.process.ppid,
+        "container": _container_fields(row.container) if row.container else None,
+        "pid_in_namespace": row.own_pid,
+        "listens": None if row.listens is None else [{"address": one.address, "port": one.port} for one in row.listens],
+        "tls": [_stack(stack) for stack in row.stacks],
+    }
+
+
+def _container_fields(container: Container) -> dict[str, str | None]:
+    return {"runtime": container.runtime, "id": container.id, "name": container.name or None, "pod": container.pod or None}
+
+
+def _named(process: Process) -> dict[str, Any]:
+    return {"pid": process.pid, "comm": process.comm}
+
+
+def _stack(stack: Stack) -> dict[str, Any]:
+    return {
+        "implementation": stack.implementation,
+        "version": stack.version or None,
+        "linked": stack.linked,
+        "traced": not stack.why_not,
+        "reason": stack.why_not or None,
+        "files": [_file(file) for file in stack.files],
+    }
+
+
+def _file(file: SurveyedFile) -> dict[str, Any]:
+    facts = file.facts
+    return {
+        "path": file.path,
+        "deleted": file.deleted,
+        "build_id": facts.build_id,
+        "libraries": list(facts.libraries),
+        "version": facts.version or None,
+    }

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What on this host does TLS: processes, their containers and ports, and the TLS implementations that they map. Reads /proc and
+the files themselves; traces nothing."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets.container_names import container_names
+from ssllatency.targets.containers import Container, containers_of
+from ssllatency.targets.files import has_library_name
+from ssllatency.targets.implementations import foreign_implementations
+from ssllatency.targets.listening import Listener, listeners
+from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
+from ssllatency.targets.opening import open_mapped
+from ssllatency.targets.processes import PROC, Process
+
+# Libraries of other names that are known to have a TLS implementation linked into them.
+_INSIDE = ("*tcnative*.so*", "libconscrypt*.so*", "cygrpc*.so", "_rust.abi3.so")
+_OPENSSL = "OpenSSL"
+
+Identity = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What is in a file. `libraries`: those of the catalogue that it is or holds; `version` what OpenSSL calls itself there;
+    `others`: (implementation, version) of TLS in it that isn't traced; `obstacle`: why OpenSSL in it can't be traced."""
+
+    libraries: tuple[str, ...] = ()
+    version: str = ""
+    build_id: str = ""
+    others: tuple[tuple[str, str], ...] = ()
+    obstacle: str = ""
+
+
+@dataclass(frozen=True)
+class SurveyedFile:
+    """A file that holds TLS code, as one process maps it."""
+
+    path: str
+    deleted: bool
+    facts: FileFacts
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One TLS implementation in one process: `linked` "shared" or "static"; `why_not` says why it isn't traced, "" if it
+    is."""
+
+    implementation: str
+    version: str
+    linked: str
+    why_not: str
+    files: tuple[SurveyedFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class TlsProcess:
+    """A process that does TLS, or could. `listens` is None where that may not be looked at; `own_pid` is its number in a PID
+    namespace of its own."""
+
+    process: Process
+    stacks: tuple[Stack, ...]
+    container: Container | None = None
+    own_pid: int | None = None
+    listens: tuple[Listener, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Those that listen come first. `crypto_only`: processes that map libcrypto and nothing that does TLS; `closed`: those that
+    may not be looked into; `unread`: files that may not be opened, or are damaged, each with the sentence that says so."""
+
+    processes: tuple[TlsProcess, ...]
+    crypto_only: tuple[Process, ...] = ()
+    closed: tuple[Process, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+Describe = Callable[[int, str], FileFacts]
+
+
+def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> Survey:
+    """Looks at these processes. `describe(fd, path)` says what is in a file; it is asked once a file."""
+    looks, closed = _look(processes, proc)
+    facts, unread = _facts(looks, describe, proc)
+    stacks = {look.process: _stacks(look, facts) for look in looks}
+    found = [process for process, those in stacks.items() if those]
+    crypto = [look.process for look in looks if not stacks[look.process] and _has_libcrypto(look, facts)]
+    ports = listeners((process.pid for process in found), proc)
+    containers = _containers(found, proc)
+    rows = [TlsProcess(one, stacks[one], containers.get(one.pid), _own_pid(one.pid, proc), ports[one.pid]) for one in found]
+    return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, unread)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a process maps: candidates are the files whose content tells whether they hold TLS."""
+
+    process: Process
+    executable: str | None
+    candidates: dict[Identity, MappedFile]
+    foreign: tuple[str, ...]
+
+
+def _look(processes: Iterable[Process], proc: Path) -> tuple[list[_Look], tuple[Process, ...]]:
+    looks, closed = [], []
+    for process in processes:
+        try:
+            mapped, executable = mapped_files(process.pid, proc), executable_path(process.pid, proc)
+        except SsllatencyError:
+            closed.append(process)
+            continue
+        candidates = {file.identity: file for file in mapped if file.path == executable or _may_hold_tls(file.path)}
+        looks.append(_Look(process, executable, candidates, foreign_implementations(file.path for file in mapped)))
+    return looks, tuple(closed)
+
+
+def _may_hold_tls(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return has_library_name(path) or any(fnmatchcase(name, pattern) for pattern in _INSIDE)
+
+
+def _facts(looks: Iterable[_Look], describe: Describe, proc: Path) -> tuple[dict[Identity, FileFacts], tuple[str, ...]]:
+    """Those of each candidate, asked through the first process that lets us open it; and what couldn't be read."""
+    users: dict[Identity, list[tuple[int, MappedFile]]] = defaultdict(list)
+    for look in looks:
+        for identity, mapped in look.candidates.items():
+            users[identity].append((look.process.pid, mapped))
+    found, unread = {}, []
+    for identity, mappings in users.items():
+        try:
+            found[identity] = _first_facts(mappings, describe, proc)
+        except SsllatencyError as error:
+            unread.append(str(error))
+    return found, tuple(unread)
+
+
+def _first_facts(mappings: list[tuple[int, MappedFile]], describe: Describe, proc: Path) -> FileFacts:
+    error = None
+    for pid, mapped in mappings:
+        try:
+            fd = open_mapped(pid, mapped, proc)
+        except SsllatencyError as refusal:
+            error = error or refusal
+            continue
+        try:
+            return describe(fd, mapped.path)
+        finally:
+            os.close(fd)
+    assert error is not None
+    raise error
+
+
+def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ...]:
+    files = [
+        SurveyedFile(mapped.path, mapped.deleted, facts[identity])
+        for identity, mapped in look.candidates.items()
+        if identity in facts
+    ]
+    found = [Stack(name, "", "shared", f"{name} isn't traced") for name in look.foreign]
+    for file in files:
+        linked = "static" if file.path == look.executable else "shared"
+        found += [Stack(name, version, linked, f"{name} isn't traced", (file,)) for name, version in file.facts.others]
+    return (*_openssl(files, look.executable), *found)
+
+
+def _openssl(files: list[SurveyedFile], executable: str | None) -> tuple[Stack, ...]:
+    """All that is OpenSSL in one process; several versions in it are told apart by the files."""
+    tls = [file for file in files if "libssl" in file.facts.libraries or file.facts.obstacle]
+    if not tls:
+        return ()
+    parts = tuple(file for file in files if file.facts.libraries or file.facts.obstacle)
+    versions = dict.fromkeys(file.facts.version for file in parts if file.facts.version)
+    static = any(file.path == executable for file in tls)
+    obstacles = "; ".join(dict.fromkeys(file.facts.obstacle for file in tls if file.facts.obstacle))
+    names = dict.fromkeys(version.split()[0] for version in versions)
+    shown = ", ".join(" ".join(version.split()[1:2]) for version in versions)
+    name = "/".join(names) or _OPENSSL
+    return (Stack(name, shown, "static" if static else "shared", obstacles, parts),)
+
+
+def _has_libcrypto(look: _Look, facts: Mapping[Identity, FileFacts]) -> bool:
+    return any("libcrypto" in facts[identity].libraries for identity in look.candidates if identity in facts)
+
+
+def _containers(processes: Iterable[Process], proc: Path) -> dict[int, Container]:
+    """The innermost container of each process that is in one, by PID."""
+    chains = ((process.pid, containers_of(process.pid, proc)) for process in processes)
+    found = {pid: chain[-1] for pid, chain in chains if chain}
+    names = container_names({container.id for container in found.values()}) if found else {}
+    return {pid: replace(container, name=names.get(container.id, "")) for pid, container in found.items()}
+
+
+def _own_pid(pid: int, proc: Path) -> int | None:
+    """Its number in its own PID namespace, None where that is ours."""
+    try:
+        text = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), [])
+    return int(numbers[-1]) if len(numbers) > 1 else None
+
+
+def _order(row: TlsProcess) -> tuple[bool, int]:
+    return not row.listens, row.process.pid

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nginx of another root, by chroot alone or in a container: mount, PID, UTS and IPC namespaces of its own, and that root as
+its only file system. Nothing stays behind: the namespaces end with the process that made them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from .clients import TLS_1_3, Client
+from .servers import free_ports, make_certificate
+
+CONFIGURATION = """
+daemon off; master_process on; worker_processes 1; user root; pid /{folder}/pid; error_log /{folder}/log;
+events {{ worker_connections 512; }}
+http {{
+    access_log off; keepalive_timeout 300s; ssl_session_cache off; ssl_session_tickets off; ssl_ecdh_curve {groups};
+    client_body_temp_path /{folder}/1; proxy_temp_path /{folder}/2; fastcgi_temp_path /{folder}/3;
+    uwsgi_temp_path /{folder}/4; scgi_temp_path /{folder}/5;
+    server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {kind}.crt; ssl_certificate_key {kind}.key;
+              location / {{ return 200 "hello"; }} }}
+}}
+"""
+_NAMESPACES = ("unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child")
+# As runtimes do it: the new root takes the place of the old one, which is gone for the processes within. The system calls are
+# made by hand, as the new root may have no program but the server.
+_PIVOT = """
+import ctypes, os, sys
+libc, (root, *command) = ctypes.CDLL(None, use_errno=True), sys.argv[1:]
+def call(function, *arguments):
+    if function(*(each.encode() if isinstance(each, str) else each for each in arguments)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(arguments))
+BIND, DETACH, PIVOT_ROOT = 4096, 2, {"x86_64": 155, "aarch64": 41}[os.uname().machine]
+call(libc.mount, root, root, None, BIND, None)
+os.chdir(root)
+call(libc.mount, "proc", "proc", "proc", 0, None)
+call(libc.syscall, PIVOT_ROOT, ".", ".")
+call(libc.umount2, ".", DETACH)
+os.chdir("/")
+os.execv(command[0], command)
+"""
+
+
+def in_container(root: Path, *command: str) -> list[str]:
+    """The command that runs another in a container; who ends it kills it, for it waits for its child whatever it is told."""
+    return [*_NAMESPACES, sys.executable, "-c", _PIVOT, str(root), *command]
+
+
+@contextmanager
+def nginx_of(root: Path, certificates: Path, kind: str, groups: str, *, contained: bool = False) -> Iterator[tuple[int, int]]:
+    """The PID of its master, or in a container of the process that started that, and its port."""
+    make_certificate(kind, certificates)
+    with tempfile.TemporaryDirectory(dir=root / "tmp", prefix="ssllatency-") as made:
+        folder, (port,) = f"tmp/{Path(made).name}", free_ports(1)
+        for suffix in ("crt", "key"):
+            shutil.copy(certificates / f"{kind}.{suffix}", made)
+        Path(made, "nginx.conf").write_text(CONFIGURATION.format(folder=folder, port=port, kind=kind, groups=groups))
+        command = ["/usr/sbin/nginx", "-p", f"/{folder}", "-c", f"/{folder}/nginx.conf", "-e", f"/{folder}/log"]
+        with subprocess.Popen(in_container(root, *command) if contained else ["chroot", root, *command]) as master:
+            try:
+                until_it_serves(Client(port, TLS_1_3))
+                yield master.pid, port
+            finally:
+                (master.kill if contained else master.terminate)()
+
+
+@contextmanager
+def cgroup(name: str, *pids: int) -> Iterator[None]:
+    """A cgroup of that name, with these processes in it while the block lasts."""
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    top = next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
+    if top is None:
+        pytest.skip("no cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup")
+    folder = top / name
+    folder.mkdir()
+    try:
+        for pid in pids:
+            (folder / "cgroup.procs").write_text(f"{pid}\n")
+        yield
+    finally:
+        for line in (folder / "cgroup.procs").read_text().split():
+            (top / "cgroup.procs").write_text(f"{line}\n")
+        folder.rmdir()
+
+
+def until_it_serves(client: Client) -> None:
+    """Waits for the server of this client."""
+    for _ in range(200):
+        try:
+            client.connect()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError("the server didn't begin to serve")

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Server and client in one process over a BIO pair: usage shaker CERTIFICATE KEY. It says "ready", then for each line "HOW N"
+// makes N connections in that way, and says "done". HOW is
+//   accept       SSL_accept and SSL_connect
+//   io           SSL_read and SSL_write only
+//   renegotiate  TLS 1.2: SSL_do_handshake, then the server asks for another handshake, which SSL_read makes
+//   update       TLS 1.3: SSL_do_handshake, then each side renews its keys
+//   jump         a callback of the first SSL jumps out of SSL_do_handshake; the next ones are made where that was freed
+//   again        SSL_clear, and the same two SSLs shake hands once more
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static SSL *server, *client;
+static jmp_buf landing;
+static int jumps;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "shaker: %s failed\n", what);
+	ERR_print_errors_fp(stderr);
+	exit(1);
+}
+
+static void expect(int fine, const char *what)
+{
+	if (!fine)
+		fail(what);
+}
+
+// Both sides in turn, each until it is done.
+static void both(int (*serve)(SSL *), int (*ask)(SSL *))
+{
+	int done = 0;
+
+	for (int turn = 0; turn < 20 && done != 3; turn++) {
+		if (!(done & 1) && ask(client) > 0)
+			done |= 1;
+		if (!(done & 2) && serve(server) > 0)
+			done |= 2;
+	}
+	expect(done == 3, "handshake");
+}
+
+static int read_some(SSL *ssl)
+{
+	char buffer[256];
+
+	return SSL_read(ssl, buffer, sizeof(buffer));
+}
+
+static int write_some(SSL *ssl)
+{
+	return SSL_write(ssl, "hello", 5);
+}
+
+static void connect_pair(void)
+{
+	BIO *left, *right;
+
+	expect(BIO_new_bio_pair(&left, 0, &right, 0), "BIO_new_bio_pair");
+	SSL_set_bio(server, left, left);
+	SSL_set_bio(client, right, right);
+}
+
+static void open_pair(SSL_CTX *context)
+{
+	server = SSL_new(context);
+	client = SSL_new(context);
+	connect_pair();
+	SSL_set_accept_state(server);
+	SSL_set_connect_state(client);
+}
+
+static void close_pair(void)
+{
+	SSL_free(server);
+	SSL_free(client);
+}
+
+static void renegotiate(void)
+{
+	both(SSL_do_handshake, SSL_do_handshake);
+	expect(SSL_renegotiate(server) && SSL_do_handshake(server) == 1, "SSL_renegotiate");
+	for (int turn = 0; turn < 20 && SSL_num_renegotiations(server) + SSL_renegotiate_pending(server); turn++) {
+		read_some(client);
+		read_some(server);
+	}
+	expect(write_some(client) == 5 && read_some(server) == 5, "write and read");
+}
+
+static void update(void)
+{
+	both(SSL_do_handshake, SSL_do_handshake);
+	for (int side = 0; side < 2; side++) {
+		SSL *from = side ? server : client, *to = side ? client : server;
+
+		expect(SSL_key_update(from, SSL_KEY_UPDATE_REQUESTED), "SSL_key_update");
+		expect(write_some(from) == 5 && read_some(to) == 5, "write and read");
+		expect(write_some(to) == 5 && read_some(from) == 5, "write and read");
+	}
+}
+
+static void jump_out(const SSL *ssl, int where, int value)
+{
+	(void)value;
+	if (ssl == server && where & SSL_CB_HANDSHAKE_START && jumps) {
+		jumps = 0;
+		longjmp(landing, 1);
+	}
+}
+
+static void jump(SSL_CTX *context)
+{
+	jumps = 1;
+	SSL_set_info_callback(server, jump_out);
+	if (!setjmp(landing)) {
+		SSL_do_handshake(server);
+		fail("jump");
+	}
+	close_pair();
+	open_pair(context);
+	both(SSL_do_handshake, SSL_do_handshake);
+}
+
+static void again(void)
+{
+	both(SSL_do_handshake, SSL_do_handshake);
+	SSL_set_shutdown(server, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+	SSL_set_shutdown(client, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+	expect(SSL_clear(server) && SSL_clear(client), "SSL_clear");
+	connect_pair();
+	both(SSL_do_handshake, SSL_do_handshake);
+}
+
+static void talk(const char *how, SSL_CTX *context)
+{
+	open_pair(context);
+	if (!strcmp(how, "accept"))
+		both(SSL_accept, SSL_connect);
+	else if (!strcmp(how, "io"))
+		both(read_some, write_some);
+	else if (!strcmp(how, "renegotiate"))
+		renegotiate();
+	else if (!strcmp(how, "update"))
+		update();
+	else if (!strcmp(how, "jump"))
+		jump(context);
+	else if (!strcmp(how, "again"))
+		again();
+	else
+		fail(how);
+	close_pair();
+	ERR_clear_error();
+}
+
+int main(int count, char **words)
+{
+	SSL_CTX *context = SSL_CTX_new(TLS_method());
+	char line[64], how[16];
+	int number;
+
+	if (count != 3 || SSL_CTX_use_certificate_file(context, words[1], SSL_FILETYPE_PEM) != 1 ||
+	        SSL_CTX_use_PrivateKey_file(context, words[2], SSL_FILETYPE_PEM) != 1)
+		return 2;
+	printf("ready\n");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin) && sscanf(line, "%15s %d", how, &number) == 2) {
+		SSL_CTX_set_max_proto_version(context, strcmp(how, "renegotiate") ? TLS1_3_VERSION : TLS1_2_VERSION);
+		while (number-- > 0)
+			talk(how, context);
+		printf("done\n");
+		fflush(stdout);
+	}
+	return 0;
+}

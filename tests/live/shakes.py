@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ssllatency handshakes` as a person would run it, with every handshake by itself, and what its books must come to."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.reports.timed_document import exponential_fields
+
+from .trace import Document, Trace
+
+PHASES = ("private_key", "key_exchange", "peer_verification", "session_lookup", "callbacks", "rest")
+WAITS = ("wait_peer", "wait_window", "wait_offload", "wait_application", "wait_unknown")
+LABELS = ("version", "cipher", "resumed", "group", "signature", "client_certificate", "role")
+ALWAYS = ("wall", "calls", "rest")
+
+Shake = dict[str, Any]
+
+
+class Shakes(Trace):
+    """`ssllatency handshakes --json --over 0s` from `with` to the end of the block; `singles` are they as they ended."""
+
+    SUBCOMMAND = "handshakes"
+
+    def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
+        super().__init__(*pids, options=("--over", "0s", *options))
+        self.singles: list[Shake] = []
+
+    def _keep(self, text: str) -> None:
+        *lines, last = text.splitlines()
+        self.singles = [json.loads(line)["handshake"] for line in lines]
+        self.document = json.loads(last)
+
+    def ended(self, ending: str) -> list[Shake]:
+        """Those that ended so."""
+        return [single for single in self.singles if single["ending"] == ending]
+
+
+def endings(document: Document) -> dict[str, int]:
+    """How many handshakes ended how."""
+    found: Counter[str] = Counter()
+    for group in document["handshakes"]["groups"]:
+        found[group["ending"]] += group["count"]
+    return dict(found)
+
+
+def labels_of(singles: Iterable[Shake], *labels: str) -> list[tuple[str | None, ...]]:
+    """These labels of each."""
+    return [tuple(single["labels"][label] for label in labels) for single in singles]
+
+
+def assert_books(shakes: Shakes) -> None:
+    """Each handshake's parts add up, the rows are the sums of the handshakes, and nothing was lost."""
+    handshakes = shakes.document["handshakes"]
+    for single in shakes.singles:
+        _assert_adds_up(single, handshakes["off_cpu"])
+    for group in handshakes["groups"]:
+        _assert_sum(group, [single for single in shakes.singles if _belongs(single, group, handshakes)])
+    assert sum(endings(shakes.document).values()) == len(shakes.singles)
+    causes = Counter((single["ending"], single["reason"], single["alert"], single["state"]) for single in _bad(shakes))
+    found: Counter[tuple[str, ...]] = Counter()
+    for cause in handshakes["causes"]:
+        found[cause["ending"], cause["reason"], cause["alert"], cause["state"]] += cause["count"]
+    assert found == causes
+    assert sum(cause["total_ns"] for cause in handshakes["causes"]) == sum(one["parts_ns"]["wall"] for one in _bad(shakes))
+    assert {name: number for name, number in shakes.document["losses"].items() if number} == {}
+    assert handshakes["dropped"] == handshakes["unattributed"] == 0
+
+
+def _bad(shakes: Shakes) -> list[Shake]:
+    return [single for single in shakes.singles if single["ending"] != "success"]
+
+
+def _assert_adds_up(single: Shake, off_cpu: bool) -> None:
+    parts = single["parts_ns"]
+    total = {name: sum(parts.get(part, 0) for part in kinds) for name, kinds in (("phases", PHASES), ("waits", WAITS))}
+    assert parts["wall"] == parts["calls"] + total["waits"]
+    assert parts["calls"] == total["phases"]
+    if off_cpu:
+        assert parts["calls"] == parts["on_cpu"] + parts.get("off_cpu", 0)
+    assert parts.get("offload_completion", 0) + parts.get("offload_resumption", 0) <= parts.get("wait_offload", 0)
+    assert single["calls"] > single["pauses"]
+
+
+def _belongs(single: Shake, group: Shake, handshakes: Shake) -> bool:
+    """Whether the row counts this handshake."""
+    if single["ending"] != group["ending"]:
+        return False
+    if group.get("other"):
+        rows = (row for row in handshakes["groups"] if not row.get("other"))
+        return not any(_belongs(single, row, handshakes) for row in rows)
+    own = {**single["labels"], "process": f"{single['comm']}({single['pid']})"}
+    return all(own[label] == value for label, value in group["labels"].items())
+
+
+def _assert_sum(group: Shake, singles: Sequence[Shake]) -> None:
+    assert group["count"] == len(singles)
+    parts = {part for single in singles for part in single["parts_ns"]} | set(ALWAYS)
+    assert set(group["parts"]) == parts
+    for part in parts:
+        times = [single["parts_ns"].get(part, 0) for single in singles if part in single["parts_ns"] or part in ALWAYS]
+        found = group["parts"][part]
+        expected = {"count": len(times), "total_ns": sum(times), "min_ns": min(times), "max_ns": max(times)}
+        assert {name: found[name] for name in expected} == expected, part
+        assert found["exponential"] == exponential_fields(ExponentialHistogram.from_values(times)), part

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handshakes whose key operations run in ASYNC jobs, against what the server and its engine count themselves."""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests import foreign
+
+from .async_servers import AsyncServer, AsyncSettings, Counts, load, offload
+from .clients import TLS_1_3, Client
+from .servers import Nginx, Settings
+from .shakes import Shakes, assert_books, endings
+
+pytestmark = pytest.mark.usefixtures("tracing")
+CONNECTIONS, PARALLEL = 400, 40
+
+
+def assert_told_like(shakes: Shakes, final: Counts) -> None:
+    """Handshakes and pauses are those that the server has counted, each wait is split, or counted as one that isn't."""
+    told, calls = shakes.document["async"], final["calls"]["SSL_do_handshake"]
+    assert endings(shakes.document) == {"success": final["handshakes"]}
+    assert told["pauses"] == calls["want_async"] == sum(single["pauses"] for single in shakes.singles)
+    assert told["pauses"] == final["engine"]["pauses"]
+    assert told["handshakes"] == sum(single["pauses"] > 0 for single in shakes.singles)
+    assert all(("wait_offload" in single["parts_ns"]) == (single["pauses"] > 0) for single in shakes.singles)
+    split = [single["parts_ns"].get("offload_completion", 0) + single["parts_ns"].get("offload_resumption", 0)
+             for single in shakes.singles]  # fmt: skip
+    once = [(part, single) for part, single in zip(split, shakes.singles, strict=True) if single["pauses"] == 1]
+    whole = [part for part, single in once if part == single["parts_ns"]["wait_offload"]]
+    assert len(once) - len(whole) <= told["unseen"]
+    if len(once) == told["handshakes"]:
+        assert len(once) - len(whole) == told["unseen"]
+        assert sum(not part for part, _ in once) == told["unseen"]
+    assert told["waiting"] == 0
+    assert 1 <= told["most_waiting"] <= PARALLEL
+    assert_books(shakes)
+
+
+def assert_engine_threads(shakes: Shakes, pid: int) -> None:
+    """Completions are by the engine's threads, one for each wait that was seen."""
+    told = shakes.document["async"]
+    assert {poller["pid"] for poller in told["pollers"]} == {pid}
+    assert pid not in {poller["tid"] for poller in told["pollers"]}, "the event loop's own thread completes nothing"
+    assert sum(poller["completions"] for poller in told["pollers"]) == told["pauses"] - told["unseen"]
+    assert {poller["comm"] for poller in told["pollers"]} == {"async-server"}
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_every_handshake_waits_for_its_offload(certificates: Path, kind: str, version: str) -> None:
+    settings = AsyncSettings(kind=kind, version=version, engine=offload(threads=8, delay_us=2000))
+    with AsyncServer(certificates, settings) as server:
+        with Shakes(server.pid) as shakes:
+            load(server, connections=CONNECTIONS, parallel=PARALLEL)
+            server.wait_idle()
+        final = server.stop()
+    assert final["handshakes"] == CONNECTIONS
+    assert {single["pauses"] > 0 for single in shakes.singles} == {True}
+    assert shakes.document["async"]["software"] == 0
+    assert shakes.document["async"]["unseen"] < CONNECTIONS
+    assert_engine_threads(shakes, server.pid)
+    assert_told_like(shakes, final)
+
+
+def test_debian_13(certificates: Path) -> None:
+    root = foreign.needed(foreign.second_root())
+    settings = AsyncSettings(groups="X25519", engine=offload(threads=8, delay_us=2000))
+    with AsyncServer(certificates, settings, root=root) as server:
+        with Shakes(server.pid) as shakes:
+            load(server, connections=CONNECTIONS, parallel=PARALLEL)
+            server.wait_idle()
+        final = server.stop()
+    assert shakes.document["async"]["software"] == 0
+    assert_engine_threads(shakes, server.pid)
+    assert_told_like(shakes, final)
+
+
+def test_operations_that_the_engine_turns_down(certificates: Path) -> None:
+    """Without a descriptor to wake the job by it does the operation at once, by OpenSSL's method."""
+    connections = 20
+    with AsyncServer(certificates, AsyncSettings(version="1.3", engine=offload(threads=2))) as server:
+        client = Client(server.port, TLS_1_3)
+        with Shakes(server.pid) as shakes:
+            client.connect_times(5)
+            server.wait_idle()
+            opened = [int(path.name) for path in Path(f"/proc/{server.pid}/fd").iterdir()]
+            free = next(number for number in range(len(opened) + 1) if number not in opened)
+            before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (free + 1, before[1]))  # a connection, and no more
+            for _ in range(connections):
+                client.connect()
+                server.wait_idle()
+            resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+        final = server.stop()
+    assert final["engine"]["refused"] == shakes.document["async"]["software"] == connections
+    assert Counter(single["pauses"] for single in shakes.singles) == {0: connections, 1: 5}
+    assert_told_like(shakes, final)
+
+
+def test_no_offload_is_told_of_where_there_is_none(certificates: Path) -> None:
+    with Nginx(certificates, Settings()) as server, Shakes(server.master_pid) as shakes:
+        Client(server.port["rsa"], TLS_1_3).connect()
+        server.wait_idle()
+    assert "async" not in shakes.document

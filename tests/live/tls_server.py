@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A TLS server of Python's ssl module, as a program: usage tls_server.py SETTINGS, an object with the fields of TlsSettings.
+
+It prints "port N", and for each line of its input, once no connection is left, the counts so far as a line of JSON: by how the
+handshakes ended, "" for well, else OpenSSL's own reason as Python has it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+
+
+class Server:
+    """One thread for each connection."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._context = context_of(settings)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self._changed = threading.Condition()
+        self._open = 0
+        self._ends: Counter[str] = Counter()
+
+    def run(self) -> None:
+        """Serves until the input ends."""
+        threading.Thread(target=self._accept, daemon=True).start()
+        print(f"port {self._listener.getsockname()[1]}", flush=True)
+        for _ in sys.stdin:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._open)
+                print(json.dumps(self._ends), flush=True)
+
+    def _accept(self) -> None:
+        while True:
+            plain = self._listener.accept()[0]
+            with self._changed:
+                self._open += 1
+            threading.Thread(target=self._serve, args=(plain,), daemon=True).start()
+
+    def _serve(self, plain: socket.socket) -> None:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.settimeout(self._settings["timeout_s"] or None)
+        end = self._talk(plain)
+        with self._changed:
+            self._open -= 1
+            self._ends[end] += 1
+            self._changed.notify_all()
+
+    def _talk(self, plain: socket.socket) -> str:
+        """How the handshake ended. The request that follows is answered."""
+        with plain:
+            try:
+                tls = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=not self._settings["lazy"])
+                if self._settings["lazy"]:
+                    tls.recv(65536)
+            except OSError as error:
+                return getattr(error, "reason", None) or type(error).__name__
+            with tls:
+                answer(tls, asked=self._settings["lazy"])
+        return ""
+
+
+def context_of(settings: dict[str, Any]) -> ssl.SSLContext:
+    """The context that the settings describe."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(settings["certificate"], settings["key"])
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    if settings["version"]:
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[settings["version"]]
+    if settings["curve"]:
+        context.set_ecdh_curve(settings["curve"])
+    if settings["client_ca"]:
+        context.load_verify_locations(settings["client_ca"])
+        context.verify_mode = ssl.CERT_REQUIRED
+    if settings["sleep_s"]:
+        context.sni_callback = lambda *_: time.sleep(settings["sleep_s"])
+    return context
+
+
+def answer(tls: ssl.SSLSocket, *, asked: bool) -> None:
+    """Answers the request, if one comes, and closes in good order, if the client does."""
+    try:
+        if asked or tls.recv(65536):
+            tls.sendall(RESPONSE)
+        tls.unwrap()
+    except OSError:
+        pass  # the client has gone its own way
+
+
+if __name__ == "__main__":
+    Server(json.loads(sys.argv[1])).run()

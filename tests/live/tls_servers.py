@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server of Python's ssl module in a process of its own, for what nginx never lets happen. It counts its handshakes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .servers import make_certificate
+
+PROGRAM = Path(__file__).with_name("tls_server.py")
+
+
+@dataclass(frozen=True)
+class TlsSettings:
+    """How the server is set up. `version` is a name of ssl.TLSVersion, "" for any; `curve` the only group; `client_ca` demands
+    a certificate of clients; `sleep_s` is slept in the callback for the server's name; `lazy` shakes hands within the first
+    SSL_read. A call that waits longer than `timeout_s` gives up; 0: the socket blocks, so that a handshake is one call."""
+
+    kind: str = "rsa"
+    version: str = ""
+    curve: str = ""
+    client_ca: str = ""
+    sleep_s: float = 0.0
+    lazy: bool = False
+    timeout_s: float = 20.0
+
+
+@dataclass
+class TlsServer:
+    """The running server, from `with` to the end of the block."""
+
+    certificates: Path
+    settings: TlsSettings = field(default_factory=TlsSettings)
+
+    def __enter__(self) -> Self:
+        pair = make_certificate(self.settings.kind, self.certificates)
+        settings = {**asdict(self.settings), "certificate": str(pair.certificate), "key": str(pair.key)}
+        self._process = subprocess.Popen(
+            [sys.executable, PROGRAM, json.dumps(settings)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.port = int(self._line().split()[1])
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    @property
+    def pid(self) -> int:
+        """The process to trace."""
+        return self._process.pid
+
+    def ends(self) -> dict[str, int]:
+        """How many handshakes ended how, once no connection is left: "" is well, else Python's name of the reason."""
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        found: dict[str, int] = json.loads(self._line())
+        return found
+
+    def _line(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline()

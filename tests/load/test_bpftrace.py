@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bpftrace engine on a program of our own: every call once, under the right outcome and bucket, losses counted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ssllatency.elf.image import Image
+from ssllatency.engines.base import AttachError, LinearRange, Request, TracedImage
+from ssllatency.engines.bpftrace_engine import BpftraceEngine, BpftraceSession
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Losses, Outcome, Snapshot, Target
+from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.planner import plan_image
+
+from .conftest import Subject, counts
+
+SUCCESS, FAILURE, RETRY = Outcome
+pytestmark = pytest.mark.usefixtures("bpftrace")
+
+
+@pytest.fixture(scope="session")
+def bpftrace() -> None:
+    if subprocess.run(["which", "bpftrace"], capture_output=True, check=False).returncode:
+        pytest.skip("bpftrace isn't installed")
+
+
+@pytest.fixture(scope="module")
+def plan(target_file: Path) -> ImagePlan:
+    return plan_image(Image.open(target_file))
+
+
+@pytest.fixture(scope="module")
+def stripped_plan(tmp_path_factory: pytest.TempPathFactory) -> ImagePlan:
+    """The same program with addresses that are no file offsets."""
+    file = tmp_path_factory.mktemp("moved") / "target"
+    flags = ["-O2", "-fstack-protector-strong", "-rdynamic", "-pthread", "-no-pie", "-Wl,-Ttext-segment=0x7000000"]
+    subprocess.run(["gcc", *flags, Path(__file__).with_name("target.c"), "-o", file], check=True)
+    subprocess.run(["strip", file], check=True)
+    plan = plan_image(Image.open(file))
+    assert all(probe.address != probe.offset for planned in plan.operations for probe in planned.probes)
+    return plan
+
+
+@contextmanager
+def running(plan: ImagePlan) -> Iterator[Subject]:
+    with subprocess.Popen([plan.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        yield Subject(process, plan)
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+@contextmanager
+def traced(plan: ImagePlan, **more: object) -> Iterator[tuple[Subject, BpftraceSession]]:
+    with running(plan) as subject, ExitStack() as stack:
+        session = BpftraceEngine().attach(subject.request(**more))
+        stack.callback(session.close)
+        yield subject, session
+
+
+def result(session: BpftraceSession) -> Snapshot:
+    session.detach()
+    return session.read()
+
+
+def test_outcomes_reasons_and_histograms(plan: ImagePlan) -> None:
+    linear = LinearRange(0, 10, 2)
+    with traced(plan, linear=linear) as (subject, session):
+        subject.do("calls", 100)
+        subject.do("reads", 3, 256)
+        subject.do("reads", 4, -1)
+        subject.do("lanes", 5, 0x22220000)
+        subject.do("lanes", 6, 0x00000001)
+        snapshot = result(session)
+    assert counts(snapshot) == {
+        ("RSA_sign", SUCCESS): 100,
+        ("RSA_sign", FAILURE): 100,
+        ("SSL_read", SUCCESS): 3,
+        ("SSL_read", RETRY): 4,
+        ("mbx_x25519_mb8", SUCCESS): 5,
+        ("mbx_x25519_mb8", FAILURE): 6,
+    }
+    assert snapshot.losses == Losses()
+    assert snapshot.in_flight == 0
+    for one in snapshot.series:
+        assert one.min_ns is not None
+        assert one.max_ns is not None
+        assert one.linear.count == one.count
+        assert one.count * one.min_ns <= one.total_ns <= one.count * one.max_ns
+        lowest, highest = one.exponential.quantile_range(0), one.exponential.quantile_range(1)
+        assert lowest
+        assert highest
+        assert lowest[0] < one.min_ns <= lowest[1]
+        assert highest[0] < one.max_ns <= highest[1]
+        assert sum(one.reasons.values()) == (4 if one.outcome is RETRY else 0)
+    assert [one.reasons for one in snapshot.series if one.outcome is RETRY] == [{"unknown": 4}]
+
+
+def test_a_stripped_program_whose_addresses_are_no_offsets(stripped_plan: ImagePlan) -> None:
+    with traced(stripped_plan) as (subject, session):
+        subject.do("calls", 10)
+        snapshot = result(session)
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 10, ("RSA_sign", FAILURE): 10}
+    assert snapshot.losses == Losses()
+
+
+def test_recursion_threads_and_calls_that_never_return(plan: ImagePlan) -> None:
+    with traced(plan) as (subject, session):
+        subject.do("recurse", 500)
+        subject.do("threads", 8, 500)
+        before = session.read()
+        subject.do("jump", 20)
+        subject.do("exit", 5)
+        snapshot = result(session)
+    assert counts(before) == {("RSA_verify", SUCCESS): 500, ("RSA_sign", SUCCESS): 4000}
+    assert before.losses == Losses()
+    assert counts(snapshot) == counts(before)
+    assert snapshot.losses.unmatched_entries + snapshot.in_flight == 25
+    assert snapshot.losses.unmatched_exits == 0
+
+
+def test_calls_that_find_no_room_are_counted_as_such(plan: ImagePlan) -> None:
+    with traced(plan) as (subject, session):
+        subject.do("recurse", 20000)
+        snapshot = result(session)
+    losses = snapshot.losses
+    assert losses.map_full == losses.unmatched_exits >= 20000 - 16384
+    assert counts(snapshot) == {("RSA_verify", SUCCESS): 20000 - losses.map_full}
+
+
+def test_only_the_processes_that_are_asked_for(plan: ImagePlan) -> None:
+    with running(plan) as other, traced(plan) as (subject, session):
+        other.do("calls", 50)
+        subject.do("forks", 2, 100)
+        subject.do("calls", 3)
+        snapshot = result(session)
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 3, ("RSA_sign", FAILURE): 3}
+    assert {one.pid for one in snapshot.series} == {subject.pid}
+
+
+def test_processes_that_are_looked_up(plan: ImagePlan) -> None:
+    with running(plan) as subject, ExitStack() as stack:
+        image = TracedImage(plan, plan.path, (subject.pid, *range(2, 60)))
+        session = BpftraceEngine().attach(replace(subject.request(), images=(image,)))
+        stack.callback(session.close)
+        subject.do("calls", 5)
+        assert sum(counts(result(session)).values()) == 10
+
+
+def test_processes_past_the_maximum_count_under_other(plan: ImagePlan) -> None:
+    with traced(plan, everyone=True, maximum_processes=3) as (subject, session):
+        subject.do("forks", 8, 100)
+        snapshot = result(session)
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 800}
+    assert [one.count for one in snapshot.series if one.pid is None] == [500]
+    assert snapshot.losses == Losses(folded_processes=5)
+    assert len([target for target in snapshot.targets if target.comm == "target"]) == 4
+
+
+def test_intervals_know_their_extremes_or_leave_them_out(plan: ImagePlan) -> None:
+    with traced(plan) as (subject, session):
+        subject.do("calls", 100)
+        first = session.read(per_interval=True)
+        second = session.read(per_interval=True)
+    assert [one.count for one in first.series] == [one.count for one in second.series] == [100, 100]
+    assert all(one.max_ns is not None for one in first.series)
+    assert all(one.max_ns is None and one.min_ns is None for one in second.series)
+
+
+def test_a_site_that_cant_be_probed_leaves_nothing_attached(plan: ImagePlan) -> None:
+    strange = replace(plan, operations=tuple(_beyond(one) for one in plan.operations))
+    with running(plan) as subject, pytest.raises(AttachError) as caught:
+        BpftraceEngine().attach(replace(subject.request(), images=(TracedImage(strange, plan.path, (subject.pid,)),)))
+    assert str(caught.value).startswith("bpftrace said: ")
+
+
+def _beyond(planned):  # type: ignore[no-untyped-def]
+    return replace(planned, probes=tuple(replace(probe, address=probe.address + (1 << 40)) for probe in planned.probes))
+
+
+def test_without_bpftrace_it_says_so(plan: ImagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ssllatency.engines.bpftrace_process.shutil.which", lambda *_, **__: None)
+    request = Request((TracedImage(plan, plan.path, (os.getpid(),)),), (Target(os.getpid(), "x", ()),))
+    with pytest.raises(SsllatencyError, match="isn't installed"):
+        BpftraceEngine().attach(request)
+
+
+def breakpoints(subject: Subject) -> int:
+    """How many of the planned sites hold a breakpoint in the program's memory."""
+    mapped = [line.split() for line in Path(f"/proc/{subject.pid}/maps").read_text().splitlines() if line.endswith("/target")]
+    start = int(mapped[0][0].split("-")[0], 16)
+    sites = [probe.address for planned in subject.plan.operations for probe in planned.probes]
+    with Path(f"/proc/{subject.pid}/mem").open("rb") as memory:
+        return sum(memory.seek(start + site) and memory.read(1) == b"\xcc" for site in sites)
+
+
+def sites(subject: Subject) -> int:
+    """How many sites there are to probe."""
+    return sum(len(planned.probes) for planned in subject.plan.operations)
+
+
+def folders(pid: int) -> list[Path]:
+    """What a tracer keeps among the temporary files."""
+    return list(Path(tempfile.gettempdir()).glob(f"ssllatency-{pid}-*"))
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -> None:
+    with running(plan) as subject:
+        session = BpftraceEngine().attach(subject.request())
+        assert breakpoints(subject) > 0
+        session.close()
+        assert breakpoints(subject) == 0
+        child = os.fork()
+        if child == 0:
+            BpftraceEngine().attach(subject.request())
+            signal.pause()
+        wait_until(lambda: breakpoints(subject) == sites(subject) and not folders(child))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        wait_until(lambda: breakpoints(subject) == 0)
+        assert not folders(child)
+        subject.do("calls", 1)
+
+
+def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:
+    """Nothing is probed in a file whose build-id isn't that of the plan."""
+    other = replace(plan, build_id="00" * 20)
+    with running(plan) as subject:
+        with pytest.raises(AttachError, match="set 2 of "):
+            BpftraceEngine().attach(replace(subject.request(), images=(TracedImage(other, plan.path, (subject.pid,)),)))
+        assert breakpoints(subject) == 0

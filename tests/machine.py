@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine must have that no package brings. A test that needs it is not run elsewhere, and said not to be, in CI as
+well: there all other skips are failures (conftest.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+CPUINFO = Path("/proc/cpuinfo")
+
+
+class Lacking(pytest.skip.Exception):
+    """The machine lacks what the test needs; the message says what."""
+
+
+def needs_cpu_flag(flag: str, for_what: str, cpuinfo: Path = CPUINFO) -> None:
+    """Leaves the test out where the CPU hasn't the instructions that /proc/cpuinfo calls `flag`."""
+    if flag not in _flags(cpuinfo):
+        _leave_out(f"this machine's CPU has no {flag}, which {for_what}")
+
+
+def _flags(cpuinfo: Path) -> set[str]:
+    lines = (line.partition(":") for line in cpuinfo.read_text().splitlines())
+    return next((set(value.split()) for name, _, value in lines if name.strip() == "flags"), set())
+
+
+def _leave_out(reason: str) -> NoReturn:
+    raise Lacking(reason)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in files, and the memory of it; the list of this machine; what is said of a process that isn't traced."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ssllatency.cli import file_facts
+from ssllatency.cli.file_facts import KnownFiles, look_inside
+from ssllatency.cli.main import run
+from ssllatency.targets import FileFacts
+
+FOLDER = Path("/usr/lib/x86_64-linux-gnu")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def described(known: KnownFiles, path: Path) -> FileFacts:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return known.describe(fd, str(path))
+    finally:
+        os.close(fd)
+
+
+def test_what_is_in_openssl() -> None:
+    libssl, libcrypto = (look_inside(str(FOLDER / name), name) for name in ("libssl.so.3", "libcrypto.so.3"))
+    assert libssl.libraries == ("libssl",)
+    assert libcrypto.libraries == ("libcrypto",)
+    assert libcrypto.version.startswith("OpenSSL 3.")
+    assert all(len(facts.build_id) == 40 and not facts.obstacle and not facts.others for facts in (libssl, libcrypto))
+
+
+@pytest.mark.parametrize(("name", "obstacle"), [("libssl.so.3", "its libssl is cut short or damaged"), ("server", "")])
+def test_a_damaged_file_is_an_obstacle_only_where_it_is_openssl(tmp_path: Path, name: str, obstacle: str) -> None:
+    (tmp_path / name).write_bytes(b"\x7fELF and nothing more")
+    assert look_inside(str(tmp_path / name), f"/lib/{name}") == FileFacts(obstacle=obstacle)
+
+
+def test_a_file_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Path(shutil.copy((FOLDER / "libssl.so.3").resolve(), tmp_path / "libssl.so.3"))
+    known = KnownFiles()
+    facts = described(known, library)
+    known.save()
+    monkeypatch.setattr(file_facts, "look_inside", lambda *_: FileFacts(version="looked again"))
+    assert described(KnownFiles(), library) == facts
+    modified = library.stat().st_mtime_ns
+    library.write_bytes(library.read_bytes()[:-1] + b"!")
+    os.utime(library, ns=(modified, modified))  # its owner can set this back, but not the time of the inode's change
+    assert described(KnownFiles(), library).version == "looked again"
+
+
+@pytest.mark.parametrize("entry", [[], {"a": []}, {"a": {}}, {"a": {"version": 1}}, {"1:2": {"libraries": [5]}}, "text", None])
+def test_an_odd_memory_is_none(entry: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_facts.store, "load", lambda *_: entry)
+    assert described(KnownFiles(), FOLDER / "libssl.so.3").libraries == ("libssl",)
+
+
+def test_the_list_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["targets", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "ssllatency-targets/1"
+    assert document["host"] == os.uname().nodename
+    assert all(process["tls"] for process in document["processes"])
+
+
+def test_one_process_that_does_no_tls(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["targets", "--comm", "no-such-process"]) == 1
+    assert "No process is named" not in capsys.readouterr().out
+    assert run(["targets", "-p", "1"]) == 0
+    assert capsys.readouterr().out.startswith(("No process that does TLS was found", "PID"))
+
+
+def test_a_container_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["targets", "--container", "nosuchcontainer"]) == 1
+    assert "no process is in a container nosuchcontainer" in capsys.readouterr().err

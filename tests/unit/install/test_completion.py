@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completion, asked for in the shells themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from install import completion
+from install.subcommands import parsers
+from install.tools import TOOLS, short_commands
+from ssllatency.cli.main import SUBCOMMANDS
+
+BASH = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+function=$(complete -p "$1"); function=${function##*-F }
+"${function% *}" "$1" "${COMP_WORDS[COMP_CWORD]}" 2>/dev/null; printf '%s\\n' "${COMPREPLY[@]}"
+"""
+FISH = "source $argv[1]; complete -C $argv[2]"
+# In a terminal of its own, as zsh completes nowhere else; it ends when the word has appeared.
+ZSH = """
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1=; fpath=($1 \\$fpath); autoload -Uz compinit; compinit -u -D; stty cols 200; echo re''ady"
+zpty -r -m shell got '*ready*'
+zpty -w -n shell "$2"$'\\t\\t'
+zpty -r -m shell got "*$3*" && print -r -- "$got"
+zpty -d shell
+"""
+
+
+@pytest.fixture(scope="module")
+def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PREFIX/share."""
+    folder = tmp_path_factory.mktemp("share")
+    completion.main(folder)
+    return folder
+
+
+def shell(name: str) -> str:
+    return shutil.which(name) or pytest.skip(f"not installed: {name}")
+
+
+def said(*command: object) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=30)
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture(params=["bash", "fish"])
+def complete(request: pytest.FixtureRequest, share: Path) -> Callable[[str], set[str]]:
+    """What the shell offers for a line, without the words that explain it."""
+
+    def in_bash(line: str) -> set[str]:
+        words = line.split(" ")
+        file = share / completion.FILES["bash"].format(words[0])
+        return set(said(shell("bash"), "-c", BASH, "bash", file, *words).splitlines()) - {""}
+
+    def in_fish(line: str) -> set[str]:
+        file = share / completion.FILES["fish"].format(line.split(" ")[0])
+        return {each.partition("\t")[0] for each in said(shell("fish"), "-N", "-c", FISH, file, line).splitlines()}
+
+    return {"bash": in_bash, "fish": in_fish}[request.param]
+
+
+def test_subcommands(complete: Callable[[str], set[str]]) -> None:
+    assert complete("ssllatency ") == set(SUBCOMMANDS)
+    assert complete("ssllatency tr") == {name for name in SUBCOMMANDS if name.startswith("tr")}
+
+
+def test_every_option_of_every_subcommand(complete: Callable[[str], set[str]]) -> None:
+    for name, parser in parsers().items():
+        wanted = {word for action in parser._actions if action.help != "==SUPPRESS==" for word in action.option_strings}
+        assert complete(f"ssllatency {name} --") == {word for word in wanted if word.startswith("--")}
+
+
+def test_values(complete: Callable[[str], set[str]]) -> None:
+    assert complete("ssllatency trace --engine ") == {"auto", "libbpf", "bcc", "bpftrace"}
+    assert complete("ssllatency snoop --function SSL_rea") == {"SSL_read", "SSL_read_ex", "SSL_read_early_data"}
+
+
+def test_processes_with_a_tls_library(complete: Callable[[str], set[str]]) -> None:
+    """This one has: it imports ssl."""
+    assert ssl.OPENSSL_VERSION
+    name = Path("/proc/self/comm").read_text().strip()
+    with subprocess.Popen(["sleep", "60"]) as bare:
+        for command in ("ssllatency trace -p ", "ssllatency handshakes --pid ", "sslsnoop -p "):
+            offered = complete(command)
+            assert str(os.getpid()) in offered
+            assert str(bare.pid) not in offered
+        bare.kill()
+    assert name in complete("ssllatency trace --comm ")
+
+
+def test_files(complete: Callable[[str], set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("before.json").write_text("")
+    assert complete("ssllatency report b") == {"before.json"}
+    assert complete("ssllatency probes --library bef") == {"before.json"}
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [("ssllatency ", "handshakes"), ("ssllatency trace --engine ", "bpftrace"), ("sslsnoop --fun", "--function")],
+)
+def test_zsh(share: Path, line: str, word: str) -> None:
+    functions = (share / completion.FILES["zsh"].format("ssllatency")).parent
+    assert word in said(shell("zsh"), "-f", "-c", ZSH, "zsh", functions, line, word)
+
+
+def test_zsh_offers_processes(share: Path) -> None:
+    functions = (share / completion.FILES["zsh"].format("ssllatency")).parent
+    assert str(os.getpid()) in said(shell("zsh"), "-f", "-c", ZSH, "zsh", functions, "ssllatency trace -p ", str(os.getpid()))
+
+
+def test_short_commands_are_those_of_tools() -> None:
+    found = {file.name for file in TOOLS.glob("ssl*") if not file.suffix} - {"ssllatency"}
+    assert found == set(short_commands())
+    for short, name in short_commands().items():
+        assert f'/ssllatency" {name} "$@"' in (TOOLS / short).read_text()

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handshake plans as JSON values, on disk and in words: what is read back is the same or refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.probes.assembled import Assembled, function
+
+from ssllatency.elf.image import Image
+from ssllatency.elf.values import FieldPath
+from ssllatency.probes.codec import DamagedPlan
+from ssllatency.probes.handshake_cache import cached_handshake_plan
+from ssllatency.probes.handshake_codec import from_values, to_values
+from ssllatency.probes.handshake_listing import render, to_document
+from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, MissingPart, Phase, PhaseCall
+from ssllatency.probes.machine import Emulation
+from ssllatency.probes.phases import plan_handshake
+from ssllatency.probes.plan import Cost, Probe, Role
+
+
+def probe(offset: int, role: Role, instruction: str, cost: Cost = Cost.EMULATED) -> Probe:
+    return Probe(offset, offset + 0x1000, role, instruction, cost, stack_delta=24)
+
+
+SIGN = PhaseCall(
+    Phase.PRIVATE_KEY,
+    "EVP_DigestSign",
+    probe(16, Role.ENTRY, "call 0x1100"),
+    (probe(23, Role.EXIT, "jle 0x1200"),),
+    skip_null=1,
+    operation="sign",
+    size_argument=2,
+    size_is_pointer=True,
+)
+CALLBACK = PhaseCall(
+    Phase.CALLBACKS,
+    "cert_cb",
+    probe(32, Role.ENTRY, "je 0x1300"),
+    (probe(48, Role.EXIT, "mov eax, ebx", Cost.SINGLE_STEPPED),),
+    condition="je",
+)
+PLAN = HandshakePlan(
+    path="/lib/libssl.so.3",
+    build_id="c0ffee",
+    kind="libssl",
+    calls=(SIGN, CALLBACK),
+    errors=(ErrorSite(ErrorKind.FATAL, "ossl_statem_fatal", probe(64, Role.ENTRY, "push rbp")),),
+    wake=probe(80, Role.ENTRY, "push r15"),
+    labels={"cipher": FieldPath((2328, 760, 24), 4)},
+    missing=(MissingPart("alpn_select_cb", "no call of it is found"),),
+)
+SIZE = 4096
+
+
+def values() -> dict[str, Any]:
+    """The plan as a file would hold it."""
+    loaded: dict[str, Any] = json.loads(json.dumps(to_values(PLAN)))
+    return loaded
+
+
+def test_a_plan_comes_back_as_it_was() -> None:
+    assert from_values(values(), file_size=SIZE) == PLAN
+
+
+DAMAGE: dict[str, tuple[tuple[str | int, ...], Any]] = {
+    "another kind of file": (("kind",), "kernel"),
+    "no build-id": (("build_id",), None),
+    "an unknown phase": (("calls", 0, "phase"), "sleep"),
+    "an offset outside the file": (("calls", 0, "begin", "offset"), SIZE),
+    "a negative offset": (("calls", 0, "begin", "offset"), -1),
+    "an end as begin": (("calls", 0, "begin", "role"), "exit"),
+    "a begin as end": (("calls", 0, "ends", 0, "role"), "entry"),
+    "no end": (("calls", 0, "ends"), []),
+    "an argument that isn't in a register": (("calls", 0, "skip_null"), 6),
+    "an argument that is a flag": (("calls", 0, "skip_null"), True),
+    "an unknown operation": (("calls", 0, "operation"), "encrypt"),
+    "a size that isn't told how": (("calls", 0, "size_is_pointer"), 1),
+    "an unknown condition": (("calls", 1, "condition"), "jrcxz"),
+    "a condition with arguments": (("calls", 1, "skip_null"), 1),
+    "a condition of another type": (("calls", 1, "condition"), ["je"]),
+    "an unknown error": (("errors", 0, "kind"), "panic"),
+    "an error's exit": (("errors", 0, "probe", "role"), "exit"),
+    "a wake without a probe": (("wake",), {}),
+    "labels in a list": (("labels",), []),
+    "a label without offsets": (("labels", "cipher", "offsets"), []),
+    "a label too far away": (("labels", "cipher", "offsets"), [0, 0, 0, 0, 0]),
+    "a label beyond any structure": (("labels", "cipher", "offsets"), [1 << 16]),
+    "a label of odd size": (("labels", "cipher", "size"), 3),
+    "a reason that is no text": (("missing", 0, "reason"), 7),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_refused(damage: str) -> None:
+    (*way, last), value = DAMAGE[damage]
+    damaged: Any = values()
+    place = damaged
+    for step in way:
+        place = place[step]
+    assert place[last] != value or type(place[last]) is not type(value)
+    place[last] = value
+    with pytest.raises(DamagedPlan):
+        from_values(damaged, file_size=SIZE)
+
+
+def test_fields_too_many_and_too_few_are_refused() -> None:
+    for change in (lambda record: record.update(more=1), lambda record: record.pop("callee")):
+        damaged = copy.deepcopy(values())
+        change(damaged["calls"][0])
+        with pytest.raises(DamagedPlan):
+            from_values(damaged, file_size=SIZE)
+
+
+# In words.
+
+
+def test_the_listing_tells_every_site_and_what_is_missing() -> None:
+    lines = render([PLAN]).splitlines()
+    assert lines[:4] == [
+        "/lib/libssl.so.3",
+        "  holds      libssl",
+        "  build-id   c0ffee",
+        "  label      cipher: 2328 -> 760 -> 24, 4 bytes",
+    ]
+    words = [line.split() for line in lines]
+    assert words[6][:6] == ["private_key", "EVP_DigestSign", "1000", "begin", "0x10", "emulated"]
+    assert lines[6].endswith("24 below, sign, not if argument 1 is NULL, size at argument 2")
+    assert words[7] == ["end", "0x17", "emulated", "jle", "0x1200", "24", "below"]
+    assert words[8][:5] == ["callbacks", "cert_cb", "5500", "begin", "0x20"]
+    assert lines[8].endswith("24 below, if not taken")
+    assert words[10][:2] == ["error", "ossl_statem_fatal"]
+    assert words[11][:2] == ["offload", "ASYNC_WAIT_CTX_set_wait_fd"]
+    assert lines[-2:] == ["Not seen:", "  no call of it is found: alpn_select_cb"]
+
+
+def test_the_document_holds_the_plan_and_its_costs() -> None:
+    document = json.loads(json.dumps(to_document([PLAN])))
+    assert document["schema"] == "ssllatency-handshake-probes/1"
+    (file,) = document["files"]
+    assert [call.pop("cost_ns") for call in file["calls"]] == [1000, 5500]
+    assert from_values(file, file_size=SIZE) == PLAN
+
+
+# On disk.
+
+SOURCE = "".join(function(name, "push %rbx\ncall other@PLT\npop %rbx\nret\n") for name in ("SSL_do_handshake", "SSL_read"))
+LOADING = """
+import sys
+from pathlib import Path
+from ssllatency.probes.handshake_cache import cached_handshake_plan
+plan, kept = cached_handshake_plan({path!r}, lambda: None, directory=Path({directory!r}))
+print(kept, *sorted({{name.split(".")[0] for name in sys.modules}} & {{"capstone", "elftools"}}))
+"""
+
+
+@pytest.fixture
+def library(assembled: Callable[[str], Assembled]) -> Path:
+    return assembled(SOURCE).path
+
+
+def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "cache"
+
+    def cached(emulation: Emulation = Emulation(), label: str = "") -> tuple[HandshakePlan, bool]:  # noqa: B008
+        return cached_handshake_plan(
+            library, lambda: Image.open(library), label=label, emulation=emulation, directory=directory
+        )
+
+    first, kept = cached()
+    assert (first, kept) == (plan_handshake(Image.open(library)), False)
+    assert cached() == (first, True)
+    assert cached(label="/lib/x")[0].path == "/lib/x"
+    assert cached(Emulation(calls=False))[1] is False
+    for entry in directory.iterdir():
+        entry.write_text(entry.read_text().replace('"kind": "libssl"', '"kind": "nothing"'))
+    assert cached() == (first, False)
+
+
+def test_a_kept_plan_needs_neither_parser_nor_decoder(library: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "cache"
+    cached_handshake_plan(library, lambda: Image.open(library), directory=directory)
+    code = LOADING.format(path=str(library), directory=str(directory))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert result.stdout.split() == ["True"]

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The survey of a made-up host, as values, as a table and as a document."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets import FileFacts, Survey, all_processes, listing, survey
+
+AddProcess = Callable[..., Path]
+MapsLine = Callable[..., str]
+
+LIBSSL = FileFacts(("libssl",), "", "aa11")
+LIBCRYPTO = FileFacts(("libcrypto",), "OpenSSL 3.0.19 27 Jan 2026", "bb22")
+FACTS = {
+    "libssl.so.3": LIBSSL,
+    "libcrypto.so.3": LIBCRYPTO,
+    "libssl.so.1.1": FileFacts(("libssl",), "", "cc33"),
+    "libcrypto.so.1.1": FileFacts(("libcrypto",), "OpenSSL 1.1.1w  11 Sep 2023", "dd44"),
+    "node": FileFacts(("libssl", "libcrypto"), "OpenSSL 3.5.7 9 Jun 2026", "ee55"),
+    "caddy": FileFacts((), "", "ff66", (("Go crypto/tls", "go1.22.3"),)),
+    "hidden": FileFacts((), "OpenSSL 3.0.2 15 Mar 2022", "", (), "OpenSSL shows no names"),
+}
+
+
+class Describer:
+    """Says what a file is by its name, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, fd: int, path: str) -> FileFacts:
+        name = Path(path).name
+        self.asked.append(name)
+        assert os.fstat(fd).st_size
+        if name == "libssl-bad.so":
+            raise SsllatencyError(f"{path} is damaged.")
+        return FACTS.get(name, FileFacts())
+
+
+@pytest.fixture
+def describe() -> Describer:
+    return Describer()
+
+
+@pytest.fixture
+def host(proc: Path, add_process: AddProcess, maps_line: MapsLine, tmp_path: Path) -> Path:
+    """nginx with two workers, node, a Go server, a stripped static one, Java, one with two OpenSSLs, sshd, and a shell."""
+
+    def lines(*names: str) -> str:
+        text = ""
+        for number, name in enumerate(names):
+            file = tmp_path / name
+            file.write_text(name)
+            text += maps_line(file, start=0x7F0000000000 + 8192 * number)
+        return text
+
+    def start(pid: int, comm: str, *names: str, ppid: int = 1) -> None:
+        folder = add_process(pid, ppid=ppid, comm=comm.encode(), maps=lines(comm, *names), exe=str(tmp_path / comm))
+        (folder / "fd").mkdir()
+
+    start(10, "nginx", "libssl.so.3", "libcrypto.so.3")
+    start(12, "nginx", "libssl.so.3", "libcrypto.so.3", ppid=10)
+    start(11, "nginx", "libssl.so.3", "libcrypto.so.3", ppid=10)
+    start(20, "node")
+    start(30, "caddy")
+    start(40, "hidden")
+    start(50, "java", "libjvm.so")
+    start(60, "mixed", "libssl.so.3", "libcrypto.so.3", "libssl.so.1.1", "libcrypto.so.1.1", "libgnutls.so.30")
+    start(70, "sshd", "libcrypto.so.3")
+    start(80, "bash")
+    return proc
+
+
+def look(proc: Path, describe: Describer) -> Survey:
+    return survey(all_processes(proc), describe, proc)
+
+
+def test_the_table(host: Path, describe: Describer) -> None:
+    assert listing.rows(look(host, describe)) == [
+        ("10 +2", "nginx", "", "", "OpenSSL 3.0.19", "shared", "yes"),
+        ("20", "node", "", "", "OpenSSL 3.5.7", "static", "yes"),
+        ("30", "caddy", "", "", "Go crypto/tls go1.22.3", "static", "no"),
+        ("40", "hidden", "", "", "OpenSSL 3.0.2", "static", "no"),
+        ("50", "java", "", "", "Java's own TLS (JSSE)", "shared", "no"),
+        ("60", "mixed", "", "", "OpenSSL 3.0.19, 1.1.1w", "shared", "yes"),
+        ("", "", "", "", "GnuTLS", "shared", "no"),
+    ]
+
+
+def test_each_file_is_asked_about_once(host: Path, describe: Describer) -> None:
+    look(host, describe)
+    assert len(describe.asked) == len(set(describe.asked))
+    assert {"libssl.so.3", "node", "bash", "sshd"} <= set(describe.asked)
+    assert not {"libgnutls.so.30", "libjvm.so"} & set(describe.asked)
+
+
+def test_the_sentences(host: Path, describe: Describer) -> None:
+    assert list(listing.sentences(look(host, describe))) == [
+        "Not traced in hidden (PID 40): OpenSSL shows no names.",
+        "Whether a program on a Java virtual machine does TLS can't be told from outside.",
+        "These map libcrypto alone, which does no TLS: sshd (PID 70).",
+    ]
+
+
+def test_what_is_said_where_it_is_traced_or_not(host: Path, describe: Describer) -> None:
+    processes = [process for process in all_processes(host) if process.pid in (30, 40, 50)]
+    assert listing.untraced(survey(processes, describe, host), beside_openssl=False) == [
+        "The TLS of caddy (PID 30) is Go crypto/tls, which isn't traced: only OpenSSL is.",
+        "hidden (PID 40) can't be traced: OpenSSL shows no names.",
+        "The TLS of java (PID 50), if there is any, is Java's own TLS (JSSE), which isn't traced: only OpenSSL is.",
+    ]
+    mixed = [process for process in all_processes(host) if process.pid in (10, 60)]
+    assert listing.untraced(survey(mixed, describe, host), beside_openssl=True) == [
+        "GnuTLS, which isn't traced, is mapped by mixed (PID 60) as well."
+    ]
+
+
+def test_the_document(host: Path, describe: Describer, tmp_path: Path) -> None:
+    document = listing.to_document(look(host, describe), "web1")
+    assert document["schema"] == "ssllatency-targets/1"
+    assert document["libcrypto_only"] == [{"pid": 70, "comm": "sshd"}]
+    first = document["processes"][0]
+    assert (first["pid"], first["ppid"], first["comm"], first["container"], first["listens"]) == (10, 1, "nginx", None, [])
+    assert first["tls"] == [
+        {
+            "implementation": "OpenSSL",
+            "version": "3.0.19",
+            "linked": "shared",
+            "traced": True,
+            "reason": None,
+            "files": [
+                {
+                    "path": str(tmp_path / name),
+                    "deleted": False,
+                    "build_id": facts.build_id,
+                    "libraries": list(facts.libraries),
+                    "version": facts.version or None,
+                }
+                for name, facts in (("libssl.so.3", LIBSSL), ("libcrypto.so.3", LIBCRYPTO))
+            ],
+        }
+    ]
+
+
+def test_containers_and_ports(host: Path, describe: Describer) -> None:
+    (host / "11" / "cgroup").write_text("0::/lxc.payload.web/nginx.service\n")
+    (host / "11" / "status").write_text("Name:\tnginx\nNSpid:\t11\t7\n")
+    (host / "20" / "status").write_text("Name:\tnode\nNSpid:\t20\t1\n")
+    (host / "20" / "fd" / "3").symlink_to("socket:[9]")
+    (host / "20" / "ns").mkdir()
+    (host / "20" / "ns" / "net").symlink_to("net:[1]")
+    (host / "20" / "net").mkdir()
+    rows = [f" {number}: 00000000:{port:04X} 0:0 0A 0:0 0:0 0 0 0 9" for number, port in enumerate((8443,))]
+    (host / "20" / "net" / "tcp").write_text("\n".join(["heading", *rows]))
+    rows = [row[:4] for row in listing.rows(look(host, describe))]
+    assert rows[:3] == [("20", "node", "(PID 1 inside)", "8443"), ("10 +1", "nginx", "", ""), ("11", "nginx", "lxc:web", "")]
+    row = next(row for row in listing.to_document(look(host, describe), "")["processes"] if row["pid"] == 11)
+    assert row["container"] == {"runtime": "lxc", "id": "web", "name": None, "pod": None}
+    assert row["pid_in_namespace"] == 7
+
+
+def test_files_that_are_gone_or_damaged(proc: Path, add_process: AddProcess, maps_line: MapsLine, tmp_path: Path) -> None:
+    for name in ("libssl.so.3", "libssl-bad.so", "held"):
+        (tmp_path / name).write_text(name)
+    held = maps_line(tmp_path / "held", path="/lib/libssl.so.3 (deleted)")
+    folder = add_process(10, maps=held, comm=b"old")
+    (folder / "map_files" / "7f0000000000-7f0000001000").symlink_to(tmp_path / "held")
+    add_process(20, maps=maps_line(tmp_path / "libssl-bad.so") + maps_line(tmp_path / "libssl.so.3", start=0x7F1000000000))
+    found = survey(all_processes(proc), Describer(), proc)
+    assert [row.process.pid for row in found.processes] == [10, 20]
+    sentences = list(listing.sentences(found))
+    assert sentences[0] == (
+        "/lib/libssl.so.3 has been replaced or deleted since old (PID 10) mapped it; the old one is what is traced."
+    )
+    assert sentences[-1].endswith("libssl-bad.so is damaged.")
+
+
+def test_processes_that_are_closed_to_us(host: Path, describe: Describer, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path == host / "20" / "maps":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    found = look(host, describe)
+    assert [process.comm for process in found.closed] == ["node"]
+    assert "Not permitted to look into node (PID 20)." in list(listing.sentences(found))
+    assert listing.to_document(found, "")["not_permitted"] == [{"pid": 20, "comm": "node"}]
+
+
+def test_many_processes_are_named_by_number(host: Path) -> None:
+    processes = all_processes(host)
+    assert listing.named(processes) == "nginx (3 processes), node (PID 20), caddy (PID 30), hidden (PID 40), 4 more"
