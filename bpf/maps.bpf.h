@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What every object has: configuration, account of what was missed, targets, libraries. User space sets some sizes. */
+/* What every object has: configuration, account of what was missed, targets, libraries. */
 #ifndef MAPS_BPF_H
 #define MAPS_BPF_H
 
@@ -7,10 +7,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-/* What bcc needs to know of a map, in its definition. */
-#ifndef SSLL_MAP
-#define SSLL_MAP(name)
-#endif
+#include "targets.bpf.h"
 
 #ifdef SSLL_VALUE
 #define config (*(const volatile struct ssll_config *)SSLL_VALUE(config))
@@ -24,14 +21,6 @@ const volatile struct ssll_config config SEC(".rodata.config") = {
 
 struct ssll_account account SEC(".data.account") = {};
 #endif
-
-struct {
-	SSLL_MAP(targets);
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, __u8);
-} targets SEC(".maps");
 
 struct {
 	SSLL_MAP(libraries);
@@ -48,7 +37,7 @@ static __always_inline void count(__u64 *counter)
 
 static __always_inline bool traced(__u32 tgid)
 {
-	return !config.filter_tgid || bpf_map_lookup_elem(&targets, &tgid);
+	return !config.filter_tgid || is_target(tgid);
 }
 
 #endif

@@ -125,7 +125,7 @@ static __always_inline int batch_begins(__u64 lanes_at, __u32 operation)
 	struct ssll_batch_key key = {.operation = operation};
 	__u64 lanes[LANES], one = 1, *number;
 
-	if (bpf_probe_read_user(lanes, sizeof(lanes), (void *)lanes_at))
+	if (!traced(this_process()) || bpf_probe_read_user(lanes, sizeof(lanes), (void *)lanes_at))
 		return 0;
 	for (__u32 lane = 0; lane < LANES; lane++)
 		key.lanes += lanes[lane] != 0;

@@ -53,5 +53,6 @@ const enum ssll_exit *ssll_exit_btf __attribute__((unused));
 const enum ssll_sides *ssll_sides_btf __attribute__((unused));
 const enum ssll_table *ssll_table_btf __attribute__((unused));
 const enum ssll_tag *ssll_tag_btf __attribute__((unused));
+const enum ssll_target *ssll_target_btf __attribute__((unused));
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

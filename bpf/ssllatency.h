@@ -123,6 +123,16 @@ enum ssll_tag {
 	SSLL_TAG_OPERATION = 55, /* 8 bits */
 };
 
+/* The traced processes are a set of bits by PID, of which there are at most 2^22: 64 in a word. */
+enum ssll_target {
+	SSLL_TARGET_WORDS = 65536,
+};
+
+struct ssll_targets {
+	__u64 kin;     /* named by PID, or descended from such a process */
+	__u64 members; /* of the wanted name or in the wanted cgroup, or forked from such a process */
+};
+
 struct ssll_start_key {
 	__u64 stack;
 	__u32 tgid;
@@ -218,6 +228,7 @@ struct ssll_event_filter {
 	__u8 length_argument[SSLL_OPERATIONS]; /* 1 + index of the size_t * through which a call says its bytes; 0 none */
 };
 
+_Static_assert(sizeof(struct ssll_targets) == 16, "targets");
 _Static_assert(sizeof(struct ssll_start_key) == 16, "start key");
 _Static_assert(sizeof(struct ssll_start) == 24, "start");
 _Static_assert(sizeof(struct ssll_series_key) == 8, "series key");

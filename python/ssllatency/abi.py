@@ -204,6 +204,10 @@ class Tag(IntEnum):
     OPERATION = 55
 
 
+class Target(IntEnum):
+    WORDS = 65536
+
+
 class Account(ctypes.Structure):
     _fields_ = (
         ("unmatched_entries", ctypes.c_uint64),
@@ -286,6 +290,27 @@ class EventFilter(ctypes.Structure):
 
 
 assert ctypes.sizeof(EventFilter) == 280
+
+
+class FollowAccount(ctypes.Structure):
+    _fields_ = (
+        ("dropped", ctypes.c_uint64),
+        ("joined", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(FollowAccount) == 16
+
+
+class FollowConfig(ctypes.Structure):
+    _fields_ = (
+        ("comm", ctypes.c_char * 16),
+        ("cgroup", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(FollowConfig) == 24
 
 
 class Handshake(ctypes.Structure):
@@ -459,6 +484,17 @@ class MixKey(ctypes.Structure):
 assert ctypes.sizeof(MixKey) == 16
 
 
+class Notice(ctypes.Structure):
+    _fields_ = (
+        ("at_ns", ctypes.c_uint64),
+        ("tgid", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(Notice) == 16
+
+
 class OpenCall(ctypes.Structure):
     _fields_ = (
         ("ssl", ctypes.c_uint64),
@@ -566,6 +602,16 @@ class Tally(ctypes.Structure):
 assert ctypes.sizeof(Tally) == 16
 
 
+class Targets(ctypes.Structure):
+    _fields_ = (
+        ("kin", ctypes.c_uint64),
+        ("members", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(Targets) == 16
+
+
 class Thread(ctypes.Structure):
     _fields_ = (
         ("ssl", ctypes.c_uint64),
@@ -586,5 +632,5 @@ MAPS = {
     "series": MapShape(1, 8, 4552, 2048, 0),
     "sides": MapShape(2, 4, 8, 4096, 0),
     "starts": MapShape(2, 4, 24, 16384, 1024),
-    "targets": MapShape(1, 4, 1, 4096, 0),
+    "targets": MapShape(2, 4, 16, 65536, 1024),
 }

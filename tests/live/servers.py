@@ -225,10 +225,13 @@ class Nginx:
         program = "/usr/sbin/nginx" if self.root else shutil.which("nginx") or "/usr/sbin/nginx"
         command = ["chroot", str(self.root)] if self.root else []
         command += [program, "-p", self._inside(self.directory), "-e", self._inside(log), "-c", self._inside(configuration)]
-        self._process = subprocess.Popen(
+        self._process = self._launch(command)
+        self._wait_until_serving()
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        self._wait_until_serving()
 
     def _wait_until_serving(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +71,15 @@ class Trace:
             return
         self._process.send_signal(signal.SIGINT)
         self._keep(self._result())
+
+    def wait_until_said(self, word: str, timeout_s: float = 20.0) -> None:
+        """Waits until it has written a word to standard error. TraceError where it doesn't."""
+        deadline = time.monotonic() + timeout_s
+        while not any(word in line for line in self._words):
+            if time.monotonic() > deadline:
+                self._kill()
+                raise TraceError(f"the trace didn't say {word!r}: {self._said()}")
+            time.sleep(0.01)
 
     def _read_words(self) -> None:
         assert self._process.stderr is not None

@@ -6,20 +6,22 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
 
 from ssllatency.cli import live, options
+from ssllatency.cli.follow import Follower, rules_for
 from ssllatency.cli.page import output_page
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.elf.names import Names, join
-from ssllatency.engines.base import Request, Role
+from ssllatency.engines.base import Request, Role, TracedImage
 from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.handshakes import Label, Single
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.probes.handshake_plan import HandshakePlan
 from ssllatency.reports import document, handshake_endings, handshake_text
 
 SUMMARY = "where the handshakes' time went, and why the failed ones failed"
@@ -45,9 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.whole, default=131072, metavar="N",
                         help="room for so many at a time, 290 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
+    options.add_attaching_options(parser)
     options.add_planning_options(parser)
-    parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
-                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
 
 
 def labels(text: str) -> tuple[Label, ...]:
@@ -66,21 +67,39 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
-        session = HandshakeSession(_request(resolved, arguments))
+        images = list(resolved.images)
+        session = HandshakeSession(_request(resolved, images, arguments))
         stack.callback(session.close)
         session.start()
+
+        def extend(later: Sequence[TracedImage]) -> None:
+            session.extend(later, _plans(resolved.source, later))
+            images.extend(later)
+
+        follower = Follower(session, resolved, stack, extend)
         live.announce(resolved, arguments.duration, what="handshakes")
-        for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration)):
+        for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration, follower)):
             _print(resolved.noted(snapshot), arguments)
     return 0
 
 
-def _request(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeRequest:
-    source = resolved.source
+def _plans(source: PlanSource, images: Sequence[TracedImage]) -> tuple[HandshakePlan, ...]:
+    return tuple(source.handshake_plan(image.file, image.plan.path) for image in images)
+
+
+def _request(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
     return HandshakeRequest(
-        base=Request(resolved.images, resolved.targets, resolved.everyone, role=arguments.role, method=arguments.attach),
-        plans=tuple(source.handshake_plan(image.file, image.plan.path) for image in resolved.images),
-        names=_names_of(resolved, source),
+        base=Request(
+            resolved.images,
+            resolved.targets,
+            resolved.everyone,
+            follow=rules_for(resolved),
+            role=arguments.role,
+            method=arguments.attach,
+            links=arguments.links,
+        ),
+        plans=_plans(resolved.source, images),
+        names=_names_of(images, resolved.source),
         by=arguments.by,
         most_rows=arguments.max_groups,
         off_cpu=arguments.off_cpu,
@@ -90,18 +109,22 @@ def _request(resolved: Resolved, arguments: argparse.Namespace) -> HandshakeRequ
     )
 
 
-def _names_of(resolved: Resolved, source: PlanSource) -> Callable[[int], Names]:
-    """The names of an image's codes: its own, and those of the other libraries that its processes map. Read when needed."""
+def _names_of(images: Sequence[TracedImage], source: PlanSource) -> Callable[[int], Names]:
+    """The names of an image's codes: its own, and those of the other libraries that its processes map. Read when needed.
+
+    `images` may grow.
+    """
 
     @cache
     def own(index: int) -> Names:
-        return source.names(resolved.images[index].file, resolved.images[index].plan.path)
+        image = images[index]
+        return source.names(image.file, image.plan.path)
 
     @cache
     def joined(index: int) -> Names:
         names: Names
-        names, pids = own(index), set(resolved.images[index].pids)
-        for other, image in enumerate(resolved.images):
+        names, pids = own(index), set(images[index].pids)
+        for other, image in enumerate(images):
             if other != index and pids & set(image.pids):
                 names = join(names, own(other))
         return names

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from ssllatency.cli import doctor as doctor_command
+from ssllatency.cli.follow import Follower
 from ssllatency.cli.resolve import Resolved
 from ssllatency.engines import choice, doctor
 from ssllatency.probes.catalogue import BY_NAME
@@ -16,6 +17,7 @@ from ssllatency.reports.units import printable
 
 STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
+_FOLLOW_S = 0.05  # how long a signal may wait while the kernel's notices of later processes are waited for
 
 
 def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
@@ -46,21 +48,26 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     for warning in (*resolved.warnings, *resolved.notes):
         print(f"ssllatency: {printable(warning)}", file=sys.stderr)
     number = f"{len(functions)} function{'s' if len(functions) != 1 else ''}"
+    if not resolved.images:
+        what = "nothing yet: no TLS library is mapped"
     print(f"Tracing {what or number} in {whom} ... {until}.", file=sys.stderr, flush=True)
 
 
 class Ending:
-    """When a run is to end: after so long, at a signal, or once all traced processes have ended."""
+    """When a run is to end: after so long, at a signal, or once all traced processes have ended. Meanwhile `follower` looks."""
 
-    def __init__(self, resolved: Resolved, duration: float | None) -> None:
+    def __init__(self, resolved: Resolved, duration: float | None, follower: Follower | None = None) -> None:
         self.at = time.monotonic() + duration if duration else float("inf")
         self._resolved, self._look, self._over = resolved, time.monotonic() + _LOOK_AGAIN_S, False
+        self._follower = follower
 
     def has_come(self) -> bool:
         """Whether the run is over. Looks for the processes only now and then."""
         now = time.monotonic()
         if self._over or stop_is_asked_for() or now >= self.at:
             return True
+        if self._follower:
+            self._follower.look()
         if now >= self._look:
             self._look = now + _LOOK_AGAIN_S
             self._over = self._all_have_ended()
@@ -69,13 +76,23 @@ class Ending:
     def wait(self, until: float) -> bool:
         """Waits until then, or until the end; whether it was the end."""
         while (left := min(until, self.at) - time.monotonic()) > 0:
-            if signal.sigtimedwait(STOP, min(left, _LOOK_AGAIN_S)) or self._all_have_ended():
+            if self._wait(left) or self.has_come():
                 return True
         return time.monotonic() >= self.at
 
+    def _wait(self, seconds: float) -> bool:
+        """Waits so long at most; whether a signal came, which is taken."""
+        if self._follower is None:
+            return signal.sigtimedwait(STOP, min(seconds, _LOOK_AGAIN_S)) is not None
+        self._follower.wait(min(seconds, _FOLLOW_S))
+        return False
+
     def _all_have_ended(self) -> bool:
         resolved = self._resolved
-        if resolved.everyone or any(Path(f"/proc/{target.pid}").exists() for target in resolved.targets):
-            return False
-        print("ssllatency: all traced processes have ended.", file=sys.stderr)
-        return True
+        if self._follower:
+            left = self._follower.anyone_left()
+        else:
+            left = resolved.everyone or any(Path(f"/proc/{target.pid}").exists() for target in resolved.targets)
+        if not left:
+            print("ssllatency: all traced processes have ended.", file=sys.stderr)
+        return not left

@@ -67,14 +67,31 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     """Who is traced."""
     group = parser.add_argument_group("targets (several add up)")
     group.add_argument(
-        "-p", "--pid", type=process_id, action="append", default=[], metavar="PID", help="a process and its children"
+        "-p",
+        "--pid",
+        type=process_id,
+        action="append",
+        default=[],
+        metavar="PID",
+        help="a process and its children, now or later",
     )
-    group.add_argument("--comm", metavar="NAME", help="all processes of this name")
+    group.add_argument("--comm", metavar="NAME", help="all processes of this name, now or later")
+    group.add_argument("--cgroup", metavar="PATH", help="all processes of this cgroup and of those below it, now or later")
     group.add_argument("--library", metavar="FILE", help="everyone who maps this file, now or later")
     group.add_argument(
         "--container", metavar="ID", help="all processes in this container: its ID, the beginning of it, or its name"
     )
     group.add_argument("--all", action="store_true", help="every process of this machine")
+
+
+def add_attaching_options(parser: argparse.ArgumentParser) -> None:
+    """How probes are attached, and whether that waits for something to attach them to."""
+    group = parser.add_argument_group("attaching")
+    group.add_argument("--wait", action="store_true", help="begin though no process or TLS library is there yet")
+    group.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
+                       help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
+    group.add_argument("--links", choices=("auto", "process", "shared"), default="auto",
+                       help="process: links for each process, which spare others but come late to children")  # fmt: skip
 
 
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
@@ -93,4 +110,6 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
 
 def selection(arguments: argparse.Namespace) -> Selection:
     """The target options as a selection."""
-    return Selection(tuple(arguments.pid), arguments.comm, arguments.library, arguments.all, arguments.container)
+    return Selection(
+        tuple(arguments.pid), arguments.comm, arguments.library, arguments.all, arguments.container, arguments.cgroup
+    )

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ssllatency.cli import options
+from ssllatency.cli.follow import rules_for
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.engines import kernel
 from ssllatency.engines.base import Request
@@ -18,8 +19,8 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.probes import handshake_listing, listing
 from ssllatency.probes.handshake_plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.reports.units import printable
-from ssllatency.targets import Selection
+from ssllatency.reports.units import counted, printable
+from ssllatency.targets import Selection, all_processes, mapped_files
 
 SUMMARY = "what would be probed, how it was found, what each site costs, what is missing"
 _OPENSSL = ("libssl", "libcrypto", "static")
@@ -38,7 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the plans."""
     selection = options.selection(arguments)
     if bool(arguments.files) == (selection != Selection()):
-        raise SsllatencyError("name either files or targets (-p, --comm, --library, --all): `ssllatency probes --help`.", 2)
+        raise SsllatencyError(
+            "name either files or targets (-p, --comm, --cgroup, --container, --library, --all): `ssllatency probes --help`.", 2
+        )
     return _handshakes(arguments, selection) if arguments.handshakes else _operations(arguments, selection)
 
 
@@ -86,17 +89,44 @@ def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
 
 
 def _links(resolved: Resolved) -> str:
-    """How the probes of these processes would be attached."""
-    request = Request(resolved.images, resolved.targets, resolved.everyone)
-    number = len(resolved.targets)
+    """How the probes of these processes would be attached, and who pays."""
+    request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules_for(resolved))
     # By version, as asking the kernel needs privileges.
     method = kernel.Method.MULTI if kernel.release() >= (6, 6, 0) else kernel.Method.PERF
     if links_each_process(request, method):
-        return f"\n\nAttached by links of their own for {number} process{'es' if number != 1 else ''}: no other process pays."
-    whom = (
-        "every process that maps the files" if resolved.everyone else f"{number} processes, picked by a filter in the program"
+        return f"\n\nAttached by links of their own for {_processes(resolved)}: no other process pays."
+    if resolved.everyone:
+        return "\n\nAttached by one link for every process that maps the files."
+    return (
+        f"\n\nAttached by one link, and a filter in the program that picks {_processes(resolved)} and what they start. "
+        f"{_others(resolved)}"
     )
-    return f"\n\nAttached by one link for {whom}: other processes that use the same files pay for the breakpoints."
+
+
+def _processes(resolved: Resolved) -> str:
+    return counted(len(resolved.targets), "process")
+
+
+def _others(resolved: Resolved) -> str:
+    """Who else maps the files."""
+    pids = {target.pid for target in resolved.targets}
+    wanted = {file.mapping.identity for file in resolved.files}
+    others = [process for process in all_processes() if process.pid not in pids and _maps(process.pid, wanted)]
+    if not others:
+        return "No other process maps these files now."
+    names = sorted({process.comm for process in others})
+    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return (
+        f"{counted(len(others), 'other process')} ({shown}) mapping the same files would pay for the breakpoints: "
+        "--links process spares them, but comes late to children."
+    )
+
+
+def _maps(pid: int, wanted: set[tuple[int, int, int]]) -> bool:
+    try:
+        return any(file.identity in wanted for file in mapped_files(pid))
+    except SsllatencyError:  # another user's
+        return False
 
 
 def _existing(name: str) -> str:

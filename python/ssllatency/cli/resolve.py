@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -30,6 +30,8 @@ from ssllatency.targets import (
     Process,
     Selection,
     TracedFile,
+    all_processes,
+    cgroup_folder,
     file_identity,
     hazards,
     listing,
@@ -40,19 +42,24 @@ from ssllatency.targets import (
     tls_files,
 )
 
-NO_HAZARDS = Hazards()
+NO_HAZARDS, NO_SELECTION = Hazards(), Selection()
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """Planned files with the processes that map them. `warnings` are sentences about what couldn't be looked at; `notes` say
-    what of these processes isn't traced, or isn't what is on disk."""
+    """Planned files with the processes that map them: `files` and `images` in the same order.
+
+    `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
+    `notes` say what of these processes isn't traced, or isn't what is on disk.
+    """
 
     images: tuple[TracedImage, ...]
     targets: tuple[Target, ...]
     everyone: bool
     warnings: tuple[str, ...]
     source: PlanSource
+    files: tuple[TracedFile, ...] = ()
+    selection: Selection = NO_SELECTION
     notes: tuple[str, ...] = ()
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
@@ -125,24 +132,30 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
             raise error
         warnings.append(str(error))
 
-    processes = select(selection, problem=problem)
+    if selection.cgroup is not None:
+        selection = replace(selection, cgroup=str(cgroup_folder(selection.cgroup)))
+    wait = getattr(arguments, "wait", False)
+    processes = select(selection, problem=problem, nobody=wait)
     everyone = selection.everything or selection.library is not None
-    source = PlanSource(arguments, possible_hazards() if everyone else hazards(process.pid for process in processes))
+    source = PlanSource(arguments, _dangers(everyone))
     if source.danger:
         warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(selection.library)] if selection.library else []
-    recognise = _Recogniser(source)
+    recognise = Recogniser(source)
     try:
         files = tls_files(processes, recognise, named=named, problem=problem)
     except NoTlsFile as error:
-        raise SsllatencyError(" ".join(untraced_notes(processes, beside_openssl=False)) or str(error)) from None
+        if not wait:
+            raise SsllatencyError(" ".join(untraced_notes(processes, beside_openssl=False)) or str(error)) from None
+        files = []
     if selection.library:
         files = [file for file in files if file.mapping.identity in named]
-    images = _images(files, source, stack)
+    images = open_images(files, source, stack)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(files, images, comms)
     notes = () if selection.library else untraced_notes(processes, beside_openssl=True)
-    return Resolved(images, targets, everyone, tuple(warnings), source, (*_replaced(targets), *notes))
+    notes = (*_replaced(targets), *notes)
+    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, notes)
 
 
 def untraced_notes(processes: Iterable[Process], *, beside_openssl: bool) -> tuple[str, ...]:
@@ -153,7 +166,18 @@ def untraced_notes(processes: Iterable[Process], *, beside_openssl: bool) -> tup
     return tuple(listing.untraced(found, beside_openssl=beside_openssl))
 
 
-class _Recogniser:
+def _dangers(everyone: bool) -> Hazards:
+    """What a process could bring on which the probes are set, which those that share the files may be, and later ones.
+
+    Shadow stacks are off unless a process's environment asks for them, so they are expected only where some process has one.
+    """
+    possible = possible_hazards()
+    if everyone or not possible.shadow_stack:
+        return possible
+    return replace(possible, shadow_stack=hazards(process.pid for process in all_processes()).shadow_stack)
+
+
+class Recogniser:
     """Says what a file is by planning it: the plan is in the cache when the file is planned for good."""
 
     def __init__(self, source: PlanSource) -> None:
@@ -164,7 +188,10 @@ class _Recogniser:
         return plan.kind if plan.operations else ""
 
 
-def _images(files: list[TracedFile], source: PlanSource, stack: ExitStack) -> tuple[TracedImage, ...]:
+def open_images(
+    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, known: Sequence[TracedImage] = ()
+) -> tuple[TracedImage, ...]:
+    """The files planned, and kept open as long as `stack`. `known` are images that the same processes map beside them."""
     opened = []
     for file in files:
         fd = open_mapped(file.pid, file.mapping)
@@ -172,16 +199,20 @@ def _images(files: list[TracedFile], source: PlanSource, stack: ExitStack) -> tu
         opened.append(
             (source.plan(f"/proc/self/fd/{fd}", file.path, f"/proc/{file.pid}/root"), f"/proc/self/fd/{fd}", file.pids)
         )
-    plans = complete([(plan, pids) for plan, _, pids in opened])
-    return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=True))
+    plans = complete([(plan, pids) for plan, _, pids in opened] + [(image.plan, image.pids) for image in known])
+    return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=False))
+
+
+def library_of(image: TracedImage, *, deleted: bool = False) -> Library:
+    """The image as reports name it."""
+    return Library(image.plan.path, image.plan.build_id, image.plan.version, deleted=deleted)
 
 
 def _targets(files: list[TracedFile], images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
     libraries: dict[int, list[Library]] = defaultdict(list)
     for file, image in zip(files, images, strict=True):
-        plan = image.plan
         for pid in image.pids:
-            libraries[pid].append(Library(plan.path, plan.build_id, plan.version, deleted=file.mapping.deleted))
+            libraries[pid].append(library_of(image, deleted=file.mapping.deleted))
     return tuple(Target(pid, comms.get(pid, ""), tuple(libraries[pid])) for pid in sorted(libraries))
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 
 from ssllatency.cli import live, options
+from ssllatency.cli.follow import Follower, rules_for
 from ssllatency.cli.output import Output
 from ssllatency.cli.resolve import Resolved, resolve
-from ssllatency.engines.base import Request, Role
+from ssllatency.engines.base import Request, Role, TracedImage
 from ssllatency.engines.snoop import RING_BYTES, EventFilter, SnoopSession, events_of, wall_clock_ns
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Outcome
@@ -47,9 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
     parser.add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
                         help=f"room for calls that aren't printed yet ({RING_BYTES >> 10})")  # fmt: skip
+    options.add_attaching_options(parser)
     options.add_planning_options(parser)
-    parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
-                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,13 +60,22 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = _only(arguments.function, resolve(selection, arguments, stack))
-        request = Request(resolved.images, resolved.targets, resolved.everyone, role=arguments.role, method=arguments.attach)
+        request = Request(
+            resolved.images,
+            resolved.targets,
+            resolved.everyone,
+            follow=rules_for(resolved),
+            role=arguments.role,
+            method=arguments.attach,
+            links=arguments.links,
+        )
         wanted = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
         session = SnoopSession(request, wanted, arguments.buffer << 10)
         stack.callback(session.close)
         session.start()
+        follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))
         live.announce(resolved, arguments.duration)
-        _Printer(session, arguments, live.Ending(resolved, arguments.duration)).print_all()
+        _Printer(session, arguments, live.Ending(resolved, arguments.duration, follower)).print_all()
     return 0
 
 
@@ -74,13 +83,21 @@ def _only(patterns: list[str] | None, resolved: Resolved) -> Resolved:
     """What the user named, of the files that hold any of it."""
     if not patterns:
         return resolved
-    parts = (replace(image, plan=chosen(image.plan, patterns)) for image in resolved.images)
-    images = tuple(image for image in parts if image.plan.operations)
+    parts = [(_chosen(patterns, [image]), file) for image, file in zip(resolved.images, resolved.files, strict=True)]
+    images = tuple(image for kept, _ in parts for image in kept)
     if not images:
         raise SsllatencyError(
             f"no function that is traced here matches {' or '.join(patterns)}: `ssllatency probes` lists them."
         )
-    return replace(resolved, images=images)
+    return replace(resolved, images=images, files=tuple(file for kept, file in parts if kept))
+
+
+def _chosen(patterns: list[str] | None, images: Sequence[TracedImage]) -> list[TracedImage]:
+    """What the user named, of the images that hold any of it."""
+    if not patterns:
+        return list(images)
+    parts = (replace(image, plan=chosen(image.plan, patterns)) for image in images)
+    return [image for image in parts if image.plan.operations]
 
 
 class _Printer:

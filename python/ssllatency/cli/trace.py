@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from ssllatency.cli import live, options
-from ssllatency.cli.resolve import Resolved, resolve
+from ssllatency.cli.follow import Follower, rules_for
+from ssllatency.cli.resolve import resolve
 from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange, Request, Role, Session
+from ssllatency.engines.trace_session import TraceSession
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import document, text
@@ -32,11 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="linear histogram in microseconds (0:1000:200)")  # fmt: skip
     parser.add_argument("--max-processes", type=options.count, default=256, metavar="N",
                         help='how many processes are told apart, the others count under "other" (256)')  # fmt: skip
+    options.add_attaching_options(parser)
     options.add_planning_options(parser)
     options.add_engine_option(parser)
-    parser.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
-                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
-    parser.add_argument("--links", choices=("auto", "process", "shared"), default="auto", help=argparse.SUPPRESS)
     parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)  # empty programs, for the benchmark
 
 
@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             images=resolved.images,
             targets=resolved.targets,
             everyone=resolved.everyone,
+            follow=rules_for(resolved),
             role=arguments.role,
             linear=arguments.hist,
             maximum_processes=arguments.max_processes,
@@ -59,15 +60,15 @@ def run(arguments: argparse.Namespace) -> int:
         )
         session = engine.attach(request)
         stack.callback(session.close)
+        follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
         live.announce(resolved, arguments.duration)
-        for snapshot in _snapshots(session, arguments, resolved):
+        for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration, follower)):
             _print(resolved.noted(snapshot), arguments)
     return 0
 
 
-def _snapshots(session: Session, arguments: argparse.Namespace, resolved: Resolved) -> Iterator[Snapshot]:
+def _snapshots(session: Session, arguments: argparse.Namespace, end: live.Ending) -> Iterator[Snapshot]:
     """The whole run as one snapshot, or one for each interval."""
-    end = live.Ending(resolved, arguments.duration)
     if arguments.interval is None:
         end.wait(float("inf"))
         session.detach()

@@ -11,6 +11,7 @@ it has: before `start` it may size maps and set sections of `attachment.object`,
     ring = Ring(attachment.object.map_fd("events"), …)
     attachment.attach()                                  # or attach({"at_phase": [sites of each image]})
     …
+    attachment.extend(images); attachment.include(0, [pid])  # what has come later
     attachment.detach(); attachment.close()              # close at any time, also when one of the above has failed
 """
 
@@ -18,40 +19,33 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from ssllatency import abi
 from ssllatency.engines import kernel
-from ssllatency.engines.base import AttachError, Request, Role
+from ssllatency.engines.base import AttachError, Request, Role, TracedImage
+from ssllatency.engines.following import Following
 from ssllatency.engines.libbpf import BpfObject
-from ssllatency.engines.links import Linker, choose_method, close_all, links_each_process
-from ssllatency.engines.loadable import Closable, Loadable, LoadedMap
+from ssllatency.engines.links import Linker, choose_method, links_each_process
+from ssllatency.engines.loadable import Loadable, LoadedMap
 from ssllatency.engines.objects import open_object
+from ssllatency.engines.probing import STANDARD, Probing, Programs
 from ssllatency.engines.running import Running
-from ssllatency.engines.sites import Sites, library_record, operations_of, remembers_sides, sites_of
-from ssllatency.model.snapshot import Losses
+from ssllatency.engines.sites import MOST_LIBRARIES, Sites, library_record, numbered, remembers_sides, sites_of
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Losses, Target
 
 _ROLES = {Role.ANY: abi.Role.ANY, Role.SERVER: abi.Role.SERVER, Role.CLIENT: abi.Role.CLIENT}
 
 
-@dataclass(frozen=True)
-class Programs:
-    """The names of an object's programs by what they are attached to."""
-
-    entry: str = "at_entry"
-    exit: str = "at_exit"
-    at_return: str = "at_return"
-    both: str = "at_both"
-    free: str = "at_free"
-
-
-STANDARD = Programs()
-
-
 class Attachment:
-    """The probes of one request. `operations` are the names by the numbers that the kernel side knows."""
+    """The probes of one request. `operations` are the names by the numbers that the kernel side knows.
+
+    `images` grow with what later processes bring, and so do `targets` and `notes`, which are their finder's to fill.
+    `following` keeps the set of processes, where the request asks for that and the machine can; `unfollowed` says why it can't.
+    """
 
     def __init__(
         self,
@@ -66,16 +60,36 @@ class Attachment:
         self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
         self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
         self.method = choose_method(request.method, sessions=self.object.sessions)
-        self.operations = operations_of(request.images)
+        self.operations = numbered(request.images, later=request.follow is not None)
+        self.images = list(request.images)
+        self.targets = {target.pid: target for target in request.targets}
+        self.notes: list[str] = []
+        self.following, self.unfollowed = self._open_following()
         self._pids = sorted({pid for image in request.images for pid in image.pids})
-        self._each_process = links_each_process(request, self.method)
+        followed = request if self.following else replace(request, follow=None)
+        self.each_process = links_each_process(followed, self.method)
         # A link's pid means all threads of the process; on kernels where it doesn't, the programs filter as well.
         whole = self.method is kernel.Method.PERF or kernel.filters_whole_processes()
-        self._filtered = not request.everyone and not (self._each_process and whole)
-        self._entry_links: list[Closable] = []
-        self._exit_links: list[Closable] = []
+        self._filtered = not request.everyone and not (self.each_process and whole)
+        self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
+        self._words: dict[int, int] = {}
         self._began = self._ended = 0.0
         self.started = ""
+
+    def _open_following(self) -> tuple[Following | None, str]:
+        """The object that keeps the set of processes, and where there is none why."""
+        if self.request.follow is None:
+            return None, ""
+        try:
+            following = Following(self.request.follow, everyone=self.request.everyone)
+        except SsllatencyError as error:
+            return None, str(error)
+        try:
+            following.load()
+        except SsllatencyError as error:
+            following.close()
+            return None, str(error)
+        return following, ""
 
     @property
     def duration_s(self) -> float:
@@ -86,18 +100,31 @@ class Attachment:
         """Loads the object and fills the maps that all objects have."""
         config = self.object.section(".rodata.config", abi.Config)
         config.filter_tgid, config.role = int(self._filtered), _ROLES[self.request.role]
-        self.object.resize_map("targets", max(1, len(self._pids)))
+        if self.following:
+            self.object.reuse_map("targets", self.following.targets_fd)
         self._choose_programs()
         self.object.load()
         self.account = self.object.live_section(".data.account", abi.Account)
         self.running = Running(self.object) if self.object.has_map("starts") else None
+        self._describe(0, self.images)
+        for pid in () if self.following else self._pids:
+            self.admit(pid)
+
+    def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
+        """Tells the programs how the SSLs of these libraries are read; the first one's number is `first`."""
         libraries: LoadedMap = self.object.map("libraries", 4, ctypes.sizeof(abi.Library))
-        for index, image in enumerate(self.request.images):
+        for index, image in enumerate(images, first):
             record = library_record(image.plan.offsets, remember=remembers_sides(image.plan))
             libraries.update(ctypes.c_uint32(index), record)
-        wanted: LoadedMap = self.object.map("targets", 4, 1)
-        for pid in self._pids if self._filtered else ():
-            wanted.update(ctypes.c_uint32(pid), ctypes.c_uint8(1))
+
+    def admit(self, pid: int, *, member: bool = False) -> None:
+        """Adds a process to those that the programs know as targets; `member` as for Following.admit."""
+        if self.following:
+            self.following.admit(pid, member=member)
+        elif self._filtered:
+            self._words[pid >> 6] = self._words.get(pid >> 6, 0) | 1 << (pid & 63)
+            targets: LoadedMap = self.object.map("targets", 4, ctypes.sizeof(abi.Targets))
+            targets.update(ctypes.c_uint32(pid >> 6), abi.Targets(kin=self._words[pid >> 6]))
 
     def _choose_programs(self) -> None:
         """Loads the programs that are needed. What a program may be attached with is settled when it is loaded."""
@@ -111,36 +138,46 @@ class Attachment:
             self.object.choose_program(name, load=name in used, attach_type=used.get(name, 0))
 
     def attach(self, more: Mapping[str, Sequence[Sites]] | None = None) -> None:
-        """Attaches all or nothing: ways out first, so that no call is seen to begin and not to end.
+        """Attaches all or nothing. Who starts from here on is followed, where that is asked for.
 
         `more` gives for other programs the sites of each image, in the order of the request's images.
         """
-        linker = Linker(self.object, self.method, self._each_process)
-        images = [sites_of(image, self.operations, index) for index, image in enumerate(self.request.images)]
-        names, session = self._programs, self.method is kernel.Method.SESSION
-        out, into = self._exit_links, self._entry_links
-        for sites in images:
-            out += linker.attach(sites.image, names.free, sites.frees)
-            out += linker.attach(sites.image, names.exit, sites.exits)
-            if not session:
-                out += linker.attach(sites.image, names.at_return, sites.returns, at_return=True)
-        for program, lists in (more or {}).items():
-            for sites, added in zip(images, lists, strict=True):
-                out += linker.attach(sites.image, program, added)
-        for sites in images:
-            if session:
-                into += linker.attach(sites.image, names.both, sites.returns, session=True)
-                into += linker.attach(sites.image, names.entry, sites.entries)
-            else:
-                into += linker.attach(sites.image, names.entry, sites.entries + sites.returns)
-        if not into:
+        if self.following:
+            self.following.attach()
+        self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
+        if not self._probing.has_entries and self.images:
             raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")
         self._began, self.started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+
+    def extend(self, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]] | None = None) -> None:
+        """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
+        first = len(self.images)
+        if first + len(images) > MOST_LIBRARIES:
+            raise AttachError(f"there are {MOST_LIBRARIES} traced files already.")
+        self._describe(first, images)
+        self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(images, first)], more or {})
+        self.images += images
+
+    def include(self, index: int, pids: Iterable[int], more: Mapping[str, Sites] | None = None) -> None:
+        """Attaches the image of that number to processes that came later; where all share the links nothing is to be done."""
+        if self.each_process:
+            image = replace(self.images[index], pids=tuple(pids))
+            self._probing.add(
+                [sites_of(image, self.operations, index)], {program: [sites] for program, sites in (more or {}).items()}
+            )
 
     def attach_tracepoint(self, program: str) -> None:
         """Attaches a program of a BpfObject to the raw tracepoint that its section names."""
         assert isinstance(self.object, BpfObject)
-        self._exit_links.append(self.object.attach_by_section(program))
+        self._probing.exit_links.append(self.object.attach_by_section(program))
+
+    def all_targets(self) -> tuple[Target, ...]:
+        """The processes that were asked for and those found later, ascending."""
+        return tuple(self.targets[pid] for pid in sorted(self.targets))
+
+    def name_of(self, pid: int) -> str:
+        """The name of a target, "?" where it wasn't there long enough to be asked."""
+        return self.targets[pid].comm if pid in self.targets else "?"
 
     def running_calls(self) -> int:
         """How many calls run now, in processes that are still there."""
@@ -159,10 +196,11 @@ class Attachment:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
         if self._began and not self._ended:
             self._ended = time.monotonic()
-        for links in (self._entry_links, self._exit_links):
-            close_all(links)
+        self._probing.close()
 
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""
         self.detach()
+        if self.following:
+            self.following.close()
         self.object.close()

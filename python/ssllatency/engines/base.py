@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -44,9 +45,24 @@ class TracedImage:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """Who is traced, now and later, with all that they start.
+
+    `members` gives those that there are now: the PID of each, and whether it belongs only by its name or cgroup, which ends
+    when it runs another program. `comm`: whoever takes that name by running a program; `cgroup`: a folder of cgroup 2, whoever
+    runs a program in it.
+    """
+
+    members: Callable[[], Mapping[int, bool]] = dict
+    comm: str = ""
+    cgroup: str = ""
+
+
+@dataclass(frozen=True)
 class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
+    `follow`: processes that come later are traced as well, whom it says; None: only those that are there.
     `floor`: empty programs at the same sites, libbpf's only. `method`: "auto", "perf", "multi" or, libbpf's only, "session";
     `links`: "auto", "process" (links of its own for each) or "shared" (one link and a filter in the program). bpftrace knows
     none of the three.
@@ -55,6 +71,7 @@ class Request:
     images: tuple[TracedImage, ...]
     targets: tuple[Target, ...]
     everyone: bool = False
+    follow: Rules | None = None
     role: Role = Role.SERVER
     linear: LinearRange = LinearRange()
     maximum_processes: int = 256

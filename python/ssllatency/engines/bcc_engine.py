@@ -102,6 +102,10 @@ class BccObject:
         """Before loading: the number of entries the map is made for."""
         self._shapes[name] = self._shapes[name]._replace(entries=entries)
 
+    def reuse_map(self, name: str, descriptor: int) -> None:
+        """Before loading: the map of that name is to be the one with this descriptor."""
+        self._maps[name] = os.dup(descriptor)
+
     def section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
         """Before loading: a value that libbpf would keep in the data section of this name."""
         value = self._values[name.rpartition(".")[2]]
@@ -111,6 +115,8 @@ class BccObject:
     def load(self) -> None:
         """Makes the maps, compiles and loads; SsllatencyError with bcc's last word where that fails."""
         for name, shape in self._shapes.items():
+            if name in self._maps:
+                continue
             self._maps[name] = self._create(name, shape)
         for name, value in self._values.items():
             self.map(name, 4, ctypes.sizeof(value)).update(ctypes.c_uint32(0), value)

@@ -27,6 +27,7 @@ from ssllatency.probes.plan import NOT_IN_LIBRARY
 
 _KEYS_EACH_PROCESS, _FEWEST_KEYS, _MOST_KEYS = 4096, 16384, 131072
 _NOTE = "Counted by bpftrace, whose counters aren't atomic: a kernel that preempts (CONFIG_PREEMPT) may lose single calls."
+_LATER = "Processes that started after the trace began aren't counted: the bpftrace engine doesn't follow."
 
 
 class BpftraceEngine:
@@ -100,7 +101,11 @@ class BpftraceSession:
                 folded_processes=len(self._folded),
             ),
             in_flight=in_flight,
-            notes=(*_notes(self._request.images), _NOTE),
+            notes=(
+                *_notes(self._request.images),
+                _NOTE,
+                *([_LATER] if self._request.follow and not self._request.everyone else []),
+            ),
         )
 
     def _series(self, maps: numbers.Maps, *, per_interval: bool) -> list[Series]:

@@ -30,7 +30,7 @@ class Rows:
     """Reads the rows of the parts' times. Keeps the extremes of the intervals read so far, until told to forget them."""
 
     known_places: Mapping[int, frozenset[Label]]
-    comms: Mapping[int, str]
+    name_of: Callable[[int], str]
     extremes: Extremes = field(default_factory=dict)
 
     def groups(self, pairs: Pairs, by: Sequence[Label], names: NamesOf, interval: int) -> tuple[Group, ...]:
@@ -68,7 +68,7 @@ class Rows:
 
     def _label(self, key: abi.Labels, label: Label, names: NamesOf) -> str | None:
         if label is Label.PROCESS:
-            return f"{self.comms.get(key.tgid, '?')}({key.tgid})"
+            return f"{self.name_of(key.tgid)}({key.tgid})"
         if label is Label.ROLE:
             return "server" if key.server else "client"
         number = next(number for number, one in LABELS.items() if one is label)

@@ -11,15 +11,15 @@ import ctypes
 import heapq
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ssllatency import abi
 from ssllatency.elf.names import Names
 from ssllatency.engines import handshake_collect as collect
-from ssllatency.engines.attachment import Attachment, Programs
-from ssllatency.engines.base import Request
+from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.handshake_names import LABELS
 from ssllatency.engines.handshake_sites import (
@@ -31,7 +31,9 @@ from ssllatency.engines.handshake_sites import (
     software_sites,
     watched,
 )
+from ssllatency.engines.probing import Programs
 from ssllatency.engines.ring import HEADER, Ring, stride_of
+from ssllatency.engines.running import exists
 from ssllatency.engines.sites import Sites
 from ssllatency.model.handshakes import Handshakes, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
@@ -65,37 +67,39 @@ class HandshakeRequest:
 
 
 class HandshakeSession:
-    """Probes that are attached. Counts in a snapshot are cumulative from the start."""
+    """Probes that are attached. Counts in a snapshot are cumulative from the start. `attachment` grows with later processes."""
 
     def __init__(self, request: HandshakeRequest) -> None:
         self._request = request
-        self._images = request.base.images
+        self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
-        self._attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"))
+        self.attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"))
         self._batch_functions = batch_functions(image.plan for image in self._images)
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
         self._watches_wakes = False
+        self._cut_off = 0
+        self._known_places: dict[int, frozenset[Label]] = {}
 
     def start(self) -> None:
         """Loads the object, fills its maps and attaches."""
-        loaded = self._attachment.object
+        loaded = self.attachment.object
         view = loaded.section(".rodata.view", abi.HandshakeConfig)
         view.by = sum(1 << number for number, label in LABELS.items() if label in self._request.by)
         view.off_cpu = int(self._request.off_cpu)
         loaded.resize_map("handshakes", self._request.in_flight)
         loaded.resize_map("rows", abi.Ending.ENDINGS + (self._request.most_rows if self._request.by else abi.Ending.ENDINGS))
-        self._attachment.load()
+        self.attachment.load()
         self._fill_maps()
-        self._attachment.attach(self._sites())
+        self.attachment.attach(self._sites(self._images, self._plans))
         if self._request.off_cpu:
-            self._attachment.attach_tracepoint("at_switch")
+            self.attachment.attach_tracepoint("at_switch")
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         if any(image.plan.kind in _ENGINES for image in self._images):
             self._watch_wakes()
 
     def _fill_maps(self) -> None:
-        loaded, size = self._attachment.object, ctypes.sizeof
+        loaded, size = self.attachment.object, ctypes.sizeof
         self._rows = loaded.map("rows", size(abi.Labels), size(abi.HandshakeRow))
         self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
         self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
@@ -105,18 +109,35 @@ class HandshakeSession:
         self._accounts = loaded.map("handshakes", size(abi.HandshakeKey), size(abi.Handshake))
         self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
         self._books = loaded.live_section(".data.books", abi.HandshakeAccount)
-        self._attachment.account.interval = 1
+        self.attachment.account.interval = 1
         self._set_threshold()
-        layouts = loaded.map("layouts", 4, size(abi.Layout))
-        for index, (image, plan) in enumerate(zip(self._images, self._request.plans, strict=True)):
-            layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, plan))
+        self._layouts = loaded.map("layouts", 4, size(abi.Layout))
+        self._describe(0, self._images, self._plans)
         for ending in abi.Ending:
             if ending < abi.Ending.ENDINGS:
                 other = abi.Labels(known=1 << abi.Label.OTHER, ending=ending)
                 self._rows.update(other, abi.HandshakeRow())
-        places = {index: self._places(plan) for index, plan in enumerate(self._request.plans)}
-        comms = {target.pid: target.comm for target in self._request.base.targets}
-        self._reader = collect.Rows(places, comms)
+        self._reader = collect.Rows(self._known_places, self.attachment.name_of)
+
+    def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
+        """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
+        for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
+            self._layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, plan))
+            self._known_places[index] = self._places(plan)
+
+    def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
+        """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
+        self._describe(len(self._images), images, plans)
+        self.attachment.extend([watched(image) for image in images], self._sites(images, plans))
+        self._images += images
+        self._plans += plans
+        if any(image.plan.kind in _ENGINES for image in images):
+            self._watch_wakes()
+
+    def include(self, index: int, pids: Iterable[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+        sites = self._sites(self._images[index : index + 1], self._plans[index : index + 1])
+        self.attachment.include(index, pids, {program: lists[0] for program, lists in sites.items()})
 
     def _places(self, plan: HandshakePlan) -> frozenset[Label]:
         """The labels whose places the library shows."""
@@ -128,8 +149,7 @@ class HandshakeSession:
             found.add(Label.CLIENT_CERTIFICATE)
         return frozenset(found | {Label.ROLE, Label.PROCESS})
 
-    def _sites(self) -> dict[str, list[Sites]]:
-        images, plans = self._images, self._request.plans
+    def _sites(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
         begins, ends = zip(*(phase_sites(plan) for plan in plans), strict=True)
         return {
             "at_phase_end": list(ends),
@@ -142,10 +162,10 @@ class HandshakeSession:
 
     def _watch_wakes(self) -> None:
         """Traces writes, to see completions: on every system call of the machine, so only where something is offloaded."""
-        if not self._watches_wakes and any(plan.wake for plan in self._request.plans):
+        if not self._watches_wakes and any(plan.wake for plan in self._plans):
+            self._watches_wakes = True
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
-                self._attachment.attach_tracepoint("at_write")
-        self._watches_wakes = True
+                self.attachment.attach_tracepoint("at_write")
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
@@ -180,39 +200,40 @@ class HandshakeSession:
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
-        self._attachment.detach()
+        self.attachment.detach()
 
     def close(self) -> None:
         """Detaches and frees everything; may be called twice."""
-        self._attachment.detach()
+        self.attachment.detach()
         if hasattr(self, "_singles"):
             self._singles.close()
-        self._attachment.close()
+        self.attachment.close()
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
             self._reader.extremes.clear()
-        account = self._attachment.account
+        account = self.attachment.account
         interval = account.interval
         account.interval = interval + 1
-        base = self._request.base
+        handshakes = self._handshakes(interval)
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
             engine="libbpf",
-            started=self._attachment.started,
-            duration_s=self._attachment.duration_s,
-            targets=base.targets,
+            started=self.attachment.started,
+            duration_s=self.attachment.duration_s,
+            targets=self.attachment.all_targets(),
             series=(),
             missing=self._missing(),
             losses=Losses(map_full=account.map_full, events_dropped=self._books.events_dropped),
-            handshakes=self._handshakes(interval),
+            handshakes=handshakes,
+            notes=self._notes(),
         )
 
     def _handshakes(self, interval: int) -> Handshakes:
         names, by = self._request.names, self._request.by
-        running = [abi.Handshake.from_buffer_copy(raw) for _, raw in self._accounts.items()]
+        running = self._running()
         books = self._books
         return Handshakes(
             groups=self._reader.groups(self._rows.items(), by, names, interval),
@@ -222,7 +243,7 @@ class HandshakeSession:
             slowest=tuple(one for _, _, one in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
             by=by,
             in_flight=len(running),
-            dropped=max(0, books.created - books.ended - len(running)),
+            dropped=max(0, books.created - books.ended - len(running) - self._cut_off),
             unattributed=books.unattributed,
             partial=books.partial,
             off_cpu=self._request.off_cpu,
@@ -230,8 +251,22 @@ class HandshakeSession:
             offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
         )
 
+    def _running(self) -> list[abi.Handshake]:
+        """The accounts of handshakes in flight; those of processes that are gone are closed."""
+        found = []
+        for key, raw in list(self._accounts.items()):
+            if exists(abi.HandshakeKey.from_buffer_copy(key).tgid):
+                found.append(abi.Handshake.from_buffer_copy(raw))
+            elif self._accounts.delete(key):
+                self._cut_off += 1
+        return found
+
+    def _notes(self) -> tuple[str, ...]:
+        cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {self._cut_off}."
+        return (*self.attachment.notes, *([cut_off] if self._cut_off else []))
+
     def _unknown_labels(self) -> dict[Label, str]:
-        plans = [plan for plan, image in zip(self._request.plans, self._images, strict=True) if image.plan.offsets.rwstate]
+        plans = [plan for plan, image in zip(self._plans, self._images, strict=True) if image.plan.offsets.rwstate]
         hidden = {label for label in Label if any(label not in self._places(plan) for plan in plans)}
         return {label: "the library's accessors don't show where it lies" for label in Label if label in hidden}
 
@@ -263,4 +298,4 @@ class HandshakeSession:
         return tuple(sorted(found, key=lambda thread: -thread.completions))
 
     def _missing(self) -> tuple[Missing, ...]:
-        return tuple(Missing(one.what, plan.path, one.reason) for plan in self._request.plans for one in plan.missing)
+        return tuple(Missing(one.what, plan.path, one.reason) for plan in self._plans for one in plan.missing)

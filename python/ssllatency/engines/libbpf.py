@@ -57,6 +57,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_program__attach": (_POINTER, (_POINTER,)),
     "bpf_link__destroy": (ctypes.c_int, (_POINTER,)),
     "bpf_map__fd": (ctypes.c_int, (_POINTER,)),
+    "bpf_map__reuse_fd": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "bpf_map__set_max_entries": (ctypes.c_int, (_POINTER, ctypes.c_uint32)),
     "bpf_map__initial_value": (_POINTER, (_POINTER, ctypes.POINTER(ctypes.c_size_t))),
     "bpf_map_update_elem": (ctypes.c_int, (ctypes.c_int, _POINTER, _POINTER, ctypes.c_uint64)),
@@ -204,6 +205,10 @@ class BpfObject:
     def resize_map(self, name: str, entries: int) -> None:
         """Before loading: the number of entries the map is made for."""
         self._library.bpf_map__set_max_entries(self._map(name), entries)
+
+    def reuse_map(self, name: str, descriptor: int) -> None:
+        """Before loading: the map of that name is to be the one with this descriptor."""
+        self._library.bpf_map__reuse_fd(self._map(name), descriptor)
 
     def section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
         """Before loading: a data section's initial value as one structure."""

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from ssllatency.engines.attachment import STANDARD, Attachment, Programs
+from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Request
+from ssllatency.engines.probing import STANDARD, Programs
 from ssllatency.engines.trace_session import TraceSession
 
 _FLOOR = Programs("at_nothing", "at_nothing", "at_nothing", "at_nothing_twice", "at_nothing")

@@ -32,18 +32,24 @@ def links_each_process(request: Request, method: kernel.Method) -> bool:
     """Whether every process gets links of its own, rather than all of them one with a filter in the program.
 
     With links of their own, only the traced processes pay, but every hit walks the links of all: past LINK_EACH_PROCESS of
-    them that costs more than the filter (bench/processes.py). Two files with one build-id may be one file to the kernel (an
-    image layer under two containers): a link for everyone on each of them would count a call twice, so they never share.
+    them that costs more than the filter (bench/processes.py). A link can't be had before its process is there, so a child's
+    first calls would be missed: who is followed shares. Two files with one build-id may be one file to the kernel (an image
+    layer under two containers): a link for everyone on each of them would count a call twice, so they never share.
     A perf event holds one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own.
     """
-    identities = [image.plan.build_id for image in request.images if image.plan.build_id]
-    if len(identities) != len(set(identities)):
+    if may_be_one_file(request.images):
         return True
     if request.links != "auto":
         return request.links == "process"
     pids = {pid for image in request.images for pid in image.pids}
     most = 1 if method is kernel.Method.PERF else LINK_EACH_PROCESS
-    return not request.everyone and len(pids) <= most
+    return not request.everyone and request.follow is None and len(pids) <= most
+
+
+def may_be_one_file(images: Sequence[TracedImage]) -> bool:
+    """Whether two of the files have the same build-id."""
+    identities = [image.plan.build_id for image in images if image.plan.build_id]
+    return len(identities) != len(set(identities))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,9 @@ class Loadable(Protocol):
     def resize_map(self, name: str, entries: int) -> None:
         """Before loading: the number of entries the map is made for."""
 
+    def reuse_map(self, name: str, descriptor: int) -> None:
+        """Before loading: the map of that name is to be the one with this descriptor."""
+
     def section(self, name: str, kind: type[ctypes.Structure]) -> ctypes.Structure:
         """Before loading: the initial value of a data section."""
 

@@ -46,10 +46,15 @@ def _open_event(path: str, offset: int, pid: int, *, at_return: bool) -> int:
     # struct perf_event_attr, version 1: type, size, config, …, config1 (the path), config2 (the offset).
     size = 72
     head = struct.pack("<IIQ", _uprobe_type(), size, _AT_RETURN if at_return else 0)
-    attributes = ctypes.create_string_buffer(head.ljust(56, b"\0") + struct.pack("<QQ", ctypes.addressof(name), offset), size)
-    number, cpu = _PERF_EVENT_OPEN[platform.machine()], 0 if pid == -1 else -1
+    attributes = head.ljust(56, b"\0") + struct.pack("<QQ", ctypes.addressof(name), offset)
+    return open_event(attributes, pid=pid, cpu=0 if pid == -1 else -1)
+
+
+def open_event(attributes: bytes, *, pid: int, cpu: int) -> int:
+    """The descriptor of a perf event; `attributes` is a struct perf_event_attr. OSError where the kernel refuses."""
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
     call = ctypes.CDLL(None, use_errno=True).syscall
-    event = int(call(number, attributes, pid, cpu, -1, ctypes.c_ulong(_CLOSE_ON_EXEC)))
+    event = int(call(_PERF_EVENT_OPEN[platform.machine()], buffer, pid, cpu, -1, ctypes.c_ulong(_CLOSE_ON_EXEC)))
     if event < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return event

@@ -14,7 +14,7 @@ from ssllatency.probes.plan import ImagePlan, Leaving, Probe, Role, SslOffsets
 # By condition code: the lowest four bits of the opcode of x86-64's jcc.
 CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
 _REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
-_MOST_OPERATIONS = _MOST_LIBRARIES = 256
+_MOST_OPERATIONS = MOST_LIBRARIES = 256
 
 Sites = list[tuple[int, int]]
 
@@ -34,9 +34,16 @@ def operations_of(images: Sequence[TracedImage]) -> list[str]:
     """The names of all operations that are probed; the position is the number that the kernel knows each by."""
     planned = (planned.operation for image in images for planned in image.plan.operations)
     names = dict.fromkeys(name for name in planned if not BY_NAME[name].only_entry)
-    if len(names) > _MOST_OPERATIONS or len(images) > _MOST_LIBRARIES:
+    if len(names) > _MOST_OPERATIONS or len(images) > MOST_LIBRARIES:
         raise ValueError("a cookie has room for 256 operations and 256 libraries")
     return list(names)
+
+
+def numbered(images: Sequence[TracedImage], *, later: bool) -> list[str]:
+    """The same; `later`: the operations that other images may bring have their numbers, too."""
+    names = operations_of(images)
+    more = (name for name, operation in BY_NAME.items() if not operation.only_entry) if later else ()
+    return list(dict.fromkeys((*names, *more)))
 
 
 def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int:

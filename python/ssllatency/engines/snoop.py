@@ -10,19 +10,19 @@ import ctypes
 import mmap
 import struct
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.engines.attachment import Attachment
-from ssllatency.engines.base import Request
+from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.collect import OUTCOMES, REASONS
 from ssllatency.engines.ring import Ring
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import Role
+from ssllatency.probes.plan import OperationPlan, Role
 
 RING_BYTES = 1 << 23
 _RECORD = struct.Struct("<8xQQQq24sI4x")  # the ring's header, then struct ssll_event
@@ -77,35 +77,58 @@ def length_arguments(request: Request, operations: list[str]) -> dict[int, int]:
     kept: dict[str, bool] = {}
     for image in request.images:
         for planned in image.plan.operations:
-            first = next(probe for probe in planned.probes if probe.role is not Role.EXIT)
-            kept[planned.operation] = kept.get(planned.operation, True) and first.keeps_length
-    arguments = {number: BY_NAME[name].length_argument for number, name in enumerate(operations) if kept[name]}
+            kept[planned.operation] = kept.get(planned.operation, True) and _keeps_length(planned)
+    arguments = {number: BY_NAME[name].length_argument for number, name in enumerate(operations) if kept.get(name)}
     return {number: argument + 1 for number, argument in arguments.items() if argument is not None}
 
 
+def _keeps_length(planned: OperationPlan) -> bool:
+    return next(probe for probe in planned.probes if probe.role is not Role.EXIT).keeps_length
+
+
 class SnoopSession:
-    """The probes of one request, and the events that they send. Closing is allowed at any time."""
+    """The probes of one request, and the events that they send. Closing is allowed at any time.
+
+    `attachment` grows with later processes.
+    """
 
     def __init__(self, request: Request, wanted: EventFilter, ring_bytes: int = RING_BYTES) -> None:
         self._request, self._wanted, self._size = request, wanted, ring_size(ring_bytes)
-        self._attachment = Attachment(request, "snoop")
+        self.attachment = Attachment(request, "snoop")
         self._ring: Ring | None = None
-        self.keys = EventKeys(self._attachment.operations)
+        self._lengths = length_arguments(request, self.attachment.operations)
+        self.keys = EventKeys(self.attachment.operations)
 
     def start(self) -> None:
         """Loads the object and attaches all probes or none."""
-        loaded = self._attachment.object
+        loaded = self.attachment.object
         self._set_filter(loaded.section(".rodata.filter", abi.EventFilter))
         loaded.resize_map("events", self._size)
-        self._attachment.load()
+        self.attachment.load()
         self._ring = Ring(loaded.map_fd("events"), self._size, ctypes.sizeof(abi.Event))
-        self._attachment.attach()
+        self.attachment.attach()
 
     def _set_filter(self, section: ctypes.Structure) -> None:
         section.minimum_ns, section.wake_bytes = self._wanted.minimum_ns, self._size // 4
         section.outcomes = sum(1 << _KERNEL_OUTCOME[outcome] for outcome in self._wanted.outcomes)
-        for number, argument in length_arguments(self._request, self._attachment.operations).items():
+        for number, argument in self._lengths.items():
             section.length_argument[number] = argument
+
+    def extend(self, images: Sequence[TracedImage]) -> None:
+        """Attaches files that came later, all or nothing. AttachError where the kernel refuses.
+
+        Left out are calls that say their bytes through an argument which these files' sites don't have any more.
+        """
+        self.attachment.extend([self._tellable(image) for image in images])
+
+    def _tellable(self, image: TracedImage) -> TracedImage:
+        told = {self.attachment.operations[number] for number in self._lengths}
+        kept = tuple(one for one in image.plan.operations if one.operation not in told or _keeps_length(one))
+        return replace(image, plan=replace(image.plan, operations=kept))
+
+    def include(self, index: int, pids: Iterable[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+        self.attachment.include(index, pids)
 
     def wait(self, timeout_s: float) -> bool:
         """Waits so long, or until a good part of the ring is full; whether it is."""
@@ -117,22 +140,22 @@ class SnoopSession:
 
     def losses(self) -> Losses:
         """What was missed so far, calls of processes that are gone included."""
-        return self._attachment.losses()
+        return self.attachment.losses()
 
     def in_flight(self) -> int:
         """How many calls run now."""
-        return self._attachment.running_calls()
+        return self.attachment.running_calls()
 
     def detach(self) -> None:
         """Removes the probes; the ring can still be read."""
-        self._attachment.detach()
+        self.attachment.detach()
 
     def close(self) -> None:
         """Detaches and frees everything; may be called twice."""
-        self._attachment.detach()
+        self.attachment.detach()
         if self._ring:
             self._ring.close()
-        self._attachment.close()
+        self.attachment.close()
 
 
 def wall_clock_ns() -> int:

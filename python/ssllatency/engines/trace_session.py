@@ -2,30 +2,34 @@
 """What `ssllatency trace` counts, put to work and read: the same for every engine that fills the kernel side's maps.
 
 Kernel memory, all of it made at the start: one row of 4.5 KiB for each function, outcome and process that occurs, at most
-ROWS of them and three for each operation under "other"; 16 Ki running calls of 24 bytes, and as many in overflow. About 11 MiB.
+ROWS of them and three for each operation under "other"; 1 MiB for the set of processes; 16 Ki running calls of 24 bytes, and as
+many in overflow. About 13 MiB where later files are taken in, for then all operations have their rows.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
 from ssllatency.engines import collect
 from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.base import TracedImage
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
 from ssllatency.probes.plan import NOT_IN_LIBRARY
 
 ROWS = 2048
+_BLANK = bytes(ctypes.sizeof(abi.Series))
 
 
 class TraceSession:
-    """The probes of one request. `engine` is the name that the snapshots bear."""
+    """The probes of one request. `engine` is the name that the snapshots bear; `attachment` grows with later processes."""
 
     def __init__(self, attachment: Attachment, engine: str) -> None:
-        self._attachment, self._engine = attachment, engine
+        self.attachment, self._engine = attachment, engine
         self._request, self._operations = attachment.request, attachment.operations
         self._extremes = collect.Extremes()
 
@@ -39,12 +43,12 @@ class TraceSession:
 
     def _start(self) -> None:
         self._configure()
-        self._attachment.load()
+        self.attachment.load()
         self._fill_maps()
-        self._attachment.attach()
+        self.attachment.attach()
 
     def _configure(self) -> None:
-        linear, opened = self._request.linear, self._attachment.object
+        linear, opened = self._request.linear, self.attachment.object
         if linear.buckets > abi.Geometry.LINEAR_BUCKETS:
             raise SsllatencyError(
                 f"the linear histogram has at most {abi.Geometry.LINEAR_BUCKETS.value} buckets: take wider steps.", 2
@@ -56,23 +60,31 @@ class TraceSession:
         opened.resize_map("processes", self._request.maximum_processes)
 
     def _fill_maps(self) -> None:
-        loaded = self._attachment.object
+        loaded = self.attachment.object
         self._series = loaded.map("series", ctypes.sizeof(abi.SeriesKey), ctypes.sizeof(abi.Series))
         self._processes = loaded.map("processes", 4, ctypes.sizeof(abi.Process))
         self._folded = loaded.map("folded", 4, 1)
-        self._account = self._attachment.account
+        self._account = self.attachment.account
         self._account.interval = 1
         for number in range(len(self._operations)):
             for outcome in abi.Outcome:
                 self._series.update(abi.SeriesKey(0, number, outcome), abi.Series())
 
+    def extend(self, images: Sequence[TracedImage]) -> None:
+        """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
+        self.attachment.extend(images)
+
+    def include(self, index: int, pids: Iterable[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+        self.attachment.include(index, pids)
+
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost."""
-        self._attachment.detach()
+        self.attachment.detach()
 
     def close(self) -> None:
         """Detaches and frees the programs and maps."""
-        self._attachment.close()
+        self.attachment.close()
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
@@ -80,13 +92,13 @@ class TraceSession:
             self._extremes = collect.Extremes()
         interval = self._account.interval
         self._account.interval = interval + 1
-        in_flight = self._attachment.running_calls()
+        in_flight = self.attachment.running_calls()
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
             engine=self._engine,
-            started=self._attachment.started,
-            duration_s=self._attachment.duration_s,
+            started=self.attachment.started,
+            duration_s=self.attachment.duration_s,
             targets=self._targets(),
             series=tuple(self._read_series(interval)),
             missing=self._missing(),
@@ -98,6 +110,8 @@ class TraceSession:
     def _read_series(self, interval: int) -> list[Series]:
         found = []
         for raw_key, raw_row in self._series.items():
+            if raw_row == _BLANK:
+                continue
             key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
             extremes = self._extremes.take((key.tgid, key.operation, key.outcome), row, interval)
             made = collect.series(key, row, self._operations, self._request.linear, extremes)
@@ -107,11 +121,11 @@ class TraceSession:
         return sorted(found, key=lambda one: (self._operations.index(one.function), order.index(one.outcome), one.pid or 0))
 
     def _losses(self) -> Losses:
-        return replace(self._attachment.losses(), folded_processes=sum(1 for _ in self._folded.items()))
+        return replace(self.attachment.losses(), folded_processes=sum(1 for _ in self._folded.items()))
 
     def _targets(self) -> tuple[Target, ...]:
         """The processes that were asked for, and with everyone those that made calls."""
-        named = {target.pid: target for target in self._request.targets}
+        named = dict(self.attachment.targets)
         for raw_pid, raw_process in self._processes.items():
             pid = int.from_bytes(raw_pid, "little")
             comm = abi.Process.from_buffer_copy(raw_process).comm.decode(errors="replace")
@@ -125,7 +139,7 @@ class TraceSession:
 
     def _missing(self) -> tuple[Missing, ...]:
         """What the files hold and isn't traced. What this version of a library doesn't have isn't missing."""
-        plans = [image.plan for image in self._request.images]
+        plans = [image.plan for image in self.attachment.images]
         return tuple(
             Missing(one.operation, plan.path, one.reason)
             for plan in plans
@@ -134,13 +148,13 @@ class TraceSession:
         )
 
     def _notes(self) -> list[str]:
-        plans = [image.plan for image in self._request.images]
+        plans = [image.plan for image in self.attachment.images]
         blind = [
             plan.path
             for plan in plans
             if plan.offsets.rwstate is None and any(_is_ssl(one.operation) for one in plan.operations)
         ]
-        return [
+        return self.attachment.notes + [
             f"SSL_want of {path} can't be read, so retries and failures of its SSL calls can't be told apart: they are retries "
             'of reason "unknown".'
             for path in blind

@@ -7,13 +7,15 @@ Everything here only reads under /proc; the root of that tree is a parameter, so
 from __future__ import annotations
 
 from ssllatency.targets import listing
+from ssllatency.targets.cgroups import cgroup_folder, is_unified
+from ssllatency.targets.code import code_byte
 from ssllatency.targets.containers import Container
-from ssllatency.targets.files import NoTlsFile, TracedFile, tls_files
+from ssllatency.targets.files import NoTlsFile, TracedFile, may_hold_tls, recognised_file, tls_candidates, tls_files
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
-from ssllatency.targets.processes import Process, all_processes, descendants
-from ssllatency.targets.selection import Selection, select
+from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of
+from ssllatency.targets.selection import Selection, kept_comm, members, select
 from ssllatency.targets.survey import FileFacts, Survey, survey
 
 __all__ = [
@@ -27,15 +29,25 @@ __all__ = [
     "Survey",
     "TracedFile",
     "all_processes",
+    "cgroup_folder",
+    "code_byte",
     "descendants",
     "executable_path",
+    "exists",
     "file_identity",
     "hazards",
+    "is_unified",
+    "kept_comm",
     "listing",
     "mapped_files",
+    "may_hold_tls",
+    "members",
     "open_mapped",
     "possible_hazards",
+    "process_of",
+    "recognised_file",
     "select",
     "survey",
+    "tls_candidates",
     "tls_files",
 ]

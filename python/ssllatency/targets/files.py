@@ -83,6 +83,22 @@ def tls_files(
     return sorted(found, key=lambda file: (file.path, file.mapping.identity))
 
 
+def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
+    """The files that a process maps and that may hold TLS code; none where it is gone. SsllatencyError where it is refused."""
+    executable = executable_path(pid, proc)
+    return [file for file in mapped_files(pid, proc) if file.path == executable or has_library_name(file.path)]
+
+
+def may_hold_tls(path: str) -> bool:
+    """Whether a mapped file may be a candidate: what is no library may be the executable."""
+    return has_library_name(path) or ".so" not in path.rpartition("/")[2]
+
+
+def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: Path = PROC) -> TracedFile | None:
+    """The file that process `pid` maps so, where it holds TLS code. SsllatencyError where it can't be read."""
+    return _recognised(open_mapped(pid, mapping, proc), pid, {pid: mapping}, recognise, fail)
+
+
 def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tuple[int, int, int]], problem: Problem) -> Users:
     """The candidate files by identity; for each, how every process maps it."""
     users: Users = defaultdict(dict)

@@ -62,6 +62,11 @@ def exists(pid: int, proc: Path = PROC) -> bool:
     return (proc / str(pid) / "stat").exists()
 
 
+def process_of(pid: int, proc: Path = PROC) -> Process | None:
+    """One process; None where it isn't there."""
+    return _read_process(proc / str(pid) / "stat")
+
+
 def _read_process(stat: Path) -> Process | None:
     try:
         return _parse_stat(stat.read_bytes())

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.targets.cgroups import cgroup_folder, cgroup_members
 from ssllatency.targets.containers import in_container
 from ssllatency.targets.maps import Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
@@ -20,32 +22,37 @@ _COMM_BYTES = 15
 
 @dataclass(frozen=True)
 class Selection:
-    """Whom to trace: `pids` with their children, those named `comm`, those that map the file `library`,
-    those in `container` (its ID, the beginning of that, or its name), or everything."""
+    """Whom to trace: `pids` with their children, those named `comm`, those that map the file `library`, those in `container`
+    (its ID, the beginning of that, or its name), those in the cgroup `cgroup` and below, or everything."""
 
     pids: tuple[int, ...] = ()
     comm: str | None = None
     library: str | None = None
     everything: bool = False
     container: str | None = None
+    cgroup: str | None = None
 
 
-def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) -> list[Process]:
+def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, nobody: bool = False) -> list[Process]:
     """The processes selected now, ascending by PID.
 
     A process named by its PID brings its children, and theirs. The calling process itself is selected by its PID only.
     `problem` takes the SsllatencyError of a process that may not be searched for `library`; if it returns, the search goes
-    on without. SsllatencyError where a PID isn't there or nobody fits.
+    on without. SsllatencyError where a PID isn't there, a file isn't mapped, or no process has the name or is in the
+    cgroup, unless `nobody` is allowed.
     """
     if selection == Selection():
         raise SsllatencyError(
-            "Nothing to trace is named: add -p PID, --comm NAME, --container ID, --library FILE or --all.", status=2
+            "Nothing to trace is named: add -p PID, --comm NAME, --cgroup PATH, --container ID, --library FILE or --all.",
+            status=2,
         )
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
     chosen = [member for pid in selection.pids for member in _family(pid, processes, proc)]
     if selection.comm is not None:
-        chosen += _named(selection.comm, others)
+        chosen += _named(selection.comm, others, nobody=nobody)
+    if selection.cgroup is not None:
+        chosen += _grouped(selection.cgroup, others, proc, nobody=nobody)
     if selection.library is not None:
         chosen += _mapping(selection.library, others, proc, problem)
     if selection.container is not None:
@@ -53,6 +60,21 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail) 
     if selection.everything:
         chosen += others
     return sorted(set(chosen), key=lambda process: process.pid)
+
+
+def members(selection: Selection, proc: Path = PROC) -> dict[int, bool]:
+    """Those of `pids`, `comm`, `container` and `cgroup` that are there now, by PID; true for one that belongs by its name or
+    cgroup only."""
+    processes = all_processes(proc)
+    others = [process for process in processes if process.pid != os.getpid()]
+    grouped = cgroup_members(Path(selection.cgroup)) if selection.cgroup else set()
+    named = kept_comm(selection.comm) if selection.comm is not None else None
+    found = {process.pid: True for process in others if process.comm == named or process.pid in grouped}
+    kin = {member.pid for pid in selection.pids for member in descendants(pid, processes)} | set(selection.pids)
+    if selection.container is not None:
+        with suppress(SsllatencyError):  # gone
+            kin |= {process.pid for process in in_container(selection.container, others, proc)}
+    return found | {process.pid: False for process in processes if process.pid in kin}
 
 
 def _family(pid: int, processes: Iterable[Process], proc: Path) -> list[Process]:
@@ -78,10 +100,24 @@ def _leader(tid: int, proc: Path) -> int | None:
     return next((int(line[5:]) for line in text.splitlines() if line.startswith("Tgid:")), None)
 
 
-def _named(comm: str, processes: Iterable[Process]) -> list[Process]:
-    kept = comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
+def kept_comm(comm: str) -> str:
+    """What the kernel keeps of a name, as Process.comm has it."""
+    return comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
+
+
+def _grouped(cgroup: str, processes: Iterable[Process], proc: Path, *, nobody: bool) -> list[Process]:
+    folder = cgroup_folder(cgroup, proc)
+    inside = cgroup_members(folder)
+    found = [process for process in processes if process.pid in inside]
+    if not found and not nobody:
+        raise SsllatencyError(f"No process is in the cgroup {folder}: check its file cgroup.procs.")
+    return found
+
+
+def _named(comm: str, processes: Iterable[Process], *, nobody: bool) -> list[Process]:
+    kept = kept_comm(comm)
     found = [process for process in processes if process.comm == kept]
-    if not found:
+    if not found and not nobody:
         raise SsllatencyError(f"No process is named {comm}: check the name (ps -eo pid,comm shows them all).")
     return found
 

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Keeps the set of traced processes while they come and go: a child is in it before its first instruction, a process that
+ * takes the wanted name or starts in the wanted cgroup before its new program's first, and one that has ended is out.
+ *
+ * Cost: a look-up at each fork, exec and exit of the machine; the targets' calls cost nothing more.
+ */
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "follow.h"
+#include "targets.bpf.h"
+
+const volatile struct ssll_follow_config rules SEC(".rodata.rules") = {};
+
+struct ssll_follow_account followed SEC(".data.followed") = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 16);
+} notices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} cgroup SEC(".maps");
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+} __attribute__((preserve_access_index));
+
+struct task_struct {
+	int pid;
+	int tgid;
+	struct signal_struct *signal;
+	char comm[SSLL_COMM];
+} __attribute__((preserve_access_index));
+
+static __always_inline void tell(__u32 tgid)
+{
+	struct ssll_notice *notice = bpf_ringbuf_reserve(&notices, sizeof(*notice), 0);
+
+	if (!notice) {
+		__sync_fetch_and_add(&followed.dropped, 1);
+		return;
+	}
+	notice->at_ns = bpf_ktime_get_ns();
+	notice->tgid = tgid;
+	notice->pad = 0;
+	bpf_ringbuf_submit(notice, 0);
+}
+
+/* Sets or clears a process's bit; whether it was set. Writes only where that changes it. */
+static __always_inline bool put(__u64 *bits, __u64 bit, bool wanted)
+{
+	bool was = *(volatile __u64 *)bits & bit;
+
+	if (wanted && !was)
+		return __sync_fetch_and_or(bits, bit) & bit;
+	if (!wanted && was)
+		return __sync_fetch_and_and(bits, ~bit) & bit;
+	return was;
+}
+
+/* A new process is what its parent is. A PID that is used again is put right, too. */
+SEC("raw_tracepoint/sched_process_fork")
+int at_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 parent = BPF_CORE_READ((struct task_struct *)ctx->args[0], tgid);
+	__u32 child = BPF_CORE_READ((struct task_struct *)ctx->args[1], tgid);
+	struct ssll_targets *from = target_word(parent), *to = target_word(child);
+
+	if (parent == child || !from || !to) /* a thread */
+		return 0;
+	put(&to->kin, target_bit(child), from->kin & target_bit(parent));
+	put(&to->members, target_bit(child), from->members & target_bit(parent));
+	if (is_target(child))
+		__sync_fetch_and_add(&followed.joined, 1);
+	return 0;
+}
+
+static __always_inline bool has_wanted_name(struct task_struct *task)
+{
+	char comm[SSLL_COMM] = {};
+
+	BPF_CORE_READ_STR_INTO(&comm, task, comm);
+	for (int i = 0; i < SSLL_COMM; i++) {
+		if (comm[i] != rules.comm[i])
+			return false;
+		if (!comm[i])
+			break;
+	}
+	return true;
+}
+
+/* The process runs another program now, under that program's name. */
+SEC("raw_tracepoint/sched_process_exec")
+int at_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct ssll_targets *word = target_word(tgid);
+	bool was, wanted;
+
+	if (!word || (!rules.comm[0] && !rules.cgroup))
+		return 0;
+	was = is_target(tgid);
+	wanted = rules.comm[0] && has_wanted_name((struct task_struct *)ctx->args[0]);
+	if (rules.cgroup && bpf_current_task_under_cgroup(&cgroup, 0) == 1)
+		wanted = true;
+	put(&word->members, target_bit(tgid), wanted);
+	if (wanted && !was) {
+		__sync_fetch_and_add(&followed.joined, 1);
+		tell(tgid);
+	}
+	return 0;
+}
+
+/* The last thread of a process is gone. */
+SEC("raw_tracepoint/sched_process_exit")
+int at_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = (struct task_struct *)ctx->args[0];
+	__u32 tgid = BPF_CORE_READ(task, tgid);
+	struct ssll_targets *word = target_word(tgid);
+
+	if (!word || !is_target(tgid) || BPF_CORE_READ(task, signal, live.counter))
+		return 0;
+	put(&word->kin, target_bit(tgid), false);
+	put(&word->members, target_bit(tgid), false);
+	return 0;
+}
+
+/* Run by user space, for no other way of changing a bit is safe while the programs above change others. */
+SEC("raw_tracepoint")
+int admit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct ssll_targets *word = target_word(ctx->args[0]);
+
+	if (word)
+		put(ctx->args[1] ? &word->members : &word->kin, target_bit(ctx->args[0]), true);
+	return 0;
+}
+
+/* Keeps the record in the object's BTF, from which user space's side of the ABI is generated. */
+const struct ssll_notice *ssll_notice_btf __attribute__((unused));
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

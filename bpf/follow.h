@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The records by which the kernel side tells of processes that come later. */
+#ifndef FOLLOW_H
+#define FOLLOW_H
+
+#include "ssllatency.h"
+
+/* A process became a target by its new name or its cgroup. */
+struct ssll_notice {
+	__u64 at_ns; /* CLOCK_MONOTONIC */
+	__u32 tgid;
+	__u32 pad;
+};
+
+/* Which processes become targets by themselves; set once, before loading. */
+struct ssll_follow_config {
+	char comm[SSLL_COMM]; /* those of this name; "" none */
+	__u32 cgroup;         /* 1: those in the cgroup of the map */
+	__u32 pad;
+};
+
+struct ssll_follow_account {
+	__u64 dropped; /* notices that found no room */
+	__u64 joined;  /* processes that became targets by themselves, children included */
+};
+
+_Static_assert(sizeof(struct ssll_notice) == 16, "notice");
+_Static_assert(sizeof(struct ssll_follow_config) == 24, "follow config");
+_Static_assert(sizeof(struct ssll_follow_account) == 16, "follow account");
+
+#endif

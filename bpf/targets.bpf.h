@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The processes that are traced: a set of all that there can be, so that it is never full and a look-up is one load. */
+#ifndef TARGETS_BPF_H
+#define TARGETS_BPF_H
+
+#include "ssllatency.h"
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+
+/* What bcc needs to know of a map, in its definition. */
+#ifndef SSLL_MAP
+#define SSLL_MAP(name)
+#endif
+
+struct {
+	SSLL_MAP(targets);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SSLL_TARGET_WORDS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct ssll_targets);
+} targets SEC(".maps");
+
+static __always_inline struct ssll_targets *target_word(__u32 tgid)
+{
+	__u32 number = tgid >> 6;
+
+	return bpf_map_lookup_elem(&targets, &number);
+}
+
+static __always_inline __u64 target_bit(__u32 tgid)
+{
+	return 1ULL << (tgid & 63);
+}
+
+static __always_inline bool is_target(__u32 tgid)
+{
+	struct ssll_targets *word = target_word(tgid);
+
+	return word && (word->kin | word->members) & target_bit(tgid);
+}
+
+#endif

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what processes that came later map, and has it traced: a glance many times a second, a look at most every LOOK_S.
+
+The kernel keeps the set of processes, so no child is missed however short it lives. This only looks for code that isn't probed
+yet (another OpenSSL after an upgrade, a library loaded late), and gathers names for the report.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from ssllatency.cli.resolve import Recogniser, Resolved, library_of, open_images
+from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.base import Rules, TracedImage
+from ssllatency.engines.following import Following
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Target
+from ssllatency.reports.units import printable
+from ssllatency.targets import (
+    MappedFile,
+    all_processes,
+    code_byte,
+    exists,
+    is_unified,
+    kept_comm,
+    may_hold_tls,
+    members,
+    process_of,
+    recognised_file,
+    tls_candidates,
+)
+
+LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
+_AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start
+_MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
+
+Identity = tuple[int, int, int]
+
+
+class Growing(Protocol):
+    """A session that takes what comes later."""
+
+    attachment: Attachment
+
+    def include(self, index: int, pids: Sequence[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+
+
+def rules_for(resolved: Resolved) -> Rules | None:
+    """Who is to be followed; None for everyone who maps one file, for whom nothing can come later."""
+    selection = resolved.selection
+    if selection.library is not None:
+        return None
+    unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
+    return Rules(
+        members=lambda: members(selection),
+        comm=kept_comm(selection.comm) if selection.comm is not None else "",
+        cgroup=selection.cgroup if unified and selection.cgroup else "",
+    )
+
+
+class Follower:
+    """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out."""
+
+    def __init__(
+        self, session: Growing, resolved: Resolved, stack: ExitStack, extend: Callable[[Sequence[TracedImage]], None]
+    ) -> None:
+        self._session, self._attachment, self._extend = session, session.attachment, extend
+        self._resolved, self._stack = resolved, stack
+        self._recognise = Recogniser(resolved.source)
+        self._known: dict[Identity, int | None] = {file.mapping.identity: n for n, file in enumerate(resolved.files)}
+        self._looked: set[int] = set(self._attachment.targets)
+        self._waiting: dict[int, dict[Identity, int]] = {}  # by process, when it mapped which file
+        self._looked_at, self._joined = 0.0, 0
+        self._linked = {(pid, number) for number, image in enumerate(resolved.images) for pid in image.pids}
+        self._unsaid = 0
+        if self._attachment.unfollowed:
+            self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits so long, or until a process has done something that is to be looked at; then looks."""
+        following = self._attachment.following
+        if following:
+            following.wait(timeout_s)
+        else:
+            time.sleep(timeout_s)
+        self.look()
+
+    def look(self) -> None:
+        """Takes what the kernel tells; looks at those processes, and now and then at all that are new."""
+        following = self._attachment.following
+        if following:
+            self._hear(following)
+        if self._is_time():
+            self._look_around()
+        for pid in list(self._waiting)[:_AT_ONCE]:
+            self._look_at(pid, self._waiting.pop(pid))
+
+    def _hear(self, following: Following) -> None:
+        """Puts on the list whom the kernel tells of: who has mapped what may be TLS, and who has become a target."""
+        for pid in following.joined():
+            self._waiting.setdefault(pid, {})
+        for one in following.mapped():
+            may_be = one.identity not in self._known and may_hold_tls(one.path)
+            if may_be and (one.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
+                self._waiting.setdefault(one.pid, {}).setdefault(one.identity, one.at_ns)
+
+    def _is_time(self) -> bool:
+        """Whether it is to be looked who is there."""
+        following, now = self._attachment.following, time.monotonic()
+        joined = following.account.joined if following else 0
+        if now < self._looked_at + (_SOON_S if joined != self._joined else LOOK_S):
+            return False
+        self._looked_at, self._joined = now, joined
+        return True
+
+    def anyone_left(self) -> bool:
+        """Whether a process is left to trace, or one of the name or in the cgroup may yet come."""
+        following, selection = self._attachment.following, self._resolved.selection
+        if self._resolved.everyone or selection.comm is not None or selection.cgroup is not None:
+            return True
+        return bool(following.alive()) if following else any(exists(pid) for pid in self._attachment.targets)
+
+    def _look_around(self) -> None:
+        """Puts on the list who is new, and where mappings aren't seen who might have mapped something."""
+        following, selection = self._attachment.following, self._resolved.selection
+        sees = bool(following and following.sees_mappings)
+        if self._resolved.everyone and sees:
+            return
+        if following and (selection.comm, selection.cgroup, selection.container) != (None, None, None):
+            following.refill()
+        there = self._present()
+        self._looked &= there
+        new = (there - self._looked) if sees else there
+        for pid in sorted(new - self._waiting.keys())[: _MOST_WAITING - len(self._waiting)]:
+            self._waiting[pid] = {}
+
+    def _present(self) -> set[int]:
+        if self._resolved.everyone:
+            return {process.pid for process in all_processes()} - {os.getpid()}
+        following = self._attachment.following
+        return set(following.alive() if following else members(self._resolved.selection))
+
+    def _look_at(self, pid: int, mapped: dict[Identity, int]) -> None:
+        if not self._attachment.following:
+            self._attachment.admit(pid)
+        try:
+            found = tls_candidates(pid)
+            while new := [file for file in found if file.identity not in self._known]:
+                self._take(pid, new, mapped)
+                found = tls_candidates(pid)  # its loader may have gone on meanwhile
+            self._enlist(pid, found)
+        except SsllatencyError as error:
+            if exists(pid):
+                self._say(f"{self._name(pid)} can't be looked at: {error}")
+        self._looked.add(pid)
+
+    def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, int]) -> None:
+        """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""
+        self._known |= dict.fromkeys(file.identity for file in new)
+        try:
+            files = [file for each in new if (file := recognised_file(pid, each, self._recognise))]
+            images = open_images(files, self._resolved.source, self._stack, self._beside(pid)) if files else ()
+        except SsllatencyError:
+            if not exists(pid):  # another process may map them as well
+                for each in new:
+                    del self._known[each.identity]
+            raise
+        fresh = []
+        for file, image in zip(files, images, strict=True):
+            self._known[file.mapping.identity] = same = self._traced_as(pid, file.mapping, image)
+            if same is None:
+                fresh.append((file.mapping, image))
+        if fresh:
+            self._extend_by(pid, fresh, mapped)
+
+    def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, int]) -> None:
+        first = len(self._attachment.images)
+        self._extend([image for _, image in fresh])
+        numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
+        for file, image in fresh:
+            if image.file in numbers:
+                self._known[file.identity] = numbers[image.file]
+                self._linked.add((pid, numbers[image.file]))
+                self._say_when(pid, file, mapped)
+
+    def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
+        """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
+        for number, traced in enumerate(self._attachment.images):
+            if image.plan.build_id and traced.plan.build_id == image.plan.build_id and not self._attachment.each_process:
+                site = traced.plan.operations[0].probes[0]
+                if code_byte(pid, file, site.offset) not in (None, *_byte_of(image.file, site.offset)):
+                    return number
+        return None
+
+    def _beside(self, pid: int) -> list[TracedImage]:
+        """What the process maps of the files that are traced already."""
+        numbers = (self._known.get(file.identity) for file in tls_candidates(pid))
+        return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers if number is not None]
+
+    def _enlist(self, pid: int, found: Sequence[MappedFile]) -> None:
+        """Notes the process for the report, and attaches what it maps where every process has links of its own."""
+        indices = [index for file in found if (index := self._known.get(file.identity)) is not None]
+        process, before = process_of(pid), self._attachment.targets.get(pid)
+        if not indices or process is None:
+            return
+        libraries = [library_of(self._attachment.images[index]) for index in indices]
+        kept = before.libraries if before else ()
+        if self._attachment.each_process and self._include(pid, indices) and before is None:
+            age_ms = (time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_time / os.sysconf("SC_CLK_TCK")) * 1e3
+            self._say(
+                f"{self._name(pid)} was traced {age_ms:.0f} ms after it had started: its calls until then aren't counted."
+            )
+        if before or len(self._attachment.targets) < _MOST_TARGETS:
+            self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*kept, *libraries))))
+
+    def _include(self, pid: int, indices: Sequence[int]) -> bool:
+        """Attaches to the process those of the images that it isn't attached to yet; whether there were any."""
+        new = [index for index in indices if (pid, index) not in self._linked]
+        for index in new:
+            self._session.include(index, [pid])
+        self._linked.update((pid, index) for index in new)
+        return bool(new)
+
+    def _say_when(self, pid: int, file: MappedFile, mapped: dict[Identity, int]) -> None:
+        began = mapped.get(file.identity) or min(mapped.values(), default=0)
+        age = f"{(time.monotonic_ns() - began) / 1e6:.0f} ms" if began else f"up to {LOOK_S:g} s"
+        self._say(f"{self._name(pid)} mapped {file.path} {age} before it was traced: its calls until then aren't counted.")
+
+    def _name(self, pid: int) -> str:
+        process = process_of(pid)
+        return f"{process.comm if process else '?'} ({pid})"
+
+    def _say(self, sentence: str) -> None:
+        """Notes it for the report, and tells it now. Past the most there can be they are only counted."""
+        if sentence in self._attachment.notes:
+            return
+        if len(self._attachment.notes) < _MOST_NOTES:
+            self._attachment.notes.append(sentence)
+            print(f"ssllatency: {printable(sentence)}", file=sys.stderr, flush=True)
+            return
+        self._unsaid += 1
+        self._attachment.notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]
+
+
+def _byte_of(file: str, offset: int) -> bytes:
+    """The byte that the file itself has there."""
+    with Path(file).open("rb") as opened:
+        opened.seek(offset)
+        return opened.read(1)

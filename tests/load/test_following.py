@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The set of traced processes as the kernel keeps it: who comes in, who goes out, and what is told of it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ssllatency.engines.base import Rules
+from ssllatency.engines.following import Following
+
+COMM = "ssll-followed"
+
+
+@pytest.fixture
+def follow() -> Iterator[Callable[..., Following]]:
+    """follow(…): a set by these rules, attached; removed after the test."""
+    made: list[Following] = []
+
+    def begin(**rules: object) -> Following:
+        made.append(Following(Rules(**rules)))  # type: ignore[arg-type]
+        made[-1].load()
+        made[-1].attach()
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Waits until it is so."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def ourselves() -> dict[int, bool]:
+    return {os.getpid(): False}
+
+
+def waiting(*command: str | Path) -> subprocess.Popen[bytes]:
+    """A process that runs `command`, or is about to; it ends when its standard input does."""
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def reads(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process waits for its standard input: then it surely runs its program."""
+    return Path(f"/proc/{process.pid}/syscall").read_text().startswith("0 0x0 ")
+
+
+def test_children_are_in_while_they_live_and_threads_are_no_processes(follow: Callable[..., Following]) -> None:
+    following = follow(members=ourselves)
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert following.alive() == [os.getpid()]
+    with waiting("sh", "-c", "cat; true") as child:
+        assert child.stdin
+        child.stdin.write(b"x")
+        child.stdin.flush()
+        assert child.stdout
+        assert child.stdout.read(1) == b"x"
+        grandchild = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+        assert following.alive() == sorted((os.getpid(), child.pid, grandchild))
+        child.communicate()
+    assert following.alive() == [os.getpid()]
+    assert following.account.joined == 2
+
+
+def test_a_process_whose_first_thread_has_ended_is_still_in(follow: Callable[..., Following]) -> None:
+    following = follow(members=ourselves)
+    code = (
+        "import ctypes, sys, threading\n"
+        "def run():\n    print('on', flush=True)\n    sys.stdin.read()\n    import os\n    os._exit(0)\n"
+        "threading.Thread(target=run).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    with waiting("python3", "-c", code) as child:
+        assert child.stdout
+        assert child.stdout.readline() == b"on\n"
+        status = Path(f"/proc/{child.pid}/task/{child.pid}/status")
+        wait_for(lambda: "State:\tZ" in status.read_text())
+        assert child.pid in following.alive()
+        child.communicate()
+    assert child.pid not in following.alive()
+
+
+def test_a_name_is_taken_and_given_up_by_running_a_program(follow: Callable[..., Following], tmp_path: Path) -> None:
+    for program, name in (("cat", COMM), ("cat", f"{COMM}-no"), ("sh", "shell")):
+        shutil.copy(str(shutil.which(program)), tmp_path / name)
+    following = follow(comm=COMM)
+    with waiting(tmp_path / COMM) as named, waiting(tmp_path / f"{COMM}-no") as other:
+        wait_for(lambda: reads(named) and reads(other))
+        assert following.alive() == [named.pid]
+        assert following.joined().keys() == {named.pid}
+        named.communicate()
+        other.communicate()
+    (tmp_path / COMM).unlink()
+    (tmp_path / "shell").rename(tmp_path / COMM)
+    with waiting(tmp_path / COMM, "-c", "read line; exec cat") as shell:
+        wait_for(lambda: reads(shell))
+        assert following.alive() == [shell.pid]
+        assert shell.stdin
+        shell.stdin.write(b"go\n")
+        shell.stdin.flush()
+        wait_for(lambda: Path(f"/proc/{shell.pid}/comm").read_text() == "cat\n" and reads(shell))
+        assert following.alive() == []
+        shell.communicate()
+
+
+def test_kin_stay_in_whatever_they_run(follow: Callable[..., Following]) -> None:
+    following = follow(members=ourselves, comm=COMM)
+    with waiting("sh", "-c", "exec cat") as child:
+        assert child.stdin
+        assert child.stdout
+        child.stdin.write(b"x")
+        child.stdin.flush()
+        assert child.stdout.read(1) == b"x"
+        assert child.pid in following.alive()
+        child.communicate()
+
+
+def test_a_mapping_is_told_with_its_file(follow: Callable[..., Following], tmp_path: Path) -> None:
+    file = tmp_path / "libssl.so.3"
+    file.write_bytes(bytes(mmap.PAGESIZE))
+    following = follow(members=ourselves)
+    began = time.monotonic_ns()
+    with file.open("rb") as opened:
+        mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ).close()
+        mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
+    ended = time.monotonic_ns()
+    (told,) = [one for one in following.mapped() if one.path == str(file)]
+    assert (told.pid, told.identity[2]) == (os.getpid(), file.stat().st_ino)
+    assert began <= told.at_ns <= ended
+    assert following.mapped() == []
+
+
+def test_others_mappings_are_nobodys_business(follow: Callable[..., Following]) -> None:
+    following = follow(comm=COMM)
+    subprocess.run(["true"], check=True)
+    assert following.mapped() == []

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cgroups by their folders and paths, and who is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets import Selection, cgroup_folder, is_unified, members, select
+from ssllatency.targets.cgroups import cgroup_members
+
+A, B, C = (5_000_000 + number for number in range(3))
+
+
+pytestmark = pytest.mark.usefixtures("hierarchies")
+
+
+@pytest.fixture
+def hierarchies(proc: Path, tmp_path: Path) -> Path:
+    """Cgroup 1 and 2, each with a service of the same name; in that of cgroup 2 another one lies."""
+    (proc / "self").mkdir()
+    top = tmp_path / "cg roups"
+    lines = []
+    for number, (kind, name) in enumerate((("cgroup", "memory"), ("cgroup2", "unified"))):
+        folder = top / name / "system.slice" / "nginx.service"
+        folder.mkdir(parents=True)
+        (folder / "cgroup.procs").write_text(f"{A}\n" if kind == "cgroup2" else "")
+        point = str(top / name).replace(" ", "\\040")
+        lines.append(f"{30 + number} 25 0:{26 + number} / {point} rw,nosuid shared:9 - {kind} {kind} rw\n")
+    below = top / "unified" / "system.slice" / "nginx.service" / "workers"
+    below.mkdir()
+    (below / "cgroup.procs").write_text(f"{B}\n0\n")
+    (proc / "self" / "mountinfo").write_text("22 1 8:1 / / rw - ext4 /dev/vda rw\n" + "".join(lines))
+    return top
+
+
+def test_a_path_of_proc_is_looked_for_in_cgroup_2_first(proc: Path, hierarchies: Path) -> None:
+    found = cgroup_folder("/system.slice/nginx.service", proc)
+    assert found == hierarchies / "unified" / "system.slice" / "nginx.service"
+    assert is_unified(found, proc)
+
+
+def test_a_folder_is_taken_as_it_is(proc: Path, hierarchies: Path) -> None:
+    folder = hierarchies / "memory" / "system.slice" / "nginx.service"
+    assert cgroup_folder(str(folder), proc) == folder
+    assert not is_unified(folder, proc)
+
+
+def test_what_is_no_cgroup_is_refused(proc: Path, hierarchies: Path) -> None:
+    for name in ("/nowhere", str(hierarchies)):
+        with pytest.raises(SsllatencyError, match="There is no cgroup"):
+            cgroup_folder(name, proc)
+
+
+def test_members_are_those_of_the_cgroups_below_as_well(proc: Path) -> None:
+    folder = cgroup_folder("system.slice/nginx.service", proc)
+    assert cgroup_members(folder) == {A, B}
+    assert cgroup_members(folder / "gone") == set()
+
+
+def test_a_cgroup_selects(proc: Path, add_process: Callable[..., Path]) -> None:
+    for pid in (A, B, C):
+        add_process(pid)
+    selection = Selection(cgroup="/system.slice/nginx.service")
+    assert [process.pid for process in select(selection, proc)] == [A, B]
+
+
+def test_an_empty_cgroup_is_said_unless_nobody_will_do(proc: Path, hierarchies: Path) -> None:
+    selection = Selection(cgroup=str(hierarchies / "memory" / "system.slice" / "nginx.service"))
+    with pytest.raises(SsllatencyError, match="No process is in the cgroup"):
+        select(selection, proc)
+    assert select(selection, proc, nobody=True) == []
+
+
+def test_who_belongs_by_name_is_told_from_kin(proc: Path, add_process: Callable[..., Path]) -> None:
+    add_process(A, comm=b"nginx")
+    add_process(B, ppid=A, comm=b"nginx")
+    add_process(C, comm=b"nginx")
+    assert members(Selection(pids=(A,), comm="nginx"), proc) == {A: False, B: False, C: True}
+    assert members(Selection(comm="nginx"), proc) == {A: True, B: True, C: True}
+    assert members(Selection(pids=(A,)), proc) == {A: False, B: False}
