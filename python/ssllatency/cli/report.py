@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a kept measurement as text: a recording (of `ssllatency record`), or what `trace` and `handshakes` print with --json."""
+"""Renders a kept measurement: a recording of `ssllatency record`, or what `trace` and `handshakes` print with --json."""
 
 from __future__ import annotations
 

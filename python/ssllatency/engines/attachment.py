@@ -65,8 +65,10 @@ class Attachment:
         self.operations = numbered(request.images, later=request.follow is not None)
         self.images = list(request.images)
         self._beside = beside
-        self.targets = beside.targets if beside else {target.pid: target for target in request.targets}
+        self.targets: dict[int, Target] = beside.targets if beside else {target.pid: target for target in request.targets}
         self.notes: list[str] = beside.notes if beside else []
+        self.following: Following | None
+        self.unfollowed: str
         self.following, self.unfollowed = (beside.following, beside.unfollowed) if beside else self._open_following()
         self._pids = sorted({pid for image in request.images for pid in image.pids})
         followed = request if self.following else replace(request, follow=None)
