@@ -245,6 +245,7 @@ class HandshakeSession:
             in_flight=len(running),
             dropped=max(0, books.created - books.ended - len(running) - self._cut_off),
             unattributed=books.unattributed,
+            unsplit=books.unsplit,
             partial=books.partial,
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),

@@ -56,6 +56,7 @@ def merge(first: Handshakes, second: Handshakes) -> Handshakes:
         in_flight=first.in_flight + second.in_flight,
         dropped=first.dropped + second.dropped,
         unattributed=first.unattributed + second.unattributed,
+        unsplit=first.unsplit + second.unsplit,
         partial=first.partial + second.partial,
         off_cpu=first.off_cpu or second.off_cpu,
         unknown_labels={**second.unknown_labels, **first.unknown_labels},
@@ -79,6 +80,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             slowest=tuple(one for one in later.slowest if one not in earlier.slowest),
             dropped=max(0, later.dropped - earlier.dropped),
             unattributed=max(0, later.unattributed - earlier.unattributed),
+            unsplit=max(0, later.unsplit - earlier.unsplit),
             partial=max(0, later.partial - earlier.partial),
             offload=offload_arithmetic.difference(later.offload, earlier.offload),
         )

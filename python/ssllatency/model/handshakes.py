@@ -228,9 +228,10 @@ class Handshakes:
 
     `mix`: the successful handshakes by each label's values, whatever the report is grouped by. `in_flight`: begun and not
     ended. `dropped`: accounts that were pushed out by newer ones. `partial`: handshakes that ended and aren't counted, as they
-    were under way when the trace began, or had been pushed out. `unattributed`: those whose phases couldn't be told, as
-    their calls moved between threads; all of their calls is REST. `unknown_labels` says of which labels the libraries show no
-    place, by label, with the reason.
+    were under way when the trace began, or had been pushed out. `unattributed`: those whose phases couldn't be told, as their
+    calls moved between threads; all of their calls is REST. `unsplit`: those without ON_CPU and OFF_CPU though these were
+    asked for, as the kernel didn't announce all switches of their threads. `unknown_labels` says of which labels the libraries
+    show no place, by label, with the reason.
     """
 
     groups: tuple[Group, ...]
@@ -242,6 +243,7 @@ class Handshakes:
     in_flight: int = 0
     dropped: int = 0
     unattributed: int = 0
+    unsplit: int = 0
     partial: int = 0
     off_cpu: bool = False
     unknown_labels: Mapping[Label, str] = field(default_factory=dict)

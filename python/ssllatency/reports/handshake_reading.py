@@ -22,7 +22,6 @@ def read_handshakes(root: Field) -> Handshakes | None:
     handshakes, offload = root.optional("handshakes"), root.optional("async")
     if handshakes is None:
         return None
-    partial = handshakes.optional("partial")
     by = tuple(label.one_of(Label) for label in handshakes.get("by").items())
     groups = handshakes.get("groups")
     return Handshakes(
@@ -35,11 +34,18 @@ def read_handshakes(root: Field) -> Handshakes | None:
         in_flight=handshakes.get("in_flight").whole(),
         dropped=handshakes.get("dropped").whole(),
         unattributed=handshakes.get("unattributed").whole(),
-        partial=partial.whole() if partial else 0,
+        unsplit=_added(handshakes, "unsplit"),
+        partial=_added(handshakes, "partial"),
         off_cpu=handshakes.get("off_cpu").flag(),
         unknown_labels={label: why.text() for label, why in _labelled(handshakes.get("unknown_labels")).items()},
         offload=read_offload(offload) if offload else None,
     )
+
+
+def _added(handshakes: Field, name: str) -> int:
+    """A number that documents of older versions lack."""
+    member = handshakes.optional(name)
+    return member.whole() if member else 0
 
 
 def _once(rows: Field, read: Callable[[Field], tuple[object, T]], what: str) -> tuple[T, ...]:

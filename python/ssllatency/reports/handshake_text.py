@@ -68,6 +68,7 @@ def _handshakes_lost(handshakes: Handshakes) -> list[tuple[int, str, str]]:
         (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
         (handshakes.partial, "handshake", "not counted, whose beginning was not seen"),
         (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
+        (handshakes.unsplit, "handshake", "not split into on and off CPU, as the kernel didn't announce all switches"),
     ]
 
 
