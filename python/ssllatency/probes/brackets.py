@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.entry import Site, site_cost
 from ssllatency.probes.flow import Graph, Unplannable
-from ssllatency.probes.handshake_plan import CONDITIONS
 from ssllatency.probes.machine import Emulation, Flow, Instruction
 from ssllatency.probes.plan import Cost
 
@@ -60,9 +59,8 @@ def _begins(
             return
         cost, delta = site_cost(graph, each, emulation), graph.delta(each.address)
         branch = each.flow is Flow.BRANCH
-        condition = each.text.split()[0] if branch else ""
-        if cost is not None and delta is not None and (not branch or condition in CONDITIONS):
-            begin = Begin(Site(each, cost, delta), lost & wanted, condition, branch and each.target == following)
+        if cost is not None and delta is not None and (not branch or each.condition):
+            begin = Begin(Site(each, cost, delta), lost & wanted, each.condition, branch and each.target == following)
             yield (COST_NS[cost], len(begin.lost), distance), begin
         following = each.address
 

@@ -17,7 +17,7 @@ from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.elf.image import Image
 from ssllatency.elf.values import FieldPath
-from ssllatency.probes.codec import DamagedPlan
+from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.handshake_cache import cached_handshake_plan
 from ssllatency.probes.handshake_codec import from_values, to_values
 from ssllatency.probes.handshake_listing import render, to_document
@@ -108,7 +108,7 @@ def test_damage_is_refused(damage: str) -> None:
         place = place[step]
     assert place[last] != value or type(place[last]) is not type(value)
     place[last] = value
-    with pytest.raises(DamagedPlan):
+    with pytest.raises(DamagedValues):
         from_values(damaged, file_size=SIZE)
 
 
@@ -116,7 +116,7 @@ def test_fields_too_many_and_too_few_are_refused() -> None:
     for change in (lambda record: record.update(more=1), lambda record: record.pop("callee")):
         damaged = copy.deepcopy(values())
         change(damaged["calls"][0])
-        with pytest.raises(DamagedPlan):
+        with pytest.raises(DamagedValues):
             from_values(damaged, file_size=SIZE)
 
 
