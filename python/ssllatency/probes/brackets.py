@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.entry import Site, site_cost
 from ssllatency.probes.flow import Graph, Unplannable
-from ssllatency.probes.machine import Emulation, Flow, Instruction
+from ssllatency.probes.machine import CALLS, Emulation, Flow, Instruction
 from ssllatency.probes.plan import Cost
 
-CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
 _CHEAP = (Cost.OPTIMISED, Cost.EMULATED)
 
 
@@ -68,7 +67,7 @@ def _begins(
 def _before(graph: Graph, call: Instruction) -> Iterator[Instruction]:
     """The call, and backwards what leads to it in a straight line; a branch is the last."""
     each = call
-    certain = not any(graph.nodes[address].flow is Flow.INDIRECT_JUMP for address in graph.uncovered)
+    certain = graph.certain
     while True:
         yield each
         before = graph.predecessors[each.address]
