@@ -23,7 +23,8 @@ from ssllatency.model.snapshot import Losses, Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
 
-from .conftest import Subject, counts
+from .conftest import Subject, breakpoints, counts, running
+from .scenarios import assert_agrees_with_itself
 
 SUCCESS, FAILURE, RETRY = Outcome
 pytestmark = pytest.mark.usefixtures("bpftrace")
@@ -50,17 +51,6 @@ def stripped_plan(tmp_path_factory: pytest.TempPathFactory) -> ImagePlan:
     plan = plan_image(Image.open(file))
     assert all(probe.address != probe.offset for planned in plan.operations for probe in planned.probes)
     return plan
-
-
-@contextmanager
-def running(plan: ImagePlan) -> Iterator[Subject]:
-    with subprocess.Popen([plan.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        yield Subject(process, plan)
-        assert process.stdin
-        process.stdin.close()
-        assert process.wait(10) == 0
 
 
 @contextmanager
@@ -96,15 +86,7 @@ def test_outcomes_reasons_and_histograms(plan: ImagePlan) -> None:
     assert snapshot.losses == Losses()
     assert snapshot.in_flight == 0
     for one in snapshot.series:
-        assert one.min_ns is not None
-        assert one.max_ns is not None
-        assert one.linear.count == one.count
-        assert one.count * one.min_ns <= one.total_ns <= one.count * one.max_ns
-        lowest, highest = one.exponential.quantile_range(0), one.exponential.quantile_range(1)
-        assert lowest
-        assert highest
-        assert lowest[0] < one.min_ns <= lowest[1]
-        assert highest[0] < one.max_ns <= highest[1]
+        assert_agrees_with_itself(one)
         assert sum(one.reasons.values()) == (4 if one.outcome is RETRY else 0)
     assert [one.reasons for one in snapshot.series if one.outcome is RETRY] == [{"unknown": 4}]
 
@@ -196,15 +178,6 @@ def test_without_bpftrace_it_says_so(plan: ImagePlan, monkeypatch: pytest.Monkey
     request = Request((TracedImage(plan, plan.path, (os.getpid(),)),), (Target(os.getpid(), "x", ()),))
     with pytest.raises(SsllatencyError, match="isn't installed"):
         BpftraceEngine().attach(request)
-
-
-def breakpoints(subject: Subject) -> int:
-    """How many of the planned sites hold a breakpoint in the program's memory."""
-    mapped = [line.split() for line in Path(f"/proc/{subject.pid}/maps").read_text().splitlines() if line.endswith("/target")]
-    start = int(mapped[0][0].split("-")[0], 16)
-    sites = [probe.address for planned in subject.plan.operations for probe in planned.probes]
-    with Path(f"/proc/{subject.pid}/mem").open("rb") as memory:
-        return sum(memory.seek(start + site) and memory.read(1) == b"\xcc" for site in sites)
 
 
 def sites(subject: Subject) -> int:
