@@ -79,15 +79,22 @@ class Subject:
 
 
 @contextmanager
-def running(plan: ImagePlan) -> Iterator[Subject]:
-    """The program, started and ended."""
-    with subprocess.Popen([plan.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+def answering(program: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A program that says when it is ready, and ends when its standard input does."""
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        yield Subject(process, plan)
+        yield process
         assert process.stdin
         process.stdin.close()
         assert process.wait(10) == 0
+
+
+@contextmanager
+def running(plan: ImagePlan) -> Iterator[Subject]:
+    """The program, started and ended."""
+    with answering(plan.path) as process:
+        yield Subject(process, plan)
 
 
 @pytest.fixture

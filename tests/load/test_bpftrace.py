@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
+from tests.waiting import wait_for
 
 from .conftest import Subject, breakpoints, counts, running
 from .scenarios import assert_agrees_with_itself
@@ -190,13 +190,6 @@ def folders(pid: int) -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob(f"ssllatency-{pid}-*"))
 
 
-def wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -> None:
     with running(plan) as subject:
         session = BpftraceEngine().attach(subject.request())
@@ -207,10 +200,10 @@ def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -
         if child == 0:
             BpftraceEngine().attach(subject.request())
             signal.pause()
-        wait_until(lambda: breakpoints(subject) == sites(subject) and not folders(child))
+        wait_for(lambda: breakpoints(subject) == sites(subject) and not folders(child), 30)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        wait_until(lambda: breakpoints(subject) == 0)
+        wait_for(lambda: breakpoints(subject) == 0, 30)
         assert not folders(child)
         subject.do("calls", 1)
 
