@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
 from ssllatency.model.handshakes import PHASES, WAITS, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Single, Times
 from ssllatency.reports.fields import Field
 from ssllatency.reports.offload_reading import read_offload
-from ssllatency.reports.timed_document import check_count, read_exponential
+from ssllatency.reports.timed_document import check_count, read_timed
 
 _EVERY = (Part.WALL, Part.CALLS, Part.REST)
 _YEAR_10000_S = 253_402_300_800
-
-T = TypeVar("T")
 
 
 def read_handshakes(root: Field) -> Handshakes | None:
@@ -25,9 +22,9 @@ def read_handshakes(root: Field) -> Handshakes | None:
     by = tuple(label.one_of(Label) for label in handshakes.get("by").items())
     groups = handshakes.get("groups")
     return Handshakes(
-        groups=_once(groups, lambda group: _read_group(group, by), "labels and ending"),
-        causes=_once(handshakes.get("causes"), _read_cause, "ending, code and names"),
-        keys=_once(handshakes.get("keys"), _read_key, "operation and key"),
+        groups=groups.rows(lambda group: _read_group(group, by), "labels and ending"),
+        causes=handshakes.get("causes").rows(_read_cause, "ending, code and names"),
+        keys=handshakes.get("keys").rows(_read_key, "operation and key"),
         mix={label: _counts(values) for label, values in _labelled(handshakes.get("mix")).items()},
         slowest=tuple(_read_single(single) for single in handshakes.get("slowest").items()),
         by=by,
@@ -46,16 +43,6 @@ def _added(handshakes: Field, name: str) -> int:
     """A number that documents of older versions lack."""
     member = handshakes.optional(name)
     return member.whole() if member else 0
-
-
-def _once(rows: Field, read: Callable[[Field], tuple[object, T]], what: str) -> tuple[T, ...]:
-    """The rows, of which each has its own key."""
-    known: dict[object, T] = {}
-    for row in rows.items():
-        key, value = read(row)
-        if known.setdefault(key, value) is not value:
-            row.refuse(f"the only one of its {what}")
-    return tuple(known.values())
 
 
 def _labelled(members: Field) -> dict[Label, Field]:
@@ -105,10 +92,7 @@ def _check_sums(parts: Field, total_ns: Mapping[Part, int]) -> None:
 
 
 def _read_times(times: Field) -> Times:
-    extremes = times.get("min_ns").whole_or_null(), times.get("max_ns").whole_or_null()
-    made = Times(times.get("total_ns").whole(), *extremes, read_exponential(times.get("exponential")))
-    check_count(times, made.count)
-    return made
+    return Times(*read_timed(times))
 
 
 def _read_cause(cause: Field) -> tuple[object, Cause]:
