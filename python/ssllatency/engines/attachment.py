@@ -105,6 +105,7 @@ class Attachment:
         self._choose_programs()
         self.object.load()
         self.account = self.object.live_section(".data.account", abi.Account)
+        self.account.interval = 1
         self.running = Running(self.object) if self.object.has_map("starts") else None
         self._describe(0, self.images)
         for pid in () if self.following else self._pids:
@@ -191,6 +192,12 @@ class Attachment:
             map_full=self.account.map_full,
             events_dropped=self.account.events_dropped,
         )
+
+    def next_interval(self) -> int:
+        """Has the programs begin another interval; the number of the one that ends."""
+        ending: int = self.account.interval
+        self.account.interval = ending + 1
+        return ending
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from ssllatency.engines import bpftrace_numbers as numbers
-from ssllatency.engines import bpftrace_script
+from ssllatency.engines import bpftrace_script, collect
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpftrace_process import BEGIN, OWN_PROBES, WAKE, Bpftrace
 from ssllatency.engines.bpftrace_symbols import symbol_file
-from ssllatency.engines.collect import Key
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import operations_of
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Missing, Series, Snapshot, Target
 from ssllatency.probes.plan import NOT_IN_LIBRARY
 
 _KEYS_EACH_PROCESS, _FEWEST_KEYS, _MOST_KEYS = 4096, 16384, 131072
@@ -58,7 +58,7 @@ class BpftraceSession:
         self._started = ""
         self._admitted: list[int] = []
         self._folded: set[int] = set()
-        self._earlier: dict[Key, tuple[int | None, int | None]] = {}
+        self._earlier: dict[collect.Key, tuple[int | None, int | None]] = {}
         probes = sum(len(bpftrace_script.sites(image)) for image in request.images)
         if not probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
@@ -84,7 +84,7 @@ class BpftraceSession:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         maps = self._bpftrace.maps()
         in_flight, gone = _running(maps)
-        series = tuple(self._series(maps, per_interval=per_interval))
+        series = collect.in_order(self._series(maps, per_interval=per_interval), self._operations)
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
@@ -108,18 +108,13 @@ class BpftraceSession:
             ),
         )
 
-    def _series(self, maps: numbers.Maps, *, per_interval: bool) -> list[Series]:
-        rows = numbers.rows(maps, self._folding(maps))
-        found, order = [], list(Outcome)
-        for key, row in rows.items():
+    def _series(self, maps: numbers.Maps, *, per_interval: bool) -> Iterator[Series]:
+        for key, row in numbers.rows(maps, self._folding(maps)).items():
             extremes = row.least, row.most
             if per_interval:
                 row.least, row.most = _since(extremes, self._earlier.get(key))
             self._earlier[key] = extremes
-            made = row.series(key, self._operations, self._request.linear)
-            if made.count:
-                found.append(made)
-        return sorted(found, key=lambda one: (self._operations.index(one.function), order.index(one.outcome), one.pid or 0))
+            yield row.series(key, self._operations, self._request.linear)
 
     def _folding(self, maps: numbers.Maps) -> dict[int, int]:
         """The processes past the maximum, which count under 0, "other"; those admitted once stay so."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ssllatency import abi
 from ssllatency.elf.names import Names
+from ssllatency.engines.collect import Extremes
 from ssllatency.engines.handshake_names import ENDINGS, LABELS, cause, key_name, label_value
 from ssllatency.model.handshakes import Batches, Cause, Group, KeyUse, Label, Part, Single, Times
 from ssllatency.model.histogram import ExponentialHistogram
@@ -17,21 +18,18 @@ NamesOf = Callable[[int], Names]  # of the library with this index
 Pairs = Iterable[tuple[bytes, bytes]]
 
 _PARTS = {kernel: Part(kernel.name.lower()) for kernel in abi.Part if kernel < abi.Part.PARTS}
-_MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
 _OPERATIONS = {abi.KeyOperation.SIGN: "sign", abi.KeyOperation.DECRYPT: "decrypt"}
 _LANES = 8
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 
-Extremes = dict[tuple[bytes, abi.Part], tuple[int, int]]
-
 
 @dataclass
 class Rows:
-    """Reads the rows of the parts' times. Keeps the extremes of the intervals read so far, until told to forget them."""
+    """Reads the rows of the parts' times; `extremes` are those of the intervals read so far, until they are replaced."""
 
     known_places: Mapping[int, frozenset[Label]]
     name_of: Callable[[int], str]
-    extremes: Extremes = field(default_factory=dict)
+    extremes: Extremes = field(default_factory=Extremes)
 
     def groups(self, pairs: Pairs, by: Sequence[Label], names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first."""
@@ -47,20 +45,8 @@ class Rows:
         return tuple(sorted(found, key=lambda group: (group.other, -group.count)))
 
     def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
-        shortest, longest = self._take(key, part, row, interval)
         histogram = ExponentialHistogram.from_dense(list(row.exponential), row.underflow, row.overflow)
-        return Times(row.total_ns, shortest, longest, histogram)
-
-    def _take(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> tuple[int | None, int | None]:
-        """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
-        words = zip(row.minimum, row.maximum, strict=True)
-        found = [(_MASK - (low & _MASK), high & _MASK) for low, high in words if high >> abi.Geometry.EXTREME_BITS >= interval]
-        if (key, part) in self.extremes:
-            found.append(self.extremes[key, part])
-        if not found:
-            return None, None
-        self.extremes[key, part] = min(low for low, _ in found), max(high for _, high in found)
-        return self.extremes[key, part]
+        return Times(row.total_ns, *self.extremes.take((key, part), row, interval), histogram)
 
     def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, str | None]:
         """The values of these labels."""

@@ -20,6 +20,7 @@ from ssllatency.elf.names import Names
 from ssllatency.engines import handshake_collect as collect
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.collect import Extremes
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.handshake_names import LABELS
 from ssllatency.engines.handshake_sites import (
@@ -109,7 +110,6 @@ class HandshakeSession:
         self._accounts = loaded.map("handshakes", size(abi.HandshakeKey), size(abi.Handshake))
         self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
         self._books = loaded.live_section(".data.books", abi.HandshakeAccount)
-        self.attachment.account.interval = 1
         self._set_threshold()
         self._layouts = loaded.map("layouts", 4, size(abi.Layout))
         self._describe(0, self._images, self._plans)
@@ -212,11 +212,8 @@ class HandshakeSession:
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
-            self._reader.extremes.clear()
-        account = self.attachment.account
-        interval = account.interval
-        account.interval = interval + 1
-        handshakes = self._handshakes(interval)
+            self._reader.extremes = Extremes()
+        handshakes = self._handshakes(self.attachment.next_interval())
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
@@ -226,7 +223,7 @@ class HandshakeSession:
             targets=self.attachment.all_targets(),
             series=(),
             missing=self._missing(),
-            losses=Losses(map_full=account.map_full, events_dropped=self._books.events_dropped),
+            losses=Losses(map_full=self.attachment.account.map_full, events_dropped=self._books.events_dropped),
             handshakes=handshakes,
             notes=self._notes(),
         )

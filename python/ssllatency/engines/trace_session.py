@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
@@ -18,7 +18,7 @@ from ssllatency.engines import collect
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import TracedImage
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Losses, Missing, Series, Snapshot, Target
 from ssllatency.probes.plan import NOT_IN_LIBRARY
 
 ROWS = 2048
@@ -64,8 +64,6 @@ class TraceSession:
         self._series = loaded.map("series", ctypes.sizeof(abi.SeriesKey), ctypes.sizeof(abi.Series))
         self._processes = loaded.map("processes", 4, ctypes.sizeof(abi.Process))
         self._folded = loaded.map("folded", 4, 1)
-        self._account = self.attachment.account
-        self._account.interval = 1
         for number in range(len(self._operations)):
             for outcome in abi.Outcome:
                 self._series.update(abi.SeriesKey(0, number, outcome), abi.Series())
@@ -90,8 +88,7 @@ class TraceSession:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
             self._extremes = collect.Extremes()
-        interval = self._account.interval
-        self._account.interval = interval + 1
+        interval = self.attachment.next_interval()
         in_flight = self.attachment.running_calls()
         return Snapshot(
             host=os.uname().nodename,
@@ -100,25 +97,20 @@ class TraceSession:
             started=self.attachment.started,
             duration_s=self.attachment.duration_s,
             targets=self._targets(),
-            series=tuple(self._read_series(interval)),
+            series=collect.in_order(self._read_series(interval), self._operations),
             missing=self._missing(),
             losses=self._losses(),
             in_flight=in_flight,
             notes=tuple(self._notes()),
         )
 
-    def _read_series(self, interval: int) -> list[Series]:
-        found = []
+    def _read_series(self, interval: int) -> Iterator[Series]:
         for raw_key, raw_row in self._series.items():
             if raw_row == _BLANK:
                 continue
             key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
             extremes = self._extremes.take((key.tgid, key.operation, key.outcome), row, interval)
-            made = collect.series(key, row, self._operations, self._request.linear, extremes)
-            if made.count:
-                found.append(made)
-        order = list(Outcome)
-        return sorted(found, key=lambda one: (self._operations.index(one.function), order.index(one.outcome), one.pid or 0))
+            yield collect.series(key, row, self._operations, self._request.linear, extremes)
 
     def _losses(self) -> Losses:
         return replace(self.attachment.losses(), folded_processes=sum(1 for _ in self._folded.items()))
