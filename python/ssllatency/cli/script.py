@@ -16,6 +16,7 @@ from ssllatency.cli import options
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.engines.base import LinearRange, Role, TracedImage
 from ssllatency.engines.bpftrace_standalone import standalone
+from ssllatency.engines.images import may_be_one_file
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
 from ssllatency.targets import Selection
@@ -60,9 +61,7 @@ def _files(arguments: argparse.Namespace) -> Resolved:
 
 def _processes(resolved: Resolved) -> Resolved:
     """The same with paths that last, where the host has the files at hand."""
-    identities = [image.plan.build_id for image in resolved.images if image.plan.build_id]
-    # Two files with one build-id may be one file to the kernel: probes for everyone on each would count a call twice.
-    everyone = resolved.everyone and len(identities) == len(set(identities))
+    everyone = resolved.everyone and not may_be_one_file(resolved.images)
     return replace(resolved, images=tuple(_at_a_path(image) for image in resolved.images), everyone=everyone)
 
 

@@ -19,11 +19,11 @@ from ssllatency.engines import bpftrace_script, collect
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpftrace_process import BEGIN, OWN_PROBES, WAKE, Bpftrace
 from ssllatency.engines.bpftrace_symbols import symbol_file
+from ssllatency.engines.images import may_be_one_file, unreadable
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import operations_of
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Losses, Missing, Series, Snapshot, Target
-from ssllatency.probes.plan import NOT_IN_LIBRARY
+from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 
 _KEYS_EACH_PROCESS, _FEWEST_KEYS, _MOST_KEYS = 4096, 16384, 131072
 _NOTE = "Counted by bpftrace, whose counters aren't atomic: a kernel that preempts (CONFIG_PREEMPT) may lose single calls."
@@ -93,7 +93,7 @@ class BpftraceSession:
             duration_s=(self._ended or time.monotonic()) - self._began,
             targets=self._targets(maps),
             series=series,
-            missing=tuple(_missing(self._request.images)),
+            missing=tuple(one for image in self._request.images for one in bpftrace_script.left_out(image.plan)),
             losses=Losses(
                 unmatched_entries=numbers.lost(maps, 0) + gone,
                 unmatched_exits=numbers.lost(maps, 1),
@@ -102,7 +102,7 @@ class BpftraceSession:
             ),
             in_flight=in_flight,
             notes=(
-                *_notes(self._request.images),
+                *unreadable(self._request.images),
                 _NOTE,
                 *([_LATER] if self._request.follow and not self._request.everyone else []),
             ),
@@ -136,15 +136,9 @@ class BpftraceSession:
 
 def script(request: Request) -> str:
     """The text that bpftrace runs for a request."""
-    everyone = request.everyone and not _same_file_twice(request)
+    everyone = request.everyone and not may_be_one_file(request.images)
     recorder = numbers.Numbers(request.linear, names=request.everyone)
     return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=BEGIN, extra=WAKE)
-
-
-def _same_file_twice(request: Request) -> bool:
-    """Two files with one build-id may be one file to the kernel: probes for everyone on each would count a call twice."""
-    identities = [image.plan.build_id for image in request.images if image.plan.build_id]
-    return len(identities) != len(set(identities))
 
 
 def _reachable(image: TracedImage) -> TracedImage:
@@ -172,25 +166,3 @@ def _since(now: tuple[int | None, int | None], earlier: tuple[int | None, int | 
     if earlier is None:
         return now
     return now[0] if now[0] != earlier[0] else None, now[1] if now[1] != earlier[1] else None
-
-
-def _missing(images: tuple[TracedImage, ...]) -> list[Missing]:
-    """What the files hold and isn't traced. What this version of a library doesn't have isn't missing."""
-    found = []
-    for plan in (image.plan for image in images):
-        found += [Missing(one.operation, plan.path, one.reason) for one in plan.missing if one.reason != NOT_IN_LIBRARY]
-        found += [Missing(name, plan.path, bpftrace_script.NO_RETURN_PROBES) for name in bpftrace_script.left_out(plan)]
-    return found
-
-
-def _notes(images: tuple[TracedImage, ...]) -> list[str]:
-    blind = [
-        image.plan.path
-        for image in images
-        if image.plan.offsets.rwstate is None and any(one.operation.startswith("SSL_") for one in image.plan.operations)
-    ]
-    return [
-        f"SSL_want of {path} can't be read, so retries and failures of its SSL calls can't be told apart: they are retries "
-        'of reason "unknown".'
-        for path in blind
-    ]

@@ -17,9 +17,9 @@ from ssllatency import abi
 from ssllatency.engines import collect
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import TracedImage
+from ssllatency.engines.images import not_traced, unreadable
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Losses, Missing, Series, Snapshot, Target
-from ssllatency.probes.plan import NOT_IN_LIBRARY
+from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 
 ROWS = 2048
 _BLANK = bytes(ctypes.sizeof(abi.Series))
@@ -98,10 +98,10 @@ class TraceSession:
             duration_s=self.attachment.duration_s,
             targets=self._targets(),
             series=collect.in_order(self._read_series(interval), self._operations),
-            missing=self._missing(),
+            missing=tuple(one for image in self.attachment.images for one in not_traced(image.plan)),
             losses=self._losses(),
             in_flight=in_flight,
-            notes=tuple(self._notes()),
+            notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
         )
 
     def _read_series(self, interval: int) -> Iterator[Series]:
@@ -128,30 +128,3 @@ class TraceSession:
         """The name of a process that wasn't asked for; `kept` is what the kernel side has kept of it."""
         del pid
         return kept
-
-    def _missing(self) -> tuple[Missing, ...]:
-        """What the files hold and isn't traced. What this version of a library doesn't have isn't missing."""
-        plans = [image.plan for image in self.attachment.images]
-        return tuple(
-            Missing(one.operation, plan.path, one.reason)
-            for plan in plans
-            for one in plan.missing
-            if one.reason != NOT_IN_LIBRARY
-        )
-
-    def _notes(self) -> list[str]:
-        plans = [image.plan for image in self.attachment.images]
-        blind = [
-            plan.path
-            for plan in plans
-            if plan.offsets.rwstate is None and any(_is_ssl(one.operation) for one in plan.operations)
-        ]
-        return self.attachment.notes + [
-            f"SSL_want of {path} can't be read, so retries and failures of its SSL calls can't be told apart: they are retries "
-            'of reason "unknown".'
-            for path in blind
-        ]
-
-
-def _is_ssl(operation: str) -> bool:
-    return operation.startswith("SSL_")
