@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 
 from ssllatency import abi
 from ssllatency.engines import kernel
-from ssllatency.engines.base import AttachError, Request, Role, TracedImage
+from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.following import Following
 from ssllatency.engines.libbpf import BpfObject
 from ssllatency.engines.links import Linker, choose_method, links_each_process
@@ -36,8 +36,6 @@ from ssllatency.engines.running import Running
 from ssllatency.engines.sites import MOST_LIBRARIES, Sites, library_record, numbered, remembers_sides, sites_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Target
-
-_ROLES = {Role.ANY: abi.Role.ANY, Role.SERVER: abi.Role.SERVER, Role.CLIENT: abi.Role.CLIENT}
 
 
 class Attachment:
@@ -99,7 +97,7 @@ class Attachment:
     def load(self) -> None:
         """Loads the object and fills the maps that all objects have."""
         config = self.object.section(".rodata.config", abi.Config)
-        config.filter_tgid, config.role = int(self._filtered), _ROLES[self.request.role]
+        config.filter_tgid, config.role = int(self._filtered), abi.Role[self.request.role.name]
         if self.following:
             self.object.reuse_map("targets", self.following.targets_fd)
         self._choose_programs()

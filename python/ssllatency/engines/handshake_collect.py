@@ -11,14 +11,13 @@ from ssllatency import abi
 from ssllatency.elf.names import Names
 from ssllatency.engines.collect import Extremes
 from ssllatency.engines.handshake_names import ENDINGS, LABELS, cause, key_name, label_value
-from ssllatency.model.handshakes import Batches, Cause, Group, KeyUse, Label, Part, Single, Times
+from ssllatency.model.handshakes import EVERY, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
 from ssllatency.model.histogram import ExponentialHistogram
 
 NamesOf = Callable[[int], Names]  # of the library with this index
 Pairs = Iterable[tuple[bytes, bytes]]
 
-_PARTS = {kernel: Part(kernel.name.lower()) for kernel in abi.Part if kernel < abi.Part.PARTS}
-_OPERATIONS = {abi.KeyOperation.SIGN: "sign", abi.KeyOperation.DECRYPT: "decrypt"}
+_PARTS = {abi.Part[part.value.upper()]: part for part in Part}
 _LANES = 8
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 
@@ -36,7 +35,7 @@ class Rows:
         found = []
         for raw_key, raw_row in pairs:
             key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
-            parts = {_PARTS[part]: self._times(raw_key, part, row.parts[part], interval) for part in _PARTS}
+            parts = {part: self._times(raw_key, number, row.parts[number], interval) for number, part in _PARTS.items()}
             kept = {part: times for part, times in parts.items() if times.count}
             if Part.WALL in kept:
                 other = bool(key.known >> abi.Label.OTHER & 1)
@@ -57,7 +56,7 @@ class Rows:
             return f"{self.name_of(key.tgid)}({key.tgid})"
         if label is Label.ROLE:
             return "server" if key.server else "client"
-        number = next(number for number, one in LABELS.items() if one is label)
+        number = abi.Label[label.name]
         if not key.known >> number & 1:
             # Its place is known, and no such thing was there: no signature in a resumed handshake, for one.
             return "none" if label in _CODED and label in self.known_places.get(key.library, ()) else None
@@ -82,7 +81,7 @@ def keys(pairs: Pairs, names: NamesOf) -> tuple[KeyUse, ...]:
     totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for raw_key, raw_tally in pairs:
         use, tally = abi.KeyUse.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
-        total = totals[_OPERATIONS[abi.KeyOperation(use.operation)], key_name(use, names(use.library))]
+        total = totals[abi.KeyOperation(use.operation).name.lower(), key_name(use, names(use.library))]
         total[0] += tally.count
         total[1] += tally.total_ns
     found = (KeyUse(operation, key, *total) for (operation, key), total in totals.items())
@@ -118,7 +117,7 @@ def single(raw: abi.Single, rows: Rows, names: NamesOf, epoch_s: float) -> Singl
         tid=raw.tid,
         comm=raw.comm.decode(errors="replace"),
         ending=because.ending,
-        parts={_PARTS[part]: raw.parts[part] for part in _PARTS if raw.parts[part]},
+        parts={part: raw.parts[number] for number, part in _PARTS.items() if raw.parts[number] or part in EVERY},
         labels=rows.labels(raw.labels, tuple(label for label in Label if label is not Label.PROCESS), names),
         calls=raw.calls,
         pauses=raw.pauses,

@@ -186,7 +186,7 @@ class HandshakeSession:
 
     def _keep(self, one: Single) -> None:
         self._seen += 1
-        heapq.heappush(self._slowest, (one.parts.get(Part.WALL, 0), -self._seen, one))
+        heapq.heappush(self._slowest, (one.parts[Part.WALL], -self._seen, one))
         while len(self._slowest) > self._request.slowest:
             heapq.heappop(self._slowest)
 
