@@ -17,7 +17,8 @@ from ssllatency.cli.follow import Follower, rules_for
 from ssllatency.cli.output import Output
 from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines.base import Request, Role, TracedImage
-from ssllatency.engines.snoop import RING_BYTES, EventFilter, SnoopSession, events_of, wall_clock_ns
+from ssllatency.engines.clock import wall_clock_ns
+from ssllatency.engines.snoop import RING_BYTES, EventFilter, SnoopSession, events_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Outcome
 from ssllatency.probes.choice import chosen

@@ -18,14 +18,13 @@ it has: before `start` it may size maps and set sections of `attachment.object`,
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from ssllatency import abi
 from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.clock import Span
 from ssllatency.engines.following import Following
 from ssllatency.engines.libbpf import BpfObject
 from ssllatency.engines.links import Linker, choose_method, links_each_process
@@ -42,7 +41,8 @@ class Attachment:
     """The probes of one request. `operations` are the names by the numbers that the kernel side knows.
 
     `images` grow with what later processes bring, and so do `targets` and `notes`, which are their finder's to fill.
-    `following` keeps the set of processes, where the request asks for that and the machine can; `unfollowed` says why it can't.
+    `span` is the time that the probes are attached. `following` keeps the set of processes, where the request asks for
+    that and the machine can; `unfollowed` says why it can't.
     """
 
     def __init__(
@@ -71,8 +71,7 @@ class Attachment:
         self._filtered = not request.everyone and not (self.each_process and whole)
         self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
         self._words: dict[int, int] = {}
-        self._began = self._ended = 0.0
-        self.started = ""
+        self.span = Span()
 
     def _open_following(self) -> tuple[Following | None, str]:
         """The object that keeps the set of processes, and where there is none why."""
@@ -88,11 +87,6 @@ class Attachment:
             following.close()
             return None, str(error)
         return following, ""
-
-    @property
-    def duration_s(self) -> float:
-        """Seconds since the probes were attached, or from then to when they were detached."""
-        return (self._ended or time.monotonic()) - self._began
 
     def load(self) -> None:
         """Loads the object and fills the maps that all objects have."""
@@ -146,7 +140,7 @@ class Attachment:
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
         if not self._probing.has_entries and self.images:
             raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")
-        self._began, self.started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+        self.span.begin()
 
     def extend(self, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]] | None = None) -> None:
         """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
@@ -199,8 +193,7 @@ class Attachment:
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
-        if self._began and not self._ended:
-            self._ended = time.monotonic()
+        self.span.end()
         self._probing.close()
 
     def close(self) -> None:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from ssllatency.engines import bpftrace_numbers as numbers
 from ssllatency.engines import bpftrace_script, collect
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpftrace_process import BEGIN, OWN_PROBES, WAKE, Bpftrace
 from ssllatency.engines.bpftrace_symbols import symbol_file
+from ssllatency.engines.clock import Span
 from ssllatency.engines.images import may_be_one_file, unreadable
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import operations_of
@@ -54,8 +53,7 @@ class BpftraceSession:
     def __init__(self, request: Request) -> None:
         self._request = replace(request, images=tuple(map(_reachable, request.images)))
         self._operations = operations_of(request.images)
-        self._began = self._ended = 0.0
-        self._started = ""
+        self._span = Span()
         self._admitted: list[int] = []
         self._folded: set[int] = set()
         self._earlier: dict[collect.Key, tuple[int | None, int | None]] = {}
@@ -68,12 +66,11 @@ class BpftraceSession:
     def start(self) -> None:
         """Waits until the probes are attached."""
         self._bpftrace.wait_attached()
-        self._began, self._started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+        self._span.begin()
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
-        if self._began and not self._ended:
-            self._ended = time.monotonic()
+        if self._span.end():
             self._bpftrace.end()
 
     def close(self) -> None:
@@ -89,8 +86,8 @@ class BpftraceSession:
             host=os.uname().nodename,
             kernel=os.uname().release,
             engine=BpftraceEngine.name,
-            started=self._started,
-            duration_s=(self._ended or time.monotonic()) - self._began,
+            started=self._span.started,
+            duration_s=self._span.duration_s,
             targets=self._targets(maps),
             series=series,
             missing=tuple(one for image in self._request.images for one in bpftrace_script.left_out(image.plan)),

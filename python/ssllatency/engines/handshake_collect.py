@@ -107,12 +107,12 @@ def batches(pairs: Pairs, operations: Sequence[str]) -> tuple[Batches, ...]:
     return tuple(Batches(function, tuple(counts)) for function, counts in sorted(fill.items()))
 
 
-def single(raw: abi.Single, rows: Rows, names: NamesOf, epoch_s: float) -> Single:
-    """One handshake by itself. `epoch_s`: the Unix time at which the kernel's clock was 0."""
+def single(raw: abi.Single, rows: Rows, names: NamesOf, wall_ns: int) -> Single:
+    """One handshake by itself. `wall_ns`: what to add to the kernel's clock for the time of day."""
     because = cause(raw.cause, abi.Tally(1, 0), names(raw.cause.library))
     failed = raw.cause.ending != abi.Ending.SUCCESS
     return Single(
-        ended_s=epoch_s + raw.ended_ns / 1e9,
+        ended_s=(wall_ns + raw.ended_ns) / 1e9,
         pid=raw.tgid,
         tid=raw.tid,
         comm=raw.comm.decode(errors="replace"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import heapq
 import os
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from ssllatency.elf.names import Names
 from ssllatency.engines import handshake_collect as collect
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.collect import Extremes
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.handshake_names import LABELS
@@ -33,7 +33,7 @@ from ssllatency.engines.handshake_sites import (
     watched,
 )
 from ssllatency.engines.probing import Programs
-from ssllatency.engines.ring import HEADER, Ring, stride_of
+from ssllatency.engines.ring import Ring
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import Sites
 from ssllatency.model.handshakes import Handshakes, Label, Offload, Part, PollingThread, Single
@@ -76,6 +76,7 @@ class HandshakeSession:
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
         self.attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"))
         self._batch_functions = batch_functions(image.plan for image in self._images)
+        self._singles: Ring | None = None
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
         self._watches_wakes = False
@@ -172,15 +173,12 @@ class HandshakeSession:
         if self._books.pauses:
             self._watch_wakes()
         over: list[Single] = []
-        epoch_s = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
-        stride = stride_of(ctypes.sizeof(abi.Single))
-        for batch in iter(self._singles.read, b""):
-            for start in range(0, len(batch), stride):
-                raw = abi.Single.from_buffer_copy(batch, start + HEADER)
-                one = collect.single(raw, self._reader, self._request.names, epoch_s)
-                self._keep(one)
-                if self._request.over_ns is not None and one.parts[Part.WALL] >= self._request.over_ns:
-                    over.append(one)
+        wall_ns = wall_clock_ns()
+        for raw in self._singles.records(abi.Single) if self._singles else ():
+            one = collect.single(raw, self._reader, self._request.names, wall_ns)
+            self._keep(one)
+            if self._request.over_ns is not None and one.parts[Part.WALL] >= self._request.over_ns:
+                over.append(one)
         self._set_threshold()
         return over
 
@@ -205,7 +203,7 @@ class HandshakeSession:
     def close(self) -> None:
         """Detaches and frees everything; may be called twice."""
         self.attachment.detach()
-        if hasattr(self, "_singles"):
+        if self._singles:
             self._singles.close()
         self.attachment.close()
 
@@ -218,8 +216,8 @@ class HandshakeSession:
             host=os.uname().nodename,
             kernel=os.uname().release,
             engine="libbpf",
-            started=self.attachment.started,
-            duration_s=self.attachment.duration_s,
+            started=self.attachment.span.started,
+            duration_s=self.attachment.span.duration_s,
             targets=self.attachment.all_targets(),
             series=(),
             missing=self._missing(),

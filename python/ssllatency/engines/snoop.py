@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -156,14 +155,3 @@ class SnoopSession:
         if self._ring:
             self._ring.close()
         self.attachment.close()
-
-
-def wall_clock_ns() -> int:
-    """What to add to the kernel's monotonic clock for the time of day, as of now: to a microsecond or so."""
-    tries = []
-    for _ in range(5):
-        before = time.monotonic_ns()
-        wall = time.time_ns()
-        after = time.monotonic_ns()
-        tries.append((after - before, wall - (before + after) // 2))
-    return min(tries)[1]

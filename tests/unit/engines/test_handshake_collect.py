@@ -21,7 +21,7 @@ def test_a_single_has_the_parts_of_every_handshake_though_they_took_no_time() ->
     raw = abi.Single(ended_ns=2_000_000_000, tgid=7)
     raw.parts[abi.Part.WALL] = raw.parts[abi.Part.CALLS] = raw.parts[abi.Part.PRIVATE_KEY] = 50
     raw.parts[abi.Part.ON_CPU] = 40
-    made = single(raw, rows(), names_of, 1)
+    made = single(raw, rows(), names_of, 1_000_000_000)
     assert made.parts == {Part.WALL: 50, Part.CALLS: 50, Part.PRIVATE_KEY: 50, Part.REST: 0, Part.ON_CPU: 40}
     assert (made.ended_s, made.pid, made.ending, made.reason) == (3, 7, Ending.SUCCESS, "")
 
