@@ -142,11 +142,15 @@ class Attachment:
             raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")
         self.span.begin()
 
+    def next_number(self, count: int) -> int:
+        """The number of the next file, which so many are to have room from; AttachError where there is none."""
+        if len(self.images) + count > MOST_LIBRARIES:
+            raise AttachError(f"there are {len(self.images)} traced files already: there is room for {MOST_LIBRARIES}.")
+        return len(self.images)
+
     def extend(self, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]] | None = None) -> None:
         """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
-        first = len(self.images)
-        if first + len(images) > MOST_LIBRARIES:
-            raise AttachError(f"there are {MOST_LIBRARIES} traced files already.")
+        first = self.next_number(len(images))
         self._describe(first, images)
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(images, first)], more or {})
         self.images += images

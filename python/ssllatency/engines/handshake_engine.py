@@ -22,7 +22,7 @@ from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.collect import Extremes
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
-from ssllatency.engines.handshake_names import LABELS
+from ssllatency.engines.handshake_names import ENDINGS, LABELS
 from ssllatency.engines.handshake_sites import (
     batch_functions,
     batch_sites,
@@ -90,15 +90,14 @@ class HandshakeSession:
         view.by = sum(1 << number for number, label in LABELS.items() if label in self._request.by)
         view.off_cpu = int(self._request.off_cpu)
         loaded.resize_map("handshakes", self._request.in_flight)
-        loaded.resize_map("rows", abi.Ending.ENDINGS + (self._request.most_rows if self._request.by else abi.Ending.ENDINGS))
+        loaded.resize_map("rows", len(ENDINGS) + (self._request.most_rows if self._request.by else len(ENDINGS)))
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach(self._sites(self._images, self._plans))
         if self._request.off_cpu:
             self.attachment.attach_tracepoint("at_switch")
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
-        if any(image.plan.kind in _ENGINES for image in self._images):
-            self._watch_wakes()
+        self._watch_wakes()
 
     def _fill_maps(self) -> None:
         loaded, size = self.attachment.object, ctypes.sizeof
@@ -114,64 +113,52 @@ class HandshakeSession:
         self._set_threshold()
         self._layouts = loaded.map("layouts", 4, size(abi.Layout))
         self._describe(0, self._images, self._plans)
-        for ending in abi.Ending:
-            if ending < abi.Ending.ENDINGS:
-                other = abi.Labels(known=1 << abi.Label.OTHER, ending=ending)
-                self._rows.update(other, abi.HandshakeRow())
+        for ending in ENDINGS:
+            self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
         self._reader = collect.Rows(self._known_places, self.attachment.name_of)
 
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
         for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
             self._layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, plan))
-            self._known_places[index] = self._places(plan)
+            self._known_places[index] = _places(plan)
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
-        self._describe(len(self._images), images, plans)
+        self._describe(self.attachment.next_number(len(images)), images, plans)
         self.attachment.extend([watched(image) for image in images], self._sites(images, plans))
         self._images += images
         self._plans += plans
-        if any(image.plan.kind in _ENGINES for image in images):
-            self._watch_wakes()
+        self._watch_wakes()
 
     def include(self, index: int, pids: Iterable[int]) -> None:
         """Attaches the image of that number to processes that came later."""
         sites = self._sites(self._images[index : index + 1], self._plans[index : index + 1])
         self.attachment.include(index, pids, {program: lists[0] for program, lists in sites.items()})
 
-    def _places(self, plan: HandshakePlan) -> frozenset[Label]:
-        """The labels whose places the library shows."""
-        names = set(plan.labels)
-        found = {label for label in Label if label.value in names}
-        if {"group_tls13", "group_session", "did_kex"} <= names:
-            found.add(Label.GROUP)
-        if {"verify_mode", "peer_certificate"} <= names:
-            found.add(Label.CLIENT_CERTIFICATE)
-        return frozenset(found | {Label.ROLE, Label.PROCESS})
-
     def _sites(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
-        begins, ends = zip(*(phase_sites(plan) for plan in plans), strict=True)
+        phases = [phase_sites(plan) for plan in plans]
         return {
-            "at_phase_end": list(ends),
+            "at_phase_end": [ends for _, ends in phases],
             "at_error": [error_sites(plan.errors) for plan in plans],
             "at_software": [software_sites(image.plan) for image in images],
             "at_wake_set": [[(plan.wake.offset, 0)] if plan.wake else [] for plan in plans],
             "at_batch": [batch_sites(image.plan, self._batch_functions) for image in images],
-            "at_phase": list(begins),
+            "at_phase": [begins for begins, _ in phases],
         }
 
     def _watch_wakes(self) -> None:
-        """Traces writes, to see completions: on every system call of the machine, so only where something is offloaded."""
-        if not self._watches_wakes and any(plan.wake for plan in self._plans):
+        """Traces writes, to see completions: on every system call of the machine, so only where something may be offloaded."""
+        if self._watches_wakes or not (self._engines() or self._books.pauses):
+            return
+        if any(plan.wake for plan in self._plans):
             self._watches_wakes = True
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
-        if self._books.pauses:
-            self._watch_wakes()
+        self._watch_wakes()
         over: list[Single] = []
         wall_ns = wall_clock_ns()
         for raw in self._singles.records(abi.Single) if self._singles else ():
@@ -261,14 +248,18 @@ class HandshakeSession:
         return (*self.attachment.notes, *([cut_off] if self._cut_off else []))
 
     def _unknown_labels(self) -> dict[Label, str]:
-        plans = [plan for plan, image in zip(self._plans, self._images, strict=True) if image.plan.offsets.rwstate]
-        hidden = {label for label in Label if any(label not in self._places(plan) for plan in plans)}
-        return {label: "the library's accessors don't show where it lies" for label in Label if label in hidden}
+        known = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
+        hidden = [label for label in Label if any(label not in places for places in known)]
+        return dict.fromkeys(hidden, "the library's accessors don't show where it lies")
+
+    def _engines(self) -> list[str]:
+        """The kinds of the mapped files that offload."""
+        kinds = {image.plan.kind for image in self._images}
+        return [kind for kind in _ENGINES if kind in kinds]
 
     def _offload(self, waiting: int) -> Offload | None:
         """What was offloaded; None where nothing was, and nothing that offloads is mapped."""
-        books, kinds = self._books, {image.plan.kind for image in self._images}
-        engines = [kind for kind in _ENGINES if kind in kinds]
+        books, engines = self._books, self._engines()
         if not (engines or books.pauses):
             return None
         return Offload(
@@ -294,3 +285,14 @@ class HandshakeSession:
 
     def _missing(self) -> tuple[Missing, ...]:
         return tuple(Missing(one.what, plan.path, one.reason) for plan in self._plans for one in plan.missing)
+
+
+def _places(plan: HandshakePlan) -> frozenset[Label]:
+    """The labels whose places the library shows."""
+    names = set(plan.labels)
+    found = {label for label in Label if label.value in names}
+    if {"group_tls13", "group_session", "did_kex"} <= names:
+        found.add(Label.GROUP)
+    if {"verify_mode", "peer_certificate"} <= names:
+        found.add(Label.CLIENT_CERTIFICATE)
+    return frozenset(found | {Label.ROLE, Label.PROCESS})
