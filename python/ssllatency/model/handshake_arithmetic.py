@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import offload_arithmetic
-from ssllatency.model.handshakes import Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Times
+from ssllatency.model.handshakes import EVERY, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Times
 from ssllatency.model.keyed import gathered, since
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
@@ -53,7 +53,7 @@ def merge(first: Handshakes, second: Handshakes) -> Handshakes:
         causes=gathered((*first.causes, *second.causes), _cause, _add_counted),
         keys=gathered((*first.keys, *second.keys), _key, _add_counted),
         mix=_mix_sum(first.mix, second.mix),
-        slowest=tuple(sorted((*first.slowest, *second.slowest), key=lambda one: -one.parts.get(Part.WALL, 0))),
+        slowest=tuple(sorted((*first.slowest, *second.slowest), key=lambda one: -one.parts[Part.WALL])),
         by=by,
         in_flight=first.in_flight + second.in_flight,
         dropped=first.dropped + second.dropped,
@@ -127,7 +127,7 @@ def _groups_since(later: Group, earlier: Group) -> Group:
         raise ValueError("a part has gone")
     pairs = {part: (times, earlier.parts.get(part)) for part, times in later.parts.items()}
     parts = {part: _times_since(times, before) if before else times for part, (times, before) in pairs.items()}
-    return replace(later, parts={part: times for part, times in parts.items() if times.count or part is Part.WALL})
+    return replace(later, parts={part: times for part, times in parts.items() if times.count or part in EVERY})
 
 
 def _times_since(later: Times, earlier: Times) -> Times:

@@ -5,12 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ssllatency.model.handshakes import PHASES, WAITS, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Single, Times
+from ssllatency.model.handshakes import (
+    EVERY,
+    PHASES,
+    WAITS,
+    Cause,
+    Ending,
+    Group,
+    Handshakes,
+    KeyUse,
+    Label,
+    Part,
+    Single,
+    Times,
+)
 from ssllatency.reports.fields import Field
 from ssllatency.reports.offload_reading import read_offload
 from ssllatency.reports.timed_document import check_count, read_timed
 
-_EVERY = (Part.WALL, Part.CALLS, Part.REST)
 _YEAR_10000_S = 253_402_300_800
 
 
@@ -51,7 +63,7 @@ def _labelled(members: Field) -> dict[Label, Field]:
 
 def _parts(members: Field) -> dict[Part, Field]:
     parts = {Field(name, member.path).one_of(Part): member for name, member in members.members()}
-    for part in _EVERY:
+    for part in EVERY:
         members.get(part)
     return parts
 
@@ -78,8 +90,8 @@ def _read_parts(parts: Field) -> dict[Part, Times]:
     times = {part: _read_times(row) for part, row in _parts(parts).items()}
     count = times[Part.WALL].count
     for part, row in _parts(parts).items():
-        if times[part].count > count or (part in _EVERY and times[part].count != count):
-            row.get("count").refuse(f"{'' if part in _EVERY else 'at most '}that of wall, {count}")
+        if times[part].count > count or (part in EVERY and times[part].count != count):
+            row.get("count").refuse(f"{'' if part in EVERY else 'at most '}that of wall, {count}")
     _check_sums(parts, {part: one.total_ns for part, one in times.items()})
     return times
 
