@@ -24,6 +24,7 @@ from typing import Self
 
 KEY_OPTIONS = {
     "rsa": ("rsa:2048",),
+    "rsa4096": ("rsa:4096",),
     "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
     "ed25519": ("ed25519",),
 }
