@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -117,6 +118,13 @@ def body_length(response: int, *, connection: str = "keep-alive") -> int:
         if len(_HEAD.format(length=length, connection=connection)) + length == response:
             return length
     raise ValueError(f"no response of nginx has exactly {response} bytes")
+
+
+def libssl_of(pid: int) -> str:
+    """The libssl that the process maps."""
+    found = re.search(r"/\S*libssl\S*", Path(f"/proc/{pid}/maps").read_text())
+    assert found
+    return found[0]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +17,11 @@ from ssllatency.model.handshakes import Ending
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.recording_reading import from_text
+from tests.waiting import wait_for
 
 from .clients import TLS_1_3, Client
-from .servers import Nginx, Settings
+from .later import late
+from .servers import Nginx, Settings, libssl_of
 from .trace import PROGRAM, Trace
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -52,12 +52,9 @@ class Record(Trace):
         """Ends it as a crash would."""
         self._kill()
 
-    def wait_for(self, handshakes: int, timeout_s: float = 20.0) -> None:
+    def wait_until_kept(self, handshakes: int) -> None:
         """Waits until the file has so many handshakes."""
-        deadline = time.monotonic() + timeout_s
-        while self.file.read_text().count("\n") < 2 or shakes(self.recording.total()) < handshakes:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for(lambda: self.file.read_text().count("\n") > 1 and shakes(self.recording.total()) >= handshakes, 20)
 
 
 def shakes(snapshot: Snapshot) -> int:
@@ -75,7 +72,7 @@ def test_every_handshake_and_call_is_in_an_interval(certificates: Path, tmp_path
     with Nginx(certificates) as server, Record(tmp_path / "x.jsonl", server.master_pid) as record:
         for number in range(3):
             Client(server.port["rsa"], TLS_1_3).connect_times(EACH)
-            record.wait_for((number + 1) * EACH)
+            record.wait_until_kept((number + 1) * EACH)
         Client(server.port["rsa"], TLS_1_3).connect_times(EACH)
         server.wait_idle()
     recording = record.recording
@@ -99,7 +96,7 @@ def test_a_kill_loses_the_last_interval_at_most(certificates: Path, tmp_path: Pa
         record.__enter__()
         for number in range(2):
             Client(server.port["rsa"], TLS_1_3).connect_times(EACH)
-            record.wait_for((number + 1) * EACH)
+            record.wait_until_kept((number + 1) * EACH)
         Client(server.port["rsa"], TLS_1_3).connect_times(EACH)
         record.kill()
         assert 2 * EACH <= shakes(record.recording.total()) <= 3 * EACH
@@ -115,18 +112,36 @@ def test_what_starts_later_is_recorded_too(certificates: Path, tmp_path: Path) -
         Client(server.port["rsa"], TLS_1_3).connect_times(EACH)
         old = server.worker_pids()
         os.kill(server.master_pid, signal.SIGHUP)
-        _wait_until(lambda: server.worker_pids() not in ([], old) and len(server.worker_pids()) == 1)
+        wait_for(lambda: len(server.worker_pids()) == 1 and server.worker_pids() != old)
         Client(server.port["rsa"], TLS_1_3).connect_times(EACH)
         server.wait_idle()
     whole = record.recording.total()
     assert (shakes(whole), calls(whole, "SSL_do_handshake")) == (2 * EACH, 2 * EACH)
 
 
-def _wait_until(true: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+@pytest.mark.parametrize("way", [("--links", "shared"), ("--links", "process")], ids=" ".join)
+def test_a_library_that_is_loaded_late_is_recorded(certificates: Path, tmp_path: Path, way: tuple[str, str]) -> None:
+    """By both halves, however they are attached."""
+    with late(certificates) as server, Record(tmp_path / "x.jsonl", server.process.pid, options=("--wait", *way)) as record:
+        server.do("load")
+        record.wait_until_said("libssl")
+        server.do("serve 5", 5)
+    whole = record.recording.total()
+    assert (shakes(whole), calls(whole, "SSL_do_handshake")) == (5, 5)
+    assert any("ms before it was traced" in note for note in whole.notes)
+
+
+def library(server: Nginx) -> tuple[str, str]:
+    return "--library", libssl_of(server.master_pid)
+
+
+def test_everyone_who_maps_a_library(certificates: Path, tmp_path: Path) -> None:
+    """Nobody is followed then, as none can come later."""
+    with Nginx(certificates) as server, Record(tmp_path / "x.jsonl", options=library(server)) as record:
+        Client(server.port["rsa"], TLS_1_3).connect_times(EACH)
+        server.wait_idle()
+    whole = record.recording.total()
+    assert (shakes(whole), calls(whole, "SSL_do_handshake")) == (EACH, EACH)
 
 
 def test_another_key_is_named_as_what_made_the_difference(certificates: Path, tmp_path: Path) -> None:
@@ -136,7 +151,7 @@ def test_another_key_is_named_as_what_made_the_difference(certificates: Path, tm
             with Record(Path(file), server.master_pid) as record:
                 for number in range(4):
                     Client(server.port[kind], TLS_1_3).connect_times(EACH)
-                    record.wait_for((number + 1) * EACH)
+                    record.wait_until_kept((number + 1) * EACH)
     command = [PROGRAM, "diff", *files, "--json", "--fail-over", "10%"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 3, done.stderr
