@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of a page in the order in which somebody on call needs them, and their rendering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ssllatency import __version__
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import PHASES, Ending, Group, Part
+from ssllatency.model.recording import Recording
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.reports import handshake_endings, html_frame, html_handshakes, offload_text
+from ssllatency.reports.diagnosis import diagnose
+from ssllatency.reports.handshake_words import ADJECTIVES, PARTS
+from ssllatency.reports.html_bars import Bar, bar, bars
+from ssllatency.reports.html_blocks import Block, Figure, Listing, Section, Sentences, Tabular
+from ssllatency.reports.html_over_time import over_time
+from ssllatency.reports.html_words import typeset, visible
+from ssllatency.reports.page import Page
+from ssllatency.reports.units import duration
+
+_ONE_LINE = Page(100_000)
+_LISTING = Page(88, unicode=True)
+_MOST_SLOW = 10
+
+
+def render(recording: Recording, before: Recording | None) -> str:
+    """The whole page."""
+    whole = recording.total()
+    old = before.total() if before else None
+    sections = [section for section in _sections(recording, before, whole, old) if section]
+    return _environment().get_template("page.html").render(
+        title=f"TLS latency of {whole.host}" + (f", compared with {old.host} before" if old else ""),
+        facts=html_frame.facts(recording, whole),
+        before=html_frame.facts(before, old) if before and old else [],
+        sections=sections,
+        version=__version__,
+    )
+
+
+def _environment() -> Environment:
+    loader = PackageLoader("ssllatency.reports")
+    return Environment(
+        autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_final
+    )
+
+
+def _final(value: object) -> object:
+    """Every text that is put into the page comes by here."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else typeset(visible(value))
+
+
+def _sections(
+    recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None
+) -> Iterator[Section | None]:
+    group, former = _groups(whole, old)
+    yield Section("findings", "Findings", [Sentences(_findings(whole, group, former), findings=True)])
+    if group:
+        yield _phases(group, former)
+    if whole.handshakes and whole.handshakes.groups:
+        yield Section("endings", "How the handshakes ended", [Tabular(html_handshakes.endings(whole, old))])
+    yield over_time(recording, before, whole)
+    yield from _kinds(whole, old, group, former)
+    yield _functions(whole, old)
+    yield _unseen(whole)
+
+
+def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group | None]:
+    """The handshakes that the bars are of, successful ones where there are any, and those before that ended alike."""
+    if not whole.handshakes:
+        return None, None
+    group = next((group for group in (total(whole.handshakes, ending) for ending in Ending) if group), None)
+    former = total(old.handshakes, group.ending) if group and old and old.handshakes else None
+    return group, former
+
+
+def _findings(whole: Snapshot, group: Group | None, former: Group | None) -> list[str]:
+    if not whole.handshakes:
+        return ["Whole handshakes weren't measured: the functions below show where the time in calls went."]
+    summary = handshake_endings.summary(whole.handshakes, whole.duration_s, _ONE_LINE)
+    found = [*summary, *diagnose(whole.handshakes)]
+    return [*found, _change(bar("", group), bar("", former), ADJECTIVES[group.ending])] if group and former else found
+
+
+def _change(after: Bar, before: Bar, which: str) -> str:
+    """By how much the mean handshake changed, and which part changed the most in the same direction."""
+    change = after.whole_ns - before.whole_ns
+    words = f"The mean {which} handshake takes {duration(after.whole_ns)}, before {duration(before.whole_ns)}"
+    changes = {part: after.mean_ns.get(part, 0) - before.mean_ns.get(part, 0) for part in (*after.mean_ns, *before.mean_ns)}
+    most = max(changes, key=lambda part: changes[part] * (1 if change > 0 else -1))
+    if not change or not changes[most]:
+        return f"{words}."
+    signed = html_handshakes.signed
+    return f"{words}: {signed(change)}. Most of that is {PARTS[most]}, {signed(changes[most])}."
+
+
+def _phases(group: Group, former: Group | None) -> Section:
+    names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake", "")
+    shown = [bar(name, one) for name, one in zip(names, (group, former), strict=True) if one]
+    title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
+    blocks: list[Block] = [Figure(bars("bars", shown, title, "Bars on the same scale; hatched pieces are waits."))]
+    blocks.append(Tabular(html_handshakes.pieces(shown[0], shown[1] if former else None)))
+    if 2 * group.parts[Part.CALLS].total_ns < group.parts[Part.WALL].total_ns:
+        inner = [bar(f"{one.name}, in calls", part, PHASES) for one, part in zip(shown, (group, former), strict=False) if part]
+        blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
+    blocks.append(Tabular(html_handshakes.parts(group, former)))
+    return Section("phases", "Where the time goes", blocks)
+
+
+def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None, former: Group | None) -> Iterator[Section | None]:
+    handshakes, previous = whole.handshakes, old.handshakes if old else None
+    if not handshakes or not group:
+        return
+    tables = [html_handshakes.keys(handshakes, previous), html_handshakes.mix(handshakes, previous)]
+    tables.append(html_handshakes.groups(handshakes, previous))
+    blocks: list[Block] = [Tabular(one) for one in tables if one.lines]
+    unknown = html_handshakes.unknown(handshakes)
+    blocks += [Sentences(unknown)] if unknown else []
+    yield Section("kinds", "Keys and kinds of handshakes", blocks) if blocks else None
+    if handshakes.offload:
+        successful = total(handshakes, Ending.SUCCESS)
+        lines = offload_text.offload(handshakes.offload, successful, whole.duration_s, _LISTING)
+        yield Section("offload", "Offload", [Listing("Offload", "\n".join(lines))])
+    slow = sorted(handshakes.slowest, key=lambda one: -one.parts.get(Part.WALL, 0))[:_MOST_SLOW]
+    if slow:
+        lines = [line for one in slow for line in handshake_endings.single_lines(one, _LISTING)]
+        yield Section("slowest", "The slowest handshakes", [Listing("The slowest handshakes", "\n".join(lines))])
+
+
+def _functions(whole: Snapshot, old: Snapshot | None) -> Section | None:
+    shown = html_frame.functions(whole, old)
+    reasons = html_frame.reasons(whole)
+    blocks: list[Block] = [Tabular(shown), *([Sentences(reasons)] if reasons else [])]
+    return Section("functions", "Functions", blocks) if shown.lines else None
+
+
+def _unseen(whole: Snapshot) -> Section:
+    missing = html_frame.missing(whole.missing)
+    blocks: list[Block] = [Sentences(html_frame.unseen(whole)), Tabular(html_frame.targets(whole))]
+    return Section("unseen", "What was traced, and what was not seen", [*blocks, *([Tabular(missing)] if missing.lines else [])])
