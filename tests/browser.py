@@ -36,11 +36,11 @@ class Tab:
         for domain in ("Page", "Network", "Runtime"):
             self._ask(f"{domain}.enable")
 
-    def show(self, page: Path, width: int, scheme: str = "light", media: str = "screen") -> None:
-        """Opens a file at a width, in "light" or "dark", for the "screen" or for "print"."""
+    def show(self, page: Path, width: int, scheme: str = "light") -> None:
+        """Opens a file at a width, in "light" or "dark"."""
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._ask("Emulation.setEmulatedMedia", media=media, features=features)
+        self._ask("Emulation.setEmulatedMedia", features=features)
         self.loaded, self.requests = False, []
         self._ask("Page.navigate", url=page.as_uri())
         while not self.loaded:
@@ -60,6 +60,11 @@ class Tab:
         """The page as a PDF file on A4 paper."""
         answer = self._ask("Page.printToPDF", preferCSSPageSize=True, paperWidth=8.27, paperHeight=11.69)
         return base64.b64decode(answer["data"])
+
+    def close(self) -> None:
+        """Ends the whole browser."""
+        self._session = ""
+        self._ask("Browser.close")
 
     def _ask(self, method: str, **parameters: Any) -> Any:
         self._number += 1
@@ -102,7 +107,16 @@ def browser() -> Iterator[Tab]:
         os.close(answers_in)
         try:
             with open(commands_in, "wb") as commands, open(answers_out, "rb") as answers:
-                yield Tab(commands, answers)
+                tab = Tab(commands, answers)
+                yield tab
+                tab.close()
         finally:
-            process.terminate()
-            process.wait(10)
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait(10)

@@ -34,7 +34,7 @@ def render(recording: Recording, before: Recording | None) -> str:
     old = before.total() if before else None
     sections = [section for section in _sections(recording, before, whole, old) if section]
     return _environment().get_template("page.html").render(
-        title=f"TLS latency of {whole.host}" + (f", compared with {old.host} before" if old else ""),
+        title=f"TLS latency of {whole.host}" + (": before and after" if old else ""),
         facts=html_frame.facts(recording, whole),
         before=html_frame.facts(before, old) if before and old else [],
         sections=sections,
@@ -82,8 +82,8 @@ def _findings(whole: Snapshot, group: Group | None, former: Group | None) -> lis
     if not whole.handshakes:
         return ["Whole handshakes weren't measured: the functions below show where the time in calls went."]
     summary = handshake_endings.summary(whole.handshakes, whole.duration_s, _ONE_LINE)
-    found = [*summary, *diagnose(whole.handshakes)]
-    return [*found, _change(bar("", group), bar("", former), ADJECTIVES[group.ending])] if group and former else found
+    change = [_change(bar("", group), bar("", former), ADJECTIVES[group.ending])] if group and former else []
+    return [*change, *(f"{sentence.rstrip('.')}." for sentence in summary), *diagnose(whole.handshakes)]
 
 
 def _change(after: Bar, before: Bar, which: str) -> str:

@@ -12,7 +12,7 @@ from ssllatency.model.snapshot import Missing, Outcome, Snapshot
 from ssllatency.reports import text
 from ssllatency.reports.frame import lost
 from ssllatency.reports.handshake_text import handshakes_lost
-from ssllatency.reports.html_tables import Row, Table, table
+from ssllatency.reports.html_tables import Row, Table, table, title
 from ssllatency.reports.units import counted, printable, ranges, seconds
 
 
@@ -53,9 +53,8 @@ def targets(whole: Snapshot) -> Table:
 
 def functions(after: Snapshot, before: Snapshot | None) -> Table:
     """Calls by function and outcome, the function that took the most time first."""
-    headings = [heading if heading.startswith("P") else heading.capitalize() for heading in text.HEADINGS]
-    named = [heading.replace("P", "p") if heading.startswith("P") else heading for heading in headings]
-    return table("Calls by function and outcome", named, _functions(after), before and _functions(before))
+    headings = [title(heading) for heading in text.HEADINGS]
+    return table("Calls by function and outcome", headings, _functions(after), before and _functions(before))
 
 
 def _functions(snapshot: Snapshot) -> Iterator[Row]:

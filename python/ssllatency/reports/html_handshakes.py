@@ -11,7 +11,7 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import handshake_endings, handshake_mix, handshake_parts
 from ssllatency.reports.handshake_words import ADJECTIVES, LABELS, PARTS, key_words, value_words
 from ssllatency.reports.html_bars import Bar
-from ssllatency.reports.html_tables import Row, Table, table
+from ssllatency.reports.html_tables import Row, Table, table, title
 from ssllatency.reports.html_words import LETTERS, style_name
 from ssllatency.reports.quantiles import quantile
 from ssllatency.reports.units import duration, share
@@ -84,7 +84,7 @@ def signed(change_ns: float) -> str:
 
 def parts(after: Group, before: Group | None) -> Table:
     """Phases and waits, each of the handshakes that had it."""
-    headings = [heading.capitalize() for heading in handshake_parts.HEADINGS]
+    headings = [title(heading) for heading in handshake_parts.HEADINGS]
     return table("Phases and waits, each of the handshakes that had it", headings, _parts(after), before and _parts(before))
 
 
@@ -141,7 +141,7 @@ def unknown(handshakes: Handshakes) -> list[str]:
 
 def groups(after: Handshakes, before: Handshakes | None) -> Table:
     """Groups by the labels that handshakes were told apart by."""
-    headings = [*(LABELS[label].capitalize() for label in after.by), *(one.capitalize() for one in handshake_mix.HEADINGS)]
+    headings = [*(LABELS[label].capitalize() for label in after.by), *map(title, handshake_mix.HEADINGS)]
     same = before if before and before.by == after.by else None
     return table("Groups: wall times, means of calls and of the key", headings, _groups(after), same and _groups(same))
 

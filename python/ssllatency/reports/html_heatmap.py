@@ -78,8 +78,7 @@ def heatmap(key: str, columns: Sequence[Column], scale: Scale, title: str, capti
 
     def draw(axes: Axes, size: Size) -> None:
         extent = (0, columns[-1].end_s or 1, math.log10(low), math.log10(high))
-        duration_axis(axes, low, high)
-        axes.imshow(cells, interpolation="none", extent=extent, aspect="auto", origin="lower")
+        axes.imshow(cells, interpolation="none", extent=extent, aspect="auto", origin="lower", zorder=1)
         duration_axis(axes, low, high)
         time_axis(axes, scale.end_s, size)
 

@@ -109,7 +109,7 @@ def duration_axis(axes: Axes, low_ns: float, high_ns: float) -> None:
     axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(FixedLocator(marks))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _round_duration(10**value)))
-    axes.grid(axis="y")
+    axes.grid(visible=True, axis="y")
 
 
 def clock(value_s: float, step_s: float = 1) -> str:

@@ -22,7 +22,7 @@ COLOURS: Mapping[str, str] = {name: f"#fe01{number:02x}" for number, name in enu
 
 _VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
 _HEXADECIMAL = re.compile(r"#[0-9a-f]{6}(?![0-9a-f])")
-_REFERENCE = re.compile(r"(?:(?<=url\(#)|(?<=^#))[\w.-]+")
+_REFERENCE = re.compile(r"(?<=url\(#)[\w.-]+")
 _DECIMALS = re.compile(r"(-?\d+\.\d)\d+")
 # What the page's own style says for all text.
 _FONT = re.compile(r"(?:^|; )font-family: [^;]*")
@@ -55,22 +55,18 @@ def _local(name: str) -> str:
 
 def _rename(root: ElementTree.Element, key: str) -> None:
     """Short ids for what is referred to, and none for anything else."""
-    used = {
-        name
-        for element in root.iter()
-        for value in element.attrib.values()
-        for name in _REFERENCE.findall(value)
-    }
+    elements = list(root.iter())
+    used = {name for element in elements for value in element.attrib.values() for name in _REFERENCE.findall(value)}
+    used |= {element.attrib["href"][1:] for element in elements if element.tag == "use"}
     names = {name: f"{key}{number}" for number, name in enumerate(sorted(used))}
-    for element in root.iter():
+    for element in elements:
+        own = names.get(element.attrib.pop("id", ""))
         for attribute, value in list(element.attrib.items()):
-            if attribute == "id":
-                if value in names:
-                    element.attrib["id"] = names[value]
-                else:
-                    del element.attrib["id"]
-            else:
-                element.attrib[attribute] = _REFERENCE.sub(lambda found: names[found[0]], value)
+            element.attrib[attribute] = _REFERENCE.sub(lambda found: names[found[0]], value)
+        if element.tag == "use":
+            element.attrib["href"] = f"#{names[element.attrib['href'][1:]]}"
+        if own:
+            element.attrib["id"] = own
 
 
 def _restyle(element: ElementTree.Element) -> None:

@@ -73,3 +73,8 @@ def _line(row: Row, before: Row | None, compared: bool) -> Line:
         return Line(row, tuple(Cell(typeset(cell)) for cell in row.cells))
     was = before.cells if before else ("-",) * len(row.cells)
     return Line(row, tuple(Cell(typeset(cell), typeset(old)) for cell, old in zip(row.cells, was, strict=True)))
+
+
+def title(heading: str) -> str:
+    """A heading of the text reports as the page has it: "P99" is "p99", "COUNT" is "Count"."""
+    return heading.lower() if heading[:1] == "P" and heading[1:2].isdigit() else heading.capitalize()
