@@ -51,7 +51,7 @@ class Listing:
     """Lines of text as they stand in the text report."""
 
     name: str
-    text: str
+    lines: Sequence[str]
     kind: ClassVar[str] = "listing"
 
 

@@ -102,7 +102,7 @@ def _phases(group: Group, former: Group | None) -> Section:
     names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake", "")
     shown = [bar(name, one) for name, one in zip(names, (group, former), strict=True) if one]
     title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
-    blocks: list[Block] = [Figure(bars("bars", shown, title, "Bars on the same scale; hatched pieces are waits."))]
+    blocks: list[Block] = [Figure(bars("bars", shown, title, "Hatched pieces are waits."))]
     blocks.append(Tabular(html_handshakes.pieces(shown[0], shown[1] if former else None)))
     if 2 * group.parts[Part.CALLS].total_ns < group.parts[Part.WALL].total_ns:
         inner = [bar(f"{one.name}, in calls", part, PHASES) for one, part in zip(shown, (group, former), strict=False) if part]
@@ -124,11 +124,11 @@ def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None, former: G
     if handshakes.offload:
         successful = total(handshakes, Ending.SUCCESS)
         lines = offload_text.offload(handshakes.offload, successful, whole.duration_s, _LISTING)
-        yield Section("offload", "Offload", [Listing("Offload", "\n".join(lines))])
+        yield Section("offload", "Offload", [Listing("Offload", lines)])
     slow = sorted(handshakes.slowest, key=lambda one: -one.parts.get(Part.WALL, 0))[:_MOST_SLOW]
     if slow:
         lines = [line for one in slow for line in handshake_endings.single_lines(one, _LISTING)]
-        yield Section("slowest", "The slowest handshakes", [Listing("The slowest handshakes", "\n".join(lines))])
+        yield Section("slowest", "The slowest handshakes", [Listing("The slowest handshakes", lines)])
 
 
 def _functions(whole: Snapshot, old: Snapshot | None) -> Section | None:

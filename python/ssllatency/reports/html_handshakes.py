@@ -69,7 +69,7 @@ def _piece(after: Bar, before: Bar | None, part: Part) -> tuple[str, ...]:
 
 
 def _sums(after: Bar, before: Bar | None) -> tuple[str, ...]:
-    cells = duration(after.whole_ns), share(after.whole_ns, after.whole_ns)
+    cells = duration(after.whole_ns), share(1, 1)
     return (*cells, *_changed(after.whole_ns, before.whole_ns)) if before else cells
 
 
