@@ -106,7 +106,7 @@ def browser() -> Iterator[Tab]:
         os.close(commands_out)
         os.close(answers_in)
         try:
-            with open(commands_in, "wb") as commands, open(answers_out, "rb") as answers:
+            with os.fdopen(commands_in, "wb") as commands, os.fdopen(answers_out, "rb") as answers:
                 tab = Tab(commands, answers)
                 yield tab
                 tab.close()

@@ -9,44 +9,58 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ssllatency import __version__
+from ssllatency.model.compare import compare
+from ssllatency.model.comparison import Comparison
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import PHASES, Ending, Group, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports import handshake_endings, html_frame, html_handshakes, offload_text
+from ssllatency.reports import handshake_endings, html_change, html_frame, html_handshakes, offload_text
 from ssllatency.reports.diagnosis import diagnose
-from ssllatency.reports.handshake_words import ADJECTIVES, PARTS
-from ssllatency.reports.html_bars import Bar, bar, bars
+from ssllatency.reports.handshake_words import ADJECTIVES
+from ssllatency.reports.html_bars import bar, bars
 from ssllatency.reports.html_blocks import Block, Figure, Listing, Section, Sentences, Tabular
 from ssllatency.reports.html_over_time import over_time
-from ssllatency.reports.html_words import typeset, visible
+from ssllatency.reports.html_words import short, typeset, visible
 from ssllatency.reports.page import Page
-from ssllatency.reports.units import duration
 
 _ONE_LINE = Page(100_000)
 _LISTING = Page(88, unicode=True)
 _MOST_SLOW = 10
+_MOST_HOSTS = 4
+_INCOMPLETE = "Not everything was counted: what is known of that stands at the end."
 
 
 def render(recording: Recording, before: Recording | None) -> str:
     """The whole page."""
-    whole = recording.total()
-    old = before.total() if before else None
-    sections = [section for section in _sections(recording, before, whole, old) if section]
-    return _environment().get_template("page.html").render(
-        title=f"TLS latency of {whole.host}" + (": before and after" if old else ""),
-        facts=html_frame.facts(recording, whole),
-        before=html_frame.facts(before, old) if before and old else [],
-        sections=sections,
-        version=__version__,
+    comparison = compare(before, recording) if before else None
+    whole, old = (comparison.after, comparison.before) if comparison else (recording.total(), None)
+    sections = [section for section in _sections(recording, before, whole, comparison) if section]
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=f"TLS latency of {_host(recording)}" + (": before and after" if old else ""),
+            facts=html_frame.facts(recording, whole),
+            before=html_frame.facts(before, old) if before and old else [],
+            sections=sections,
+            version=__version__,
+        )
     )
+
+
+def _host(recording: Recording) -> str:
+    hosts = recording.hosts
+    return ", ".join(hosts) if len(hosts) <= _MOST_HOSTS else f"{len(hosts)} hosts"
 
 
 def _environment() -> Environment:
     loader = PackageLoader("ssllatency.reports")
-    return Environment(
+    environment = Environment(
         autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_final
     )
+    environment.filters["short"] = short
+    return environment
 
 
 def _final(value: object) -> object:
@@ -55,17 +69,18 @@ def _final(value: object) -> object:
 
 
 def _sections(
-    recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None
+    recording: Recording, before: Recording | None, whole: Snapshot, comparison: Comparison | None
 ) -> Iterator[Section | None]:
+    old = comparison.before if comparison else None
     group, former = _groups(whole, old)
-    yield Section("findings", "Findings", [Sentences(_findings(whole, group, former), findings=True)])
+    yield Section("findings", "Findings", [Sentences(_findings(whole, comparison), findings=True)])
     if group:
-        yield _phases(group, former)
+        yield _phases(group, former, comparison)
     if whole.handshakes and whole.handshakes.groups:
         yield Section("endings", "How the handshakes ended", [Tabular(html_handshakes.endings(whole, old))])
     yield over_time(recording, before, whole)
-    yield from _kinds(whole, old, group, former)
-    yield _functions(whole, old)
+    yield from _kinds(whole, old, group)
+    yield _functions(whole, comparison)
     yield _unseen(whole)
 
 
@@ -78,27 +93,17 @@ def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group 
     return group, former
 
 
-def _findings(whole: Snapshot, group: Group | None, former: Group | None) -> list[str]:
+def _findings(whole: Snapshot, comparison: Comparison | None) -> list[str]:
+    incomplete = [_INCOMPLETE] if html_frame.incomplete(whole) else []
     if not whole.handshakes:
-        return ["Whole handshakes weren't measured: the functions below show where the time in calls went."]
+        return [*incomplete, "Whole handshakes weren't measured: the functions below show where the time in calls went."]
     summary = handshake_endings.summary(whole.handshakes, whole.duration_s, _ONE_LINE)
-    change = [_change(bar("", group), bar("", former), ADJECTIVES[group.ending])] if group and former else []
-    return [*change, *(f"{sentence.rstrip('.')}." for sentence in summary), *diagnose(whole.handshakes)]
+    change = html_change.finding(comparison) if comparison else ""
+    sentences = [change, *(f"{sentence.rstrip('.')}." for sentence in summary), *diagnose(whole.handshakes)]
+    return [*(sentence for sentence in sentences if sentence), *incomplete]
 
 
-def _change(after: Bar, before: Bar, which: str) -> str:
-    """By how much the mean handshake changed, and which part changed the most in the same direction."""
-    change = after.whole_ns - before.whole_ns
-    words = f"The mean {which} handshake takes {duration(after.whole_ns)}, before {duration(before.whole_ns)}"
-    changes = {part: after.mean_ns.get(part, 0) - before.mean_ns.get(part, 0) for part in (*after.mean_ns, *before.mean_ns)}
-    most = max(changes, key=lambda part: changes[part] * (1 if change > 0 else -1))
-    if not change or not changes[most]:
-        return f"{words}."
-    signed = html_handshakes.signed
-    return f"{words}: {signed(change)}. Most of that is {PARTS[most]}, {signed(changes[most])}."
-
-
-def _phases(group: Group, former: Group | None) -> Section:
+def _phases(group: Group, former: Group | None, comparison: Comparison | None) -> Section:
     names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake", "")
     shown = [bar(name, one) for name, one in zip(names, (group, former), strict=True) if one]
     title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
@@ -107,11 +112,11 @@ def _phases(group: Group, former: Group | None) -> Section:
     if 2 * group.parts[Part.CALLS].total_ns < group.parts[Part.WALL].total_ns:
         inner = [bar(f"{one.name}, in calls", part, PHASES) for one, part in zip(shown, (group, former), strict=False) if part]
         blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
-    blocks.append(Tabular(html_handshakes.parts(group, former)))
+    blocks.append(Tabular(html_handshakes.parts(group, former, comparison)))
     return Section("phases", "Where the time goes", blocks)
 
 
-def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None, former: Group | None) -> Iterator[Section | None]:
+def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterator[Section | None]:
     handshakes, previous = whole.handshakes, old.handshakes if old else None
     if not handshakes or not group:
         return
@@ -124,15 +129,15 @@ def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None, former: G
     if handshakes.offload:
         successful = total(handshakes, Ending.SUCCESS)
         lines = offload_text.offload(handshakes.offload, successful, whole.duration_s, _LISTING)
-        yield Section("offload", "Offload", [Listing("Offload", lines)])
+        yield Section("offload", "Offload", [Listing("Lines about the offload", lines)])
     slow = sorted(handshakes.slowest, key=lambda one: -one.parts.get(Part.WALL, 0))[:_MOST_SLOW]
     if slow:
         lines = [line for one in slow for line in handshake_endings.single_lines(one, _LISTING)]
-        yield Section("slowest", "The slowest handshakes", [Listing("The slowest handshakes", lines)])
+        yield Section("slowest", "The slowest handshakes", [Listing("Lines about the slowest", lines)])
 
 
-def _functions(whole: Snapshot, old: Snapshot | None) -> Section | None:
-    shown = html_frame.functions(whole, old)
+def _functions(whole: Snapshot, comparison: Comparison | None) -> Section | None:
+    shown = html_frame.functions(whole, comparison)
     reasons = html_frame.reasons(whole)
     blocks: list[Block] = [Tabular(shown), *([Sentences(reasons)] if reasons else [])]
     return Section("functions", "Functions", blocks) if shown.lines else None
@@ -141,4 +146,6 @@ def _functions(whole: Snapshot, old: Snapshot | None) -> Section | None:
 def _unseen(whole: Snapshot) -> Section:
     missing = html_frame.missing(whole.missing)
     blocks: list[Block] = [Sentences(html_frame.unseen(whole)), Tabular(html_frame.targets(whole))]
-    return Section("unseen", "What was traced, and what was not seen", [*blocks, *([Tabular(missing)] if missing.lines else [])])
+    return Section(
+        "unseen", "What was traced, and what was not seen", [*blocks, *([Tabular(missing)] if missing.lines else [])]
+    )

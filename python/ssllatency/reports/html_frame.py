@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ssllatency.model.arithmetic import by_function
+from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot
-from ssllatency.reports import text
+from ssllatency.reports import html_change, text
 from ssllatency.reports.frame import lost
 from ssllatency.reports.handshake_text import handshakes_lost
-from ssllatency.reports.html_tables import Row, Table, table, title
+from ssllatency.reports.html_tables import Row, Table, compared, table, title
 from ssllatency.reports.units import counted, printable, ranges, seconds
+
+_MOST_NAMES = 12
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,12 @@ def targets(whole: Snapshot) -> Table:
     return table("Traced", ("Program", "Library", "Version", "Processes"), rows)
 
 
-def functions(after: Snapshot, before: Snapshot | None) -> Table:
+def functions(after: Snapshot, comparison: Comparison | None) -> Table:
     """Calls by function and outcome, the function that took the most time first."""
     headings = [title(heading) for heading in text.HEADINGS]
-    return table("Calls by function and outcome", headings, _functions(after), before and _functions(before))
+    before = comparison.before if comparison else None
+    verdicts = html_change.verdicts(comparison, "function") if comparison else None
+    return compared("Calls by function and outcome", headings, _functions, after, before, verdicts)
 
 
 def _functions(snapshot: Snapshot) -> Iterator[Row]:
@@ -78,8 +83,19 @@ def missing(functions: Iterable[Missing]) -> Table:
     groups: dict[tuple[str, str], list[str]] = {}
     for one in functions:
         groups.setdefault((one.library, one.reason), []).append(one.function)
-    rows = [Row((library, reason, ", ".join(names)), ()) for (library, reason), names in sorted(groups.items())]
+    rows = [Row((library, reason, _listed(names)), ()) for (library, reason), names in sorted(groups.items())]
     return table("Not traced", ("Library", "Reason", "Functions"), rows)
+
+
+def _listed(names: Sequence[str]) -> str:
+    beyond = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + beyond
+
+
+def incomplete(whole: Snapshot) -> bool:
+    """Whether something was left out for want of room."""
+    dropped = whole.handshakes.dropped if whole.handshakes else 0
+    return bool(dropped or whole.losses.map_full or whole.losses.events_dropped)
 
 
 def unseen(whole: Snapshot) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ssllatency.model.comparison import Comparison
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports import handshake_endings, handshake_mix, handshake_parts
+from ssllatency.reports import handshake_endings, handshake_mix, handshake_parts, html_change
 from ssllatency.reports.handshake_words import ADJECTIVES, LABELS, PARTS, key_words, value_words
 from ssllatency.reports.html_bars import Bar
-from ssllatency.reports.html_tables import Row, Table, table, title
+from ssllatency.reports.html_tables import Row, Table, compared, table, title
 from ssllatency.reports.html_words import LETTERS, style_name
 from ssllatency.reports.quantiles import quantile
 from ssllatency.reports.units import duration, share
@@ -22,7 +23,7 @@ _QUANTILES = (0.5, 0.9, 0.99)
 def endings(after: Snapshot, before: Snapshot | None) -> Table:
     """How handshakes ended, and why not well."""
     headings = ("How", "Count", "Share", "A second", "Mean", "p50", "p90", "p99", "Max")
-    return table("How the handshakes ended; times are wall times", headings, _endings(after), before and _endings(before))
+    return compared("How the handshakes ended; times are wall times", headings, _endings, after, before)
 
 
 def _endings(snapshot: Snapshot) -> Iterator[Row]:
@@ -74,18 +75,15 @@ def _sums(after: Bar, before: Bar | None) -> tuple[str, ...]:
 
 
 def _changed(now: float, was: float) -> tuple[str, str, str]:
-    return duration(was), signed(now - was), f"{100 * (now - was) / was:+.1f} %" if was else "-"
+    return duration(was), html_change.signed(now - was), f"{100 * (now - was) / was:+.1f} %" if was else "-"
 
 
-def signed(change_ns: float) -> str:
-    """A change with its sign: "+35.0 us"."""
-    return f"{'+' if change_ns > 0 else ''}{duration(change_ns)}"
-
-
-def parts(after: Group, before: Group | None) -> Table:
+def parts(after: Group, before: Group | None, comparison: Comparison | None) -> Table:
     """Phases and waits, each of the handshakes that had it."""
     headings = [title(heading) for heading in handshake_parts.HEADINGS]
-    return table("Phases and waits, each of the handshakes that had it", headings, _parts(after), before and _parts(before))
+    verdicts = html_change.verdicts(comparison, "part", str(after.ending)) if comparison and before else None
+    caption = "Phases and waits, each of the handshakes that had it"
+    return compared(caption, headings, _parts, after, before, verdicts)
 
 
 def _parts(group: Group) -> Iterator[Row]:
@@ -100,7 +98,7 @@ def _parts(group: Group) -> Iterator[Row]:
 def keys(after: Handshakes, before: Handshakes | None) -> Table:
     """What private keys did."""
     headings = ("Key", "Handshakes", "Share", "Mean", "Total")
-    return table("Private-key operations of successful handshakes", headings, _keys(after), before and _keys(before))
+    return compared("Private-key operations of successful handshakes", headings, _keys, after, before)
 
 
 def _keys(handshakes: Handshakes) -> list[Row]:
@@ -123,7 +121,7 @@ def _keys(handshakes: Handshakes) -> list[Row]:
 def mix(after: Handshakes, before: Handshakes | None) -> Table:
     """What kinds of handshakes succeeded."""
     headings = ("Label", "Value", "Count", "Share")
-    return table("Kinds of successful handshakes", headings, _mix(after), before and _mix(before))
+    return compared("Kinds of successful handshakes", headings, _mix, after, before)
 
 
 def _mix(handshakes: Handshakes) -> Iterator[Row]:
@@ -143,9 +141,8 @@ def groups(after: Handshakes, before: Handshakes | None) -> Table:
     """Groups by the labels that handshakes were told apart by."""
     headings = [*(LABELS[label].capitalize() for label in after.by), *map(title, handshake_mix.HEADINGS)]
     same = before if before and before.by == after.by else None
-    return table("Groups: wall times, means of calls and of the key", headings, _groups(after), same and _groups(same))
+    return compared("Groups: wall times, means of calls and of the key", headings, _groups, after, same)
 
 
 def _groups(handshakes: Handshakes) -> list[Row]:
     return [Row((*labels, cells[0]), tuple(cells[1:])) for labels, cells in handshake_mix.group_rows(handshakes)]
-

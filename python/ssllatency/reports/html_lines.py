@@ -52,7 +52,7 @@ def _curve(columns: Sequence[Column], q: float) -> list[tuple[float, float]]:
     curve = []
     for column in columns:
         value = quantile_ns(column.times, q) if column.times else None
-        curve.append(((column.start_s + column.end_s) / 2, math.nan if not value else value))
+        curve.append(((column.start_s + column.end_s) / 2, value or math.nan))
     return curve
 
 
@@ -88,27 +88,32 @@ def _range(word: str, lines: dict[str, list[tuple[float, float]]]) -> str:
     return typeset(f"{', '.join(sentences)}.") if sentences else ""
 
 
-def distribution(key: str, measured: Sequence[Times], scale: Scale, title: str, caption: str) -> Plot:
-    """What share of the durations each row of the heatmap's scale has, of the recording and then of the one before."""
+def distribution(key: str, measured: Sequence[Times | None], scale: Scale, title: str, caption: str) -> Plot:
+    """What share of the durations each row of the heatmap's scale has, of the recording and then of the one before; None where
+    nothing was counted."""
 
     def draw(axes: Axes, size: Size) -> None:
         low, high = bucket_bounds(scale.low * scale.per_row)[0], bucket_bounds((scale.high + 1) * scale.per_row - 1)[1]
         duration_axis(axes, low, high)
         edges = [row * scale.per_row / 16 * math.log10(2) for row in range(scale.low, scale.high + 2)]
         for age, times in reversed(list(enumerate(measured))):
-            name = "before" if age else "after"
-            axes.stairs(_shares(times, scale), edges, orientation="horizontal", fill=not age and len(measured) == 1,
-                        color=COLOURS[name], linewidth=2, linestyle="--" if age else "-")  # fmt: skip
+            colour, style = (COLOURS["before"], "--") if age else (COLOURS["after"], "-")
+            if times:
+                axes.stairs(_shares(times, scale), edges, orientation="horizontal", fill=len(measured) == 1,
+                            color=colour, linewidth=2, linestyle=style)  # fmt: skip
         axes.set_xlim(0)
         axes.set_xlabel("% of all in each row")
         axes.locator_params(axis="x", nbins=size.marks)
 
-    sentences = [
-        f"{'before' if age else 'after' if len(measured) > 1 else 'all'}: "
-        + ", ".join(f"{name} {duration(quantile_ns(times, q))}" for name, q in QUANTILES.items())
-        for age, times in enumerate(measured)
-    ]
-    return plot(key, draw, _HEIGHT, title, typeset(f"{'; '.join(sentences)}."), caption)
+    names = ("All",) if len(measured) == 1 else ("After", "Before")
+    description = " ".join(_quantiles(name, times) for name, times in zip(names, measured, strict=True))
+    return plot(key, draw, _HEIGHT, title, typeset(description), caption)
+
+
+def _quantiles(name: str, times: Times | None) -> str:
+    if times is None:
+        return f"{name}: none."
+    return f"{name}: {', '.join(f'{word} {duration(quantile_ns(times, q))}' for word, q in QUANTILES.items())}."
 
 
 def _shares(times: Times, scale: Scale) -> list[float]:

@@ -16,6 +16,7 @@ from ssllatency.reports.html_blocks import Block, Figure, Level, Section, Senten
 from ssllatency.reports.html_columns import Column, Pick, calls_of, columns, successful_walls
 from ssllatency.reports.html_plots import clock
 from ssllatency.reports.html_tables import Row, Table, table
+from ssllatency.reports.html_words import short, visible
 from ssllatency.reports.quantiles import quantile
 from ssllatency.reports.units import duration, share
 
@@ -50,7 +51,7 @@ def _subject(whole: Snapshot) -> tuple[str, Pick]:
         if one.outcome is Outcome.SUCCESS and one.count:
             spent[one.function] = spent.get(one.function, 0) + one.total_ns
     function = next((name for name in _HANDSHAKE_CALLS if name in spent), max(spent, key=lambda name: spent[name], default=""))
-    return f"successful calls of {function}", calls_of(function)
+    return f"successful calls of {short(visible(function))}", calls_of(function)
 
 
 def _introduction(what: str, timeline: Sequence[Column]) -> str:
@@ -116,15 +117,17 @@ def _percentile_cells(times: Times | None) -> tuple[str, ...]:
 
 
 def _distribution(timelines: Sequence[Sequence[Column]], scale: html_heatmap.Scale, what: str) -> Iterator[Block]:
-    kept = [[column.times for column in timeline if column.times] for timeline in timelines]
-    measured = [add_times(times) for times in kept if times]
-    if len(measured) < len(timelines):
-        return
+    measured = [_all_times(timeline) for timeline in timelines]
     caption = f"Distribution: {what}{'; dashed: before' if len(timelines) > 1 else ''}."
     drawn = html_lines.distribution("spread", measured, scale, f"Distribution of the {what}", caption)
-    rows = [list(_octave_rows(times)) for times in measured]
+    rows = [list(_octave_rows(times)) if times else [] for times in measured]
     numbers = table("Numbers of the distribution", ("Longer than", "Count", "Share"), rows[0], rows[1] if rows[1:] else None)
     yield Figure(drawn, numbers)
+
+
+def _all_times(timeline: Sequence[Column]) -> Times | None:
+    kept = [column.times for column in timeline if column.times]
+    return add_times(kept) if kept else None
 
 
 def _octave_rows(times: Times) -> Iterator[Row]:

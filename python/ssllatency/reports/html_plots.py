@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots as parts of a page, each in two sizes: for a screen or paper, and for a phone. Colours are those of html_svg.COLOURS."""
+"""Plots as parts of a page, each in two sizes: for screen and paper, and for a phone. Colours are those of html_svg.COLOURS."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from typing import Any
 
 import matplotlib
 from markupsafe import Markup
@@ -59,14 +60,14 @@ def _drawn(draw: Draw, size: Size, height: int) -> str:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     with matplotlib.rc_context(_style(size)):
         figure = Figure(figsize=(size.width / _UNITS, height / _UNITS), layout="constrained")
-        canvas = FigureCanvasSVG(figure)
+        FigureCanvasSVG(figure)
         draw(figure.add_subplot(), size)
         file = StringIO()
-        canvas.print_svg(file, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return file.getvalue()
 
 
-def _style(size: Size) -> dict[str, object]:
+def _style(size: Size) -> dict[Any, Any]:
     return {
         "svg.fonttype": "none",
         "svg.hashsalt": "ssllatency",

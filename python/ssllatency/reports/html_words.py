@@ -7,8 +7,9 @@ import re
 
 from ssllatency.model.handshakes import PHASES, WAITS, Part
 
-# Longer texts are no names of files, functions or reasons.
-_LONGEST = 1000
+# Longer texts aren't read; longer names are none of files, functions or reasons.
+_LONGEST = 4000
+_LONGEST_NAME = 400
 _UNIT = re.compile(r"(?<=\d) (?=(?:ns|us|\u00b5s|ms|s|%)(?![^\W_]))")
 _MICROSECONDS = re.compile(r"(?<=\d\u00a0)us(?![^\W_])")
 
@@ -36,7 +37,7 @@ def style_name(part: Part) -> str:
 
 def visible(text: str) -> str:
     """The text without control characters and characters that turn its direction, cut where it is too long to be read."""
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... ({len(text)} characters)"
+    shown = _cut(text, _LONGEST)
     if shown.isprintable():
         return shown
     return "".join(one if one.isprintable() or one in "\n\u00a0" else f"\\x{ord(one):02x}" for one in shown)
@@ -45,3 +46,12 @@ def visible(text: str) -> str:
 def typeset(text: str) -> str:
     """Numbers that stay beside their units, and microseconds as they are written: "706 \u00b5s"."""
     return _MICROSECONDS.sub("\u00b5s", _UNIT.sub("\u00a0", text))
+
+
+def short(name: str) -> str:
+    """A name, cut where it is too long to be one."""
+    return _cut(name, _LONGEST_NAME)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]} ... ({len(text)} characters)"
