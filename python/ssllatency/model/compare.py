@@ -16,7 +16,7 @@ from functools import reduce
 from itertools import pairwise
 
 from ssllatency.model.arithmetic import by_function, merge
-from ssllatency.model.comparison import CONFIDENCE, Change, Comparison, Contribution, Row, Subject, Verdict
+from ssllatency.model.comparison import CONFIDENCE, FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part
 from ssllatency.model.recording import Recording
@@ -83,10 +83,10 @@ def _timed(snapshot: Snapshot) -> dict[Subject, Timed]:
         wanted = list(Part) if ending is Ending.SUCCESS else [Part.WALL]
         for part, times in group.parts.items() if group else ():
             if part in wanted and times.count:
-                found[Subject("part", str(part), str(ending))] = times
+                found[Subject(PART, str(part), str(ending))] = times
     for series in by_function(snapshot).series:
         if series.count:
-            found[Subject("function", series.function, str(series.outcome))] = series
+            found[Subject(FUNCTION, series.function, str(series.outcome))] = series
     return found
 
 

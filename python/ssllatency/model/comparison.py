@@ -10,9 +10,10 @@ from fractions import Fraction
 
 from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.resampling import Quantity
-from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.snapshot import Outcome, Snapshot
 
 CONFIDENCE = 0.95
+FUNCTION, PART = "function", "part"
 
 
 class Verdict(StrEnum):
@@ -28,7 +29,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is compared: a function's calls, or a part (or WALL) of handshakes, that ended so. `kind`: "function" or "part"."""
+    """What is compared: a function's calls, or a part (or WALL) of handshakes, that ended so. `kind`: FUNCTION or PART."""
 
     kind: str
     name: str
@@ -85,9 +86,30 @@ class Comparison:
 
     @property
     def handshake(self) -> Change | None:
-        """The change of the mean successful handshake's wall time."""
+        """The change of the mean successful handshake's wall time; None where there was none on either side."""
         found = (row.changes[Quantity.MEAN] for row in self.rows if row.subject == WHOLE)
         return next(found, None)
 
+    @property
+    def largest(self) -> Contribution | None:
+        """What made most of the change of the mean successful handshake, where that changed beyond noise."""
+        changed = self.handshake and self.handshake.verdict in (Verdict.SLOWER, Verdict.FASTER)
+        return self.contributions[0] if changed and self.contributions else None
 
-WHOLE = Subject("part", str(Part.WALL), str(Ending.SUCCESS))
+    def worse(self, threshold: float) -> tuple[tuple[Row, Quantity], ...]:
+        """What is slower beyond noise, and by more than this fraction: mean or p99 of successful handshakes, and of the
+        functions' calls that didn't fail."""
+        rows = [row for row in self.rows if row.subject == WHOLE or _is_call(row.subject)]
+        return tuple(
+            (row, quantity)
+            for row in rows
+            for quantity in (Quantity.MEAN, Quantity.P99)
+            if row.changes[quantity].verdict is Verdict.SLOWER and (row.changes[quantity].ratio or 0) > 1 + threshold
+        )
+
+
+WHOLE = Subject(PART, str(Part.WALL), str(Ending.SUCCESS))
+
+
+def _is_call(subject: Subject) -> bool:
+    return subject.kind == FUNCTION and subject.outcome != Outcome.FAILURE

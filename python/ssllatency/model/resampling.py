@@ -102,13 +102,27 @@ class Sample:
             return math.log(count / _weighted(weights, self._durations_us))
         if quantity is Quantity.MEAN:
             return math.log(max(1, _weighted(weights, self._totals)) / count)
-        rank = math.ceil(QUANTILES[quantity] * count)
-        return _MIDDLES[bisect_left(range(len(_MIDDLES)), rank, key=lambda slot: _weighted(weights, self._cumulated[slot]))]
+        rank = _rank(quantity, count)
+        slots = self._between[quantity]
+        return _MIDDLES[slots[bisect_left(slots, rank, key=lambda slot: _weighted(weights, self._cumulated[slot]))]]
 
     @cached_property
     def _cumulated(self) -> list[tuple[int, ...]]:
         """By slot, how many calls of each block took that long or less."""
         return list(zip(*(accumulate(slots) for slots in self._slots), strict=True))
+
+    @cached_property
+    def _between(self) -> dict[Quantity, range]:
+        """The slots in which a percentile of a resample can be: none but those between the blocks' own."""
+        found = {}
+        for quantity in QUANTILES:
+            own = [
+                bisect_left(list(accumulate(slots)), _rank(quantity, count))
+                for slots, count in zip(self._slots, self._counts, strict=True)
+                if count
+            ]
+            found[quantity] = range(min(own), max(own) + 1)
+        return found
 
     def _variance_by_counts(self, quantity: Quantity) -> float:
         """The bootstrap over single calls. For rate and mean it has a limit that needs no drawing."""
@@ -119,9 +133,15 @@ class Sample:
             return _relative_variance(slots) / self.count
         # The k-th shortest of n drawn calls lies where the k-th least of n uniform numbers does, whose law is known.
         random, cumulated = Random(_SEED), list(accumulate(slots))
-        rank = math.ceil(QUANTILES[quantity] * self.count)
+        rank = _rank(quantity, self.count)
         places = (random.betavariate(rank, self.count - rank + 1) * self.count for _ in range(DRAWS))
         return variance(_MIDDLES[bisect_left(cumulated, place)] for place in places)
+
+
+def _rank(quantity: Quantity, count: int) -> int:
+    """Which of so many calls, from the shortest and from 1, is the percentile."""
+    percentile = QUANTILES[quantity]
+    return -(-percentile.numerator * count // percentile.denominator)
 
 
 def _rounding(quantity: Quantity) -> float:

@@ -21,6 +21,8 @@ from ssllatency.model.snapshot import Outcome, Snapshot
 MOST_COLUMNS = 200
 # Below this, most of the clock's time is between the runs.
 _COVERED = 0.5
+# So much of a column past the last one is no column: starts are whole microseconds.
+_SLIVER = 0.01
 
 Pick = Callable[[Snapshot], Iterable[Times]]
 
@@ -64,7 +66,7 @@ def columns(recording: Recording, pick: Pick, most: int = MOST_COLUMNS) -> list[
     placed = list(_placed(recording))
     end_s = max(start_s + interval.duration_s for start_s, interval in placed)
     width_s = _width(recording, end_s, most)
-    number = max(1, math.ceil(end_s / width_s - 1e-6)) if width_s else 1
+    number = max(1, math.ceil(end_s / width_s - _SLIVER)) if width_s else 1
     held: list[list[Snapshot]] = [[] for _ in range(number)]
     for start_s, interval in placed:
         position = int((start_s + interval.duration_s / 2) / width_s) if width_s else 0

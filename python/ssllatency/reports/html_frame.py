@@ -12,7 +12,7 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot
 from ssllatency.reports import html_change, text
 from ssllatency.reports.frame import lost
-from ssllatency.reports.handshake_text import handshakes_lost
+from ssllatency.reports.handshake_text import lost_handshakes
 from ssllatency.reports.html_tables import Row, Table, compared, table, title
 from ssllatency.reports.units import counted, printable, ranges, seconds
 
@@ -101,7 +101,7 @@ def incomplete(whole: Snapshot) -> bool:
 def unseen(whole: Snapshot) -> list[str]:
     """Sentences about what was lost and what was still under way."""
     handshakes = whole.handshakes
-    lines = [line.strip() for line in lost(whole.losses, handshakes_lost(handshakes) if handshakes else ())[1:]]
+    lines = [line.strip() for line in lost(whole.losses, lost_handshakes(handshakes) if handshakes else ())[1:]]
     lost_words = [f"Lost: {line}." for line in lines] or ["Nothing was lost."]
     under_way = text.in_flight(whole.in_flight)
     if handshakes and handshakes.in_flight:
