@@ -98,9 +98,8 @@ def _findings(whole: Snapshot, comparison: Comparison | None) -> list[str]:
     if not whole.handshakes:
         return [*incomplete, "Whole handshakes weren't measured: the functions below show where the time in calls went."]
     summary = handshake_endings.summary(whole.handshakes, whole.duration_s, _ONE_LINE)
-    change = html_change.finding(comparison) if comparison else ""
-    sentences = [change, *(f"{sentence.rstrip('.')}." for sentence in summary), *diagnose(whole.handshakes)]
-    return [*(sentence for sentence in sentences if sentence), *incomplete]
+    changes = html_change.findings(comparison, _ONE_LINE) if comparison else []
+    return [*changes, *(f"{sentence.rstrip('.')}." for sentence in summary), *diagnose(whole.handshakes), *incomplete]
 
 
 def _phases(group: Group, former: Group | None, comparison: Comparison | None) -> Section:

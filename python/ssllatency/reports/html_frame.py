@@ -12,7 +12,7 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot
 from ssllatency.reports import html_change, text
 from ssllatency.reports.frame import lost
-from ssllatency.reports.handshake_text import lost_handshakes
+from ssllatency.reports.handshake_text import lost_handshakes, uncounted
 from ssllatency.reports.html_tables import Row, Table, compared, table, title
 from ssllatency.reports.units import counted, printable, ranges, seconds
 
@@ -58,7 +58,7 @@ def functions(after: Snapshot, comparison: Comparison | None) -> Table:
     """Calls by function and outcome, the function that took the most time first."""
     headings = [title(heading) for heading in text.HEADINGS]
     before = comparison.before if comparison else None
-    verdicts = html_change.verdicts(comparison, "function") if comparison else None
+    verdicts = html_change.function_verdicts(comparison) if comparison else None
     return compared("Calls by function and outcome", headings, _functions, after, before, verdicts)
 
 
@@ -106,4 +106,5 @@ def unseen(whole: Snapshot) -> list[str]:
     under_way = text.in_flight(whole.in_flight)
     if handshakes and handshakes.in_flight:
         under_way.append(f"In flight at the end: {counted(handshakes.in_flight, 'handshake')} had begun and not ended.")
-    return [*lost_words, *under_way, *(f"Note: {printable(note)}" for note in whole.notes)]
+    notes = [*(uncounted(handshakes) if handshakes else ()), *whole.notes]
+    return [*lost_words, *under_way, *(f"Note: {printable(note)}" for note in notes)]

@@ -10,6 +10,7 @@ from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import handshake_endings, handshake_mix, handshake_parts, html_change
+from ssllatency.reports.diff_text import percent, signed
 from ssllatency.reports.handshake_words import ADJECTIVES, LABELS, PARTS, key_words, value_words
 from ssllatency.reports.html_bars import Bar
 from ssllatency.reports.html_tables import Row, Table, compared, table, title
@@ -75,13 +76,13 @@ def _sums(after: Bar, before: Bar | None) -> tuple[str, ...]:
 
 
 def _changed(now: float, was: float) -> tuple[str, str, str]:
-    return duration(was), html_change.signed(now - was), f"{100 * (now - was) / was:+.1f} %" if was else "-"
+    return duration(was), signed(now - was), percent(now / was if was else None)
 
 
 def parts(after: Group, before: Group | None, comparison: Comparison | None) -> Table:
     """Phases and waits, each of the handshakes that had it."""
     headings = [title(heading) for heading in handshake_parts.HEADINGS]
-    verdicts = html_change.verdicts(comparison, "part", str(after.ending)) if comparison and before else None
+    verdicts = html_change.part_verdicts(comparison, str(after.ending)) if comparison and before else None
     caption = "Phases and waits, each of the handshakes that had it"
     return compared(caption, headings, _parts, after, before, verdicts)
 

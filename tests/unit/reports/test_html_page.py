@@ -75,8 +75,10 @@ def test_has_the_numbers_of_the_total(name: str) -> None:
 
 def test_says_what_changed_and_why() -> None:
     text = Reading(_page("changed")).text
-    assert "The largest contribution is private key: +" in text
-    assert re.search(r"The mean successful handshake took .*, and .* before: \+\d+ %, slower", text)
+    assert "The largest contribution: private key, +" in text
+    assert re.search(
+        r"The mean successful handshake takes .* before and .* after \(\+\d+ %, 95 % sure between .*\): slower", text
+    )
 
 
 def test_same_recording_makes_the_same_page() -> None:
