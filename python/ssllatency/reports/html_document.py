@@ -21,7 +21,7 @@ from ssllatency.reports.handshake_words import ADJECTIVES
 from ssllatency.reports.html_bars import bar, bars
 from ssllatency.reports.html_blocks import Block, Figure, Listing, Section, Sentences, Tabular
 from ssllatency.reports.html_over_time import over_time
-from ssllatency.reports.html_words import short, typeset, visible
+from ssllatency.reports.html_words import name, typeset, visible
 from ssllatency.reports.page import Page
 
 _ONE_LINE = Page(100_000)
@@ -59,7 +59,7 @@ def _environment() -> Environment:
     environment = Environment(
         autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_final
     )
-    environment.filters["short"] = short
+    environment.filters["name"] = name
     return environment
 
 

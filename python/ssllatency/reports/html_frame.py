@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.comparison import Comparison
@@ -35,12 +36,16 @@ def facts(recording: Recording, whole: Snapshot) -> list[Fact]:
     return [
         Fact("Host", whole.host),
         *([Fact("File", recording.label)] if recording.label else []),
-        Fact("Started", whole.started),
+        Fact("Started", _clock(whole.started)),
         Fact("Measured", f"{length} of {counted(runs, 'run')}" if runs > 1 else length),
         Fact("Kernel", whole.kernel),
         Fact("Engine", whole.engine),
         *(Fact("Command", command) for command in list(commands)[:4]),
     ]
+
+
+def _clock(started: str) -> str:
+    return f"{datetime.fromisoformat(started):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def targets(whole: Snapshot) -> Table:

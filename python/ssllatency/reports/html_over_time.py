@@ -16,7 +16,7 @@ from ssllatency.reports.html_blocks import Block, Figure, Level, Section, Senten
 from ssllatency.reports.html_columns import Column, Pick, calls_of, columns, successful_walls
 from ssllatency.reports.html_plots import clock
 from ssllatency.reports.html_tables import Row, Table, table
-from ssllatency.reports.html_words import short, visible
+from ssllatency.reports.html_words import visible
 from ssllatency.reports.quantiles import quantile
 from ssllatency.reports.units import duration, share
 
@@ -51,7 +51,7 @@ def _subject(whole: Snapshot) -> tuple[str, Pick]:
         if one.outcome is Outcome.SUCCESS and one.count:
             spent[one.function] = spent.get(one.function, 0) + one.total_ns
     function = next((name for name in _HANDSHAKE_CALLS if name in spent), max(spent, key=lambda name: spent[name], default=""))
-    return f"successful calls of {short(visible(function))}", calls_of(function)
+    return f"successful calls of {visible(function)}", calls_of(function)
 
 
 def _introduction(what: str, timeline: Sequence[Column]) -> str:

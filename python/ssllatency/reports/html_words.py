@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from markupsafe import Markup, escape
+
 from ssllatency.model.handshakes import PHASES, WAITS, Part
 
 # Longer texts aren't read; longer names are none of files, functions or reasons.
@@ -12,6 +14,8 @@ _LONGEST = 4000
 _LONGEST_NAME = 400
 _UNIT = re.compile(r"(?<=\d) (?=(?:ns|us|\u00b5s|ms|s|%)(?![^\W_]))")
 _MICROSECONDS = re.compile(r"(?<=\d\u00a0)us(?![^\W_])")
+
+_BREAKS = re.compile(r"([/_])(?=\w)")
 
 # What stands for a part where its name has no room.
 LETTERS = {
@@ -48,9 +52,9 @@ def typeset(text: str) -> str:
     return _MICROSECONDS.sub("\u00b5s", _UNIT.sub("\u00a0", text))
 
 
-def short(name: str) -> str:
-    """A name, cut where it is too long to be one."""
-    return _cut(name, _LONGEST_NAME)
+def name(text: str) -> Markup:
+    """A name, cut where it is too long to be one, that may go on in the next line after a slash or underscore."""
+    return Markup(_BREAKS.sub(r"\1<wbr>", str(escape(visible(_cut(text, _LONGEST_NAME))))))
 
 
 def _cut(text: str, longest: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-_VOID = {"meta"}
+_VOID = {"meta", "wbr"}
 
 
 class Reading(HTMLParser):
