@@ -31,9 +31,9 @@ _MOST_HOSTS = 4
 _INCOMPLETE = "Not everything was counted: what is known of that stands at the end."
 
 
-def render(recording: Recording, before: Recording | None) -> str:
-    """The whole page."""
-    comparison = compare(before, recording) if before else None
+def render(recording: Recording, before: Recording | None, comparison: Comparison | None = None) -> str:
+    """The whole page; `comparison` as in html_page.page()."""
+    comparison = comparison or (compare(before, recording) if before else None)
     whole, old = (comparison.after, comparison.before) if comparison else (recording.total(), None)
     sections = [section for section in _sections(recording, before, whole, comparison) if section]
     return (

@@ -10,13 +10,15 @@ from __future__ import annotations
 from importlib import import_module
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
 
 _NEEDED = ("jinja2", "matplotlib")
 
 
-def page(recording: Recording, before: Recording | None = None) -> str:
+def page(recording: Recording, before: Recording | None = None, comparison: Comparison | None = None) -> str:
     """The page of a recording, or of what changed since the one `before`, drawn beside it from the same start.
+    `comparison` is theirs where the caller has made it already.
 
     Raises SsllatencyError where a library that it is drawn with isn't installed, and where the recording's measurements can't
     be added up (model.arithmetic.merge).
@@ -26,7 +28,7 @@ def page(recording: Recording, before: Recording | None = None) -> str:
     # Not before it is known that what it imports is there.
     from ssllatency.reports import html_document
 
-    return html_document.render(recording, before)
+    return html_document.render(recording, before, comparison)
 
 
 def _need(name: str) -> None:

@@ -10,7 +10,8 @@ from random import Random
 
 import handshake_samples
 import report_samples
-from tests.handshakes import Shake, handshakes_of
+from tests.handshakes import Shake
+from tests.recordings import calls_of, interval_of, shakes_of
 
 from ssllatency.model.handshakes import NO, Ending, Label, Part
 from ssllatency.model.recording import Recording
@@ -18,6 +19,7 @@ from ssllatency.model.snapshot import Outcome, Snapshot
 
 _STARTED = datetime.fromisoformat("2030-01-31T12:00:00+00:00")
 _LABELS = {Label.VERSION: "TLSv1.3", Label.RESUMED: NO}
+_FAILED = Shake({Part.REST: 21_000}, {}, Ending.FAILURE, None, "no shared cipher", 0x0A0000C1, "handshake failure", True)
 
 
 def at(snapshot: Snapshot, second: float, duration_s: float = 1.0) -> Snapshot:
@@ -26,33 +28,16 @@ def at(snapshot: Snapshot, second: float, duration_s: float = 1.0) -> Snapshot:
     return replace(snapshot, started=started, duration_s=duration_s)
 
 
-def _shake(random: Random, key_ns: int) -> Shake:
-    times = {
-        Part.PRIVATE_KEY: random.randint(key_ns, key_ns * 4 // 3),
-        Part.KEY_EXCHANGE: random.randint(55_000, 90_000),
-        Part.REST: random.randint(80_000, 130_000),
-        Part.WAIT_PEER: round(200_000 * (1 + random.expovariate(4))),
-    }
-    return Shake(times, _LABELS, key=("sign", "RSA-2048"))
-
-
-def _interval(random: Random, key_ns: int, second: int) -> Snapshot:
-    shakes = [_shake(random, key_ns) for _ in range(random.randint(20, 40))]
-    if second % 4 == 0:
-        failed = Shake({Part.REST: 21_000}, {}, Ending.FAILURE, None, "no shared cipher", 0x0A0000C1, "handshake failure", True)
-        shakes += [failed, failed]
-    calls = [one.parts[Part.CALLS] for one in shakes]
-    series = [
-        report_samples.series_of("SSL_do_handshake", Outcome.SUCCESS, calls),
-        report_samples.series_of("SSL_read", Outcome.RETRY, [700, 900], 1240, {"WANT_READ": 2}),
-    ]
-    return at(report_samples.snapshot_of(*series, handshakes=handshakes_of(shakes)), second)
-
-
 def served(seconds: int, key_ns: int = 600_000, seed: int = 1) -> Recording:
-    """A server for so many seconds, with a key that takes about so long."""
+    """A server for so many seconds, with a key that takes about so long; every fourth second two handshakes failed."""
     random = Random(seed)
-    return Recording.of([_interval(random, key_ns, second) for second in range(seconds)], "served.jsonl")
+    made = []
+    for second in range(seconds):
+        good = [replace(one, labels=_LABELS, key=("sign", "RSA-2048")) for one in shakes_of(random, 30, key_ns)]
+        calls = calls_of("SSL_do_handshake", [one.parts[Part.CALLS] for one in good])
+        asked = replace(calls_of("SSL_read", [700, 900], Outcome.RETRY), reasons={"WANT_READ": 2})
+        made.append(interval_of(second, good if second % 4 else [*good, _FAILED, _FAILED], [calls, asked]))
+    return Recording.of(made, "served.jsonl")
 
 
 def alone(snapshot: Snapshot) -> Recording:
