@@ -87,12 +87,8 @@ static __always_inline struct ssll_thread *thread_record(void)
 {
 	const struct ssll_thread none = {};
 	__u32 tid = this_thread();
-	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
-	if (thread)
-		return thread;
-	bpf_map_update_elem(&threads, &tid, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&threads, &tid);
+	return FOUND_OR_MADE(&threads, &tid, &none);
 }
 
 static __always_inline struct ssll_handshake *open_account(__u64 ssl, __u32 tgid, __u16 library, __u64 now)

@@ -66,40 +66,23 @@ __noinline int add_time(struct ssll_times *times, __u64 duration_ns)
 	return 0;
 }
 
+const struct ssll_tally blank_tally = {};
+
+/* NULL where a map had no room for it. */
 static __always_inline void add_tally(struct ssll_tally *tally, __u64 duration_ns)
 {
-	count(&tally->count);
-	__sync_fetch_and_add(&tally->total_ns, duration_ns);
+	count_at(tally ? &tally->count : NULL);
+	if (tally)
+		__sync_fetch_and_add(&tally->total_ns, duration_ns);
 }
-
-/* Adds to the map's row of the key, which is made at its first use. */
-#define TALLY(map, key, duration_ns)                                                                                           \
-	do {                                                                                                                   \
-		const struct ssll_tally none_ = {};                                                                            \
-		struct ssll_tally *tally_ = bpf_map_lookup_elem(&(map), key);                                                  \
-		if (!tally_) {                                                                                                 \
-			bpf_map_update_elem(&(map), key, &none_, BPF_NOEXIST);                                                 \
-			tally_ = bpf_map_lookup_elem(&(map), key);                                                             \
-		}                                                                                                              \
-		if (tally_)                                                                                                    \
-			add_tally(tally_, duration_ns);                                                                        \
-		else                                                                                                           \
-			count(&account.map_full);                                                                              \
-	} while (0)
 
 /* The row that handshakes with these labels count in; past the maximum of rows that of "other", made by user space. */
 static __always_inline struct ssll_handshake_row *row_of(const struct ssll_labels *labels)
 {
-	struct ssll_handshake_row *row = bpf_map_lookup_elem(&rows, labels), *blank;
-	struct ssll_labels other = {.known = 1U << SSLL_LABEL_OTHER, .ending = labels->ending};
-	__u32 zero = 0;
+	const struct ssll_labels other = {.known = 1U << SSLL_LABEL_OTHER, .ending = labels->ending};
+	const __u32 zero = 0;
+	struct ssll_handshake_row *row = FOUND_OR_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero));
 
-	if (row)
-		return row;
-	blank = bpf_map_lookup_elem(&blank_row, &zero);
-	if (blank)
-		bpf_map_update_elem(&rows, labels, blank, BPF_NOEXIST); /* EEXIST: another thread was first */
-	row = bpf_map_lookup_elem(&rows, labels);
 	return row ? row : bpf_map_lookup_elem(&rows, &other);
 }
 
@@ -154,17 +137,9 @@ __noinline int add_row(struct ssll_handshake_row *row, const struct ssll_handsha
 static __always_inline void add_mix(__u32 label, __u32 library, __u64 value)
 {
 	struct ssll_mix_key key = {.label = label, .library = library, .value = value};
-	__u64 one = 1, *number = bpf_map_lookup_elem(&mix, &key);
+	const __u64 none = 0;
 
-	if (number)
-		count(number);
-	else if (bpf_map_update_elem(&mix, &key, &one, BPF_NOEXIST)) {
-		number = bpf_map_lookup_elem(&mix, &key);
-		if (number)
-			count(number);
-		else
-			count(&account.map_full);
-	}
+	count_at(FOUND_OR_MADE(&mix, &key, &none));
 }
 
 __noinline int add_labels(const struct ssll_labels *labels)
@@ -201,7 +176,7 @@ static __always_inline void add_key(const struct ssll_handshake *handshake, cons
 		return;
 	if (handshake->key_operation == SSLL_KEY_OPERATION_SIGN)
 		key.signature = labels->signature;
-	TALLY(keys, &key, handshake->parts[SSLL_PART_PRIVATE_KEY]);
+	add_tally(FOUND_OR_MADE(&keys, &key, &blank_tally), handshake->parts[SSLL_PART_PRIVATE_KEY]);
 }
 
 static __always_inline void settle_parts(struct ssll_handshake *handshake, __u64 now)
@@ -308,7 +283,7 @@ static __always_inline void finish(
 	} else {
 		if (read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &state))
 			cause.state = state;
-		TALLY(causes, &cause, handshake->parts[SSLL_PART_WALL]);
+		add_tally(FOUND_OR_MADE(&causes, &cause, &blank_tally), handshake->parts[SSLL_PART_WALL]);
 	}
 	if (handshake->parts[SSLL_PART_WALL] >= *(volatile __u64 *)&books.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
