@@ -78,4 +78,10 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	return call_ended(&call);
 }
 
+static __always_inline int call_frees(__u64 ssl)
+{
+	ssll_forget_side(ssl, bpf_get_current_pid_tgid() >> 32);
+	return 0;
+}
+
 #endif

@@ -91,7 +91,7 @@ enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_CONDITION = 13,    /* 4 bits: the condition code of the branch at the site, as in its opcode */
 	SSLL_PHASE_COOKIE_CONDITIONAL = 17,  /* 1 bit: the phase begins only where the branch … */
 	SSLL_PHASE_COOKIE_TAKEN = 18,        /* 1 bit: … is taken (1) or not (0) */
-	SSLL_PHASE_COOKIE_STACK = 32,        /* 16 bits: as in enum ssll_cookie */
+	SSLL_PHASE_COOKIE_STACK = SSLL_COOKIE_STACK, /* 16 bits */
 };
 
 /* The cookie of a site that raises an error. */

@@ -55,12 +55,12 @@ static __always_inline void call_is_lost(struct ssll_handshake *handshake, __u64
 	handshake->waiting = SSLL_PART_WAIT_UNKNOWN;
 }
 
-static __always_inline int handshake_call_begins(const struct pt_regs *ctx, __u64 cookie)
+static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u64 now = bpf_ktime_get_ns(), ssl = REGISTER(ctx, rdi);
 	__u32 library = field(cookie, SSLL_COOKIE_LIBRARY, 8);
 	struct ssll_start_key key = {
-	        .stack = REGISTER(ctx, rsp) + field(cookie, SSLL_COOKIE_STACK, 16),
+	        .stack = stack,
 	        .tgid = this_process(),
 	        .operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
 	};
@@ -199,7 +199,7 @@ static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *ha
 	       rwstate == OPENSSL_ASYNC_PAUSED;
 }
 
-static __always_inline int handshake_call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
 	struct ssll_start_key key = {
@@ -228,7 +228,7 @@ static __always_inline int handshake_call_ends(const struct pt_regs *ctx, __u64 
 }
 
 /* SSL_free of an SSL whose handshake hasn't ended. */
-static __always_inline int handshake_freed(__u64 ssl)
+static __always_inline int call_frees(__u64 ssl)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct ssll_handshake *handshake = account_of(ssl, this_process());

@@ -40,6 +40,18 @@ static __always_inline __u32 field(__u64 cookie, __u32 shift, __u32 bits)
 	return (cookie >> shift) & ((1U << bits) - 1);
 }
 
+/* The stack pointer at the entry of the function that the site lies in. */
+static __always_inline __u64 stack_at_entry(const struct pt_regs *ctx, __u64 cookie)
+{
+	return REGISTER(ctx, rsp) + field(cookie, SSLL_COOKIE_STACK, 16);
+}
+
+/* The same once the function is back: the return address is off the stack by then. */
+static __always_inline __u64 stack_before_return(const struct pt_regs *ctx)
+{
+	return REGISTER(ctx, rsp) - sizeof(__u64);
+}
+
 /* By x86-64 register number: a site on the way out may lie before the value is moved to rax. */
 static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 number)
 {

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
+#include "calls.bpf.h"
 #include "programs.bpf.h"
 #include "record.bpf.h"
 

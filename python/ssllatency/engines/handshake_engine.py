@@ -31,7 +31,6 @@ from ssllatency.engines.handshake_sites import (
     software_sites,
     watched,
 )
-from ssllatency.engines.probing import Programs
 from ssllatency.engines.ring import HEADER, Ring, stride_of
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import Sites
@@ -39,7 +38,6 @@ from ssllatency.model.handshakes import Handshakes, Label, Offload, Part, Pollin
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake_plan import HandshakePlan
 
-_PROGRAMS = Programs("at_call", "at_call_exit", "at_call_return", "at_call_both", "at_ssl_free")
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _SINGLES_BYTES = 1 << 20
 _NEVER = (1 << 64) - 1
@@ -73,7 +71,7 @@ class HandshakeSession:
         self._request = request
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
-        self.attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"))
+        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=("at_write", "at_switch"))
         self._batch_functions = batch_functions(image.plan for image in self._images)
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
