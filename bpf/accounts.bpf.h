@@ -48,16 +48,6 @@ struct {
 	__type(value, struct ssll_layout);
 } layouts SEC(".maps");
 
-static __always_inline __u32 this_process(void)
-{
-	return bpf_get_current_pid_tgid() >> 32;
-}
-
-static __always_inline __u32 this_thread(void)
-{
-	return bpf_get_current_pid_tgid();
-}
-
 static __always_inline struct ssll_handshake *account_of(__u64 ssl, __u32 tgid)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};

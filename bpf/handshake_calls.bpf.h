@@ -59,11 +59,7 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 {
 	__u64 now = bpf_ktime_get_ns(), ssl = REGISTER(ctx, rdi);
 	__u32 library = field(cookie, SSLL_COOKIE_LIBRARY, 8);
-	struct ssll_start_key key = {
-	        .stack = stack,
-	        .tgid = this_process(),
-	        .operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
-	};
+	struct ssll_start_key key = call_key(cookie, stack);
 	struct ssll_open_call call = {.ssl = ssl};
 	struct ssll_handshake *handshake;
 	struct ssll_layout *layout;
@@ -202,11 +198,7 @@ static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *ha
 static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
-	struct ssll_start_key key = {
-	        .stack = stack,
-	        .tgid = this_process(),
-	        .operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
-	};
+	struct ssll_start_key key = call_key(cookie, stack);
 	struct ssll_open_call *call = bpf_map_lookup_elem(&open_calls, &key);
 	struct ssll_handshake *handshake;
 	struct ssll_thread *thread;

@@ -3,7 +3,7 @@
 #ifndef RECORD_BPF_H
 #define RECORD_BPF_H
 
-#include "maps.bpf.h"
+#include "calls.bpf.h"
 #include "extremes.bpf.h"
 #include <bpf/bpf_core_read.h>
 
@@ -96,7 +96,7 @@ static __always_inline struct ssll_series *row_of(struct ssll_series_key *key)
 __noinline int record(__u64 operation, __u64 outcome, __u64 reason, __u64 duration_ns)
 {
 	struct ssll_series_key key = {
-	        .tgid = bpf_get_current_pid_tgid() >> 32,
+	        .tgid = this_process(),
 	        .operation = operation,
 	        .outcome = outcome,
 	};
@@ -107,6 +107,17 @@ __noinline int record(__u64 operation, __u64 outcome, __u64 reason, __u64 durati
 	else
 		count(&account.map_full);
 	return 0;
+}
+
+static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key)
+{
+	(void)ctx;
+	(void)key;
+}
+
+static __always_inline int call_ended(const struct ssll_call *call)
+{
+	return record(call->key.operation, call->verdict.outcome, call->verdict.reason, call->duration_ns);
 }
 
 #endif

@@ -89,7 +89,7 @@ static __always_inline int call_ended(const struct ssll_call *call)
 	event->returned = call->returned;
 	event->bytes = bytes_of(call);
 	event->tgid = call->key.tgid;
-	event->tid = bpf_get_current_pid_tgid();
+	event->tid = this_thread();
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
 	event->operation = call->key.operation;
 	event->outcome = call->verdict.outcome;

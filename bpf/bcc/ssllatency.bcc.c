@@ -5,19 +5,7 @@
  */
 #include <bpf/bpf_helpers.h>
 
-#include "calls.bpf.h"
 #include "record.bpf.h"
-
-static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key)
-{
-	(void)ctx;
-	(void)key;
-}
-
-static __always_inline int call_ended(const struct ssll_call *call)
-{
-	return record(call->key.operation, call->verdict.outcome, call->verdict.reason, call->duration_ns);
-}
 
 int at_entry(struct pt_regs *ctx)
 {
