@@ -55,6 +55,11 @@ static __always_inline struct ssll_handshake *account_of(__u64 ssl, __u32 tgid)
 	return ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
 }
 
+static __always_inline struct ssll_layout *layout_of(__u32 library)
+{
+	return bpf_map_lookup_elem(&layouts, &library);
+}
+
 /* The account that this thread works for now; NULL where it is in no call of a handshake. */
 static __always_inline struct ssll_handshake *current_account(void)
 {

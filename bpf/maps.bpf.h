@@ -53,6 +53,12 @@ static __always_inline void count_at(__u64 *counter)
 	count(counter ? counter : &account.map_full);
 }
 
+/* Whether SSLs of this side count. */
+static __always_inline bool wanted_side(bool server)
+{
+	return config.role == SSLL_ANY || (config.role == SSLL_SERVER) == server;
+}
+
 static __always_inline bool traced(__u32 tgid)
 {
 	return !config.filter_tgid || is_target(tgid);
