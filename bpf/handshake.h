@@ -54,7 +54,7 @@ enum ssll_place_of {
 	SSLL_PATH_LENGTH = 4,
 };
 
-/* Bits of ssll_labels.known, and of ssll_handshake_config.by. */
+/* Bits of ssll_labels.known. */
 enum ssll_label {
 	SSLL_LABEL_VERSION = 0,
 	SSLL_LABEL_CIPHER = 1,
@@ -264,8 +264,8 @@ struct ssll_handshake_account {
 };
 
 struct ssll_handshake_config {
-	__u32 by;      /* a bit for each label that tells rows apart */
-	__u32 off_cpu; /* 1: switches of threads are traced */
+	struct ssll_labels mask; /* all ones in what tells rows apart */
+	__u32 off_cpu;           /* 1: switches of threads are traced */
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
@@ -279,6 +279,6 @@ _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
 _Static_assert(sizeof(struct ssll_handshake_account) == 96, "handshake account");
-_Static_assert(sizeof(struct ssll_handshake_config) == 8, "handshake config");
+_Static_assert(sizeof(struct ssll_handshake_config) == 28, "handshake config");
 
 #endif

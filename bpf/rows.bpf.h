@@ -48,35 +48,20 @@ static __always_inline struct ssll_handshake_row *row_of(const struct ssll_label
 	return row ? row : bpf_map_lookup_elem(&rows, &other);
 }
 
-static __always_inline bool grouped_by(enum ssll_label label)
-{
-	return view.by & 1U << label;
-}
+union label_words {
+	struct ssll_labels labels;
+	__u32 words[sizeof(struct ssll_labels) / sizeof(__u32)];
+};
 
 /* What the row is told apart by: the labels that were asked for. */
 static __always_inline struct ssll_labels row_key(const struct ssll_labels *all)
 {
-	struct ssll_labels key = {.known = all->known & view.by, .ending = all->ending};
+	const volatile __u32 *mask = (const volatile __u32 *)&view.mask; /* copied whole, it would pass for the constant 0 */
+	union label_words key = {.labels = *all};
 
-	if (grouped_by(SSLL_LABEL_VERSION))
-		key.version = all->version;
-	if (grouped_by(SSLL_LABEL_CIPHER))
-		key.cipher = all->cipher;
-	if (grouped_by(SSLL_LABEL_RESUMED))
-		key.resumed = all->resumed;
-	if (grouped_by(SSLL_LABEL_GROUP))
-		key.group = all->group;
-	if (grouped_by(SSLL_LABEL_SIGNATURE))
-		key.signature = all->signature;
-	if (grouped_by(SSLL_LABEL_CLIENT_CERTIFICATE))
-		key.client_certificate = all->client_certificate;
-	if (grouped_by(SSLL_LABEL_ROLE))
-		key.server = all->server;
-	if (grouped_by(SSLL_LABEL_PROCESS))
-		key.tgid = all->tgid;
-	if (view.by & ~(SSLL_KNOWN(PROCESS) | SSLL_KNOWN(RESUMED) | SSLL_KNOWN(ROLE) | SSLL_KNOWN(CLIENT_CERTIFICATE)))
-		key.library = all->library; /* whose names its codes have */
-	return key;
+	for (__u32 word = 0; word < sizeof(key) / sizeof(*key.words); word++)
+		key.words[word] &= mask[word];
+	return key.labels;
 }
 
 /* Parts that every handshake has, whatever their length; the others only count where they occurred. */

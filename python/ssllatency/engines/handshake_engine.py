@@ -21,13 +21,13 @@ from ssllatency.engines import handshake_collect as collect
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
-from ssllatency.engines.handshake_names import LABELS
 from ssllatency.engines.handshake_sites import (
     batch_functions,
     batch_sites,
     error_sites,
     layout_record,
     phase_sites,
+    row_mask,
     software_sites,
     watched,
 )
@@ -83,8 +83,7 @@ class HandshakeSession:
         """Loads the object, fills its maps and attaches."""
         loaded = self.attachment.object
         view = loaded.section(".rodata.view", abi.HandshakeConfig)
-        view.by = sum(1 << number for number, label in LABELS.items() if label in self._request.by)
-        view.off_cpu = int(self._request.off_cpu)
+        view.mask, view.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
         loaded.resize_map("handshakes", self._request.in_flight)
         loaded.resize_map("rows", abi.Ending.ENDINGS + (self._request.most_rows if self._request.by else abi.Ending.ENDINGS))
         self.attachment.load()

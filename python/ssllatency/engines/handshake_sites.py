@@ -9,6 +9,7 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sites import CONDITIONS, Sites, library_record
+from ssllatency.model.handshakes import Label
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, Phase, PhaseCall
 from ssllatency.probes.plan import ImagePlan, Role, SslOffsets
 
@@ -33,6 +34,8 @@ _PARTS = {
     Phase.CALLBACKS: abi.Part.CALLBACKS,
 }
 _KEY_OPERATIONS = {"": 0, "sign": abi.KeyOperation.SIGN, "decrypt": abi.KeyOperation.DECRYPT}
+_FIELDS = {Label.ROLE: "server", Label.PROCESS: "tgid"}  # of abi.Labels, where they aren't called as the label
+_NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
@@ -119,3 +122,12 @@ def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
             for step, offset in enumerate(path.offsets):
                 layout.paths[place].offsets[step] = offset
     return layout
+
+
+def row_mask(by: Sequence[Label]) -> abi.Labels:
+    """All ones in the fields by which rows are told apart: the ending, these labels, and whose names their codes have."""
+    mask = abi.Labels(known=sum(1 << abi.Label[label.name] for label in by), ending=0xFF)
+    fields = [_FIELDS.get(label, label.value) for label in by]
+    for name in fields if _NAMED.isdisjoint(by) else [*fields, "library"]:
+        setattr(mask, name, -1)
+    return mask
