@@ -36,12 +36,6 @@ TOOLS = TOP / "tools"
 CONNECTIONS, REQUESTS = 12, 3
 
 
-@pytest.fixture(scope="session")
-def bpftrace() -> None:
-    if not shutil.which("bpftrace"):
-        pytest.skip("not installed: bpftrace")
-
-
 class Script:
     """A script that runs from `with` to the end of the block; `output` is there then. It must end with status 0 at SIGINT."""
 
