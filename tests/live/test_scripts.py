@@ -64,6 +64,7 @@ class Script:
         self.output = self._interrupted()
         if error is None:
             assert self._process.returncode == 0
+            assert "helper: " not in self.output, "0.21 and later complain of what a map hasn't"
 
     def _interrupted(self) -> str:
         """bpftrace 0.17 may miss a signal that comes just before it goes to wait for events."""
