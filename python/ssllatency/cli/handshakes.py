@@ -16,7 +16,6 @@ from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.elf.names import Names, join
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSession
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Label, Single
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import document, handshake_endings, handshake_text
@@ -28,21 +27,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
     options.add_report_options(parser)
+    add_measuring_options(parser)
+    parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
+                        help="those that took at least 50ms, 1s … as they end")  # fmt: skip
+    options.add_attaching_options(parser)
+    options.add_planning_options(parser)
+
+
+def add_measuring_options(parser: argparse.ArgumentParser) -> None:
+    """What of the handshakes is measured, and how much of it is kept."""
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
                         help=f"a row for each combination of these: {', '.join(Label)}")  # fmt: skip
     parser.add_argument(
         "--slowest", type=options.count, default=0, metavar="N", help="the N slowest one by one, with their splits"
     )
-    parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
-                        help="those that took at least 50ms, 1s … as they end")  # fmt: skip
     parser.add_argument("--off-cpu", action="store_true", help="split the time in calls into on and off the processor")
     options.add_role_option(parser)
     parser.add_argument("--max-groups", type=options.count, default=64, metavar="N",
                         help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
-    parser.add_argument("--max-in-flight", type=options.whole, default=131072, metavar="N",
+    parser.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
                         help="room for so many at a time, 290 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
-    options.add_attaching_options(parser)
-    options.add_planning_options(parser)
 
 
 def labels(text: str) -> tuple[Label, ...]:
@@ -53,16 +57,22 @@ def labels(text: str) -> tuple[Label, ...]:
         raise argparse.ArgumentTypeError(f"{text} isn't a list of {', '.join(Label)}") from None
 
 
+def room(text: str) -> int:
+    """For how many handshakes there is to be room."""
+    number = options.whole(text)
+    if number > 1 << 24:
+        raise argparse.ArgumentTypeError("there can be room for at most 16777216 handshakes")
+    return number
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
-    if arguments.max_in_flight > 1 << 24:
-        raise SsllatencyError("there can be room for at most 16777216 handshakes.", 2)
     live.prepare()
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
         images = list(resolved.images)
-        session = HandshakeSession(_request(resolved, images, arguments))
+        session = HandshakeSession(request_for(resolved, images, arguments))
         stack.callback(session.close)
         session.start()
 
@@ -78,7 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _request(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
+def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
+    """What the options ask for, of these images, which may grow."""
     return HandshakeRequest(
         base=live.request(resolved, arguments),
         plans=tuple(resolved.source.handshake_plan_of(image) for image in images),

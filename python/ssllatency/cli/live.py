@@ -116,11 +116,15 @@ class Ending:
 
 
 def snapshots(
-    session: Session, end: Ending, interval: float | None, look: Callable[[], None] | None = None
+    session: Session,
+    end: Ending,
+    interval: float | None,
+    look: Callable[[], None] | None = None,
+    earlier: Snapshot | None = None,
 ) -> Iterator[Snapshot]:
     """The whole run as one snapshot, or one for each interval; then the probes are gone. `look` is called many times a second,
-    and once more before each snapshot."""
-    earlier, stopped = None, False
+    and once more before each snapshot. What was counted by `earlier` isn't in the first."""
+    stopped = False
     border, pause = time.monotonic() + (interval or float("inf")), _LOOK_S if look else float("inf")
     while not stopped:
         stopped = end.wait(min(border, time.monotonic() + pause))

@@ -32,7 +32,7 @@ def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
         handshake_endings.slowest(handshakes, page),
         _in_flight(handshakes),
         not_traced(snapshot.missing, page.width),
-        lost(snapshot.losses, _handshakes_lost(handshakes)),
+        lost(snapshot.losses, lost_handshakes(handshakes)),
         *notes((*_uncounted(handshakes), *snapshot.notes), page.width),
         _diagnosis(handshakes, page),
     ]
@@ -63,7 +63,8 @@ def _in_flight(handshakes: Handshakes) -> list[str]:
     return [f"In flight at the end: {counted(number, 'handshake')} had begun and not ended."] if number else []
 
 
-def _handshakes_lost(handshakes: Handshakes) -> list[tuple[int, str, str]]:
+def lost_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
+    """What was missed, as frame.lost() takes it."""
     return [
         (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
         (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
