@@ -180,6 +180,7 @@ class Bpftrace:
                 return None
 
     def _readable(self, timeout_s: float) -> bool:
+        assert self._process.stdout is not None
         return bool(select.select([self._process.stdout], [], [], timeout_s)[0])
 
     def _receive(self) -> bool:
