@@ -71,9 +71,9 @@ def run(
 ) -> Output:
     """Runs the command until it ends, at most `timeout_s`; LoadError where it can't be started.
 
-    `progress` is called several times a second with the seconds since the start. When `stopped` says so, or at KeyboardInterrupt,
-    the tool is interrupted as by Ctrl-C, so that it may print its results, and what it printed comes back. An exception of
-    `progress` ends the tool and is raised.
+    `progress` is called several times a second with the seconds since the start. When `stopped` says so, or at
+    KeyboardInterrupt, the tool is interrupted as by Ctrl-C, so that it may print its results, and what it printed comes back.
+    An exception of `progress` ends the tool and is raised.
     """
     began = time.monotonic()
     process = _start(command)
