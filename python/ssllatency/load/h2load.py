@@ -102,7 +102,7 @@ def _times(text: str) -> tuple[list[Figure], dict[str, dict[float, float]]]:
     figures: list[Figure] = []
     percentiles: dict[str, dict[float, float]] = {}
     for row, (name, includes) in _ROWS.items():
-        found = find(rf"^{row} *:?  *(\d.*)$", text)
+        found = find(rf"^(?i:{row}) *: *(\d.*)$", text)
         values = {column: seconds(cell) for column, cell in zip(columns, found[1].split(), strict=False)} if found else {}
         if not any(values.get(column) for column in ("max", "mean")):
             continue  # all zero: nothing of that kind was measured

@@ -64,8 +64,12 @@ def version_of(tool: Tool, program: str = "") -> str:
 
 
 def report_of(tool: Tool, output: Output, command: Sequence[str], version: str = "") -> ClientReport:
-    """What the tool said of its run, and its rate of connections by our clock where their number is known exactly."""
-    report = tool.parse(output.stdout, command)
+    """What the tool said of its run, and its rate of connections by our clock where their number is known exactly.
+
+    The last line of a tool that was killed may be torn, and isn't read.
+    """
+    said = output.stdout
+    report = tool.parse(said if output.status == 0 else said[: said.rfind("\n") + 1], command)
     known = report.connections
     rate: tuple[Figure, ...] = ()
     if known and known.least == known.most and output.duration_s:
