@@ -9,7 +9,6 @@ is null for a function added up over processes; for processes folded while traci
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from ssllatency.errors import SsllatencyError
@@ -55,7 +54,7 @@ def single_to_json(single: Single) -> str:
     return json.dumps({"schema": SCHEMA, "handshake": single_fields(single)}, allow_nan=False)
 
 
-def from_document(document: Mapping[str, object]) -> Snapshot:
+def from_document(document: object) -> Snapshot:
     """The snapshot that a document was made of. Raises SsllatencyError with the field that isn't as it must be."""
     root = Field(document)
     schema = root.get("schema")
