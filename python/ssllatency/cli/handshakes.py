@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
+from typing import TypeVar
 
 from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower, rules_for
@@ -16,6 +17,7 @@ from ssllatency.cli.page import output_page
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.elf.names import Names, join
 from ssllatency.engines.base import Request, Role, TracedImage
+from ssllatency.engines.full_session import FullSession
 from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSession
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.handshakes import Label, Single
@@ -77,20 +79,29 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
-        images = list(resolved.images)
-        session = HandshakeSession(request_for(resolved, images, arguments))
-        stack.callback(session.close)
-        session.start()
-
-        def extend(later: Sequence[TracedImage]) -> None:
-            session.extend(later, plans_of(resolved.source, later))
-            images.extend(later)
-
-        follower = Follower(session, resolved, stack, extend)
+        session, follower = attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
         for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration, follower)):
             _print(resolved.noted(snapshot), arguments)
     return 0
+
+
+S = TypeVar("S", HandshakeSession, FullSession)
+
+
+def attach(kind: type[S], resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack) -> tuple[S, Follower]:
+    """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later."""
+    images = list(resolved.images)
+    session = kind(request_for(resolved, images, arguments))
+    stack.callback(session.close)
+    if isinstance(session, HandshakeSession):
+        session.start()
+
+    def extend(later: Sequence[TracedImage]) -> None:
+        session.extend(later, plans_of(resolved.source, later))
+        images.extend(later)
+
+    return session, Follower(session, resolved, stack, extend)
 
 
 def plans_of(source: PlanSource, images: Sequence[TracedImage]) -> tuple[HandshakePlan, ...]:

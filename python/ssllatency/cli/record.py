@@ -8,14 +8,12 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 from ssllatency import __version__
 from ssllatency.cli import handshakes, live, options, recordings
-from ssllatency.cli.follow import Follower
-from ssllatency.cli.resolve import Resolved, resolve
-from ssllatency.engines.base import TracedImage
+from ssllatency.cli.resolve import resolve
 from ssllatency.engines.full_session import FullSession
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.snapshot import Snapshot
@@ -48,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
-        session, follower = _attach(resolved, arguments, stack)
+        session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
         writer = stack.enter_context(recordings.Writer(arguments.output, force=arguments.force))
         first = session.read(per_interval=True)
         live.announce(resolved, arguments.duration, what="functions and handshakes")
@@ -56,20 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
         later = (resolved.noted(snapshot) for snapshot in _snapshots(session, arguments.interval, end))
         _write(writer, first, later, arguments)
     return 0
-
-
-def _attach(resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack) -> tuple[FullSession, Follower]:
-    """Both kinds of probes, and who follows what processes bring later."""
-    images = list(resolved.images)
-    request = handshakes.request_for(resolved, images, arguments)
-    session = FullSession(request)
-    stack.callback(session.close)
-
-    def extend(later: Sequence[TracedImage]) -> None:
-        session.extend(later, handshakes.plans_of(resolved.source, later))
-        images.extend(later)
-
-    return session, Follower(session, resolved, stack, extend)
 
 
 def _snapshots(session: FullSession, interval_s: float, end: live.Ending) -> Iterator[Snapshot]:

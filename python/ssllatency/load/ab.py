@@ -54,6 +54,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
         facts=_facts(text),
         caveats=_caveats(text),
         connections=_connections(text),
+        offers_sessions=False,
     )
 
 

@@ -58,6 +58,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
         facts=facts,
         caveats=tuple(_caveats(text, ended, closes(command))),
         connections=_connections(text, closes(command)) if ended else None,
+        offers_sessions=closes(command) or None,
     )
 
 

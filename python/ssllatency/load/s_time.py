@@ -58,6 +58,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
         figures=tuple(one for half in halves for one in _figures(half, len(halves) > 1)),
         facts={"sessions": " and ".join("reused" if half.reused else "new" for half in halves)},
         caveats=(*_caveats(halves), *(() if whole else ("s_time was ended before its results: its marks are counted.",))),
+        offers_sessions=any(half.reused for half in halves),
         connections=Connections(counted + first, counted + first + (not whole), why),
     )
 

@@ -40,6 +40,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
         facts={"variant": "wrk2" if planned else "wrk"},
         caveats=_caveats(planned),
         connections=_connections(requests, text, command),
+        offers_sessions=closes(command) or None,
     )
 
 

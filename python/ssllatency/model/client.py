@@ -34,7 +34,8 @@ class ClientReport:
 
     `tool` is "s_time", "h2load", "ab" or "wrk", `version` what it calls itself, "" where it doesn't. `percentiles`: by the name
     of what was timed, from the percentile (50, 99.9) to seconds. `facts`: what was negotiated and done, as text. `caveats`:
-    sentences about how to read the figures. `connections` is None where they can't be told.
+    sentences about how to read the figures. `connections` is None where they can't be told. `offers_sessions`: whether a
+    connection offered the session of one before; None where that depends on whether any was made anew.
     """
 
     tool: str
@@ -45,6 +46,7 @@ class ClientReport:
     facts: Mapping[str, str] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
     connections: Connections | None = None
+    offers_sessions: bool | None = None
 
     def figure(self, name: str) -> Figure | None:
         """The figure of this name, None where there is none."""
