@@ -122,8 +122,8 @@ def _times(client: ClientReport, good: Group | None) -> str:
             return ""
         return _difference("A mean connect", connect.value, wall_s, "TCP's connect, the network, and the client's own work")
     if client.tool == "s_time" and rate and rate.value:
-        page = ", and the page" if any(one.name.startswith("bytes") and one.value for one in client.figures) else ""
-        what = f"TCP's connect, the network, the client's own work{page}, and its start and end"
+        page = "the page, " if any(one.name.startswith("bytes") and one.value for one in client.figures) else ""
+        what = f"TCP's connect, the network, {page}the client's own work, its start and its end"
         return _difference("A connection by the clock", 1 / rate.value, wall_s, what)
     return ""
 
