@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import selectors
 import signal
@@ -19,6 +20,9 @@ LOOK_S = 0.1  # how often progress() and stopped() are called
 _GRACE_S = 3.0  # how long a tool may take to print its results once it is asked to end
 _PIECE = 1 << 16
 _HEAD, _TAIL = 1 << 16, 1 << 20  # what is kept of a stream: a tool's results stand at its end
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Ended(StrEnum):
@@ -98,16 +102,18 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
             stderr=subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C"},
             bufsize=0,
-            process_group=0,  # Ctrl-C at the terminal is ours to pass on
-            preexec_fn=_take_signals,
+            start_new_session=True,  # Ctrl-C at the terminal is ours to pass on
+            preexec_fn=_begin,
         )
     except OSError as error:
         raise LoadError(f"{command[0]} can't be run: {error.strerror}.") from None
 
 
-def _take_signals() -> None:
-    """A tracing command has blocked these, and what it starts would have them blocked as well."""
+def _begin() -> None:
+    """In the tool's process, before it is the tool: it takes signals, though a tracing command has blocked these, and ends with
+    the process that started it."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _follow(

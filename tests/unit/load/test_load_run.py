@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,6 +80,31 @@ def test_an_error_meanwhile_ends_the_tool() -> None:
         run(shell(PATIENT), timeout_s=30, progress=fail)
     assert pids
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+# Starts a tool that never ends by itself, tells its PID, and is gone without a chance to end it.
+KILLED = """
+import os, signal
+from ssllatency.load.run import run
+
+def tell(elapsed_s):
+    if elapsed_s > 0.3:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            print(file.read(), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+run(["/bin/sleep", "60"], timeout_s=60, progress=tell)
+"""
+
+
+def test_a_tool_ends_with_the_process_that_started_it() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while "(zombie)" not in Path(f"/proc/{int(done.stdout)}/status").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_long_output_keeps_its_beginning_and_its_end() -> None:
