@@ -217,7 +217,10 @@ static __always_inline void settle_parts(struct ssll_handshake *handshake, __u64
 		phases += handshake->parts[part];
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;
 	handshake->parts[SSLL_PART_REST] = handshake->parts[SSLL_PART_CALLS] - phases;
-	if (view.off_cpu)
+	if (handshake->flags & SSLL_FLAG_UNSPLIT) {
+		handshake->parts[SSLL_PART_OFF_CPU] = 0;
+		count(&books.unsplit);
+	} else if (view.off_cpu)
 		handshake->parts[SSLL_PART_ON_CPU] = handshake->parts[SSLL_PART_CALLS] - handshake->parts[SSLL_PART_OFF_CPU];
 }
 

@@ -112,6 +112,7 @@ enum ssll_flag {
 	SSLL_FLAG_ALERT_SENT = 2,
 	SSLL_FLAG_ADMITTED = 4, /* known to be on the side that is asked for */
 	SSLL_FLAG_PARTIAL = 8,  /* it was under way already when its first call was seen */
+	SSLL_FLAG_UNSPLIT = 16, /* not every switch of its thread was seen: time on and off the processor can't be told */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -175,11 +176,14 @@ struct ssll_open_call {
 	__u64 outer;
 };
 
-/* The thread's innermost call that belongs to a handshake. */
+/* The thread's innermost call that belongs to a handshake, and its switches since the outermost one began. */
 struct ssll_thread {
 	__u64 ssl;
 	__u64 off_since_ns;
 	__u64 off_ns;
+	__u64 switches; /* that the kernel had counted for the thread when the call began */
+	__u32 away;     /* those seen since, */
+	__u32 back;     /* and the ends of them seen */
 };
 
 struct ssll_times {
@@ -253,6 +257,7 @@ struct ssll_handshake_account {
 	__u64 ended;
 	__u64 events_dropped;
 	__u64 unattributed;
+	__u64 unsplit;
 	__u64 partial;
 	__u64 pauses;
 	__u64 paused; /* handshakes that had any */
@@ -278,7 +283,7 @@ _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
-_Static_assert(sizeof(struct ssll_handshake_account) == 96, "handshake account");
+_Static_assert(sizeof(struct ssll_handshake_account) == 104, "handshake account");
 _Static_assert(sizeof(struct ssll_handshake_config) == 8, "handshake config");
 
 #endif

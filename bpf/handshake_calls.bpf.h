@@ -7,6 +7,7 @@
 #define HANDSHAKE_CALLS_BPF_H
 
 #include "finished.bpf.h"
+#include "offcpu.bpf.h"
 #include "offload.bpf.h"
 #include "outcome.bpf.h"
 #include "phases.bpf.h"
@@ -92,7 +93,7 @@ static __always_inline int handshake_call_begins(const struct pt_regs *ctx, __u6
 	if (handshake->depth++)
 		return 0;
 	wait_ends(handshake, now);
-	thread->off_ns = thread->off_since_ns = 0;
+	off_cpu_begins(thread);
 	handshake->calls++;
 	handshake->error = 0;
 	handshake->completed_ns = 0;
@@ -129,8 +130,7 @@ static __always_inline void close_call(
 		handshake->phase = 0;
 	if (!same_thread)
 		handshake->flags |= SSLL_FLAG_UNATTRIBUTED;
-	else if (thread)
-		handshake->parts[SSLL_PART_OFF_CPU] += thread->off_ns;
+	add_off_cpu(handshake, same_thread ? thread : NULL);
 	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
 	handshake->since_ns = now;
 }

@@ -13,7 +13,6 @@
 #include <bpf/bpf_helpers.h>
 
 #include "handshake_calls.bpf.h"
-#include "offcpu.bpf.h"
 
 SEC("uprobe")
 int at_call(struct pt_regs *ctx)

@@ -345,6 +345,7 @@ class HandshakeAccount(ctypes.Structure):
         ("ended", ctypes.c_uint64),
         ("events_dropped", ctypes.c_uint64),
         ("unattributed", ctypes.c_uint64),
+        ("unsplit", ctypes.c_uint64),
         ("partial", ctypes.c_uint64),
         ("pauses", ctypes.c_uint64),
         ("paused", ctypes.c_uint64),
@@ -356,7 +357,7 @@ class HandshakeAccount(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeAccount) == 96
+assert ctypes.sizeof(HandshakeAccount) == 104
 
 
 class HandshakeConfig(ctypes.Structure):
@@ -617,10 +618,13 @@ class Thread(ctypes.Structure):
         ("ssl", ctypes.c_uint64),
         ("off_since_ns", ctypes.c_uint64),
         ("off_ns", ctypes.c_uint64),
+        ("switches", ctypes.c_uint64),
+        ("away", ctypes.c_uint32),
+        ("back", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Thread) == 24
+assert ctypes.sizeof(Thread) == 40
 
 
 MAPS = {

@@ -53,11 +53,16 @@ def labels_of(singles: Iterable[Shake], *labels: str) -> list[tuple[str | None, 
     return [tuple(single["labels"][label] for label in labels) for single in singles]
 
 
+def split(singles: Iterable[Shake]) -> list[Shake]:
+    """Those whose calls are split into on and off the processor."""
+    return [single for single in singles if "on_cpu" in single["parts_ns"]]
+
+
 def assert_books(shakes: Shakes) -> None:
     """Each handshake's parts add up, the rows are the sums of the handshakes, and nothing was lost."""
     handshakes = shakes.document["handshakes"]
     for single in shakes.singles:
-        _assert_adds_up(single, handshakes["off_cpu"])
+        _assert_adds_up(single)
     for group in handshakes["groups"]:
         _assert_sum(group, [single for single in shakes.singles if _belongs(single, group, handshakes)])
     assert sum(endings(shakes.document).values()) == len(shakes.singles)
@@ -69,18 +74,20 @@ def assert_books(shakes: Shakes) -> None:
     assert sum(cause["total_ns"] for cause in handshakes["causes"]) == sum(one["parts_ns"]["wall"] for one in _bad(shakes))
     assert {name: number for name, number in shakes.document["losses"].items() if number} == {}
     assert handshakes["dropped"] == handshakes["unattributed"] == 0
+    assert handshakes["off_cpu"] or not any("on_cpu" in single["parts_ns"] for single in shakes.singles)
+    assert handshakes["unsplit"] == (len(shakes.singles) - len(split(shakes.singles)) if handshakes["off_cpu"] else 0)
 
 
 def _bad(shakes: Shakes) -> list[Shake]:
     return [single for single in shakes.singles if single["ending"] != "success"]
 
 
-def _assert_adds_up(single: Shake, off_cpu: bool) -> None:
+def _assert_adds_up(single: Shake) -> None:
     parts = single["parts_ns"]
     total = {name: sum(parts.get(part, 0) for part in kinds) for name, kinds in (("phases", PHASES), ("waits", WAITS))}
     assert parts["wall"] == parts["calls"] + total["waits"]
     assert parts["calls"] == total["phases"]
-    if off_cpu:
+    if "on_cpu" in parts:
         assert parts["calls"] == parts["on_cpu"] + parts.get("off_cpu", 0)
     assert parts.get("offload_completion", 0) + parts.get("offload_resumption", 0) <= parts.get("wait_offload", 0)
     assert single["calls"] > single["pauses"]

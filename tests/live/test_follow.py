@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_for
+
 from .clients import TLS_1_3, Client, h2load
 from .servers import Nginx, Settings
 from .snoop import Snoop
@@ -29,15 +31,6 @@ from .trace import PROGRAM, Trace, count, counted_pids, losses
 pytestmark = pytest.mark.usefixtures("tracing")
 HERE = Path(__file__).resolve().parent
 RELOADS = 10
-
-
-def wait_for(condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
-    """What the condition says once it says something."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it didn't happen in time"
-        time.sleep(0.01)
-    return found
 
 
 def reload(server: Nginx) -> None:

@@ -22,7 +22,7 @@ from .async_servers import Fibers, build_fibers
 from .bad_clients import HALF_A_HELLO
 from .clients import TLS_1_2, TLS_1_3, Client, h2load
 from .servers import Nginx, Settings, make_certificate
-from .shakes import Shakes, assert_books, endings, labels_of
+from .shakes import Shakes, assert_books, endings, labels_of, split
 from .test_outcomes import BOTH_SIDES
 from .tls_servers import TlsServer, TlsSettings
 
@@ -135,7 +135,8 @@ def test_a_socket_that_blocks(certificates: Path) -> None:
     for single in shakes.singles:
         assert single["calls"] == 1
         assert single["parts_ns"]["wall"] == single["parts_ns"]["calls"]
-        assert single["parts_ns"]["off_cpu"] > 0
+    assert split(shakes.singles)
+    assert all(single["parts_ns"]["off_cpu"] > 0 for single in split(shakes.singles))
     assert_books(shakes)
 
 
@@ -151,7 +152,8 @@ def test_a_callback_that_sleeps(certificates: Path) -> None:
     assert endings(shakes.document) == {"success": TIMES}
     for single in shakes.singles:
         assert single["parts_ns"]["callbacks"] >= nap_ns
-        assert single["parts_ns"]["off_cpu"] >= nap_ns
+    assert split(shakes.singles)
+    assert all(single["parts_ns"]["off_cpu"] >= nap_ns for single in split(shakes.singles))
     assert_books(shakes)
 
 
@@ -164,7 +166,7 @@ def test_on_and_off_the_processor_under_load(certificates: Path) -> None:
         assert h2load(server.port["rsa"], 600, parallel=60) == 600
         server.wait_idle()
     assert endings(shakes.document) == {"success": 600}
-    assert any("off_cpu" in single["parts_ns"] for single in shakes.singles)
+    assert any("off_cpu" in single["parts_ns"] for single in split(shakes.singles))
     assert_books(shakes)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ssllatency.engines.sites import CONDITIONS
 from ssllatency.probes.plan import Leaving, Probe
 
 _FLAGS = 'reg("flags")'
@@ -18,7 +19,7 @@ _CONDITIONS = {
     "jl": _LESS,
     "jle": f"(({_FLAGS} & 64) != 0 || {_LESS})",
 }
-_NEGATED = {"jno": "jo", "jae": "jb", "jne": "je", "ja": "jbe", "jns": "js", "jnp": "jp", "jge": "jl", "jg": "jle"}
+_NEGATED = dict(zip(CONDITIONS[1::2], CONDITIONS[::2], strict=True))
 
 
 def taken(condition: str) -> str:

@@ -19,7 +19,7 @@ from ssllatency.engines.base import LinearRange, Role, TracedImage
 from ssllatency.engines.bpftrace_symbols import symbol_file
 from ssllatency.engines.bpftrace_words import WHOLE_WORDS, Words
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan
+from ssllatency.probes.plan import ImagePlan
 
 _SHELL = """\
 #!/bin/sh
@@ -87,8 +87,7 @@ def _comment(images: Sequence[TracedImage], about: Sequence[str]) -> str:
 
 
 def _left_out(plan: ImagePlan) -> list[str]:
-    missing = [f"{one.operation} ({one.reason})" for one in plan.missing if one.reason != NOT_IN_LIBRARY]
-    missing += [f"{name} ({bpftrace_script.NO_RETURN_PROBES})" for name in bpftrace_script.left_out(plan)]
+    missing = [f"{one.function} ({one.reason})" for one in bpftrace_script.left_out(plan)]
     return textwrap.wrap(f"not traced: {', '.join(missing)}", 120, initial_indent="    ") if missing else []
 
 

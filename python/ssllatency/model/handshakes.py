@@ -41,6 +41,7 @@ class Part(StrEnum):
     RESUMPTION = "offload_resumption"
 
 
+EVERY = (Part.WALL, Part.CALLS, Part.REST)  # the parts that every handshake has
 PHASES = (
     Part.PRIVATE_KEY,
     Part.KEY_EXCHANGE,
@@ -151,7 +152,7 @@ class KeyUse:
 @dataclass(frozen=True)
 class Single:
     """One handshake by itself: when it ended (seconds since the Unix epoch), its process and thread, how it ended, its parts
-    in nanoseconds (absent ones left out), its labels, and why it failed ("" where it didn't)."""
+    in nanoseconds (those of EVERY always, the others where it had them), its labels, and why it failed ("" where it didn't)."""
 
     ended_s: float
     pid: int
@@ -228,9 +229,10 @@ class Handshakes:
 
     `mix`: the successful handshakes by each label's values, whatever the report is grouped by. `in_flight`: begun and not
     ended. `dropped`: accounts that were pushed out by newer ones. `partial`: handshakes that ended and aren't counted, as they
-    were under way when the trace began, or had been pushed out. `unattributed`: those whose phases couldn't be told, as
-    their calls moved between threads; all of their calls is REST. `unknown_labels` says of which labels the libraries show no
-    place, by label, with the reason.
+    were under way when the trace began, or had been pushed out. `unattributed`: those whose phases couldn't be told, as their
+    calls moved between threads; all of their calls is REST. `unsplit`: those without ON_CPU and OFF_CPU though these were
+    asked for, as the kernel didn't announce all switches of their threads. `unknown_labels` says of which labels the libraries
+    show no place, by label, with the reason.
     """
 
     groups: tuple[Group, ...]
@@ -242,6 +244,7 @@ class Handshakes:
     in_flight: int = 0
     dropped: int = 0
     unattributed: int = 0
+    unsplit: int = 0
     partial: int = 0
     off_cpu: bool = False
     unknown_labels: Mapping[Label, str] = field(default_factory=dict)

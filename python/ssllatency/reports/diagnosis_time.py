@@ -47,7 +47,7 @@ def off_cpu(handshakes: Handshakes) -> str | None:
     """Most of the time in calls the thread wasn't on a processor."""
     group = successful(handshakes)
     if group is None or not handshakes.off_cpu or _fraction(group, Part.CALLS, Part.OFF_CPU) < MOST:
-        return None
+        return None  # handshakes that aren't split make the fraction smaller, never larger
     off = share_of(group, Part.CALLS, Part.OFF_CPU)
     return f"{off} of the time in calls the thread is off the CPU: blocked inside them, or waiting for a processor."
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import NoReturn, TypeVar
@@ -17,6 +17,7 @@ _LARGEST = 2**96
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
 
 
 class Field:
@@ -55,6 +56,15 @@ class Field:
             self.refuse("a list")
         for position, value in enumerate(self.value):
             yield Field(value, f"{self.path}[{position}]")
+
+    def rows(self, read: Callable[[Field], tuple[object, T]], what: str) -> tuple[T, ...]:
+        """The values of a list as `read` reads them, with their keys; `what` says of what each has to be the only one."""
+        known: dict[object, T] = {}
+        for row in self.items():
+            key, value = read(row)
+            if known.setdefault(key, value) is not value:
+                row.refuse(f"the only one of its {what}")
+        return tuple(known.values())
 
     def text(self) -> str:
         """A string."""

@@ -26,6 +26,7 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         "in_flight": handshakes.in_flight,
         "dropped": handshakes.dropped,
         "unattributed": handshakes.unattributed,
+        "unsplit": handshakes.unsplit,
         "partial": handshakes.partial,
         "off_cpu": handshakes.off_cpu,
         "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},
