@@ -155,6 +155,11 @@ class HandshakeSession:
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
 
+    @property
+    def ended(self) -> int:
+        """How many handshakes have ended so far."""
+        return int(self._books.ended)
+
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         self._watch_wakes()
