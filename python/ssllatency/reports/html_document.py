@@ -145,5 +145,5 @@ def _functions(whole: Snapshot, comparison: Comparison | None) -> Section | None
 def _unseen(whole: Snapshot) -> Section:
     sentences = [*html_frame.unseen(whole), *([] if whole.targets else ["No process was traced."])]
     tables = [html_frame.targets(whole), html_frame.missing(whole.missing)]
-    blocks = [Sentences(sentences), *(Tabular(one) for one in tables if one.lines)]
+    blocks: list[Block] = [Sentences(sentences), *(Tabular(one) for one in tables if one.lines)]
     return Section("unseen", "What was traced, and what was not seen", blocks)
