@@ -143,8 +143,7 @@ def _functions(whole: Snapshot, comparison: Comparison | None) -> Section | None
 
 
 def _unseen(whole: Snapshot) -> Section:
-    missing = html_frame.missing(whole.missing)
-    blocks: list[Block] = [Sentences(html_frame.unseen(whole)), Tabular(html_frame.targets(whole))]
-    return Section(
-        "unseen", "What was traced, and what was not seen", [*blocks, *([Tabular(missing)] if missing.lines else [])]
-    )
+    sentences = [*html_frame.unseen(whole), *([] if whole.targets else ["No process was traced."])]
+    tables = [html_frame.targets(whole), html_frame.missing(whole.missing)]
+    blocks: list[Block] = [Sentences(sentences), *(Tabular(one) for one in tables if one.lines)]
+    return Section("unseen", "What was traced, and what was not seen", blocks)

@@ -55,7 +55,7 @@ def targets(whole: Snapshot) -> Table:
         for library in target.libraries or (None,):
             gone = f"{library.path} (deleted)" if library and library.deleted else library.path if library else "no library"
             pids.setdefault((target.comm, gone, library.version if library else ""), []).append(target.pid)
-    rows = [Row((comm, path, version or "-"), (ranges(numbers),)) for (comm, path, version), numbers in pids.items()]
+    rows = [Row((comm, path, version or "-", ranges(numbers)), ()) for (comm, path, version), numbers in pids.items()]
     return table("Traced", ("Program", "Library", "Version", "Processes"), rows)
 
 

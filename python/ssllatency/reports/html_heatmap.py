@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram, bucket_bounds
 from ssllatency.reports.html_columns import Column
 from ssllatency.reports.html_plots import Plot, Size, clock, duration_axis, plot, time_axis
+from ssllatency.reports.html_svg import COLOURS
 from ssllatency.reports.units import counted
 
 LEVELS = (0.24, 0.38, 0.53, 0.68, 0.84, 1.0)
@@ -74,17 +76,26 @@ def heatmap(key: str, columns: Sequence[Column], scale: Scale, title: str, capti
     """The heatmap of one recording."""
     number = sum(column.count for column in columns)
     low, high = bucket_bounds(scale.low * scale.per_row)[0], bucket_bounds((scale.high + 1) * scale.per_row - 1)[1]
-    cells = _cells(columns, scale)
+    cells, gaps = _cells(columns, scale), _gaps(columns)
 
     def draw(axes: Axes, size: Size) -> None:
         extent = (0, columns[-1].end_s or 1, math.log10(low), math.log10(high))
         axes.imshow(cells, interpolation="none", extent=extent, aspect="auto", origin="lower", zorder=1)
+        for start_s, end_s in gaps:
+            axes.axvspan(start_s, end_s, facecolor="none", hatch="//", edgecolor=COLOURS["hatch"], linewidth=0, zorder=1)
         duration_axis(axes, low, high)
         time_axis(axes, scale.end_s, size)
 
     spans = f"{counted(number, 'duration')} in {counted(len(columns), 'column')} of {clock(columns[0].end_s)}"
     description = f"{spans}; the darker a cell, the more of them in it. The table below has the numbers."
-    return plot(key, draw, _HEIGHT, title, description, caption)
+    return plot(key, draw, _HEIGHT, title, description, f"{caption} Hatched: not measured." if gaps else caption)
+
+
+def _gaps(columns: Sequence[Column]) -> list[tuple[float, float]]:
+    """From when to when nothing was measured."""
+    spans = groupby(columns, key=lambda column: column.measured_s > 0)
+    held = [list(span) for measured, span in spans if not measured]
+    return [(span[0].start_s, span[-1].end_s) for span in held]
 
 
 def _rows(column: Column, per_row: int) -> dict[int, float]:

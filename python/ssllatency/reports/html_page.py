@@ -7,6 +7,7 @@ targets chose (names, paths, reasons) is escaped by the template engine.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 
 from ssllatency.errors import SsllatencyError
@@ -23,6 +24,8 @@ def page(recording: Recording, before: Recording | None = None, comparison: Comp
     Raises SsllatencyError where a library that it is drawn with isn't installed, and where the recording's measurements can't
     be added up (model.arithmetic.merge).
     """
+    # It tells of folders that it made and fonts that it looked for, from the moment that it is imported.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for name in _NEEDED:
         _need(name)
     # Not before it is known that what it imports is there.

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,8 +55,6 @@ def plot(key: str, draw: Draw, height: int, title: str, description: str, captio
 
 
 def _drawn(draw: Draw, size: Size, height: int) -> str:
-    # It tells of folders that it made and fonts that it looked for.
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     with matplotlib.rc_context(_style(size)):
         figure = Figure(figsize=(size.width / _UNITS, height / _UNITS), layout="constrained")
         FigureCanvasSVG(figure)

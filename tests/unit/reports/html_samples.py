@@ -14,7 +14,7 @@ from tests.handshakes import Shake
 from tests.recordings import calls_of, interval_of, shakes_of
 
 from ssllatency.model.handshakes import NO, Ending, Label, Part
-from ssllatency.model.recording import Recording
+from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome, Snapshot
 
 _STARTED = datetime.fromisoformat("2030-01-31T12:00:00+00:00")
@@ -40,6 +40,10 @@ def served(seconds: int, key_ns: int = 600_000, seed: int = 1) -> Recording:
     return Recording.of(made, "served.jsonl")
 
 
+def _later(recording: Recording, second: int) -> tuple[Snapshot, ...]:
+    return tuple(at(one, second + number) for number, one in enumerate(recording.intervals))
+
+
 def alone(snapshot: Snapshot) -> Recording:
     """One interval."""
     return Recording.of([snapshot])
@@ -47,6 +51,7 @@ def alone(snapshot: Snapshot) -> Recording:
 
 RECORDINGS: Mapping[str, Callable[[], tuple[Recording, Recording | None]]] = {
     "over_time": lambda: (served(60), None),
+    "interrupted": lambda: (Recording((*served(20).runs, Run(_later(served(20, seed=2), 40)))), None),
     "changed": lambda: (served(60, 900_000), served(50, seed=2)),
     "kinds": lambda: (alone(handshake_samples.distant()), None),
     "kinds_changed": lambda: (alone(handshake_samples.distant()), alone(handshake_samples.near())),

@@ -128,6 +128,11 @@ def test_much_of_everything_is_below_a_megabyte() -> None:
     assert "left out here" in text
 
 
+def test_time_that_was_not_measured_is_hatched() -> None:
+    assert "Hatched: not measured." in Reading(_page("interrupted")).text
+    assert "not measured" not in Reading(_page("over_time")).text
+
+
 def test_says_what_was_lost() -> None:
     text = Reading(_page("failing")).text
     assert "Not everything was counted" in text
