@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache
+from typing import TypeVar
 
 from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower
@@ -15,6 +16,7 @@ from ssllatency.cli.page import output_page
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.elf.names import Names, join
 from ssllatency.engines.base import TracedImage
+from ssllatency.engines.full_session import FullSession
 from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSession
 from ssllatency.model.handshakes import Label, Single
 from ssllatency.model.snapshot import Snapshot
@@ -71,21 +73,30 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
-        images = list(resolved.images)
-        session = HandshakeSession(request_for(resolved, images, arguments))
-        stack.callback(session.close)
-        session.start()
-
-        def extend(later: Sequence[TracedImage]) -> None:
-            session.extend(later, [resolved.source.handshake_plan_of(image) for image in later])
-            images.extend(later)
-
-        follower = Follower(session, resolved, stack, extend)
+        session, follower = attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
         end = live.Ending(resolved, arguments.duration, follower)
         for snapshot in live.snapshots(session, end, arguments.interval, lambda: _print_slow(session.poll(), arguments)):
             _print(resolved.noted(snapshot), arguments)
     return 0
+
+
+S = TypeVar("S", HandshakeSession, FullSession)
+
+
+def attach(kind: type[S], resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack) -> tuple[S, Follower]:
+    """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later."""
+    images = list(resolved.images)
+    session = kind(request_for(resolved, images, arguments))
+    stack.callback(session.close)
+    if isinstance(session, HandshakeSession):
+        session.start()
+
+    def extend(later: Sequence[TracedImage]) -> None:
+        session.extend(later, [resolved.source.handshake_plan_of(image) for image in later])
+        images.extend(later)
+
+    return session, Follower(session, resolved, stack, extend)
 
 
 def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:

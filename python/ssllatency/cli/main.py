@@ -14,7 +14,20 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.reports.units import printable
 
 # In the order in which help shows them. Each module has SUMMARY, add_arguments(parser), run(arguments).
-SUBCOMMANDS = ("trace", "snoop", "handshakes", "probes", "targets", "script", "doctor", "record", "report", "diff", "merge")
+SUBCOMMANDS = (
+    "trace",
+    "snoop",
+    "handshakes",
+    "probes",
+    "targets",
+    "script",
+    "doctor",
+    "record",
+    "report",
+    "diff",
+    "merge",
+    "load",
+)
 # STATUS is what a subcommand may end with beside these.
 STATUSES = "exit status: 0 done, 1 failed, 2 misuse"
 OUTPUTS = "Results go to standard output, everything else to standard error."

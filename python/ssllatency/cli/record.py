@@ -7,14 +7,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 from ssllatency import __version__
 from ssllatency.cli import handshakes, live, options, recordings
-from ssllatency.cli.follow import Follower
-from ssllatency.cli.resolve import Resolved, resolve
-from ssllatency.engines.base import TracedImage
+from ssllatency.cli.resolve import resolve
 from ssllatency.engines.full_session import FullSession
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.recording_document import end_line, header_line, interval_line, run_fields
@@ -45,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
-        session, follower = _attach(resolved, arguments, stack)
+        session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
         writer = stack.enter_context(recordings.Writer(arguments.output, force=arguments.force))
         earlier = session.read(per_interval=True)
         live.announce(resolved, arguments.duration, what="functions and handshakes")
@@ -53,20 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
         intervals = live.snapshots(session, end, arguments.interval, session.poll, earlier)
         _write(writer, (resolved.noted(interval) for interval in intervals), earlier, arguments)
     return 0
-
-
-def _attach(resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack) -> tuple[FullSession, Follower]:
-    """Both kinds of probes, and who follows what processes bring later."""
-    images = list(resolved.images)
-    request = handshakes.request_for(resolved, images, arguments)
-    session = FullSession(request)
-    stack.callback(session.close)
-
-    def extend(later: Sequence[TracedImage]) -> None:
-        session.extend(later, [resolved.source.handshake_plan_of(image) for image in later])
-        images.extend(later)
-
-    return session, Follower(session, resolved, stack, extend)
 
 
 def _write(writer: recordings.Writer, intervals: Iterator[Snapshot], here: Snapshot, arguments: argparse.Namespace) -> None:

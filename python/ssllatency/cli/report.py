@@ -8,7 +8,7 @@ import argparse
 from ssllatency.cli import html, recordings
 from ssllatency.cli.page import output_page
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports import document, handshake_text, text
+from ssllatency.reports import client_text, document, text
 
 SUMMARY = "render a kept measurement as text, JSON or an HTML page"
 
@@ -42,6 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _reports(snapshot: Snapshot, by_process: bool) -> list[str]:
     """One for the handshakes where they were measured, one for the functions where they were."""
-    handshakes = [handshake_text.render(snapshot, output_page())] if snapshot.handshakes else []
+    handshakes = [client_text.render(snapshot, output_page())] if snapshot.handshakes or snapshot.client else []
     functions = [text.render(snapshot, by_process=by_process)] if snapshot.series or not handshakes else []
     return [*handshakes, *functions]

@@ -51,6 +51,11 @@ class FullSession:
         if number is not None:
             self._handshakes.include(number, pids)
 
+    @property
+    def ended(self) -> int:
+        """How many handshakes have ended so far."""
+        return self._handshakes.ended
+
     def poll(self) -> None:
         """To be called several times a second."""
         self._handshakes.poll()
