@@ -11,7 +11,7 @@ import pytest
 from .servers import KEY_OPTIONS, make_certificate
 from .trace import why_not
 
-PROGRAMS = ("nginx", "openssl", "h2load", "wrk")
+PROGRAMS = ("nginx", "openssl", "h2load", "wrk", "ab")
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
+from typing import TypeVar
 
 from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower, rules_for
@@ -16,8 +17,8 @@ from ssllatency.cli.page import output_page
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.elf.names import Names, join
 from ssllatency.engines.base import Request, Role, TracedImage
+from ssllatency.engines.full_session import FullSession
 from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSession
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.handshakes import Label, Single
 from ssllatency.model.snapshot import Snapshot
@@ -34,21 +35,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-d", "--duration", type=options.positive, metavar="SECONDS", help="stop after so long")
     parser.add_argument("-i", "--interval", type=options.positive, metavar="SECONDS", help="a report of each interval")
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1; with -i one document a line")
+    add_measuring_options(parser)
+    parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
+                        help="those that took at least 50ms, 1s … as they end")  # fmt: skip
+    options.add_attaching_options(parser)
+    options.add_planning_options(parser)
+
+
+def add_measuring_options(parser: argparse.ArgumentParser) -> None:
+    """What of the handshakes is measured, and how much of it is kept."""
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
                         help=f"a row for each combination of these: {', '.join(Label)}")  # fmt: skip
     parser.add_argument(
         "--slowest", type=options.count, default=0, metavar="N", help="the N slowest one by one, with their splits"
     )
-    parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
-                        help="those that took at least 50ms, 1s … as they end")  # fmt: skip
     parser.add_argument("--off-cpu", action="store_true", help="split the time in calls into on and off the processor")
     parser.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
     parser.add_argument("--max-groups", type=options.count, default=64, metavar="N",
                         help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
-    parser.add_argument("--max-in-flight", type=options.whole, default=131072, metavar="N",
+    parser.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
                         help="room for so many at a time, 290 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
-    options.add_attaching_options(parser)
-    options.add_planning_options(parser)
 
 
 def labels(text: str) -> tuple[Label, ...]:
@@ -59,35 +65,52 @@ def labels(text: str) -> tuple[Label, ...]:
         raise argparse.ArgumentTypeError(f"{text} isn't a list of {', '.join(Label)}") from None
 
 
+def room(text: str) -> int:
+    """For how many handshakes there is to be room."""
+    number = options.whole(text)
+    if number > 1 << 24:
+        raise argparse.ArgumentTypeError("there can be room for at most 16777216 handshakes")
+    return number
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
-    if arguments.max_in_flight > 1 << 24:
-        raise SsllatencyError("there can be room for at most 16777216 handshakes.", 2)
     live.prepare()
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
-        images = list(resolved.images)
-        session = HandshakeSession(_request(resolved, images, arguments))
-        stack.callback(session.close)
-        session.start()
-
-        def extend(later: Sequence[TracedImage]) -> None:
-            session.extend(later, _plans(resolved.source, later))
-            images.extend(later)
-
-        follower = Follower(session, resolved, stack, extend)
+        session, follower = attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
         for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration, follower)):
             _print(resolved.noted(snapshot), arguments)
     return 0
 
 
-def _plans(source: PlanSource, images: Sequence[TracedImage]) -> tuple[HandshakePlan, ...]:
+S = TypeVar("S", HandshakeSession, FullSession)
+
+
+def attach(kind: type[S], resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack) -> tuple[S, Follower]:
+    """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later."""
+    images = list(resolved.images)
+    session = kind(request_for(resolved, images, arguments))
+    stack.callback(session.close)
+    if isinstance(session, HandshakeSession):
+        session.start()
+
+    def extend(later: Sequence[TracedImage]) -> None:
+        session.extend(later, plans_of(resolved.source, later))
+        images.extend(later)
+
+    return session, Follower(session, resolved, stack, extend)
+
+
+def plans_of(source: PlanSource, images: Sequence[TracedImage]) -> tuple[HandshakePlan, ...]:
+    """How each of these images is split into phases."""
     return tuple(source.handshake_plan(image.file, image.plan.path) for image in images)
 
 
-def _request(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
+def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
+    """What the options ask for, of these images, which may grow."""
     return HandshakeRequest(
         base=Request(
             resolved.images,
@@ -98,7 +121,7 @@ def _request(resolved: Resolved, images: Sequence[TracedImage], arguments: argpa
             method=arguments.attach,
             links=arguments.links,
         ),
-        plans=_plans(resolved.source, images),
+        plans=plans_of(resolved.source, images),
         names=_names_of(images, resolved.source),
         by=arguments.by,
         most_rows=arguments.max_groups,

@@ -14,7 +14,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.reports.units import printable
 
 # In the order in which help shows them. Each module has SUMMARY, add_arguments(parser) and run(arguments).
-SUBCOMMANDS = ("trace", "snoop", "handshakes", "probes", "targets", "script", "doctor", "report")
+SUBCOMMANDS = ("trace", "snoop", "handshakes", "probes", "targets", "script", "doctor", "record", "report", "merge", "load")
 EPILOG = "exit status: 0 done, 1 failed, 2 misuse. Results go to standard output, everything else to standard error."
 
 

@@ -1,49 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a measurement that was kept as JSON (`--json` of `ssllatency trace` and `handshakes`) as text."""
+"""Renders a kept measurement: a recording of `ssllatency record`, or what `trace` and `handshakes` print with --json."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 
+from ssllatency.cli import recordings
 from ssllatency.cli.page import output_page
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports import document, handshake_text, text
+from ssllatency.reports import client_text, document, text
 
-SUMMARY = "render a kept measurement as text"
+SUMMARY = "render a kept measurement as text or JSON"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
-    parser.add_argument("file", metavar="FILE", help="a document of schema ssllatency/1, - for standard input")
+    parser.add_argument("file", metavar="FILE", help="a recording, or documents of schema ssllatency/1, - for standard input")
     parser.add_argument("--by-process", action="store_true", help="a section for each process")
-    parser.add_argument("--json", action="store_true", help="print the document again, checked")
-
-
-def read(name: str) -> str:
-    """The text in a file."""
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SsllatencyError(f"{name} can't be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise SsllatencyError(f"{name} holds no JSON document: `ssllatency trace --json` writes one.") from None
+    parser.add_argument("--intervals", action="store_true", help="a report of each interval instead of one of all")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON, schema ssllatency/1; with --intervals one document a line"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the report."""
-    snapshot = document.from_json(read(arguments.file))
-    if arguments.json:
-        print(document.to_json(snapshot, by_process=arguments.by_process))
-    else:
-        print("\n".join(_reports(snapshot, arguments.by_process)), end="")
+    recording = recordings.read(arguments.file)
+    snapshots = recording.intervals if arguments.intervals else (recording.total(),)
+    for snapshot in snapshots:
+        if arguments.json:
+            print(document.to_json(snapshot, by_process=arguments.by_process))
+        else:
+            print("\n".join(_reports(snapshot, arguments.by_process)), end="\n" if arguments.intervals else "")
     return 0
 
 
 def _reports(snapshot: Snapshot, by_process: bool) -> list[str]:
     """One for the handshakes where they were measured, one for the functions where they were."""
-    handshakes = [handshake_text.render(snapshot, output_page())] if snapshot.handshakes else []
+    handshakes = [client_text.render(snapshot, output_page())] if snapshot.handshakes or snapshot.client else []
     functions = [text.render(snapshot, by_process=by_process)] if snapshot.series or not handshakes else []
     return [*handshakes, *functions]

@@ -54,17 +54,22 @@ class Attachment:
         programs: Programs = STANDARD,
         more: Sequence[str] = (),
         tracepoints: Sequence[str] = (),
+        beside: Attachment | None = None,
     ) -> None:
         """Takes what is opened, or opens the object of that name. `more` are programs beyond `programs` that `attach` will be
-        given sites for; `tracepoints` those that `attach_tracepoint` may be called for."""
+        given sites for; `tracepoints` those that `attach_tracepoint` may be called for. `beside`: another of the same targets,
+        loaded already and closed later than this one, whose set of processes, `targets` and `notes` serve both."""
         self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
         self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
         self.method = choose_method(request.method, sessions=self.object.sessions)
         self.operations = numbered(request.images, later=request.follow is not None)
         self.images = list(request.images)
-        self.targets = {target.pid: target for target in request.targets}
-        self.notes: list[str] = []
-        self.following, self.unfollowed = self._open_following()
+        self._beside = beside
+        self.targets: dict[int, Target] = beside.targets if beside else {target.pid: target for target in request.targets}
+        self.notes: list[str] = beside.notes if beside else []
+        self.following: Following | None
+        self.unfollowed: str
+        self.following, self.unfollowed = (beside.following, beside.unfollowed) if beside else self._open_following()
         self._pids = sorted({pid for image in request.images for pid in image.pids})
         followed = request if self.following else replace(request, follow=None)
         self.each_process = links_each_process(followed, self.method)
@@ -102,12 +107,14 @@ class Attachment:
         config.filter_tgid, config.role = int(self._filtered), _ROLES[self.request.role]
         if self.following:
             self.object.reuse_map("targets", self.following.targets_fd)
+        elif self._beside:
+            self.object.reuse_map("targets", self._beside.object.map_fd("targets"))
         self._choose_programs()
         self.object.load()
         self.account = self.object.live_section(".data.account", abi.Account)
         self.running = Running(self.object) if self.object.has_map("starts") else None
         self._describe(0, self.images)
-        for pid in () if self.following else self._pids:
+        for pid in () if self.following or self._beside else self._pids:
             self.admit(pid)
 
     def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
@@ -142,7 +149,7 @@ class Attachment:
 
         `more` gives for other programs the sites of each image, in the order of the request's images.
         """
-        if self.following:
+        if self.following and not self._beside:
             self.following.attach()
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
         if not self._probing.has_entries and self.images:
@@ -201,6 +208,6 @@ class Attachment:
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""
         self.detach()
-        if self.following:
+        if self.following and not self._beside:
             self.following.close()
         self.object.close()

@@ -69,16 +69,17 @@ class HandshakeRequest:
 class HandshakeSession:
     """Probes that are attached. Counts in a snapshot are cumulative from the start. `attachment` grows with later processes."""
 
-    def __init__(self, request: HandshakeRequest) -> None:
+    def __init__(self, request: HandshakeRequest, beside: Attachment | None = None) -> None:
+        """`beside`: as for Attachment."""
         self._request = request
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
-        self.attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"))
+        self.attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"), beside)
         self._batch_functions = batch_functions(image.plan for image in self._images)
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
         self._watches_wakes = False
-        self._cut_off = 0
+        self._cut_off = self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
 
     def start(self) -> None:
@@ -167,6 +168,11 @@ class HandshakeSession:
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
 
+    @property
+    def ended(self) -> int:
+        """How many handshakes have ended so far."""
+        return int(self._books.ended)
+
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         if self._books.pauses:
@@ -233,8 +239,10 @@ class HandshakeSession:
 
     def _handshakes(self, interval: int) -> Handshakes:
         names, by = self._request.names, self._request.by
-        running = self._running()
         books = self._books
+        created = books.created  # before, as handshakes begin and end while those in flight are listed
+        running = self._running()
+        self._dropped = max(self._dropped, created - len(running) - self._cut_off - books.ended)
         return Handshakes(
             groups=self._reader.groups(self._rows.items(), by, names, interval),
             causes=collect.causes(self._causes.items(), names),
@@ -243,7 +251,7 @@ class HandshakeSession:
             slowest=tuple(one for _, _, one in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
             by=by,
             in_flight=len(running),
-            dropped=max(0, books.created - books.ended - len(running) - self._cut_off),
+            dropped=self._dropped,
             unattributed=books.unattributed,
             unsplit=books.unsplit,
             partial=books.partial,

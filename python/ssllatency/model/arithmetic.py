@@ -97,11 +97,16 @@ def merge(first: Snapshot, second: Snapshot) -> Snapshot:
         targets=_merged_targets((*first.targets, *second.targets)),
         series=_gathered((*first.series, *second.series)),
         missing=tuple(dict.fromkeys((*first.missing, *second.missing))),
-        losses=_losses_sum(first.losses, second.losses),
+        losses=add_losses(first.losses, second.losses),
         in_flight=first.in_flight + second.in_flight,
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
         handshakes=_handshakes_sum(first, second),
     )
+
+
+def add_losses(first: Losses, second: Losses) -> Losses:
+    """All that was missed."""
+    return Losses(**{name: getattr(first, name) + getattr(second, name) for name in _LOSSES})
 
 
 def _key(series: Series) -> _Key:
@@ -179,10 +184,6 @@ def _merged_targets(targets: Iterable[Target]) -> tuple[Target, ...]:
         before = merged[key].libraries if key in merged else ()
         merged[key] = replace(target, libraries=tuple(dict.fromkeys((*before, *target.libraries))))
     return tuple(merged.values())
-
-
-def _losses_sum(first: Losses, second: Losses) -> Losses:
-    return Losses(**{name: getattr(first, name) + getattr(second, name) for name in _LOSSES})
 
 
 def _losses_since(later: Losses, earlier: Losses) -> Losses:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ssllatency.model.client import ClientReport
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 
@@ -97,7 +98,7 @@ class Losses:
 class Snapshot:
     """Everything one report is made of. `started` is RFC 3339 with a zone; `notes` are sentences for the reader.
 
-    `handshakes` is None where they weren't measured.
+    `handshakes` is None where they weren't measured, `client` where no load generator was run.
     """
 
     host: str
@@ -112,3 +113,4 @@ class Snapshot:
     in_flight: int = 0
     notes: tuple[str, ...] = ()
     handshakes: Handshakes | None = None
+    client: ClientReport | None = None

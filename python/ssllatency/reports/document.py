@@ -9,7 +9,6 @@ is null for a function added up over processes; for processes folded while traci
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from ssllatency.errors import SsllatencyError
@@ -17,6 +16,7 @@ from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
 from ssllatency.model.handshakes import Single
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.reports.client_document import client_fields, read_client
 from ssllatency.reports.fields import Field
 from ssllatency.reports.handshake_document import handshake_fields, single_fields
 from ssllatency.reports.handshake_reading import read_handshakes
@@ -42,6 +42,7 @@ def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, ob
         "in_flight": snapshot.in_flight,
         "notes": list(snapshot.notes),
         **(handshake_fields(snapshot.handshakes) if snapshot.handshakes else {}),
+        **(client_fields(snapshot) if snapshot.client else {}),
     }
 
 
@@ -55,7 +56,7 @@ def single_to_json(single: Single) -> str:
     return json.dumps({"schema": SCHEMA, "handshake": single_fields(single)}, allow_nan=False)
 
 
-def from_document(document: Mapping[str, object]) -> Snapshot:
+def from_document(document: object) -> Snapshot:
     """The snapshot that a document was made of. Raises SsllatencyError with the field that isn't as it must be."""
     root = Field(document)
     schema = root.get("schema")
@@ -75,6 +76,7 @@ def from_document(document: Mapping[str, object]) -> Snapshot:
         in_flight=in_flight.whole() if in_flight else 0,
         notes=tuple(note.text() for note in notes.items()) if notes else (),
         handshakes=read_handshakes(root),
+        client=read_client(root),
     )
 
 

@@ -12,6 +12,7 @@ from ssllatency.targets.code import code_byte
 from ssllatency.targets.containers import Container
 from ssllatency.targets.files import NoTlsFile, TracedFile, may_hold_tls, recognised_file, tls_candidates, tls_files
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
+from ssllatency.targets.listening import is_own, serving
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of
@@ -36,6 +37,7 @@ __all__ = [
     "exists",
     "file_identity",
     "hazards",
+    "is_own",
     "is_unified",
     "kept_comm",
     "listing",
@@ -47,6 +49,7 @@ __all__ = [
     "process_of",
     "recognised_file",
     "select",
+    "serving",
     "survey",
     "tls_candidates",
     "tls_files",

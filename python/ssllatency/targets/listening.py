@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.targets.processes import PROC
 
 _LISTEN = "0A"
+_ALL = ("0.0.0.0", "::")
 _PIECE = 1 << 16
 
 
@@ -41,6 +43,32 @@ def listeners(pids: Iterable[int], proc: Path = PROC) -> dict[int, tuple[Listene
         open_ones = (tables.get(namespace, {}).get(inode) for inode in sockets)
         found[pid] = tuple(sorted({listener for listener in open_ones if listener}))
     return found
+
+
+def serving(port: int, addresses: Container[str], pids: Iterable[int], proc: Path = PROC) -> tuple[list[int], int]:
+    """Those of the processes, in our own network namespace, that listen on this port at one of the addresses, or at all; and of
+    how many the descriptors may not be looked at."""
+    home = os.readlink(proc / "self" / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
+    found, hidden = [], 0
+    for pid, ports in listeners(pids, proc).items():
+        if ports is None:
+            hidden += 1
+        elif any(one.port == port and (one.address in _ALL or one.address in addresses) for one in ports):
+            with suppress(OSError):
+                if os.readlink(proc / str(pid) / "ns" / "net") == home:  # noqa: PTH115
+                    found.append(pid)
+    return found, hidden
+
+
+def is_own(address: str) -> bool:
+    """Whether this is an address of this machine's own."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def _sockets(folder: Path) -> set[str]:

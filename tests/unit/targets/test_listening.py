@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.targets.listening import Listener, listeners
+from ssllatency.targets.listening import Listener, is_own, listeners, serving
 
 AddProcess = Callable[..., Path]
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -74,3 +74,23 @@ def test_our_own_socket(family: socket.AddressFamily, address: str) -> None:
         found = listeners([os.getpid()])[os.getpid()]
         assert found is not None
         assert Listener(own.getsockname()[1], address) in found
+
+
+def test_those_who_serve_a_port_in_our_namespace(proc: Path, add_process: AddProcess) -> None:
+    table = row("0100007F:01BB", 71) + row("00000000:01BB", 72) + row("0200007F:01BB", 73) + row("00000000:0050", 74)
+    for pid, inode in ((10, 71), (20, 72), (30, 73), (40, 74)):
+        describe(add_process(pid), {3: f"socket:[{inode}]"}, "net:[1]", table)
+    describe(add_process(50), {3: "socket:[71]"}, "net:[2]", table)
+    (proc / "self" / "ns").mkdir(parents=True)
+    (proc / "self" / "ns" / "net").symlink_to("net:[1]")
+    pids = [10, 20, 30, 40, 50, 60]  # 60 isn't there
+    assert serving(443, {"127.0.0.1"}, pids, proc) == ([10, 20], 1)
+    assert serving(80, {"192.0.2.1"}, pids, proc) == ([40], 1)
+    assert serving(8443, {"127.0.0.1"}, pids, proc) == ([], 1)
+
+
+def test_our_own_addresses() -> None:
+    assert is_own("127.0.0.1")
+    assert is_own("::1")
+    assert not is_own("192.0.2.1")  # kept for documentation by RFC 5737
+    assert not is_own("2001:db8::1")

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a load generator against a server while tracing that server's handshakes, and prints both sides in one report. The
+arguments after the tool's name are its own. Ctrl-C ends the tool, and both sides are printed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from ssllatency.cli import handshakes, live, options
+from ssllatency.cli.follow import Follower
+from ssllatency.cli.page import output_page
+from ssllatency.cli.progress import Progress
+from ssllatency.cli.resolve import resolve
+from ssllatency.engines.full_session import FullSession
+from ssllatency.engines.handshake_engine import HandshakeSession
+from ssllatency.errors import SsllatencyError
+from ssllatency.load.arguments import Endpoint, endpoint, expected_s, refuse_plain
+from ssllatency.load.figures import LoadError
+from ssllatency.load.run import Ended, Output
+from ssllatency.load.run import run as run_tool
+from ssllatency.load.tools import TOOLS, Tool, report_of, version_of
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.reports import client_text, document, text
+from ssllatency.reports.units import counted, printable
+from ssllatency.targets import Selection, all_processes, is_own, serving
+
+SUMMARY = "drive s_time, h2load, ab or wrk against a server while tracing it"
+_SETTLE_S, _LOOK_S = 1.0, 0.05  # how long the server may take to end what the tool has begun
+_UNKNOWN_S, _LATER_S = 3600.0, 60.0  # how long a tool may run whose end isn't known, and one whose end is
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommand's options."""
+    options.add_target_options(parser)
+    parser.add_argument("tool", choices=list(TOOLS), help="the load generator")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="its own arguments, passed on unchanged"
+    )
+    parser.add_argument("--program", metavar="FILE", help="the tool's executable in place of the one on the PATH")
+    parser.add_argument("--timeout", type=options.positive, metavar="SECONDS",
+                        help="end the tool after so long (a minute after its own end, an hour where it has none)")  # fmt: skip
+    parser.add_argument("--functions", action="store_true", help="measure each function as well, as trace does")
+    parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1 with the member client")
+    handshakes.add_measuring_options(parser)
+    options.add_attaching_options(parser)
+    options.add_planning_options(parser)
+    parser.set_defaults(over=None)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Attaches, runs the tool, detaches and prints."""
+    tool = TOOLS[arguments.tool]
+    words = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
+    command = [arguments.program or tool.program, *tool.leading, *words]
+    refuse_plain(arguments.tool, words)
+    version = version_of(tool, arguments.program or "")
+    selection = options.selection(arguments)
+    if selection == Selection():
+        selection = _serving(endpoint(arguments.tool, words))
+    live.prepare()
+    output, snapshot = _measure(command, expected_s(arguments.tool, words), selection, arguments)
+    snapshot, status = _with_client(snapshot, output, tool, command, version)
+    _print(snapshot, arguments)
+    return status
+
+
+def _serving(where: Endpoint) -> Selection:
+    """The processes that listen there; SsllatencyError where none on this host does."""
+    try:
+        addresses = {str(one[4][0]) for one in socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)}
+    except OSError as error:
+        raise SsllatencyError(f"{where.host} can't be found: {error.strerror}.") from None
+    processes = {process.pid: process for process in all_processes() if process.pid != os.getpid()}
+    found, hidden = serving(where.port, addresses, processes) if any(map(is_own, addresses)) else ([], 0)
+    if not found:
+        unseen = f" ({counted(hidden, 'process')} couldn't be looked at)" if hidden else ""
+        raise SsllatencyError(
+            f"No process on this host listens on {where.host} port {where.port}{unseen}: name the server by -p PID, --comm NAME"
+            " or --container ID."
+        )
+    # A server's workers have its socket as well, and come with it.
+    return Selection(pids=tuple(pid for pid in found if processes[pid].ppid not in found))
+
+
+def _measure(
+    command: Sequence[str], whole_s: float | None, selection: Selection, arguments: argparse.Namespace
+) -> tuple[Output, Snapshot]:
+    """Both sides of one run."""
+    timeout_s = arguments.timeout or (_UNKNOWN_S if whole_s is None else whole_s + _LATER_S)
+    with ExitStack() as stack:
+        resolved = resolve(selection, arguments, stack)
+        session: HandshakeSession | FullSession
+        if arguments.functions:
+            session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
+        else:
+            session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
+        live.announce(resolved, None, what="handshakes and functions" if arguments.functions else "handshakes")
+        output = _drive(command, timeout_s, whole_s, session, follower)
+        snapshot = _settled(session)
+        return output, resolved.noted(snapshot)
+
+
+def _drive(
+    command: Sequence[str], timeout_s: float, whole_s: float | None, session: HandshakeSession | FullSession, follower: Follower
+) -> Output:
+    """Runs the tool; meanwhile what the server's processes bring is followed."""
+    with Progress(whole_s) as progress:
+
+        def meanwhile(elapsed_s: float) -> None:
+            follower.look()
+            session.poll()
+            progress.show(elapsed_s, counted(session.ended, "handshake"))
+
+        return run_tool(command, timeout_s=timeout_s, progress=meanwhile, stopped=live.stop_is_asked_for)
+
+
+def _settled(session: HandshakeSession | FullSession) -> Snapshot:
+    """What has been counted, once the server has ended what the tool left it with."""
+    end = time.monotonic() + _SETTLE_S
+    while time.monotonic() < end:
+        time.sleep(_LOOK_S)
+        measured = session.read().handshakes
+        if not (measured and measured.in_flight):
+            break
+    session.detach()
+    session.poll()
+    return session.read()
+
+
+def _with_client(snapshot: Snapshot, output: Output, tool: Tool, command: Sequence[str], version: str) -> tuple[Snapshot, int]:
+    """The measurement with the client's report, and the exit status: 1 where the tool failed or can't be understood."""
+    failed = output.ended is Ended.TIMEOUT or (output.ended is Ended.ITSELF and output.status != 0)
+    for sentence in _said(output, command[0]) if failed or output.cut_bytes else ():
+        print(f"ssllatency: {printable(sentence)}", file=sys.stderr)
+    try:
+        return replace(snapshot, client=report_of(tool, output, command, version)), int(failed)
+    except LoadError as error:
+        print(f"ssllatency: {printable(str(error))}", file=sys.stderr)
+        return snapshot, 1
+
+
+def _said(output: Output, name: str) -> list[str]:
+    """How the tool ended, and the end of what it complained of."""
+    sentences = [f"{name} printed so much that {output.cut_bytes} bytes of it weren't kept."] if output.cut_bytes else []
+    if output.ended is Ended.TIMEOUT:
+        sentences.append(f"{name} was ended after {output.duration_s:.0f} s: --timeout gives it longer.")
+    elif output.status < 0:
+        sentences.append(f"{name} was killed by signal {-output.status}.")
+    elif output.status:
+        sentences.append(f"{name} ended with status {output.status}.")
+    return [*sentences, *(f"{name}: {line}" for line in output.stderr.splitlines()[-5:] if line.strip())]
+
+
+def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        print(document.to_json(snapshot))
+        return
+    print(client_text.render(snapshot, output_page()), end="")
+    if snapshot.series:
+        print("\n" + text.render(snapshot), end="")

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adds recordings of several hosts or runs into one: every interval of every run is kept, so that all sums are exact."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ssllatency.cli import recordings
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.recording import Recording
+from ssllatency.reports.recording_document import to_lines
+from ssllatency.reports.units import counted
+
+SUMMARY = "add recordings of several hosts or runs into one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommand's options."""
+    parser.add_argument("files", metavar="FILE", nargs="+", help="recordings, or documents of schema ssllatency/1")
+    recordings.add_output_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Reads all, and writes one."""
+    recordings.refuse_overwriting(arguments.output, force=arguments.force)
+    if len(set(arguments.files)) < len(arguments.files):
+        raise SsllatencyError("a file is named twice: its counts would be added twice.", 2)
+    read = [recordings.read(name) for name in arguments.files]
+    merged = Recording(tuple(one for recording in read for one in recording.runs))
+    _check(merged)
+    with recordings.Writer(arguments.output, force=arguments.force) as writer:
+        writer.write("".join(to_lines(merged, by_process=True)))
+    runs, intervals = counted(len(merged.runs), "run"), counted(len(merged.intervals), "interval")
+    print(f"ssllatency: {arguments.output} holds {intervals} of {runs} on {', '.join(merged.hosts)}.", file=sys.stderr)
+    return 0
+
+
+def _check(merged: Recording) -> None:
+    """SsllatencyError where the runs can't be added up, or one of them is there twice."""
+    for number, run in enumerate(merged.runs):
+        if any(run.intervals[0] == other.intervals[0] for other in merged.runs[:number]):
+            host = run.intervals[0].host
+            raise SsllatencyError(f"the run on {host} from {run.started} is in two of the files: it would be added twice.", 2)
+    merged.total()

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one load generator to its end, its time limit or Ctrl-C, and keeps what it printed. Ends no other process."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import IO
+
+from ssllatency.load.figures import LoadError
+
+LOOK_S = 0.1  # how often progress() and stopped() are called
+_GRACE_S = 3.0  # how long a tool may take to print its results once it is asked to end
+_PIECE = 1 << 16
+_HEAD, _TAIL = 1 << 16, 1 << 20  # what is kept of a stream: a tool's results stand at its end
+
+
+class Ended(StrEnum):
+    """Why a run was over: by itself, or ended by us."""
+
+    ITSELF = "itself"
+    TIMEOUT = "timeout"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a tool printed. `status` is its exit status, negative for the signal that killed it; `duration_s` from its start to
+    its end; `cut_bytes` of its output weren't kept, in the middle of what it printed."""
+
+    stdout: str
+    stderr: str
+    status: int
+    duration_s: float
+    ended: Ended = Ended.ITSELF
+    cut_bytes: int = 0
+
+
+@dataclass
+class _Stream:
+    """A stream's beginning and end."""
+
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    cut: int = 0
+
+    def add(self, piece: bytes) -> None:
+        room = max(0, _HEAD - len(self.head))
+        self.head += piece[:room]
+        self.tail += piece[room:]
+        extra = max(0, len(self.tail) - _TAIL)
+        self.cut += extra
+        del self.tail[:extra]
+
+    def text(self) -> str:
+        return (self.head + self.tail).decode(errors="replace")
+
+
+def run(
+    command: Sequence[str],
+    *,
+    timeout_s: float,
+    progress: Callable[[float], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> Output:
+    """Runs the command until it ends, at most `timeout_s`; LoadError where it can't be started.
+
+    `progress` is called several times a second with the seconds since the start. When `stopped` says so, or at
+    KeyboardInterrupt, the tool is interrupted as by Ctrl-C, so that it may print its results, and what it printed comes back.
+    An exception of `progress` ends the tool and is raised.
+    """
+    began = time.monotonic()
+    process = _start(command)
+    streams = (_Stream(), _Stream())
+    try:
+        ended = _follow(process, streams, began, timeout_s, progress, stopped)
+    finally:
+        _end(process, streams)
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+    out, err = streams
+    return Output(out.text(), err.text(), process.returncode, time.monotonic() - began, ended, out.cut + err.cut)
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C"},
+            bufsize=0,
+            process_group=0,  # Ctrl-C at the terminal is ours to pass on
+            preexec_fn=_take_signals,
+        )
+    except OSError as error:
+        raise LoadError(f"{command[0]} can't be run: {error.strerror}.") from None
+
+
+def _take_signals() -> None:
+    """A tracing command has blocked these, and what it starts would have them blocked as well."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    streams: tuple[_Stream, _Stream],
+    began: float,
+    timeout_s: float,
+    progress: Callable[[float], None] | None,
+    stopped: Callable[[], bool] | None,
+) -> Ended:
+    """Reads until the tool is over or is to be ended; which of these."""
+    look = _Reader(process, streams)
+    try:
+        while not look.over():
+            now = time.monotonic() - began
+            if progress:
+                progress(now)
+            if stopped and stopped():
+                return Ended.STOPPED
+            if now >= timeout_s:
+                return Ended.TIMEOUT
+            look.wait(min(LOOK_S, timeout_s - now))
+    except KeyboardInterrupt:
+        return Ended.STOPPED
+    finally:
+        look.close()
+    return Ended.ITSELF
+
+
+class _Reader:
+    """Takes what a process prints."""
+
+    def __init__(self, process: subprocess.Popen[bytes], streams: tuple[_Stream, _Stream]) -> None:
+        self._process, self._selector = process, selectors.DefaultSelector()
+        for pipe, stream in zip((process.stdout, process.stderr), streams, strict=True):
+            if pipe and not pipe.closed:
+                self._selector.register(pipe, selectors.EVENT_READ, stream)
+
+    def over(self) -> bool:
+        """Whether the process has ended; a process of its own that it left behind isn't waited for."""
+        if self._process.poll() is None:
+            return False
+        self.wait(0)
+        return True
+
+    def wait(self, timeout_s: float) -> None:
+        """Takes what there is, or comes within the time."""
+        if not self._selector.get_map():
+            time.sleep(timeout_s)
+        for key, _ in self._selector.select(timeout_s):
+            pipe: IO[bytes] = key.fileobj  # type: ignore[assignment]
+            piece = os.read(pipe.fileno(), _PIECE)
+            if piece:
+                key.data.add(piece)
+            else:
+                self._selector.unregister(pipe)
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+def _end(process: subprocess.Popen[bytes], streams: tuple[_Stream, _Stream]) -> None:
+    """Ends the process, where it hasn't ended, ever less gently; takes what it prints meanwhile."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            break
+        process.send_signal(number)
+        look, until = _Reader(process, streams), time.monotonic() + _GRACE_S
+        while not look.over() and time.monotonic() < until:
+            look.wait(LOOK_S)
+        look.close()
+    process.wait()
