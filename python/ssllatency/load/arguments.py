@@ -39,7 +39,7 @@ def endpoint(tool: str, arguments: Sequence[str]) -> Endpoint:
         if not url:
             raise LoadError(f"{tool}'s arguments hold no https:// URL: write them after its name, as it takes them itself.", 2)
         address = (tool == "h2load" and _option(("--connect-to",), arguments)) or urlsplit(url).netloc.rpartition("@")[2]
-    return _endpoint(address)
+    return endpoint_of(address)
 
 
 def refuse_plain(tool: str, arguments: Sequence[str]) -> None:
@@ -52,7 +52,8 @@ def _url(arguments: Sequence[str]) -> str:
     return next((word for word in reversed(arguments) if re.match(r"(?i)https?://", word)), "")
 
 
-def _endpoint(address: str) -> Endpoint:
+def endpoint_of(address: str) -> Endpoint:
+    """A host and a port as they are written; LoadError where they aren't."""
     found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]*))(?::(\d{1,5}))?", address)
     if not found or not 0 < int(found[3] or _HTTPS) < 1 << 16:
         raise LoadError(f"{address} isn't HOST:PORT.", 2)
