@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import selectors
 import signal
@@ -18,6 +19,7 @@ from ssllatency.load.figures import LoadError
 LOOK_S = 0.1  # how often progress() and stopped() are called
 _GRACE_S = 3.0  # how long a tool may take to print its results once it is asked to end
 _PIECE = 1 << 16
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _HEAD, _TAIL = 1 << 16, 1 << 20  # what is kept of a stream: a tool's results stand at its end
 
 
@@ -99,15 +101,21 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
             env={**os.environ, "LC_ALL": "C"},
             bufsize=0,
             process_group=0,  # Ctrl-C at the terminal is ours to pass on
-            preexec_fn=_take_signals,
+            preexec_fn=take_signals,
         )
     except OSError as error:
         raise LoadError(f"{command[0]} can't be run: {error.strerror}.") from None
 
 
-def _take_signals() -> None:
+def take_signals() -> None:
     """A tracing command has blocked these, and what it starts would have them blocked as well."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
+def end_with_us() -> None:
+    """As take_signals(), for what must not outlive the command even where that is killed."""
+    take_signals()
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _follow(
