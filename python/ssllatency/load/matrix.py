@@ -136,9 +136,7 @@ class Plan:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
-def order(
-    cells: Sequence[Cell], matrix: Matrix, done: frozenset[tuple[tuple[str, ...], int]] = frozenset()
-) -> tuple[Run, ...]:
+def order(cells: Sequence[Cell], matrix: Matrix, done: frozenset[tuple[tuple[str, ...], int]] = frozenset()) -> tuple[Run, ...]:
     """The runs that are left, in order: rounds in which each cell comes once, each shuffled anew from the seed.
 
     A drift of the machine so meets all cells alike. `done` are cells' keys with their repeats; a cell that has none left isn't
