@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import KEY_OPTIONS, make_certificate
+from .servers import KEYS, make_certificate
 from .trace import why_not
 
 PROGRAMS = ("nginx", "openssl", "h2load", "wrk", "ab")
@@ -21,7 +21,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     directory = tmp_path_factory.mktemp("certificates")
-    for kind in KEY_OPTIONS:
+    for kind in KEYS:
         make_certificate(kind, directory)
     return directory
 

@@ -64,10 +64,8 @@ def beginning(matrix: Matrix, plan: Plan, kept: Kept, runs: Sequence[Run]) -> li
     if kept.torn:
         sentences.append("The last row had been cut off in the middle: it is measured again.")
     already = f", {counted(len(kept.rows), 'run')} there already" if kept.rows else ""
-    return [
-        *sentences,
-        f"{counted(len(plan.cells), 'cell')}{already}: {counted(len(runs), 'run')} to make, {_time(matrix, runs)}.",
-    ]
+    to_make = f"{counted(len(runs), 'run')} to make, {_time(matrix, runs)}"
+    return [*sentences, f"{counted(len(plan.cells), 'cell')}{already}: {to_make}."]
 
 
 def effects(rows: Sequence[_Row]) -> str:
@@ -76,9 +74,8 @@ def effects(rows: Sequence[_Row]) -> str:
     factors = [str(factor) for factor in Factor]
     planned = design(factors, [_levels(row) for row in rows])
     for heading, column in _MEASURED.items():
-        numbers = [
-            Observation(_levels(row), int(row[REPEAT]), float(row[column])) for row in rows if float(row[column] or 0) > 0
-        ]
+        known = [row for row in rows if float(row[column] or 0) > 0]
+        numbers = [Observation(_levels(row), int(row[REPEAT]), float(row[column])) for row in known]
         if measured := effects_of(planned, numbers):
             found[heading] = measured
     return effects_text.render(found, {name: _mean(name, one) for name, one in found.items()}, output_page()) if found else ""
@@ -96,9 +93,8 @@ def ending(rows: Sequence[_Row], plan: Plan, matrix: Matrix, broken: Mapping[tup
     """What there is now, and what there isn't, in sentences."""
     sentences = [f"{counted(len(rows), 'run')} of {len(plan.cells) * matrix.repeats} in {output}."]
     if broken:
-        sentences.append(
-            f"{counted(len(broken), 'cell')} failed, and {'is' if len(broken) == 1 else 'are'} tried again next time."
-        )
+        again = "it is" if len(broken) == 1 else "they are"
+        sentences.append(f"{counted(len(broken), 'cell')} failed; the next time {again} tried again.")
     if len(rows) < len(plan.cells) * matrix.repeats:
         sentences.append("The same command goes on where this one ended.")
     unequal = sum(1 for row in rows if row["connections"] and row["connections"] != row["handshakes"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-signed certificates with keys of every kind, made by openssl for servers and clients that live as long as one command."""
+"""Self-signed certificates with keys of every kind, by openssl, for servers and clients that live as long as one command."""
 
 from __future__ import annotations
 

@@ -128,6 +128,11 @@ class Run:
     repeat: int | None
 
 
+def chosen(level: str) -> str:
+    """The level as a setting, "" where nothing is to be set."""
+    return "" if level in (DEFAULT, NOT_APPLICABLE) else level
+
+
 @dataclass(frozen=True)
 class Plan:
     """The cells that can be run, and why others can't: each reason with their number."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.figures import LoadRequest
-from ssllatency.load.matrix import DEFAULT, NEW, NONE, NOT_APPLICABLE, Cell, Factor, Matrix
+from ssllatency.load.matrix import DEFAULT, NEW, NONE, NOT_APPLICABLE, Cell, Factor, Matrix, chosen
 from ssllatency.load.servers import Keys
 from ssllatency.load.tools import TOOLS
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Handshakes, Label
@@ -41,18 +41,14 @@ def command(cell: Cell, matrix: Matrix, where: Endpoint, keys: Keys) -> list[str
         connections=clients,
         # h2load resumes what it can: where sessions are to be new its server gives it none.
         reuse=not s_time or cell[Factor.RESUMPTION] != NEW,
-        version=_set(cell[Factor.VERSION]) if s_time else "",
-        cipher=_set(cell[Factor.CIPHER]),
-        groups="" if s_time else _set(cell[Factor.GROUP]),
+        version=chosen(cell[Factor.VERSION]) if s_time else "",
+        cipher=chosen(cell[Factor.CIPHER]),
+        groups="" if s_time else chosen(cell[Factor.GROUP]),
         certificate=str(pair.certificate) if pair else "",
         key=str(pair.key) if pair else "",
     )
     words = TOOLS[cell[Factor.TOOL]].command(request)
-    return [*_with_group(_set(cell[Factor.GROUP]), keys.folder), *words] if s_time else words
-
-
-def _set(level: str) -> str:
-    return "" if level in (DEFAULT, NOT_APPLICABLE) else level
+    return [*_with_group(chosen(cell[Factor.GROUP]), keys.folder), *words] if s_time else words
 
 
 def _with_group(group: str, folder: Path) -> list[str]:
@@ -68,8 +64,11 @@ def _with_group(group: str, folder: Path) -> list[str]:
 
 
 def differences(cell: Cell, handshakes: Handshakes, full: int) -> list[str]:
-    """Where the server's successful handshakes weren't as the cell says, in phrases. So many of them may be full where they are to
-    resume: the first of each client. What the server's library doesn't show isn't held against it."""
+    """Where the server's successful handshakes weren't as the cell says, in phrases.
+
+    `full` of them may be full where they are to resume: the first of each client. What the server's library doesn't show isn't
+    held against it.
+    """
     found = []
     for label, wanted in _wanted(cell).items():
         seen = handshakes.mix.get(label, {})

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a matrix's runs as CSV: a row for each, appended as it ends, so that an interrupted matrix goes on where it was."""
+"""The table of a matrix's runs as CSV: a row for each, appended as it ends, so that an interrupted matrix can go on."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,8 @@ COLUMNS = (
     *(f"{part}_mean_us" for part in _PARTS),
     "lost",
 )
+_NUMBERS = tuple(name for name in COLUMNS if name not in (MATRIX, *Factor, "started"))
+_NUMBER = re.compile(r"(?:\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d\d)?)?", re.ASCII)
 _LARGEST = 1 << 28
 
 
@@ -167,7 +170,11 @@ def read(text: str, path: str, identity: str) -> tuple[Mapping[str, str], ...]:
     rows = []
     for number, line in enumerate(lines[1:], 2):
         found = dict(zip(COLUMNS, line, strict=False))
-        if len(line) != len(COLUMNS) or not found[REPEAT].isdecimal():
+        if (
+            len(line) != len(COLUMNS)
+            or not found[REPEAT].isdecimal()
+            or not all(_NUMBER.fullmatch(found[name]) for name in _NUMBERS)
+        ):
             raise LoadError(f"{path}, line {number}, isn't a row of its table: mend it or name another file.")
         if found[MATRIX] != identity:
             raise LoadError(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers of a matrix: nginx or openssl s_server, started on loopback with keys of our own and ended with the command, or one
-that is running already.
+"""The servers of a matrix: nginx or openssl s_server, started on loopback with keys of our own and ended with the command, or
+one that is running already.
 
 Each has a port for every way in which a cell wants to be served (a Site). s_server runs without -www, -WWW and -HTTP: with
 these it shakes hands inside a BIO's read, not by a call of SSL_accept or SSL_do_handshake, and so isn't seen.
@@ -23,7 +23,7 @@ from typing import Protocol
 from ssllatency.load.arguments import Endpoint, endpoint_of
 from ssllatency.load.certificates import Certificate, make_certificate
 from ssllatency.load.figures import LoadError
-from ssllatency.load.matrix import DEFAULT, KEYS, NEED, NEW, NONE, NOT_APPLICABLE, Cell, Factor, Kind, ServerEntry
+from ssllatency.load.matrix import KEYS, NEED, NEW, NONE, Cell, Factor, Kind, ServerEntry, chosen
 from ssllatency.load.nginx_configuration import PLAIN_BYTES, configuration
 from ssllatency.load.run import end_with_us
 from ssllatency.load.site import Site
@@ -57,13 +57,19 @@ def free_ports(count: int) -> list[int]:
 def site_of(cell: Cell) -> Site:
     """How the cell wants to be served. h2load resumes whatever it can: for new sessions its server gives it none."""
     sessions = cell[Factor.TOOL] != "h2load" or cell[Factor.RESUMPTION] != NEW
-    levels = (cell[factor] for factor in (Factor.KEY, Factor.VERSION, Factor.CIPHER, Factor.GROUP, Factor.CLIENT_CERTIFICATE))
-    return Site(*("" if level in (DEFAULT, NOT_APPLICABLE) else level for level in levels), sessions=sessions)
+    return Site(
+        cell[Factor.KEY],
+        chosen(cell[Factor.VERSION]),
+        chosen(cell[Factor.CIPHER]),
+        chosen(cell[Factor.GROUP]),
+        cell[Factor.CLIENT_CERTIFICATE],
+        sessions,
+    )
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The certificates of servers and clients in a folder that is ours alone. `clients` is a file of all clients' certificates."""
+    """The certificates of servers and clients in a folder that is ours alone; `clients` is a file of all clients' ones."""
 
     folder: Path
     made: Mapping[str, Certificate]
@@ -102,7 +108,7 @@ class RunningServer:
     """One that the user has."""
 
     def __init__(self, entry: ServerEntry) -> None:
-        self.pids = (entry.pid,) if entry.pid is not None else ()
+        self.pids: tuple[int, ...] = (entry.pid,) if entry.pid is not None else ()
         self._endpoint = endpoint_of(entry.address)
 
     def endpoint(self, site: Site) -> Endpoint:
@@ -130,7 +136,7 @@ class Nginx:
         program = entry.program or shutil.which("nginx") or "/usr/sbin/nginx"
         command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
         self._process = _begin(command, entry.name)
-        self.pids = (self._process.pid,)
+        self.pids: tuple[int, ...] = (self._process.pid,)
         try:
             self._wait_until_serving(pages)
         except BaseException:

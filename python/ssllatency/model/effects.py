@@ -2,9 +2,9 @@
 """Main effects: how much each level of each factor makes of a measured number, in per cent of the mean, with its uncertainty.
 
 The logarithm of the number is taken as a sum of the grand mean and one effect for each factor, fitted by least squares; the
-effects of a factor's levels add up to zero. Where every combination was run an effect is the mean of the log ratios to the grand
-mean; where some weren't, the other factors' effects are taken out first. It is fitted to each repeat by itself: the mean of these
-is the effect, their scatter its 95 % interval, by Student's t.
+effects of a factor's levels add up to zero. Where every combination was run an effect is the mean of the log ratios to the
+grand mean; where some weren't, the other factors' effects are taken out first. It is fitted to each repeat by itself: the mean
+of these is the effect, their scatter its 95 % interval, by Student's t.
 """
 
 from __future__ import annotations
@@ -76,13 +76,11 @@ class Design:
 
 def design(names: Sequence[str], cells: Sequence[Levels]) -> Design:
     """The factors that vary, those joined that can't be told apart."""
-    columns = [(number,) for number in range(len(names)) if len({cell[number] for cell in cells}) > 1]
+    columns: list[tuple[int, ...]] = [(number,) for number in range(len(names)) if len({cell[number] for cell in cells}) > 1]
     while True:
         found = Design(tuple(", ".join(names[one] for one in joint) for joint in columns), tuple(columns))
         levels = [found.levels(cell) for cell in cells]
-        apart = (
-            pair for pair in combinations(range(len(columns)), 2) if not _connected([(c[pair[0]], c[pair[1]]) for c in levels])
-        )
+        apart = (pair for pair in combinations(range(len(columns)), 2) if not _connected(levels, *pair))
         pair = next(apart, None)
         if pair is None:
             return found
@@ -90,11 +88,11 @@ def design(names: Sequence[str], cells: Sequence[Levels]) -> Design:
         columns = [joint if number == pair[0] else one for number, one in enumerate(columns) if number != pair[1]]
 
 
-def _connected(pairs: Sequence[tuple[str, str]]) -> bool:
+def _connected(cells: Sequence[Levels], first: int, second: int) -> bool:
     """Whether the levels of two factors all hang together by the cells in which they meet."""
     group: dict[tuple[int, str], set[tuple[int, str]]] = {}
-    for first, second in pairs:
-        joint = group.get((0, first), {(0, first)}) | group.get((1, second), {(1, second)})
+    for ends in ({(0, cell[first]), (1, cell[second])} for cell in cells):
+        joint = set().union(*(group.get(end, {end}) for end in ends))
         for one in joint:
             group[one] = joint
     return len({id(one) for one in group.values()}) == 1
