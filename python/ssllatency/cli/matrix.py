@@ -149,7 +149,7 @@ class _Bench:
             self._check(server, run)
         except LoadError as error:
             self.broken[run.cell.key] = str(error)
-            _say(f"{run.cell}: {error}")
+            _say(f"{run.cell}: {error}{matrix_words.causes(server.handshakes)}")
             return
         if run.repeat is not None:
             row = matrix_csv.row(self.matrix, run.cell, run.repeat, server, client)

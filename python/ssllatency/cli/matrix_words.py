@@ -11,6 +11,7 @@ from ssllatency.load.matrix_csv import RATE, REPEAT, Kept
 from ssllatency.load.matrix_time import known_s
 from ssllatency.model.effects import Effects, Observation, design
 from ssllatency.model.effects import effects as effects_of
+from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports import effects_text
 from ssllatency.reports.units import counted, duration, printable, table
 
@@ -66,6 +67,12 @@ def beginning(matrix: Matrix, plan: Plan, kept: Kept, runs: Sequence[Run]) -> li
     already = f", {counted(len(kept.rows), 'run')} there already" if kept.rows else ""
     to_make = f"{counted(len(runs), 'run')} to make, {_time(matrix, runs)}"
     return [*sentences, f"{counted(len(plan.cells), 'cell')}{already}: {to_make}."]
+
+
+def causes(measured: Handshakes | None) -> str:
+    """Why handshakes failed on the server, as a sentence after another; "" where none did."""
+    found = [f"{cause.reason} ({cause.count})" for cause in measured.causes] if measured else []
+    return f" On the server: {'; '.join(found)}." if found else ""
 
 
 def effects(rows: Sequence[_Row]) -> str:

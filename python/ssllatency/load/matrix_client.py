@@ -24,7 +24,7 @@ ssl_conf = ssl
 [ssl]
 system_default = groups
 [groups]
-Groups = {group}
+Groups = {groups}
 """
 
 
@@ -43,23 +43,32 @@ def command(cell: Cell, matrix: Matrix, where: Endpoint, keys: Keys) -> list[str
         reuse=not s_time or cell[Factor.RESUMPTION] != NEW,
         version=chosen(cell[Factor.VERSION]) if s_time else "",
         cipher=chosen(cell[Factor.CIPHER]),
-        groups="" if s_time else chosen(cell[Factor.GROUP]),
+        groups="" if s_time else _groups(cell),
         certificate=str(pair.certificate) if pair else "",
         key=str(pair.key) if pair else "",
     )
     words = TOOLS[cell[Factor.TOOL]].command(request)
-    return [*_with_group(chosen(cell[Factor.GROUP]), keys.folder), *words] if s_time else words
+    return [*_with_groups(_groups(cell), keys.folder), *words] if s_time else words
 
 
-def _with_group(group: str, folder: Path) -> list[str]:
-    """What stands before the command of a client that is to offer this group alone.
+def _groups(cell: Cell) -> str:
+    """What the client offers: the group alone, as otherwise it may guess another in TLS 1.3, which takes a round trip more.
 
-    Otherwise it guesses another in TLS 1.3, and the handshake takes a round trip more.
+    In TLS 1.2 the curves of ECDSA certificates must be among the groups (RFC 8422, section 5.3); the server has the one only.
     """
-    if not group:
+    group = chosen(cell[Factor.GROUP])
+    if not group or cell[Factor.VERSION] == "TLSv1.3":
+        return group
+    curves = (cell[key].removeprefix("ECDSA-") for key in (Factor.KEY, Factor.CLIENT_KEY) if cell[key].startswith("ECDSA-"))
+    return ":".join(dict.fromkeys((group, *curves)))
+
+
+def _with_groups(groups: str, folder: Path) -> list[str]:
+    """What stands before the command of a client that is to offer these groups."""
+    if not groups:
         return []
-    file = folder / f"{group}.cnf"
-    file.write_text(_OPENSSL_CONFIGURATION.format(group=group))
+    file = folder / f"{groups.replace(':', '-')}.cnf"
+    file.write_text(_OPENSSL_CONFIGURATION.format(groups=groups))
     return ["env", f"OPENSSL_CONF={file}"]
 
 

@@ -60,6 +60,15 @@ def test_s_time_offers_the_group_alone(tmp_path: Path) -> None:
     assert (tmp_path / "P-384.cnf").read_text().endswith("\nGroups = P-384\n")
 
 
+def test_in_tls_1_2_the_curves_of_certificates_are_offered_as_well(tmp_path: Path) -> None:
+    """Without them the client couldn't use the certificate; the server takes the group, as it has no other."""
+    cell = 'version = "TLSv1.2"\ngroup = "X25519"\nkey = "ECDSA-P-384"\n'
+    assert " --groups=X25519:P-384 " in words(tmp_path, f'{cell}tool = "h2load"')
+    words(tmp_path, f'{cell}client_certificate = "need"')
+    assert (tmp_path / "X25519-P-384-P-256.cnf").read_text().endswith("\nGroups = X25519:P-384:P-256\n")
+    assert "ssl_ecdh_curve X25519;" in lines(cell)
+
+
 def test_h2load(tmp_path: Path) -> None:
     found = words(tmp_path, 'tool = "h2load"\ngroup = "P-256"\npage = "/1000"')
     assert found == "h2load --h1 -c 10 -t 1 -n 100 -H Connection: close --groups=P-256 https://127.0.0.1:8443/1000"
