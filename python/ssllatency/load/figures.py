@@ -25,8 +25,8 @@ class LoadRequest:
     carries many requests, else each its own. `reuse`: a connection resumes the session of one before. `version` is "TLSv1.2" or
     "TLSv1.3", `cipher` a cipher list of OpenSSL's (suites with TLSv1.3), `groups` a list of OpenSSL's; "" for the tool's own.
     `page` is a path, "" for none where the tool can do without. `ca` is a PEM file by which the server's certificate is
-    verified, "" for no verification; `certificate` and `key` are the client's own PEM files. `program` is the executable in place
-    of the one on the PATH.
+    verified, "" for no verification; `certificate` and `key` are the client's own PEM files. `program` is the executable in
+    place of the one on the PATH.
     """
 
     port: int

@@ -8,7 +8,7 @@ from pathlib import Path
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.figures import LoadRequest
 from ssllatency.load.matrix import DEFAULT, NEW, NONE, NOT_APPLICABLE, Cell, Factor, Matrix, chosen
-from ssllatency.load.servers import Keys
+from ssllatency.load.servers import Keys, groups_of
 from ssllatency.load.tools import TOOLS
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Handshakes, Label
 
@@ -43,24 +43,12 @@ def command(cell: Cell, matrix: Matrix, where: Endpoint, keys: Keys) -> list[str
         reuse=not s_time or cell[Factor.RESUMPTION] != NEW,
         version=chosen(cell[Factor.VERSION]) if s_time else "",
         cipher=chosen(cell[Factor.CIPHER]),
-        groups="" if s_time else _groups(cell),
+        groups="" if s_time else groups_of(cell),
         certificate=str(pair.certificate) if pair else "",
         key=str(pair.key) if pair else "",
     )
     words = TOOLS[cell[Factor.TOOL]].command(request)
-    return [*_with_groups(_groups(cell), keys.folder), *words] if s_time else words
-
-
-def _groups(cell: Cell) -> str:
-    """What the client offers: the group alone, as otherwise it may guess another in TLS 1.3, which takes a round trip more.
-
-    In TLS 1.2 the curves of ECDSA certificates must be among the groups (RFC 8422, section 5.3); the server has the one only.
-    """
-    group = chosen(cell[Factor.GROUP])
-    if not group or cell[Factor.VERSION] == "TLSv1.3":
-        return group
-    curves = (cell[key].removeprefix("ECDSA-") for key in (Factor.KEY, Factor.CLIENT_KEY) if cell[key].startswith("ECDSA-"))
-    return ":".join(dict.fromkeys((group, *curves)))
+    return [*_with_groups(groups_of(cell), keys.folder), *words] if s_time else words
 
 
 def _with_groups(groups: str, folder: Path) -> list[str]:

@@ -74,7 +74,7 @@ def _server(site: Site, port: int, pair: Certificate, clients: Path) -> str:
         port=port,
         pair=pair,
         protocols=site.version or "TLSv1.2 TLSv1.3",
-        curve=site.group or "auto",
+        curve=site.groups or "auto",
         lines="\n        ".join(_lines(site, clients)),
     )
 

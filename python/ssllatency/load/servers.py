@@ -61,10 +61,20 @@ def site_of(cell: Cell) -> Site:
         cell[Factor.KEY],
         chosen(cell[Factor.VERSION]),
         chosen(cell[Factor.CIPHER]),
-        chosen(cell[Factor.GROUP]),
+        groups_of(cell),
         cell[Factor.CLIENT_CERTIFICATE],
         sessions,
     )
+
+
+def groups_of(cell: Cell) -> str:
+    """What both sides are told of the group: it alone, as otherwise a client may guess another in TLS 1.3, which takes a round
+    trip more. In TLS 1.2 the curves of ECDSA certificates must be among the groups (RFC 8422, section 5.1.1): they come after it."""
+    group = chosen(cell[Factor.GROUP])
+    if not group or cell[Factor.VERSION] == "TLSv1.3":
+        return group
+    curves = (cell[key].removeprefix("ECDSA-") for key in (Factor.KEY, Factor.CLIENT_KEY) if cell[key].startswith("ECDSA-"))
+    return ":".join(dict.fromkeys((group, *curves)))
 
 
 @dataclass(frozen=True)
@@ -198,7 +208,7 @@ def _s_server(entry: ServerEntry, site: Site, port: int, keys: Keys) -> list[str
     command += {"TLSv1.2": ["-tls1_2"], "TLSv1.3": ["-tls1_3"]}.get(site.version, [])
     if site.cipher:
         command += ["-ciphersuites" if site.cipher.startswith("TLS_") else "-cipher", site.cipher]
-    command += ["-groups", site.group] if site.group else []
+    command += ["-groups", site.groups] if site.groups else []
     if site.client_certificate != NONE:
         command += ["-Verify" if site.client_certificate == NEED else "-verify", "1", "-CAfile", str(keys.clients)]
     return [*command, *entry.options]

@@ -13,6 +13,6 @@ class Site:
     key: str
     version: str
     cipher: str
-    group: str
+    groups: str
     client_certificate: str
     sessions: bool

@@ -61,12 +61,13 @@ def test_s_time_offers_the_group_alone(tmp_path: Path) -> None:
 
 
 def test_in_tls_1_2_the_curves_of_certificates_are_offered_as_well(tmp_path: Path) -> None:
-    """Without them the client couldn't use the certificate; the server takes the group, as it has no other."""
+    """Without them neither side could use the other's certificate; the group is taken, as it comes first."""
     cell = 'version = "TLSv1.2"\ngroup = "X25519"\nkey = "ECDSA-P-384"\n'
     assert " --groups=X25519:P-384 " in words(tmp_path, f'{cell}tool = "h2load"')
+    assert "ssl_ecdh_curve X25519:P-384;" in lines(cell)
     words(tmp_path, f'{cell}client_certificate = "need"')
     assert (tmp_path / "X25519-P-384-P-256.cnf").read_text().endswith("\nGroups = X25519:P-384:P-256\n")
-    assert "ssl_ecdh_curve X25519;" in lines(cell)
+    assert "ssl_ecdh_curve X25519:P-384:P-256;" in lines(f'{cell}client_certificate = "need"')
 
 
 def test_h2load(tmp_path: Path) -> None:
