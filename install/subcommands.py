@@ -16,7 +16,7 @@ from install.page import Page, reference
 from install.roff import Writer, bold, escape, filled, italic, term
 from install.scripts import page_of
 from install.tools import bpftrace_scripts, short_commands
-from ssllatency.cli.main import EPILOG, SUBCOMMANDS, build_parser
+from ssllatency.cli.main import OUTPUTS, SUBCOMMANDS, build_parser
 
 _ON_OPTIONS = ("TARGETS", "OPTIONS")  # what docs say under these belongs to the options
 _SYNOPSIS = re.compile(r"[\[(]-")
@@ -34,9 +34,11 @@ def pages() -> list[Page]:
     return [_overview(), *(_page(name, parser) for name, parser in parsers().items())]
 
 
-def exit_status() -> list[str]:
-    """What the status of all of them says, by the words that help shows."""
-    return [line for status, word in re.findall(r"\b(\d) (\w+)", EPILOG) for line in term(bold(status), [f"{word}."])]
+def exit_status(parser: argparse.ArgumentParser) -> list[str]:
+    """What each status says, by the words that help shows."""
+    statuses = (parser.epilog or "").partition(". ")[0]
+    found = re.findall(r"\b(\d) ([^,]+)", statuses)
+    return [line for status, words in found for line in term(bold(status), filled(f"{escape(words)}."))]
 
 
 def _link(text: str, href: str) -> str:
@@ -51,12 +53,12 @@ def _overview() -> Page:
         (parser.description or "").rstrip("."),
         {
             "SYNOPSIS": options.synopsis(parser),
-            "DESCRIPTION": [*Writer(_link).blocks(purpose()), ".PP", *filled(escape(EPILOG.partition(". ")[2]))],
+            "DESCRIPTION": [*Writer(_link).blocks(purpose()), ".PP", *filled(escape(OUTPUTS))],
             "SUBCOMMANDS": _terms({f"ssllatency-{name}": _summary(name) for name in SUBCOMMANDS}),
             "SHORT COMMANDS": _terms({short: f"the same as `ssllatency {name}`" for short, name in short_commands().items()}),
             "BPFTRACE SCRIPTS": _terms({script.name: page_of(script).summary for script in bpftrace_scripts()}),
             "OPTIONS": options.listed(_without_subcommands(parser), {}),
-            "EXIT STATUS": exit_status(),
+            "EXIT STATUS": exit_status(parser),
             "SEE ALSO": [f"{bold('bpftrace')}(8).", *filled(_DOCUMENTS)],
         },
     )
@@ -85,7 +87,7 @@ def _page(name: str, parser: argparse.ArgumentParser) -> Page:
     page.sections["DESCRIPTION"] = _description(parser, part, writer)
     page.sections["OPTIONS"] = _options(parser, part, writer)
     page.sections["EXAMPLES"] = _examples(part, writer) + page.sections.get("EXAMPLES", [])
-    page.sections["EXIT STATUS"] = exit_status()
+    page.sections["EXIT STATUS"] = exit_status(parser)
     others = ("ssllatency", *(f"ssllatency-{other}" for other in SUBCOMMANDS if other != name))
     page.sections["SEE ALSO"] = filled(",\n".join(map(reference, others)) + f".\n{_DOCUMENTS}")
     return page

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
+
+from tests import programs
 
 from .servers import KEYS, make_certificate
 from .trace import why_not
@@ -17,9 +18,7 @@ PROGRAMS = ("nginx", "openssl", "h2load", "wrk", "ab")
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the session's certificates, and a skip where a program of these tests is missing."""
-    missing = [name for name in PROGRAMS if not (shutil.which(name) or Path("/usr/sbin", name).exists())]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    programs.needed(*PROGRAMS)
     directory = tmp_path_factory.mktemp("certificates")
     for kind in KEYS:
         make_certificate(kind, directory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,7 +27,7 @@ from ssllatency.load import certificates
 from ssllatency.load.certificates import Certificate
 from ssllatency.load.servers import free_ports
 
-KEYS = {"rsa": "RSA-2048", "ecdsa": "ECDSA-P-256", "ed25519": "Ed25519"}
+KEYS = {"rsa": "RSA-2048", "rsa4096": "RSA-4096", "ecdsa": "ECDSA-P-256", "ed25519": "Ed25519"}
 START_TIMEOUT_S = 10.0
 
 # What nginx sends before the body of `return 200`, with server_tokens off. The date always has 29 characters.
@@ -95,6 +96,13 @@ def body_length(response: int, *, connection: str = "keep-alive") -> int:
         if len(_HEAD.format(length=length, connection=connection)) + length == response:
             return length
     raise ValueError(f"no response of nginx has exactly {response} bytes")
+
+
+def libssl_of(pid: int) -> str:
+    """The libssl that the process maps."""
+    found = re.search(r"/\S*libssl\S*", Path(f"/proc/{pid}/maps").read_text())
+    assert found
+    return found[0]
 
 
 @dataclass(frozen=True)

@@ -79,20 +79,27 @@ class Subject:
 
 
 @contextmanager
-def running(program: Path, plan: ImagePlan) -> Iterator[Subject]:
-    """The program, started and ended."""
+def answering(program: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A program that says when it is ready, and ends when its standard input does."""
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        yield Subject(process, plan)
+        yield process
         assert process.stdin
         process.stdin.close()
         assert process.wait(10) == 0
 
 
+@contextmanager
+def running(plan: ImagePlan) -> Iterator[Subject]:
+    """The program, started and ended."""
+    with answering(plan.path) as process:
+        yield Subject(process, plan)
+
+
 @pytest.fixture
-def subject(target_file: Path, target_plan: ImagePlan) -> Iterator[Subject]:
-    with running(target_file, target_plan) as started:
+def subject(target_plan: ImagePlan) -> Iterator[Subject]:
+    with running(target_plan) as started:
         yield started
 
 
@@ -102,3 +109,12 @@ def counts(snapshot: Snapshot) -> dict[tuple[str, Outcome], int]:
     for one in snapshot.series:
         added[one.function, one.outcome] = added.get((one.function, one.outcome), 0) + one.count
     return added
+
+
+def breakpoints(subject: Subject) -> int:
+    """How many of the planned sites hold a breakpoint in the program's memory."""
+    mapped = [line.split() for line in Path(f"/proc/{subject.pid}/maps").read_text().splitlines() if line.endswith("/target")]
+    start = int(mapped[0][0].split("-")[0], 16)
+    sites = [probe.address for planned in subject.plan.operations for probe in planned.probes]
+    with Path(f"/proc/{subject.pid}/mem").open("rb") as memory:
+        return sum(memory.seek(start + site) and memory.read(1) == b"\xcc" for site in sites)

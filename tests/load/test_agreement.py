@@ -29,7 +29,7 @@ WITHIN = range(-1, 3)  # buckets: two sites on one instruction may run in either
 
 @pytest.fixture
 def program(target_file: Path) -> Iterator[Subject]:
-    with running(target_file, plan_image(Image.open(target_file))) as subject:
+    with running(plan_image(Image.open(target_file))) as subject:
         assert all(probe.role is not Role.RETURN for each in subject.plan.operations for probe in each.probes)
         yield subject
 

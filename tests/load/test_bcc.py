@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from ssllatency.elf.image import Image
 from ssllatency.engines import kernel
-from ssllatency.engines.base import AttachError, LinearRange, Role, TracedImage
+from ssllatency.engines.base import AttachError, Role, TracedImage
 from ssllatency.engines.bcc_engine import BccEngine
 from ssllatency.engines.trace_session import TraceSession
 from ssllatency.errors import SsllatencyError
@@ -20,8 +21,9 @@ from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.plan import ImagePlan, SslOffsets
 from ssllatency.probes.planner import plan_image
 
-from .conftest import Subject, counts
-from .test_engine import breakpoints
+from . import scenarios
+from .conftest import Subject, breakpoints, counts
+from .scenarios import finished
 
 pytestmark = pytest.mark.skipif(
     not (find_spec("bcc") and Path("/lib/modules", os.uname().release, "build").exists()),
@@ -69,31 +71,14 @@ def test_counts_and_outcomes_are_exact(subject: Subject, method: str, return_pro
 
 
 def test_every_series_agrees_with_itself(subject: Subject) -> None:
-    session = attach(subject, linear=LinearRange(0, 10, 2))
-    subject.do("calls", 3000)
-    session.detach()
-    snapshot = session.read()
-    session.close()
-    assert len(snapshot.series) == 2
-    for one in snapshot.series:
-        assert sum(one.linear.counts) == one.count == 3000
-        assert one.min_ns is not None
-        assert one.max_ns is not None
-        assert one.min_ns * one.count <= one.total_ns <= one.max_ns * one.count
-        low, high = one.exponential.quantile_range(0.0), one.exponential.quantile_range(1.0)
-        assert low is not None
-        assert high is not None
-        assert low[0] < one.min_ns <= low[1]
-        assert high[0] < one.max_ns <= high[1]
+    scenarios.every_series_agrees_with_itself(subject, partial(attach, subject))
 
 
 def test_reasons_of_calls_that_did_not_succeed(subject: Subject) -> None:
     session = attach(subject, role=Role.ANY)
     subject.do("reads", 10, 256)
     subject.do("reads", 20, -1)
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     assert counts(snapshot) == {("SSL_read", SUCCESS): 10, ("SSL_read", RETRY): 20}
     assert [one.reasons for one in snapshot.series] == [{}, {"unknown": 20}]
 
@@ -106,9 +91,7 @@ def test_lost_and_running_calls_are_told(subject: Subject) -> None:
     for _ in range(200):
         if session.read().in_flight:
             break
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     subject.do("go on")
     assert counts(snapshot) == {("RSA_verify", SUCCESS): 1}
     assert snapshot.losses.unmatched_entries + snapshot.in_flight == 101
@@ -116,40 +99,15 @@ def test_lost_and_running_calls_are_told(subject: Subject) -> None:
 
 
 def test_processes_past_the_maximum_count_under_other(subject: Subject) -> None:
-    session = attach(subject, everyone=True, maximum_processes=3)
-    subject.do("forks", 8, 100)
-    session.detach()
-    snapshot = session.read()
-    session.close()
-    assert counts(snapshot) == {("RSA_sign", SUCCESS): 800}
-    assert [one.count for one in snapshot.series if one.pid is None] == [500]
-    assert snapshot.losses == Losses(folded_processes=5)
-    assert len([target for target in snapshot.targets if target.comm == "target"]) == 4
+    scenarios.processes_past_the_maximum_count_under_other(subject, partial(attach, subject))
 
 
 def test_a_filter_in_the_program_leaves_children_out(subject: Subject) -> None:
-    session = attach(subject, links="shared")
-    subject.do("forks", 2, 100)
-    subject.do("calls", 3)
-    session.detach()
-    snapshot = session.read()
-    session.close()
-    assert counts(snapshot) == {("RSA_sign", SUCCESS): 3, ("RSA_sign", FAILURE): 3}
-    assert {one.pid for one in snapshot.series} == {subject.pid}
+    scenarios.a_child_isnt_counted_with_its_parent(subject, partial(attach, subject), links="shared")
 
 
 def test_intervals_add_up_and_keep_their_own_extremes(subject: Subject) -> None:
-    session = attach(subject)
-    subject.do("calls", 100)
-    first = session.read(per_interval=True)
-    subject.do("calls", 200)
-    second = session.read(per_interval=True)
-    third = session.read(per_interval=True)
-    session.close()
-    assert [one.count for one in first.series] == [100, 100]
-    assert [one.count for one in second.series] == [300, 300]
-    assert all(one.max_ns is not None for one in (*first.series, *second.series))
-    assert all(one.max_ns is None for one in third.series)
+    scenarios.intervals_add_up_and_keep_their_own_extremes(subject, partial(attach, subject))
 
 
 def test_a_refused_site_leaves_nothing_attached(subject: Subject) -> None:

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,17 +21,13 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
+from tests.waiting import wait_for
 
-from .conftest import Subject, counts
+from .conftest import Subject, breakpoints, counts, running
+from .scenarios import assert_agrees_with_itself
 
 SUCCESS, FAILURE, RETRY = Outcome
 pytestmark = pytest.mark.usefixtures("bpftrace")
-
-
-@pytest.fixture(scope="session")
-def bpftrace() -> None:
-    if subprocess.run(["which", "bpftrace"], capture_output=True, check=False).returncode:
-        pytest.skip("bpftrace isn't installed")
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +45,6 @@ def stripped_plan(tmp_path_factory: pytest.TempPathFactory) -> ImagePlan:
     plan = plan_image(Image.open(file))
     assert all(probe.address != probe.offset for planned in plan.operations for probe in planned.probes)
     return plan
-
-
-@contextmanager
-def running(plan: ImagePlan) -> Iterator[Subject]:
-    with subprocess.Popen([plan.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-        yield Subject(process, plan)
-        assert process.stdin
-        process.stdin.close()
-        assert process.wait(10) == 0
 
 
 @contextmanager
@@ -96,15 +80,7 @@ def test_outcomes_reasons_and_histograms(plan: ImagePlan) -> None:
     assert snapshot.losses == Losses()
     assert snapshot.in_flight == 0
     for one in snapshot.series:
-        assert one.min_ns is not None
-        assert one.max_ns is not None
-        assert one.linear.count == one.count
-        assert one.count * one.min_ns <= one.total_ns <= one.count * one.max_ns
-        lowest, highest = one.exponential.quantile_range(0), one.exponential.quantile_range(1)
-        assert lowest
-        assert highest
-        assert lowest[0] < one.min_ns <= lowest[1]
-        assert highest[0] < one.max_ns <= highest[1]
+        assert_agrees_with_itself(one)
         assert sum(one.reasons.values()) == (4 if one.outcome is RETRY else 0)
     assert [one.reasons for one in snapshot.series if one.outcome is RETRY] == [{"unknown": 4}]
 
@@ -198,15 +174,6 @@ def test_without_bpftrace_it_says_so(plan: ImagePlan, monkeypatch: pytest.Monkey
         BpftraceEngine().attach(request)
 
 
-def breakpoints(subject: Subject) -> int:
-    """How many of the planned sites hold a breakpoint in the program's memory."""
-    mapped = [line.split() for line in Path(f"/proc/{subject.pid}/maps").read_text().splitlines() if line.endswith("/target")]
-    start = int(mapped[0][0].split("-")[0], 16)
-    sites = [probe.address for planned in subject.plan.operations for probe in planned.probes]
-    with Path(f"/proc/{subject.pid}/mem").open("rb") as memory:
-        return sum(memory.seek(start + site) and memory.read(1) == b"\xcc" for site in sites)
-
-
 def sites(subject: Subject) -> int:
     """How many sites there are to probe."""
     return sum(len(planned.probes) for planned in subject.plan.operations)
@@ -215,13 +182,6 @@ def sites(subject: Subject) -> int:
 def folders(pid: int) -> list[Path]:
     """What a tracer keeps among the temporary files."""
     return list(Path(tempfile.gettempdir()).glob(f"ssllatency-{pid}-*"))
-
-
-def wait_until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -> None:
@@ -234,10 +194,10 @@ def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -
         if child == 0:
             BpftraceEngine().attach(subject.request())
             signal.pause()
-        wait_until(lambda: breakpoints(subject) == sites(subject) and not folders(child))
+        wait_for(lambda: breakpoints(subject) == sites(subject) and not folders(child), 30)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        wait_until(lambda: breakpoints(subject) == 0)
+        wait_for(lambda: breakpoints(subject) == 0, 30)
         assert not folders(child)
         subject.do("calls", 1)
 
@@ -246,6 +206,6 @@ def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:
     """Nothing is probed in a file whose build-id isn't that of the plan."""
     other = replace(plan, build_id="00" * 20)
     with running(plan) as subject:
-        with pytest.raises(AttachError, match="set 2 of "):
+        with pytest.raises(AttachError, match=r"set 2 of |Could not resolve symbol"):
             BpftraceEngine().attach(replace(subject.request(), images=(TracedImage(other, plan.path, (subject.pid,)),)))
         assert breakpoints(subject) == 0

@@ -16,7 +16,7 @@ from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import Role
 from ssllatency.probes.planner import plan_image
 
-from .conftest import counts
+from .conftest import answering, counts
 
 CONDITIONS = 16
 CALLS = sum(number**2 for number in range(1, 33))  # of each function: once, four times, nine times … a combination
@@ -31,13 +31,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def running(program: Path) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
+    with answering(program) as process:
         yield process
-        assert process.stdin
-        process.stdin.close()
-        assert process.wait(10) == 0
 
 
 def held(running: subprocess.Popen[str]) -> dict[str, int]:

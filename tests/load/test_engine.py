@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.base import AttachError, LinearRange, Role, TracedImage
+from ssllatency.engines.base import AttachError, Role, TracedImage
 from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.engines.links import LINK_EACH_PROCESS
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
 
-from .conftest import Subject, counts
+from . import scenarios
+from .conftest import Subject, breakpoints, counts
+from .scenarios import finished
 
 SUCCESS, FAILURE, RETRY = Outcome.SUCCESS, Outcome.FAILURE, Outcome.RETRY
 
@@ -37,22 +39,7 @@ def test_counts_and_outcomes_are_exact(subject: Subject, method: str) -> None:
 
 
 def test_every_series_agrees_with_itself(subject: Subject) -> None:
-    session = subject.attach(linear=LinearRange(0, 10, 2))
-    subject.do("calls", 3000)
-    session.detach()
-    snapshot = session.read()
-    session.close()
-    assert len(snapshot.series) == 2
-    for one in snapshot.series:
-        assert sum(one.linear.counts) == one.count == 3000
-        assert one.min_ns is not None
-        assert one.max_ns is not None
-        assert one.min_ns * one.count <= one.total_ns <= one.max_ns * one.count
-        low, high = one.exponential.quantile_range(0.0), one.exponential.quantile_range(1.0)
-        assert low is not None
-        assert high is not None
-        assert low[0] < one.min_ns <= low[1]
-        assert high[0] < one.max_ns <= high[1]
+    scenarios.every_series_agrees_with_itself(subject, subject.attach)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +49,7 @@ def test_the_whole_return_value_is_judged(subject: Subject, returned: int, outco
     """200 and 256 are the lengths whose lowest byte alone looks like a failure. Without an SSL the reason is unknown."""
     session = subject.attach(role=Role.ANY)
     subject.do("reads", 10, returned)
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     assert counts(snapshot) == {("SSL_read", outcome): 10}
     assert all(one.reasons == ({} if outcome is SUCCESS else {"unknown": 10}) for one in snapshot.series)
 
@@ -77,18 +62,14 @@ def test_the_whole_return_value_is_judged(subject: Subject, returned: int, outco
 def test_a_batch_succeeds_when_no_used_lane_failed(subject: Subject, status: int, outcome: Outcome) -> None:
     session = subject.attach()
     subject.do("lanes", 10, status)
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     assert counts(snapshot) == {("mbx_x25519_mb8", outcome): 10}
 
 
 def test_threads_share_a_row_without_losing_a_call(subject: Subject, method: str) -> None:
     session = subject.attach(method=method)
     subject.do("threads", 16, 2000)
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     assert counts(snapshot) == {("RSA_sign", SUCCESS): 32000}
     assert snapshot.losses == Losses()
 
@@ -97,9 +78,7 @@ def test_more_calls_at_once_than_the_table_holds(subject: Subject) -> None:
     deep = abi.Table.STARTS + abi.Table.OVERFLOW // 2
     session = subject.attach()
     subject.do("recurse", deep)
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     assert counts(snapshot) == {("RSA_verify", SUCCESS): deep}
     assert snapshot.losses == Losses()
 
@@ -108,9 +87,7 @@ def test_calls_that_find_no_room_are_counted_as_such(subject: Subject) -> None:
     deep = abi.Table.STARTS + abi.Table.OVERFLOW + 5000
     session = subject.attach()
     subject.do("recurse", deep)
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     losses = snapshot.losses
     assert losses.map_full >= 5000
     assert counts(snapshot) == {("RSA_verify", SUCCESS): deep - losses.map_full}
@@ -121,9 +98,7 @@ def test_calls_left_by_longjmp_are_lost_entries(subject: Subject) -> None:
     session = subject.attach()
     subject.do("jump", 100)
     subject.do("recurse", 1)
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     seen = counts(snapshot).get(("RSA_verify", SUCCESS), 0)
     assert seen == 1
     assert snapshot.losses.unmatched_entries + snapshot.in_flight == 100
@@ -134,9 +109,7 @@ def test_threads_that_end_inside_do_no_harm(subject: Subject) -> None:
     session = subject.attach()
     subject.do("exit", 20)
     subject.do("calls", 10)
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     assert counts(snapshot) == {("RSA_sign", SUCCESS): 10, ("RSA_sign", FAILURE): 10}
     assert snapshot.losses.unmatched_entries + snapshot.in_flight == 20
 
@@ -147,36 +120,18 @@ def test_a_call_that_runs_on_is_in_flight(subject: Subject) -> None:
     deadline = 200
     while session.read().in_flight == 0 and deadline:
         deadline -= 1
-    session.detach()
-    snapshot = session.read()
-    session.close()
+    snapshot = finished(session)
     subject.do("go on")
     assert snapshot.in_flight == 1
     assert snapshot.losses == Losses()
 
 
 def test_processes_past_the_maximum_count_under_other(subject: Subject) -> None:
-    session = subject.attach(everyone=True, maximum_processes=3)
-    subject.do("forks", 8, 100)
-    session.detach()
-    snapshot = session.read()
-    session.close()
-    assert counts(snapshot) == {("RSA_sign", SUCCESS): 800}
-    other = [one for one in snapshot.series if one.pid is None]
-    assert [one.count for one in other] == [500]
-    assert snapshot.losses == Losses(folded_processes=5)
-    assert len([target for target in snapshot.targets if target.comm == "target"]) == 4
+    scenarios.processes_past_the_maximum_count_under_other(subject, subject.attach)
 
 
 def test_a_child_isnt_counted_with_its_parent(subject: Subject, method: str) -> None:
-    session = subject.attach(method=method)
-    subject.do("forks", 2, 100)
-    subject.do("calls", 3)
-    session.detach()
-    snapshot = session.read()
-    session.close()
-    assert counts(snapshot) == {("RSA_sign", SUCCESS): 3, ("RSA_sign", FAILURE): 3}
-    assert {one.pid for one in snapshot.series} == {subject.pid}
+    scenarios.a_child_isnt_counted_with_its_parent(subject, subject.attach, method=method)
 
 
 def test_many_processes_share_a_link_and_are_still_told_apart(target_file: Path, target_plan: ImagePlan) -> None:
@@ -205,17 +160,7 @@ def test_many_processes_share_a_link_and_are_still_told_apart(target_file: Path,
 
 
 def test_intervals_add_up_and_keep_their_own_extremes(subject: Subject) -> None:
-    session = subject.attach()
-    subject.do("calls", 100)
-    first = session.read(per_interval=True)
-    subject.do("calls", 200)
-    second = session.read(per_interval=True)
-    third = session.read(per_interval=True)
-    session.close()
-    assert [one.count for one in first.series] == [100, 100]
-    assert [one.count for one in second.series] == [300, 300]
-    assert all(one.max_ns is not None for one in (*first.series, *second.series))
-    assert all(one.max_ns is None for one in third.series)
+    scenarios.intervals_add_up_and_keep_their_own_extremes(subject, subject.attach)
 
 
 def test_a_refused_site_leaves_nothing_attached(subject: Subject) -> None:
@@ -245,18 +190,6 @@ def test_detached_and_killed_tracers_leave_no_breakpoint(subject: Subject) -> No
     os.waitpid(child, 0)
     subject.do("calls", 1)
     assert breakpoints(subject) == 0
-
-
-def breakpoints(subject: Subject) -> int:
-    """How many of the planned sites hold a breakpoint in the program's memory."""
-    mapped = [line.split() for line in Path(f"/proc/{subject.pid}/maps").read_text().splitlines() if line.endswith("/target")]
-    start = int(mapped[0][0].split("-")[0], 16)
-    with Path(f"/proc/{subject.pid}/mem").open("rb") as memory:
-        found = 0
-        for probe in (probe for planned in subject.plan.operations for probe in planned.probes):
-            memory.seek(start + probe.address)
-            found += memory.read(1) == b"\xcc"
-    return found
 
 
 def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from ssllatency.engines.base import Rules
 from ssllatency.engines.following import Following
+from tests.waiting import wait_for
 
 COMM = "ssll-followed"
 
@@ -34,14 +35,6 @@ def follow() -> Iterator[Callable[..., Following]]:
     yield begin
     for each in made:
         each.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Waits until it is so."""
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def ourselves() -> dict[int, bool]:

@@ -5,36 +5,30 @@ for, by version, cipher, resumption and more, with the slowest one by one. Ends 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache
 from typing import TypeVar
 
 from ssllatency.cli import live, options
-from ssllatency.cli.follow import Follower, rules_for
+from ssllatency.cli.follow import Follower
 from ssllatency.cli.page import output_page
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.elf.names import Names, join
-from ssllatency.engines.base import Request, Role, TracedImage
+from ssllatency.engines.base import TracedImage
 from ssllatency.engines.full_session import FullSession
 from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSession
-from ssllatency.model.arithmetic import difference
 from ssllatency.model.handshakes import Label, Single
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.probes.handshake_plan import HandshakePlan
 from ssllatency.reports import document, handshake_endings, handshake_text
 
 SUMMARY = "where the handshakes' time went, and why the failed ones failed"
-_LOOK_S = 0.1  # how often the slow handshakes are taken from the kernel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
-    parser.add_argument("-d", "--duration", type=options.positive, metavar="SECONDS", help="stop after so long")
-    parser.add_argument("-i", "--interval", type=options.positive, metavar="SECONDS", help="a report of each interval")
-    parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1; with -i one document a line")
+    options.add_report_options(parser)
     add_measuring_options(parser)
     parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
                         help="those that took at least 50ms, 1s … as they end")  # fmt: skip
@@ -50,7 +44,7 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
         "--slowest", type=options.count, default=0, metavar="N", help="the N slowest one by one, with their splits"
     )
     parser.add_argument("--off-cpu", action="store_true", help="split the time in calls into on and off the processor")
-    parser.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
+    options.add_role_option(parser)
     parser.add_argument("--max-groups", type=options.count, default=64, metavar="N",
                         help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
     parser.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
@@ -81,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
         resolved = resolve(selection, arguments, stack)
         session, follower = attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
-        for snapshot in _snapshots(session, arguments, live.Ending(resolved, arguments.duration, follower)):
+        end = live.Ending(resolved, arguments.duration, follower)
+        for snapshot in live.snapshots(session, end, arguments.interval, lambda: _print_slow(session.poll(), arguments)):
             _print(resolved.noted(snapshot), arguments)
     return 0
 
@@ -98,30 +93,17 @@ def attach(kind: type[S], resolved: Resolved, arguments: argparse.Namespace, sta
         session.start()
 
     def extend(later: Sequence[TracedImage]) -> None:
-        session.extend(later, plans_of(resolved.source, later))
+        session.extend(later, [resolved.source.handshake_plan_of(image) for image in later])
         images.extend(later)
 
     return session, Follower(session, resolved, stack, extend)
 
 
-def plans_of(source: PlanSource, images: Sequence[TracedImage]) -> tuple[HandshakePlan, ...]:
-    """How each of these images is split into phases."""
-    return tuple(source.handshake_plan(image.file, image.plan.path) for image in images)
-
-
 def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
     """What the options ask for, of these images, which may grow."""
     return HandshakeRequest(
-        base=Request(
-            resolved.images,
-            resolved.targets,
-            resolved.everyone,
-            follow=rules_for(resolved),
-            role=arguments.role,
-            method=arguments.attach,
-            links=arguments.links,
-        ),
-        plans=plans_of(resolved.source, images),
+        base=live.request(resolved, arguments),
+        plans=tuple(resolved.source.handshake_plan_of(image) for image in images),
         names=_names_of(images, resolved.source),
         by=arguments.by,
         most_rows=arguments.max_groups,
@@ -140,8 +122,7 @@ def _names_of(images: Sequence[TracedImage], source: PlanSource) -> Callable[[in
 
     @cache
     def own(index: int) -> Names:
-        image = images[index]
-        return source.names(image.file, image.plan.path)
+        return source.names_of(images[index])
 
     @cache
     def joined(index: int) -> Names:
@@ -153,23 +134,6 @@ def _names_of(images: Sequence[TracedImage], source: PlanSource) -> Callable[[in
         return names
 
     return joined
-
-
-def _snapshots(session: HandshakeSession, arguments: argparse.Namespace, end: live.Ending) -> Iterator[Snapshot]:
-    """The whole run as one snapshot, or one for each interval. Slow handshakes are printed as they come."""
-    earlier, stopped = None, False
-    border = time.monotonic() + (arguments.interval or float("inf"))
-    while not stopped:
-        stopped = end.wait(min(border, time.monotonic() + _LOOK_S))
-        if stopped:
-            session.detach()
-        _print_slow(session.poll(), arguments)
-        if not stopped and time.monotonic() < border:
-            continue
-        border += arguments.interval or 0
-        later = session.read(per_interval=arguments.interval is not None)
-        yield later if earlier is None else difference(later, earlier)
-        earlier = later
 
 
 def _print_slow(singles: list[Single], arguments: argparse.Namespace) -> None:

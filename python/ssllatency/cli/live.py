@@ -3,20 +3,26 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 import time
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 from ssllatency.cli import doctor as doctor_command
-from ssllatency.cli.follow import Follower
+from ssllatency.cli.follow import Follower, rules_for
 from ssllatency.cli.resolve import Resolved
 from ssllatency.engines import choice, doctor
+from ssllatency.engines.base import Request, Session
+from ssllatency.model.arithmetic import difference
+from ssllatency.model.snapshot import Snapshot
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.reports.units import printable
+from ssllatency.reports.units import counted, printable
+from ssllatency.targets import exists
 
 STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
+_LOOK_S = 0.1  # how often what comes one by one is taken from the kernel
 _FOLLOW_S = 0.05  # how long a signal may wait while the kernel's notices of later processes are waited for
 
 
@@ -42,15 +48,26 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     """Says on standard error that the probes are attached, and what couldn't be looked at. `what` is traced, else functions."""
     planned = (planned.operation for image in resolved.images for planned in image.plan.operations)
     functions = {name for name in planned if not BY_NAME[name].only_entry}
-    pids = len(resolved.targets)
-    whom = "every process" if resolved.everyone else f"{pids} process{'es' if pids != 1 else ''}"
+    whom = "every process" if resolved.everyone else counted(len(resolved.targets), "process")
     until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"
     for warning in (*resolved.warnings, *resolved.notes):
         print(f"ssllatency: {printable(warning)}", file=sys.stderr)
-    number = f"{len(functions)} function{'s' if len(functions) != 1 else ''}"
     if not resolved.images:
         what = "nothing yet: no TLS library is mapped"
-    print(f"Tracing {what or number} in {whom} ... {until}.", file=sys.stderr, flush=True)
+    print(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.", file=sys.stderr, flush=True)
+
+
+def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
+    """What the options say that all these commands have."""
+    return Request(
+        resolved.images,
+        resolved.targets,
+        resolved.everyone,
+        follow=rules_for(resolved),
+        role=arguments.role,
+        method=arguments.attach,
+        links=arguments.links,
+    )
 
 
 class Ending:
@@ -92,7 +109,32 @@ class Ending:
         if self._follower:
             left = self._follower.anyone_left()
         else:
-            left = resolved.everyone or any(Path(f"/proc/{target.pid}").exists() for target in resolved.targets)
+            left = resolved.everyone or any(exists(target.pid) for target in resolved.targets)
         if not left:
             print("ssllatency: all traced processes have ended.", file=sys.stderr)
         return not left
+
+
+def snapshots(
+    session: Session,
+    end: Ending,
+    interval: float | None,
+    look: Callable[[], None] | None = None,
+    earlier: Snapshot | None = None,
+) -> Iterator[Snapshot]:
+    """The whole run as one snapshot, or one for each interval; then the probes are gone. `look` is called many times a second,
+    and once more before each snapshot. What was counted by `earlier` isn't in the first."""
+    stopped = False
+    border, pause = time.monotonic() + (interval or float("inf")), _LOOK_S if look else float("inf")
+    while not stopped:
+        stopped = end.wait(min(border, time.monotonic() + pause))
+        if stopped:
+            session.detach()
+        if look:
+            look()
+        if not stopped and time.monotonic() < border:
+            continue
+        border += interval or 0
+        later = session.read(per_interval=interval is not None)
+        yield later if earlier is None else difference(later, earlier)
+        earlier = later

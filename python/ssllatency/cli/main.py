@@ -13,9 +13,24 @@ from ssllatency import __version__
 from ssllatency.errors import SsllatencyError
 from ssllatency.reports.units import printable
 
-# In the order in which help shows them. Each module has SUMMARY, add_arguments(parser) and run(arguments).
-SUBCOMMANDS = ("trace", "snoop", "handshakes", "probes", "targets", "script", "doctor", "record", "report", "merge", "load")
-EPILOG = "exit status: 0 done, 1 failed, 2 misuse. Results go to standard output, everything else to standard error."
+# In the order in which help shows them. Each module has SUMMARY, add_arguments(parser), run(arguments).
+SUBCOMMANDS = (
+    "trace",
+    "snoop",
+    "handshakes",
+    "probes",
+    "targets",
+    "script",
+    "doctor",
+    "record",
+    "report",
+    "diff",
+    "merge",
+    "load",
+)
+# STATUS is what a subcommand may end with beside these.
+STATUSES = "exit status: 0 done, 1 failed, 2 misuse"
+OUTPUTS = "Results go to standard output, everything else to standard error."
 
 
 class _Parser(argparse.ArgumentParser):
@@ -28,13 +43,16 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = _Parser(
-        prog="ssllatency", description="Where the latency of server-side TLS goes, on the live server.", epilog=EPILOG
+        prog="ssllatency",
+        description="Where the latency of server-side TLS goes, on the live server.",
+        epilog=f"{STATUSES}. {OUTPUTS}",
     )
     parser.add_argument("--version", action="version", version=f"ssllatency {__version__}")
     subparsers = parser.add_subparsers(metavar="SUBCOMMAND", required=True, parser_class=_Parser)
     for name in SUBCOMMANDS:
         module = import_module(f"ssllatency.cli.{name}")
-        subparser = subparsers.add_parser(name, help=module.SUMMARY, description=module.__doc__, epilog=EPILOG)
+        epilog = f"{STATUSES}{getattr(module, 'STATUS', '')}. {OUTPUTS}"
+        subparser = subparsers.add_parser(name, help=module.SUMMARY, description=module.__doc__, epilog=epilog)
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     return parser

@@ -7,7 +7,8 @@ import argparse
 import re
 
 from ssllatency.engines import choice
-from ssllatency.engines.base import LinearRange
+from ssllatency.engines.base import LinearRange, Role
+from ssllatency.errors import SsllatencyError
 from ssllatency.targets import Selection
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -58,8 +59,11 @@ def linear_range(text: str) -> LinearRange:
     parts = text.split(":")
     if len(parts) == 3 and all(part.isdecimal() for part in parts):
         minimum, maximum, step = map(int, parts)
-        if minimum < maximum <= 10**9 and step > 0 and LinearRange(minimum, maximum, step).buckets <= 64:
-            return LinearRange(minimum, maximum, step)
+        if minimum < maximum <= 10**9 and maximum - minimum <= 64 * step:
+            try:
+                return LinearRange(minimum, maximum, step)
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(str(error)) from None
     raise argparse.ArgumentTypeError(f"{text} isn't MIN:MAX:STEP in microseconds with at most 64 steps, like 0:1000:200")
 
 
@@ -108,8 +112,29 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """How long reports are gathered for, and how they are printed."""
+    parser.add_argument("-d", "--duration", type=positive, metavar="SECONDS", help="stop after so long")
+    parser.add_argument("-i", "--interval", type=positive, metavar="SECONDS", help="a report of each interval")
+    parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1; with -i one document a line")
+
+
+def add_role_option(parser: argparse._ActionsContainer) -> None:
+    """Which side of connections is meant."""
+    parser.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
+
+
 def selection(arguments: argparse.Namespace) -> Selection:
     """The target options as a selection."""
     return Selection(
         tuple(arguments.pid), arguments.comm, arguments.library, arguments.all, arguments.container, arguments.cgroup
     )
+
+
+def files_or_selection(arguments: argparse.Namespace, command: str) -> Selection:
+    """The same for a command that takes files as well: one of the two must be named."""
+    found = selection(arguments)
+    if bool(arguments.files) == (found != Selection()):
+        targets = "-p, --comm, --cgroup, --container, --library, --all"
+        raise SsllatencyError(f"name either files or targets ({targets}): `ssllatency {command} --help`.", 2)
+    return found

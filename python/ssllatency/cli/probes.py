@@ -37,11 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the plans."""
-    selection = options.selection(arguments)
-    if bool(arguments.files) == (selection != Selection()):
-        raise SsllatencyError(
-            "name either files or targets (-p, --comm, --cgroup, --container, --library, --all): `ssllatency probes --help`.", 2
-        )
+    selection = options.files_or_selection(arguments, "probes")
     return _handshakes(arguments, selection) if arguments.handshakes else _operations(arguments, selection)
 
 
@@ -73,7 +69,7 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
         else:
             resolved = resolve(selection, arguments, stack)
             images = (image for image in resolved.images if image.plan.kind in _OPENSSL)
-            plans = [resolved.source.handshake_plan(image.file, image.plan.path) for image in images]
+            plans = [resolved.source.handshake_plan_of(image) for image in images]
     if arguments.json:
         print(json.dumps(handshake_listing.to_document(plans)))
     else:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ssllatency.cli.file_facts import KnownFiles
 from ssllatency.elf.names import Names, names
@@ -32,6 +33,7 @@ from ssllatency.targets import (
     TracedFile,
     all_processes,
     cgroup_folder,
+    exists,
     file_identity,
     hazards,
     listing,
@@ -41,6 +43,9 @@ from ssllatency.targets import (
     survey,
     tls_files,
 )
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
 
 NO_HAZARDS, NO_SELECTION = Hazards(), Selection()
 
@@ -80,13 +85,7 @@ class PlanSource:
 
     def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
         """The plan of the file at `path`; `root` is where the target's debug files are looked for before the host's."""
-        roots = (root, "/") if root != "/" else ("/",)
-
-        def open_image() -> Image:
-            return Image.open(path, label=label, debug_roots=roots)
-
-        from ssllatency.elf.image import Image
-
+        roots, open_image = _roots(root), _opener(path, label, root)
         if not self._cached:
             from ssllatency.probes.planner import plan_image
 
@@ -96,28 +95,48 @@ class PlanSource:
 
     def handshake_plan(self, path: str, label: str, root: str = "/") -> HandshakePlan:
         """The handshake plan of the file at `path`; arguments as those of plan()."""
-        roots = (root, "/") if root != "/" else ("/",)
-
-        def open_image() -> Image:
-            return Image.open(path, label=label, debug_roots=roots)
-
-        from ssllatency.elf.image import Image
-
+        roots, open_image = _roots(root), _opener(path, label, root)
         if not self._cached:
             from ssllatency.probes.phases import plan_handshake
 
             return plan_handshake(open_image(), emulation=self._emulation)
         return cached_handshake_plan(path, open_image, label=label, debug_roots=roots, emulation=self._emulation)[0]
 
-    def names(self, path: str, label: str) -> Names:
-        """What the codes mean that the file at `path` uses."""
+    def handshake_plan_of(self, image: TracedImage) -> HandshakePlan:
+        """The handshake plan of a file that processes map."""
+        return self.handshake_plan(image.file, image.plan.path, _root_of(image))
 
-        def open_image() -> Image:
-            return Image.open(path, label=label)
+    def names_of(self, image: TracedImage) -> Names:
+        """What the codes mean that a file uses which processes map."""
+        root = _root_of(image)
+        open_image = _opener(image.file, image.plan.path, root)
+        return cached_names(image.file, open_image, debug_roots=_roots(root))[0] if self._cached else names(open_image())
 
+
+def _roots(root: str) -> tuple[str, ...]:
+    """Where debug files are looked for: in the target's root, then in the host's."""
+    return (root, "/") if root != "/" else ("/",)
+
+
+def _opener(path: str, label: str, root: str) -> Callable[[], Image]:
+    """What opens the file at `path`; the ELF parser is brought in only where it does."""
+
+    def open_image() -> Image:
         from ssllatency.elf.image import Image
 
-        return cached_names(path, open_image)[0] if self._cached else names(open_image())
+        return Image.open(path, label=label, debug_roots=_roots(root))
+
+    return open_image
+
+
+def _root_of(image: TracedImage) -> str:
+    """The root of a process that maps the file and is still there, else the host's."""
+    return next((root_of(pid) for pid in image.pids if exists(pid)), "/")
+
+
+def root_of(pid: int) -> str:
+    """The root of a process, as we see it."""
+    return f"/proc/{pid}/root"
 
 
 def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> Resolved:
@@ -196,9 +215,7 @@ def open_images(
     for file in files:
         fd = open_mapped(file.pid, file.mapping)
         stack.callback(os.close, fd)
-        opened.append(
-            (source.plan(f"/proc/self/fd/{fd}", file.path, f"/proc/{file.pid}/root"), f"/proc/self/fd/{fd}", file.pids)
-        )
+        opened.append((source.plan(f"/proc/self/fd/{fd}", file.path, root_of(file.pid)), f"/proc/self/fd/{fd}", file.pids))
     plans = complete([(plan, pids) for plan, _, pids in opened] + [(image.plan, image.pids) for image in known])
     return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=False))
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from ssllatency import __version__
 from ssllatency.cli import options
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
-from ssllatency.engines.base import LinearRange, Role, TracedImage
+from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.bpftrace_standalone import standalone
+from ssllatency.engines.images import may_be_one_file
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
-from ssllatency.targets import Selection
 
 SUMMARY = "the same plan as a bpftrace script for a host that has only bpftrace"
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE", help="libraries or executables: everyone who maps them")
     options.add_target_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write the script to FILE instead of standard output")
-    parser.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
+    options.add_role_option(parser)
     parser.add_argument("--hist", type=options.linear_range, default=LinearRange(), metavar="MIN:MAX:STEP",
                         help="linear histogram in microseconds (0:1000:200)")  # fmt: skip
     options.add_planning_options(parser)
@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the script."""
-    selection = options.selection(arguments)
-    if bool(arguments.files) == (selection != Selection()):
-        raise SsllatencyError("name either files or targets (-p, --comm, --library, --all): `ssllatency script --help`.", 2)
+    selection = options.files_or_selection(arguments, "script")
     with ExitStack() as stack:
         resolved = _files(arguments) if arguments.files else _processes(resolve(selection, arguments, stack))
         text = standalone(
@@ -60,9 +58,7 @@ def _files(arguments: argparse.Namespace) -> Resolved:
 
 def _processes(resolved: Resolved) -> Resolved:
     """The same with paths that last, where the host has the files at hand."""
-    identities = [image.plan.build_id for image in resolved.images if image.plan.build_id]
-    # Two files with one build-id may be one file to the kernel: probes for everyone on each would count a call twice.
-    everyone = resolved.everyone and len(identities) == len(set(identities))
+    everyone = resolved.everyone and not may_be_one_file(resolved.images)
     return replace(resolved, images=tuple(_at_a_path(image) for image in resolved.images), everyone=everyone)
 
 

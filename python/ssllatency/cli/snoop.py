@@ -13,11 +13,12 @@ from dataclasses import replace
 from itertools import islice
 
 from ssllatency.cli import live, options
-from ssllatency.cli.follow import Follower, rules_for
+from ssllatency.cli.follow import Follower
 from ssllatency.cli.output import Output
 from ssllatency.cli.resolve import Resolved, resolve
-from ssllatency.engines.base import Request, Role, TracedImage
-from ssllatency.engines.snoop import RING_BYTES, EventFilter, SnoopSession, events_of, wall_clock_ns
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.clock import wall_clock_ns
+from ssllatency.engines.snoop import RING_BYTES, EventFilter, SnoopSession, events_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Outcome
 from ssllatency.probes.choice import chosen
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="calls that ended so: success, failure or retry; repeatable")  # fmt: skip
     group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
                        help="calls that took at least so long, like 200us or 1ms")  # fmt: skip
-    group.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
+    options.add_role_option(group)
     parser.add_argument("-d", "--duration", type=options.positive, metavar="SECONDS", help="stop after so long")
     parser.add_argument("--count", type=options.whole, metavar="N", help="stop after so many lines")
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
@@ -60,17 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = _only(arguments.function, resolve(selection, arguments, stack))
-        request = Request(
-            resolved.images,
-            resolved.targets,
-            resolved.everyone,
-            follow=rules_for(resolved),
-            role=arguments.role,
-            method=arguments.attach,
-            links=arguments.links,
-        )
         wanted = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
-        session = SnoopSession(request, wanted, arguments.buffer << 10)
+        session = SnoopSession(live.request(resolved, arguments), wanted, arguments.buffer << 10)
         stack.callback(session.close)
         session.start()
         follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))

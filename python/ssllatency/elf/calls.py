@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,9 +53,6 @@ def calls_of(image: Image, names: Iterable[str], within: Range | None = None) ->
     for target, places in calls_to(image, targets, within).items():
         sites[targets[target]] += places
     return {name: sorted(set(places)) for name, places in sites.items()}
-
-
-_Direct = Callable[[int, bytes, Collection[int]], Iterator[tuple[int, int]]]
 
 
 def _x86_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[tuple[int, int]]:

@@ -18,14 +18,13 @@ it has: before `start` it may size maps and set sections of `attachment.object`,
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from ssllatency import abi
 from ssllatency.engines import kernel
-from ssllatency.engines.base import AttachError, Request, Role, TracedImage
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.clock import Span
 from ssllatency.engines.following import Following
 from ssllatency.engines.libbpf import BpfObject
 from ssllatency.engines.links import Linker, choose_method, links_each_process
@@ -37,14 +36,13 @@ from ssllatency.engines.sites import MOST_LIBRARIES, Sites, library_record, numb
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Target
 
-_ROLES = {Role.ANY: abi.Role.ANY, Role.SERVER: abi.Role.SERVER, Role.CLIENT: abi.Role.CLIENT}
-
 
 class Attachment:
     """The probes of one request. `operations` are the names by the numbers that the kernel side knows.
 
     `images` grow with what later processes bring, and so do `targets` and `notes`, which are their finder's to fill.
-    `following` keeps the set of processes, where the request asks for that and the machine can; `unfollowed` says why it can't.
+    `span` is the time that the probes are attached. `following` keeps the set of processes, where the request asks for
+    that and the machine can; `unfollowed` says why it can't.
     """
 
     def __init__(
@@ -78,8 +76,7 @@ class Attachment:
         self._filtered = not request.everyone and not (self.each_process and whole)
         self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
         self._words: dict[int, int] = {}
-        self._began = self._ended = 0.0
-        self.started = ""
+        self.span = Span()
 
     def _open_following(self) -> tuple[Following | None, str]:
         """The object that keeps the set of processes, and where there is none why."""
@@ -96,15 +93,10 @@ class Attachment:
             return None, str(error)
         return following, ""
 
-    @property
-    def duration_s(self) -> float:
-        """Seconds since the probes were attached, or from then to when they were detached."""
-        return (self._ended or time.monotonic()) - self._began
-
     def load(self) -> None:
         """Loads the object and fills the maps that all objects have."""
         config = self.object.section(".rodata.config", abi.Config)
-        config.filter_tgid, config.role = int(self._filtered), _ROLES[self.request.role]
+        config.filter_tgid, config.role = int(self._filtered), abi.Role[self.request.role.name]
         if self.following:
             self.object.reuse_map("targets", self.following.targets_fd)
         elif self._beside:
@@ -112,6 +104,7 @@ class Attachment:
         self._choose_programs()
         self.object.load()
         self.account = self.object.live_section(".data.account", abi.Account)
+        self.account.interval = 1
         self.running = Running(self.object) if self.object.has_map("starts") else None
         self._describe(0, self.images)
         for pid in () if self.following or self._beside else self._pids:
@@ -154,13 +147,17 @@ class Attachment:
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
         if not self._probing.has_entries and self.images:
             raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")
-        self._began, self.started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+        self.span.begin()
+
+    def next_number(self, count: int) -> int:
+        """The number of the next file, which so many are to have room from; AttachError where there is none."""
+        if len(self.images) + count > MOST_LIBRARIES:
+            raise AttachError(f"there are {len(self.images)} traced files already: there is room for {MOST_LIBRARIES}.")
+        return len(self.images)
 
     def extend(self, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]] | None = None) -> None:
         """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
-        first = len(self.images)
-        if first + len(images) > MOST_LIBRARIES:
-            raise AttachError(f"there are {MOST_LIBRARIES} traced files already.")
+        first = self.next_number(len(images))
         self._describe(first, images)
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(images, first)], more or {})
         self.images += images
@@ -199,10 +196,15 @@ class Attachment:
             events_dropped=self.account.events_dropped,
         )
 
+    def next_interval(self) -> int:
+        """Has the programs begin another interval; the number of the one that ends."""
+        ending: int = self.account.interval
+        self.account.interval = ending + 1
+        return ending
+
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
-        if self._began and not self._ended:
-            self._ended = time.monotonic()
+        self.span.end()
         self._probing.close()
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine for a host whose libbpf can't be used but that has bpftrace (tested with 0.17): the plan as a script.
+"""The engine for a host whose libbpf can't be used but that has bpftrace (tested with 0.17 and 0.23): the plan as a script.
 
 It counts what the other engines count: the same sites, outcomes, reasons and buckets. It costs more: a call updates half a
 dozen maps, and the breakpoints are set for everyone who maps the files: a condition picks the processes.
@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import os
 import platform
-import time
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from ssllatency.engines import bpftrace_numbers as numbers
-from ssllatency.engines import bpftrace_script
+from ssllatency.engines import bpftrace_script, collect
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpftrace_process import BEGIN, OWN_PROBES, WAKE, Bpftrace
 from ssllatency.engines.bpftrace_symbols import symbol_file
-from ssllatency.engines.collect import Key
+from ssllatency.engines.clock import Span
+from ssllatency.engines.images import may_be_one_file, unreadable
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import operations_of
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
-from ssllatency.probes.plan import NOT_IN_LIBRARY
+from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 
 _KEYS_EACH_PROCESS, _FEWEST_KEYS, _MOST_KEYS = 4096, 16384, 131072
 _NOTE = "Counted by bpftrace, whose counters aren't atomic: a kernel that preempts (CONFIG_PREEMPT) may lose single calls."
@@ -54,11 +53,10 @@ class BpftraceSession:
     def __init__(self, request: Request) -> None:
         self._request = replace(request, images=tuple(map(_reachable, request.images)))
         self._operations = operations_of(request.images)
-        self._began = self._ended = 0.0
-        self._started = ""
+        self._span = Span()
         self._admitted: list[int] = []
         self._folded: set[int] = set()
-        self._earlier: dict[Key, tuple[int | None, int | None]] = {}
+        self._earlier: dict[collect.Key, tuple[int | None, int | None]] = {}
         probes = sum(len(bpftrace_script.sites(image)) for image in request.images)
         if not probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
@@ -68,12 +66,11 @@ class BpftraceSession:
     def start(self) -> None:
         """Waits until the probes are attached."""
         self._bpftrace.wait_attached()
-        self._began, self._started = time.monotonic(), datetime.now(UTC).astimezone().isoformat(timespec="milliseconds")
+        self._span.begin()
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
-        if self._began and not self._ended:
-            self._ended = time.monotonic()
+        if self._span.end():
             self._bpftrace.end()
 
     def close(self) -> None:
@@ -84,16 +81,16 @@ class BpftraceSession:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         maps = self._bpftrace.maps()
         in_flight, gone = _running(maps)
-        series = tuple(self._series(maps, per_interval=per_interval))
+        series = collect.in_order(self._series(maps, per_interval=per_interval), self._operations)
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
             engine=BpftraceEngine.name,
-            started=self._started,
-            duration_s=(self._ended or time.monotonic()) - self._began,
+            started=self._span.started,
+            duration_s=self._span.duration_s,
             targets=self._targets(maps),
             series=series,
-            missing=tuple(_missing(self._request.images)),
+            missing=tuple(one for image in self._request.images for one in bpftrace_script.left_out(image.plan)),
             losses=Losses(
                 unmatched_entries=numbers.lost(maps, 0) + gone,
                 unmatched_exits=numbers.lost(maps, 1),
@@ -102,24 +99,19 @@ class BpftraceSession:
             ),
             in_flight=in_flight,
             notes=(
-                *_notes(self._request.images),
+                *unreadable(self._request.images),
                 _NOTE,
                 *([_LATER] if self._request.follow and not self._request.everyone else []),
             ),
         )
 
-    def _series(self, maps: numbers.Maps, *, per_interval: bool) -> list[Series]:
-        rows = numbers.rows(maps, self._folding(maps))
-        found, order = [], list(Outcome)
-        for key, row in rows.items():
+    def _series(self, maps: numbers.Maps, *, per_interval: bool) -> Iterator[Series]:
+        for key, row in numbers.rows(maps, self._folding(maps)).items():
             extremes = row.least, row.most
             if per_interval:
                 row.least, row.most = _since(extremes, self._earlier.get(key))
             self._earlier[key] = extremes
-            made = row.series(key, self._operations, self._request.linear)
-            if made.count:
-                found.append(made)
-        return sorted(found, key=lambda one: (self._operations.index(one.function), order.index(one.outcome), one.pid or 0))
+            yield row.series(key, self._operations, self._request.linear)
 
     def _folding(self, maps: numbers.Maps) -> dict[int, int]:
         """The processes past the maximum, which count under 0, "other"; those admitted once stay so."""
@@ -141,15 +133,9 @@ class BpftraceSession:
 
 def script(request: Request) -> str:
     """The text that bpftrace runs for a request."""
-    everyone = request.everyone and not _same_file_twice(request)
+    everyone = request.everyone and not may_be_one_file(request.images)
     recorder = numbers.Numbers(request.linear, names=request.everyone)
     return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=BEGIN, extra=WAKE)
-
-
-def _same_file_twice(request: Request) -> bool:
-    """Two files with one build-id may be one file to the kernel: probes for everyone on each would count a call twice."""
-    identities = [image.plan.build_id for image in request.images if image.plan.build_id]
-    return len(identities) != len(set(identities))
 
 
 def _reachable(image: TracedImage) -> TracedImage:
@@ -177,25 +163,3 @@ def _since(now: tuple[int | None, int | None], earlier: tuple[int | None, int | 
     if earlier is None:
         return now
     return now[0] if now[0] != earlier[0] else None, now[1] if now[1] != earlier[1] else None
-
-
-def _missing(images: tuple[TracedImage, ...]) -> list[Missing]:
-    """What the files hold and isn't traced. What this version of a library doesn't have isn't missing."""
-    found = []
-    for plan in (image.plan for image in images):
-        found += [Missing(one.operation, plan.path, one.reason) for one in plan.missing if one.reason != NOT_IN_LIBRARY]
-        found += [Missing(name, plan.path, bpftrace_script.NO_RETURN_PROBES) for name in bpftrace_script.left_out(plan)]
-    return found
-
-
-def _notes(images: tuple[TracedImage, ...]) -> list[str]:
-    blind = [
-        image.plan.path
-        for image in images
-        if image.plan.offsets.rwstate is None and any(one.operation.startswith("SSL_") for one in image.plan.operations)
-    ]
-    return [
-        f"SSL_want of {path} can't be read, so retries and failures of its SSL calls can't be told apart: they are retries "
-        'of reason "unknown".'
-        for path in blind
-    ]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.probes.plan import Leaving, Probe
+from ssllatency.probes.plan import CONDITIONS, Leaving, Probe
 
 _FLAGS = 'reg("flags")'
 _LESS = f"((({_FLAGS} >> 7) ^ ({_FLAGS} >> 11)) & 1) != 0"
@@ -18,7 +18,7 @@ _CONDITIONS = {
     "jl": _LESS,
     "jle": f"(({_FLAGS} & 64) != 0 || {_LESS})",
 }
-_NEGATED = {"jno": "jo", "jae": "jb", "jne": "je", "ja": "jbe", "jns": "js", "jnp": "jp", "jge": "jl", "jg": "jle"}
+_NEGATED = dict(zip(CONDITIONS[1::2], CONDITIONS[::2], strict=True))
 
 
 def taken(condition: str) -> str:

@@ -16,7 +16,9 @@ from ssllatency.engines import bpftrace_exits, bpftrace_judge
 from ssllatency.engines.base import Role, TracedImage
 from ssllatency.engines.bpftrace_judge import Lines
 from ssllatency.engines.bpftrace_symbols import site_name
+from ssllatency.engines.images import not_traced
 from ssllatency.engines.sites import operations_of
+from ssllatency.model.snapshot import Missing
 from ssllatency.probes import plan
 from ssllatency.probes.catalogue import BY_NAME, Operation
 from ssllatency.probes.plan import OperationPlan, Probe
@@ -55,9 +57,10 @@ def by_sites(planned: OperationPlan) -> bool:
     return not BY_NAME[planned.operation].only_entry and plan.Role.RETURN not in roles
 
 
-def left_out(planned: plan.ImagePlan) -> list[str]:
-    """The operations that a script can't time."""
-    return [one.operation for one in planned.operations if not by_sites(one) and not BY_NAME[one.operation].only_entry]
+def left_out(planned: plan.ImagePlan) -> tuple[Missing, ...]:
+    """What a file holds and a script doesn't trace."""
+    untimed = (one.operation for one in planned.operations if not by_sites(one) and not BY_NAME[one.operation].only_entry)
+    return (*not_traced(planned), *(Missing(name, planned.path, NO_RETURN_PROBES) for name in untimed))
 
 
 def sites(image: TracedImage) -> dict[str, int]:

@@ -19,7 +19,7 @@ from ssllatency.engines.base import LinearRange, Role, TracedImage
 from ssllatency.engines.bpftrace_symbols import symbol_file
 from ssllatency.engines.bpftrace_words import WHOLE_WORDS, Words
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan
+from ssllatency.probes.plan import ImagePlan
 
 _SHELL = """\
 #!/bin/sh
@@ -32,7 +32,8 @@ _SHELL = """\
 //bin/true; name() {{ mkdir -p "$names/${{2%/*}}"; sed -n "s/^ \\* $1: //p" "$0" | base64 -d >"$names/$2"; }}
 //bin/true; command -v bpftrace >/dev/null || fail "bpftrace isn't installed."
 {checks}
-//bin/true; export BCC_SYMFS="$names" BPFTRACE_MAX_PROBES={probes} BPFTRACE_MAX_BPF_PROGS={probes} BPFTRACE_MAP_KEYS_MAX=16384
+//bin/true; export BCC_SYMFS="$names" BPFTRACE_MAX_PROBES={probes} BPFTRACE_MAX_BPF_PROGS={probes}
+//bin/true; export BPFTRACE_MAP_KEYS_MAX=16384 BPFTRACE_MAX_MAP_KEYS=16384 # one name before 0.20, the other since
 //bin/true; (while kill -0 $$; do sleep 1; done; rm -rf "$names") </dev/null >/dev/null 2>&1 &
 //bin/true; exec bpftrace "$0"
 """
@@ -81,14 +82,14 @@ def _comment(images: Sequence[TracedImage], about: Sequence[str]) -> str:
         plan = image.plan
         lines += [f"{image.file}: build-id {plan.build_id or '(none)'}, version {plan.version or 'unknown'}"]
         lines += _left_out(plan)
-    lines += ["", "Run it as root, by the shell: sh FILE (Ctrl-C ends it). It needs bpftrace (tested with 0.17) and coreutils."]
+    lines += ["", "Run it as root, by the shell: sh FILE (Ctrl-C ends it)."]
+    lines += ["It needs bpftrace (tested with 0.17 and 0.23) and coreutils."]
     lines += ["", *_PRINTS.splitlines(), "", *_CAVEATS.splitlines()]
     return "\n".join(["/*", *(f" * {_plain(line)}".rstrip() for line in lines), " */"])
 
 
 def _left_out(plan: ImagePlan) -> list[str]:
-    missing = [f"{one.operation} ({one.reason})" for one in plan.missing if one.reason != NOT_IN_LIBRARY]
-    missing += [f"{name} ({bpftrace_script.NO_RETURN_PROBES})" for name in bpftrace_script.left_out(plan)]
+    missing = [f"{one.function} ({one.reason})" for one in bpftrace_script.left_out(plan)]
     return textwrap.wrap(f"not traced: {', '.join(missing)}", 120, initial_indent="    ") if missing else []
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ssllatency import abi
@@ -11,11 +11,7 @@ from ssllatency.engines.base import LinearRange
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series
 
-OUTCOMES = {
-    abi.Outcome.SUCCESS: Outcome.SUCCESS,
-    abi.Outcome.FAILURE: Outcome.FAILURE,
-    abi.Outcome.RETRY: Outcome.RETRY,
-}
+OUTCOMES = {abi.Outcome[one.name]: one for one in Outcome}
 REASONS = {reason.value: reason.name for reason in abi.Reason} | {abi.Reason.UNKNOWN.value: "unknown"}
 _MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
 
@@ -26,16 +22,12 @@ Key = tuple[int, int, int]
 class Extremes:
     """The least and the greatest duration of each row over all intervals read so far."""
 
-    intervals: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    intervals: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
-    def take(self, key: Key, row: abi.Series, interval: int) -> tuple[int | None, int | None]:
+    def take(self, key: Hashable, row: abi.Series | abi.Times, interval: int) -> tuple[int | None, int | None]:
         """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
-        words = [
-            (low, high)
-            for low, high in zip(row.minimum, row.maximum, strict=True)
-            if high >> abi.Geometry.EXTREME_BITS >= interval
-        ]
-        found = [(_MASK - (low & _MASK), high & _MASK) for low, high in words]
+        words = zip(row.minimum, row.maximum, strict=True)
+        found = [(_MASK - (low & _MASK), high & _MASK) for low, high in words if high >> abi.Geometry.EXTREME_BITS >= interval]
         if key in self.intervals:
             found.append(self.intervals[key])
         if not found:
@@ -65,3 +57,10 @@ def series(
         linear=linear_histogram(list(row.linear), wanted),
         reasons=reasons,
     )
+
+
+def in_order(found: Iterable[Series], operations: Sequence[str]) -> tuple[Series, ...]:
+    """Those that counted anything: by operation, outcome and process, those counted together first."""
+    order = list(Outcome)
+    counted = (one for one in found if one.count)
+    return tuple(sorted(counted, key=lambda one: (operations.index(one.function), order.index(one.outcome), one.pid or 0)))

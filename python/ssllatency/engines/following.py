@@ -14,7 +14,7 @@ from ssllatency.engines.base import Rules
 from ssllatency.engines.libbpf import BpfObject
 from ssllatency.engines.mappings import Mapping, Mappings
 from ssllatency.engines.objects import open_object
-from ssllatency.engines.ring import HEADER, Ring, stride_of
+from ssllatency.engines.ring import Ring
 from ssllatency.engines.running import exists
 from ssllatency.errors import SsllatencyError
 
@@ -136,12 +136,7 @@ class Following:
 
     def joined(self) -> dict[int, int]:
         """Who became a target by its name or cgroup since the last call, and when by CLOCK_MONOTONIC, in nanoseconds."""
-        found, stride = {}, stride_of(ctypes.sizeof(abi.Notice))
-        for batch in iter(self._ring.read, b""):
-            for start in range(0, len(batch), stride):
-                notice = abi.Notice.from_buffer_copy(batch, start + HEADER)
-                found[notice.tgid] = notice.at_ns
-        return found
+        return {notice.tgid: notice.at_ns for notice in self._ring.records(abi.Notice)}
 
     def close(self) -> None:
         """Ends the following and frees the set; may be called twice."""

@@ -9,36 +9,33 @@ from dataclasses import dataclass, field
 
 from ssllatency import abi
 from ssllatency.elf.names import Names
+from ssllatency.engines.collect import Extremes
 from ssllatency.engines.handshake_names import ENDINGS, LABELS, cause, key_name, label_value
-from ssllatency.model.handshakes import Batches, Cause, Group, KeyUse, Label, Part, Single, Times
+from ssllatency.model.handshakes import EVERY, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
 from ssllatency.model.histogram import ExponentialHistogram
 
 NamesOf = Callable[[int], Names]  # of the library with this index
 Pairs = Iterable[tuple[bytes, bytes]]
 
-_PARTS = {kernel: Part(kernel.name.lower()) for kernel in abi.Part if kernel < abi.Part.PARTS}
-_MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
-_OPERATIONS = {abi.KeyOperation.SIGN: "sign", abi.KeyOperation.DECRYPT: "decrypt"}
+_PARTS = {abi.Part[part.value.upper()]: part for part in Part}
 _LANES = 8
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
-
-Extremes = dict[tuple[bytes, abi.Part], tuple[int, int]]
 
 
 @dataclass
 class Rows:
-    """Reads the rows of the parts' times. Keeps the extremes of the intervals read so far, until told to forget them."""
+    """Reads the rows of the parts' times; `extremes` are those of the intervals read so far, until they are replaced."""
 
     known_places: Mapping[int, frozenset[Label]]
     name_of: Callable[[int], str]
-    extremes: Extremes = field(default_factory=dict)
+    extremes: Extremes = field(default_factory=Extremes)
 
     def groups(self, pairs: Pairs, by: Sequence[Label], names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first."""
         found = []
         for raw_key, raw_row in pairs:
             key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
-            parts = {_PARTS[part]: self._times(raw_key, part, row.parts[part], interval) for part in _PARTS}
+            parts = {part: self._times(raw_key, number, row.parts[number], interval) for number, part in _PARTS.items()}
             kept = {part: times for part, times in parts.items() if times.count}
             if Part.WALL in kept:
                 other = bool(key.known >> abi.Label.OTHER & 1)
@@ -47,20 +44,8 @@ class Rows:
         return tuple(sorted(found, key=lambda group: (group.other, -group.count)))
 
     def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
-        shortest, longest = self._take(key, part, row, interval)
         histogram = ExponentialHistogram.from_dense(list(row.exponential), row.underflow, row.overflow)
-        return Times(row.total_ns, shortest, longest, histogram)
-
-    def _take(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> tuple[int | None, int | None]:
-        """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
-        words = zip(row.minimum, row.maximum, strict=True)
-        found = [(_MASK - (low & _MASK), high & _MASK) for low, high in words if high >> abi.Geometry.EXTREME_BITS >= interval]
-        if (key, part) in self.extremes:
-            found.append(self.extremes[key, part])
-        if not found:
-            return None, None
-        self.extremes[key, part] = min(low for low, _ in found), max(high for _, high in found)
-        return self.extremes[key, part]
+        return Times(row.total_ns, *self.extremes.take((key, part), row, interval), histogram)
 
     def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, str | None]:
         """The values of these labels."""
@@ -71,7 +56,7 @@ class Rows:
             return f"{self.name_of(key.tgid)}({key.tgid})"
         if label is Label.ROLE:
             return "server" if key.server else "client"
-        number = next(number for number, one in LABELS.items() if one is label)
+        number = abi.Label[label.name]
         if not key.known >> number & 1:
             # Its place is known, and no such thing was there: no signature in a resumed handshake, for one.
             return "none" if label in _CODED and label in self.known_places.get(key.library, ()) else None
@@ -96,7 +81,7 @@ def keys(pairs: Pairs, names: NamesOf) -> tuple[KeyUse, ...]:
     totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for raw_key, raw_tally in pairs:
         use, tally = abi.KeyUse.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
-        total = totals[_OPERATIONS[abi.KeyOperation(use.operation)], key_name(use, names(use.library))]
+        total = totals[abi.KeyOperation(use.operation).name.lower(), key_name(use, names(use.library))]
         total[0] += tally.count
         total[1] += tally.total_ns
     found = (KeyUse(operation, key, *total) for (operation, key), total in totals.items())
@@ -122,17 +107,17 @@ def batches(pairs: Pairs, operations: Sequence[str]) -> tuple[Batches, ...]:
     return tuple(Batches(function, tuple(counts)) for function, counts in sorted(fill.items()))
 
 
-def single(raw: abi.Single, rows: Rows, names: NamesOf, epoch_s: float) -> Single:
-    """One handshake by itself. `epoch_s`: the Unix time at which the kernel's clock was 0."""
+def single(raw: abi.Single, rows: Rows, names: NamesOf, wall_ns: int) -> Single:
+    """One handshake by itself. `wall_ns`: what to add to the kernel's clock for the time of day."""
     because = cause(raw.cause, abi.Tally(1, 0), names(raw.cause.library))
     failed = raw.cause.ending != abi.Ending.SUCCESS
     return Single(
-        ended_s=epoch_s + raw.ended_ns / 1e9,
+        ended_s=(wall_ns + raw.ended_ns) / 1e9,
         pid=raw.tgid,
         tid=raw.tid,
         comm=raw.comm.decode(errors="replace"),
         ending=because.ending,
-        parts={_PARTS[part]: raw.parts[part] for part in _PARTS if raw.parts[part]},
+        parts={part: raw.parts[number] for number, part in _PARTS.items() if raw.parts[number] or part in EVERY},
         labels=rows.labels(raw.labels, tuple(label for label in Label if label is not Label.PROCESS), names),
         calls=raw.calls,
         pauses=raw.pauses,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import heapq
 import os
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,26 +19,27 @@ from ssllatency.elf.names import Names
 from ssllatency.engines import handshake_collect as collect
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.clock import wall_clock_ns
+from ssllatency.engines.collect import Extremes
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
-from ssllatency.engines.handshake_names import LABELS
+from ssllatency.engines.handshake_names import ENDINGS
 from ssllatency.engines.handshake_sites import (
     batch_functions,
     batch_sites,
     error_sites,
     layout_record,
     phase_sites,
+    row_mask,
     software_sites,
     watched,
 )
-from ssllatency.engines.probing import Programs
-from ssllatency.engines.ring import HEADER, Ring, stride_of
+from ssllatency.engines.ring import Ring
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import Sites
 from ssllatency.model.handshakes import Handshakes, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake_plan import HandshakePlan
 
-_PROGRAMS = Programs("at_call", "at_call_exit", "at_call_return", "at_call_both", "at_ssl_free")
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _SINGLES_BYTES = 1 << 20
 _NEVER = (1 << 64) - 1
@@ -74,8 +74,9 @@ class HandshakeSession:
         self._request = request
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
-        self.attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"), beside)
+        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=("at_write", "at_switch"), beside=beside)
         self._batch_functions = batch_functions(image.plan for image in self._images)
+        self._singles: Ring | None = None
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
         self._watches_wakes = False
@@ -86,18 +87,16 @@ class HandshakeSession:
         """Loads the object, fills its maps and attaches."""
         loaded = self.attachment.object
         view = loaded.section(".rodata.view", abi.HandshakeConfig)
-        view.by = sum(1 << number for number, label in LABELS.items() if label in self._request.by)
-        view.off_cpu = int(self._request.off_cpu)
+        view.mask, view.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
         loaded.resize_map("handshakes", self._request.in_flight)
-        loaded.resize_map("rows", abi.Ending.ENDINGS + (self._request.most_rows if self._request.by else abi.Ending.ENDINGS))
+        loaded.resize_map("rows", len(ENDINGS) + (self._request.most_rows if self._request.by else len(ENDINGS)))
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach(self._sites(self._images, self._plans))
         if self._request.off_cpu:
             self.attachment.attach_tracepoint("at_switch")
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
-        if any(image.plan.kind in _ENGINES for image in self._images):
-            self._watch_wakes()
+        self._watch_wakes()
 
     def _fill_maps(self) -> None:
         loaded, size = self.attachment.object, ctypes.sizeof
@@ -110,60 +109,48 @@ class HandshakeSession:
         self._accounts = loaded.map("handshakes", size(abi.HandshakeKey), size(abi.Handshake))
         self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
         self._books = loaded.live_section(".data.books", abi.HandshakeAccount)
-        self.attachment.account.interval = 1
         self._set_threshold()
         self._layouts = loaded.map("layouts", 4, size(abi.Layout))
         self._describe(0, self._images, self._plans)
-        for ending in abi.Ending:
-            if ending < abi.Ending.ENDINGS:
-                other = abi.Labels(known=1 << abi.Label.OTHER, ending=ending)
-                self._rows.update(other, abi.HandshakeRow())
+        for ending in ENDINGS:
+            self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
         self._reader = collect.Rows(self._known_places, self.attachment.name_of)
 
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
         for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
             self._layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, plan))
-            self._known_places[index] = self._places(plan)
+            self._known_places[index] = _places(plan)
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
-        self._describe(len(self._images), images, plans)
+        self._describe(self.attachment.next_number(len(images)), images, plans)
         self.attachment.extend([watched(image) for image in images], self._sites(images, plans))
         self._images += images
         self._plans += plans
-        if any(image.plan.kind in _ENGINES for image in images):
-            self._watch_wakes()
+        self._watch_wakes()
 
     def include(self, index: int, pids: Iterable[int]) -> None:
         """Attaches the image of that number to processes that came later."""
         sites = self._sites(self._images[index : index + 1], self._plans[index : index + 1])
         self.attachment.include(index, pids, {program: lists[0] for program, lists in sites.items()})
 
-    def _places(self, plan: HandshakePlan) -> frozenset[Label]:
-        """The labels whose places the library shows."""
-        names = set(plan.labels)
-        found = {label for label in Label if label.value in names}
-        if {"group_tls13", "group_session", "did_kex"} <= names:
-            found.add(Label.GROUP)
-        if {"verify_mode", "peer_certificate"} <= names:
-            found.add(Label.CLIENT_CERTIFICATE)
-        return frozenset(found | {Label.ROLE, Label.PROCESS})
-
     def _sites(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
-        begins, ends = zip(*(phase_sites(plan) for plan in plans), strict=True)
+        phases = [phase_sites(plan) for plan in plans]
         return {
-            "at_phase_end": list(ends),
+            "at_phase_end": [ends for _, ends in phases],
             "at_error": [error_sites(plan.errors) for plan in plans],
             "at_software": [software_sites(image.plan) for image in images],
             "at_wake_set": [[(plan.wake.offset, 0)] if plan.wake else [] for plan in plans],
             "at_batch": [batch_sites(image.plan, self._batch_functions) for image in images],
-            "at_phase": list(begins),
+            "at_phase": [begins for begins, _ in phases],
         }
 
     def _watch_wakes(self) -> None:
-        """Traces writes, to see completions: on every system call of the machine, so only where something is offloaded."""
-        if not self._watches_wakes and any(plan.wake for plan in self._plans):
+        """Traces writes, to see completions: on every system call of the machine, so only where something may be offloaded."""
+        if self._watches_wakes or not (self._engines() or self._books.pauses):
+            return
+        if any(plan.wake for plan in self._plans):
             self._watches_wakes = True
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
@@ -175,24 +162,20 @@ class HandshakeSession:
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
-        if self._books.pauses:
-            self._watch_wakes()
+        self._watch_wakes()
         over: list[Single] = []
-        epoch_s = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
-        stride = stride_of(ctypes.sizeof(abi.Single))
-        for batch in iter(self._singles.read, b""):
-            for start in range(0, len(batch), stride):
-                raw = abi.Single.from_buffer_copy(batch, start + HEADER)
-                one = collect.single(raw, self._reader, self._request.names, epoch_s)
-                self._keep(one)
-                if self._request.over_ns is not None and one.parts[Part.WALL] >= self._request.over_ns:
-                    over.append(one)
+        wall_ns = wall_clock_ns()
+        for raw in self._singles.records(abi.Single) if self._singles else ():
+            one = collect.single(raw, self._reader, self._request.names, wall_ns)
+            self._keep(one)
+            if self._request.over_ns is not None and one.parts[Part.WALL] >= self._request.over_ns:
+                over.append(one)
         self._set_threshold()
         return over
 
     def _keep(self, one: Single) -> None:
         self._seen += 1
-        heapq.heappush(self._slowest, (one.parts.get(Part.WALL, 0), -self._seen, one))
+        heapq.heappush(self._slowest, (one.parts[Part.WALL], -self._seen, one))
         while len(self._slowest) > self._request.slowest:
             heapq.heappop(self._slowest)
 
@@ -211,28 +194,25 @@ class HandshakeSession:
     def close(self) -> None:
         """Detaches and frees everything; may be called twice."""
         self.attachment.detach()
-        if hasattr(self, "_singles"):
+        if self._singles:
             self._singles.close()
         self.attachment.close()
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
-            self._reader.extremes.clear()
-        account = self.attachment.account
-        interval = account.interval
-        account.interval = interval + 1
-        handshakes = self._handshakes(interval)
+            self._reader.extremes = Extremes()
+        handshakes = self._handshakes(self.attachment.next_interval())
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
             engine="libbpf",
-            started=self.attachment.started,
-            duration_s=self.attachment.duration_s,
+            started=self.attachment.span.started,
+            duration_s=self.attachment.span.duration_s,
             targets=self.attachment.all_targets(),
             series=(),
             missing=self._missing(),
-            losses=Losses(map_full=account.map_full, events_dropped=self._books.events_dropped),
+            losses=Losses(map_full=self.attachment.account.map_full, events_dropped=self._books.events_dropped),
             handshakes=handshakes,
             notes=self._notes(),
         )
@@ -275,14 +255,18 @@ class HandshakeSession:
         return (*self.attachment.notes, *([cut_off] if self._cut_off else []))
 
     def _unknown_labels(self) -> dict[Label, str]:
-        plans = [plan for plan, image in zip(self._plans, self._images, strict=True) if image.plan.offsets.rwstate]
-        hidden = {label for label in Label if any(label not in self._places(plan) for plan in plans)}
-        return {label: "the library's accessors don't show where it lies" for label in Label if label in hidden}
+        known = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
+        hidden = [label for label in Label if any(label not in places for places in known)]
+        return dict.fromkeys(hidden, "the library's accessors don't show where it lies")
+
+    def _engines(self) -> list[str]:
+        """The kinds of the mapped files that offload."""
+        kinds = {image.plan.kind for image in self._images}
+        return [kind for kind in _ENGINES if kind in kinds]
 
     def _offload(self, waiting: int) -> Offload | None:
         """What was offloaded; None where nothing was, and nothing that offloads is mapped."""
-        books, kinds = self._books, {image.plan.kind for image in self._images}
-        engines = [kind for kind in _ENGINES if kind in kinds]
+        books, engines = self._books, self._engines()
         if not (engines or books.pauses):
             return None
         return Offload(
@@ -308,3 +292,14 @@ class HandshakeSession:
 
     def _missing(self) -> tuple[Missing, ...]:
         return tuple(Missing(one.what, plan.path, one.reason) for plan in self._plans for one in plan.missing)
+
+
+def _places(plan: HandshakePlan) -> frozenset[Label]:
+    """The labels whose places the library shows."""
+    names = set(plan.labels)
+    found = {label for label in Label if label.value in names}
+    if {"group_tls13", "group_session", "did_kex"} <= names:
+        found.add(Label.GROUP)
+    if {"verify_mode", "peer_certificate"} <= names:
+        found.add(Label.CLIENT_CERTIFICATE)
+    return frozenset(found | {Label.ROLE, Label.PROCESS})

@@ -7,21 +7,8 @@ from ssllatency import abi
 from ssllatency.elf.names import Names
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Cause, Ending, Label
 
-ENDINGS = {
-    abi.Ending.SUCCESS: Ending.SUCCESS,
-    abi.Ending.FAILURE: Ending.FAILURE,
-    abi.Ending.ABANDONED: Ending.ABANDONED,
-}
-LABELS = {
-    abi.Label.VERSION: Label.VERSION,
-    abi.Label.CIPHER: Label.CIPHER,
-    abi.Label.RESUMED: Label.RESUMED,
-    abi.Label.GROUP: Label.GROUP,
-    abi.Label.SIGNATURE: Label.SIGNATURE,
-    abi.Label.CLIENT_CERTIFICATE: Label.CLIENT_CERTIFICATE,
-    abi.Label.ROLE: Label.ROLE,
-    abi.Label.PROCESS: Label.PROCESS,
-}
+ENDINGS = {abi.Ending[ending.name]: ending for ending in Ending}
+LABELS = {abi.Label[label.name]: label for label in Label}
 # ProtocolVersion of the RFCs 6101, 2246, 4346, 5246, 8446, 4347 and 6347.
 _VERSIONS = {
     0x0300: "SSLv3",
@@ -86,8 +73,7 @@ def key_name(use: abi.KeyUse, names: Names) -> str:
 def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
     """Why handshakes didn't succeed, in words."""
     library, reason = key.error >> abi.Error.LIBRARY, key.error & (1 << abi.Error.REASON_BITS) - 1
-    freed = key.reason == abi.Reason.NONE
-    known = bool(key.error) and not freed
+    known = bool(key.error)
     code = library << _SHIFTS.get(names.major, 23) | reason
     received = known and library == abi.Error.LIBRARY_SSL and _ALERT_REASONS <= reason < _ALERT_REASONS + 256
     alert = reason - _ALERT_REASONS if received else key.alert if key.sent else None

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sites import CONDITIONS, Sites, library_record
+from ssllatency.engines.sites import Sites, argument, library_record, packed
+from ssllatency.model.handshakes import Label
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, Phase, PhaseCall
-from ssllatency.probes.plan import ImagePlan, Role, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, Role, SslOffsets
 
 _CALLS = (
     "SSL_do_handshake",
@@ -25,14 +27,8 @@ _CALLS = (
 )
 _WITHOUT_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # which only call it
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
-_PARTS = {
-    Phase.PRIVATE_KEY: abi.Part.PRIVATE_KEY,
-    Phase.KEY_EXCHANGE: abi.Part.KEY_EXCHANGE,
-    Phase.PEER_VERIFICATION: abi.Part.PEER_VERIFICATION,
-    Phase.SESSION_LOOKUP: abi.Part.SESSION_LOOKUP,
-    Phase.CALLBACKS: abi.Part.CALLBACKS,
-}
-_KEY_OPERATIONS = {"": 0, "sign": abi.KeyOperation.SIGN, "decrypt": abi.KeyOperation.DECRYPT}
+_FIELDS = {Label.ROLE: "server", Label.PROCESS: "tgid"}  # of abi.Labels, where they aren't called as the label
+_NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
@@ -53,32 +49,32 @@ def phase_sites(plan: HandshakePlan) -> tuple[Sites, Sites]:
 
 def _phase_cookie(call: PhaseCall) -> int:
     bits = abi.PhaseCookie
-    fields = {
-        bits.PART: int(_PARTS[call.phase]),
+    fields: dict[IntEnum, int] = {
+        bits.PART: abi.Part[call.phase.name],
         bits.STACK: call.begin.stack_delta,
+        bits.OPERATION: abi.KeyOperation[call.operation.upper() or "NONE"],
     }
     if call.condition:  # a branch in front of the call, where its arguments aren't set yet
         fields |= {bits.CONDITIONAL: 1, bits.CONDITION: CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}
     else:
         fields |= {
-            bits.SKIP_NULL: 0 if call.skip_null is None else call.skip_null + 1,
-            bits.SIZE: 0 if call.size_argument is None else call.size_argument + 1,
+            bits.SKIP_NULL: argument(call.skip_null),
+            bits.SIZE: argument(call.size_argument),
             bits.SIZE_POINTED: int(call.size_is_pointer),
         }
-    fields[bits.OPERATION] = int(_KEY_OPERATIONS[call.operation])
-    return sum(value << shift for shift, value in fields.items())
+    return packed(fields)
 
 
 def _end_cookie(phase: Phase, stack_delta: int) -> int:
-    return int(_PARTS[phase]) << abi.PhaseCookie.PART | stack_delta << abi.PhaseCookie.STACK
+    return packed({abi.PhaseCookie.PART: abi.Part[phase.name], abi.PhaseCookie.STACK: stack_delta})
 
 
 def error_sites(sites: Iterable[ErrorSite]) -> Sites:
     """The sites at which errors are raised."""
 
     def cookie(site: ErrorSite) -> int:
-        fatal = int(site.kind is ErrorKind.FATAL) << abi.ErrorCookie.FATAL
-        return fatal | _REASON_ARGUMENTS[site.kind] << abi.ErrorCookie.REASON
+        fatal = int(site.kind is ErrorKind.FATAL)
+        return packed({abi.ErrorCookie.FATAL: fatal, abi.ErrorCookie.REASON: _REASON_ARGUMENTS[site.kind]})
 
     return [(site.probe.offset, cookie(site)) for site in sites]
 
@@ -119,3 +115,12 @@ def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
             for step, offset in enumerate(path.offsets):
                 layout.paths[place].offsets[step] = offset
     return layout
+
+
+def row_mask(by: Sequence[Label]) -> abi.Labels:
+    """All ones in the fields by which rows are told apart: the ending, these labels, and whose names their codes have."""
+    mask = abi.Labels(known=sum(1 << abi.Label[label.name] for label in by), ending=0xFF)
+    fields = [_FIELDS.get(label, label.value) for label in by]
+    for name in fields if _NAMED.isdisjoint(by) else [*fields, "library"]:
+        setattr(mask, name, -1)
+    return mask

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.images import may_be_one_file
 from ssllatency.engines.loadable import Closable, Loadable
 from ssllatency.engines.sites import Sites
 
@@ -33,9 +34,8 @@ def links_each_process(request: Request, method: kernel.Method) -> bool:
 
     With links of their own, only the traced processes pay, but every hit walks the links of all: past LINK_EACH_PROCESS of
     them that costs more than the filter (bench/processes.py). A link can't be had before its process is there, so a child's
-    first calls would be missed: who is followed shares. Two files with one build-id may be one file to the kernel (an image
-    layer under two containers): a link for everyone on each of them would count a call twice, so they never share.
-    A perf event holds one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own.
+    first calls would be missed: who is followed shares. Files that may be one to the kernel never share: each process has its
+    own. A perf event holds one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own.
     """
     if may_be_one_file(request.images):
         return True
@@ -44,12 +44,6 @@ def links_each_process(request: Request, method: kernel.Method) -> bool:
     pids = {pid for image in request.images for pid in image.pids}
     most = 1 if method is kernel.Method.PERF else LINK_EACH_PROCESS
     return not request.everyone and request.follow is None and len(pids) <= most
-
-
-def may_be_one_file(images: Sequence[TracedImage]) -> bool:
-    """Whether two of the files have the same build-id."""
-    identities = [image.plan.build_id for image in images if image.plan.build_id]
-    return len(identities) != len(set(identities))
 
 
 @dataclass(frozen=True)

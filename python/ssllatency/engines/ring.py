@@ -11,8 +11,11 @@ wherever it begins. The order of loads that reading needs is the one that x86-64
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import select
+from collections.abc import Iterator
+from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 
@@ -20,6 +23,8 @@ HEADER = 8
 BUSY, DISCARDED = 1 << 31, 1 << 30
 _MOST = 1 << 20  # bytes taken at once: the kernel has their room again after so many
 _POSITION = 1 << 64
+
+Record = TypeVar("Record", bound=ctypes.Structure)
 
 
 def stride_of(record: int) -> int:
@@ -80,6 +85,13 @@ class Ring:
         used, records = whole_records(self._data[start : start + min(waiting, _MOST)], self._record)
         self._consumed[0] = (position + used) % _POSITION
         return records
+
+    def records(self, kind: type[Record]) -> Iterator[Record]:
+        """All that wait in the ring now, as structures of its records' size: convenient where they are few."""
+        stride = stride_of(self._record)
+        for batch in iter(self.read, b""):
+            for start in range(0, len(batch), stride):
+                yield kind.from_buffer_copy(batch, start + HEADER)
 
     def close(self) -> None:
         """Unmaps the ring; may be called twice."""

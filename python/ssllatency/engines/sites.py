@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, Operation
-from ssllatency.probes.plan import ImagePlan, Leaving, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
 
-# By condition code: the lowest four bits of the opcode of x86-64's jcc.
-CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
 _REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
 _MOST_OPERATIONS = MOST_LIBRARIES = 256
 
@@ -48,15 +47,14 @@ def numbered(images: Sequence[TracedImage], *, later: bool) -> list[str]:
 
 def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int:
     """The 64-bit cookie of a site, as enum ssll_cookie lays it out."""
-    skip_null = operation.skip_null
     register = _REGISTERS.index(probe.return_register) if probe.return_register else 0
-    fields = {
+    fields: dict[IntEnum, int] = {
         abi.Cookie.OPERATION: number,
-        abi.Cookie.CONVENTION: int(operation.convention),
+        abi.Cookie.CONVENTION: operation.convention,
         abi.Cookie.REGISTER: register,
         # A size query's exit has no entry that was counted, like that of a shared function.
-        abi.Cookie.SHARED: int(probe.shared or skip_null is not None),
-        abi.Cookie.SKIP_NULL: 0 if skip_null is None else skip_null + 1,
+        abi.Cookie.SHARED: int(probe.shared or operation.skip_null is not None),
+        abi.Cookie.SKIP_NULL: argument(operation.skip_null),
         abi.Cookie.SSL: int(operation.ssl_argument),
         abi.Cookie.LIBRARY: library,
         abi.Cookie.STACK: probe.stack_delta,
@@ -64,7 +62,17 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int
         abi.Cookie.TAKEN: _ending(probe.taken_value, probe.leaving is not Leaving.OTHER),
         abi.Cookie.OTHER: _ending(probe.other_value, probe.leaving is not Leaving.TAKEN),
     }
+    return packed(fields)
+
+
+def packed(fields: Mapping[IntEnum, int]) -> int:
+    """A cookie of these fields, each at its own shift."""
     return sum(value << shift for shift, value in fields.items())
+
+
+def argument(number: int | None) -> int:
+    """An argument as cookies have it: 0 for none, else one more than its number."""
+    return 0 if number is None else number + 1
 
 
 def _ending(constant: int | None, leaving: bool) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +18,7 @@ from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.collect import OUTCOMES, REASONS
 from ssllatency.engines.ring import Ring
+from ssllatency.engines.sites import argument
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.catalogue import BY_NAME
@@ -32,7 +32,6 @@ _RETURNED = {
     Convention.MBX8: Returned.STATUS,
     Convention.NONE: Returned.NOTHING,
 }
-_KERNEL_OUTCOME = {outcome: number for number, outcome in OUTCOMES.items()}
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,8 @@ def length_arguments(request: Request, operations: list[str]) -> dict[int, int]:
     for image in request.images:
         for planned in image.plan.operations:
             kept[planned.operation] = kept.get(planned.operation, True) and _keeps_length(planned)
-    arguments = {number: BY_NAME[name].length_argument for number, name in enumerate(operations) if kept.get(name)}
-    return {number: argument + 1 for number, argument in arguments.items() if argument is not None}
+    arguments = {number: argument(BY_NAME[name].length_argument) for number, name in enumerate(operations) if kept.get(name)}
+    return {number: place for number, place in arguments.items() if place}
 
 
 def _keeps_length(planned: OperationPlan) -> bool:
@@ -110,9 +109,9 @@ class SnoopSession:
 
     def _set_filter(self, section: ctypes.Structure) -> None:
         section.minimum_ns, section.wake_bytes = self._wanted.minimum_ns, self._size // 4
-        section.outcomes = sum(1 << _KERNEL_OUTCOME[outcome] for outcome in self._wanted.outcomes)
-        for number, argument in self._lengths.items():
-            section.length_argument[number] = argument
+        section.outcomes = sum(1 << abi.Outcome[outcome.name] for outcome in self._wanted.outcomes)
+        for number, place in self._lengths.items():
+            section.length_argument[number] = place
 
     def extend(self, images: Sequence[TracedImage]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses.
@@ -156,14 +155,3 @@ class SnoopSession:
         if self._ring:
             self._ring.close()
         self.attachment.close()
-
-
-def wall_clock_ns() -> int:
-    """What to add to the kernel's monotonic clock for the time of day, as of now: to a microsecond or so."""
-    tries = []
-    for _ in range(5):
-        before = time.monotonic_ns()
-        wall = time.time_ns()
-        after = time.monotonic_ns()
-        tries.append((after - before, wall - (before + after) // 2))
-    return min(tries)[1]

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
 from ssllatency.engines import collect
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import TracedImage
+from ssllatency.engines.images import not_traced, unreadable
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot, Target
-from ssllatency.probes.plan import NOT_IN_LIBRARY
+from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 
 ROWS = 2048
 _BLANK = bytes(ctypes.sizeof(abi.Series))
@@ -64,8 +64,6 @@ class TraceSession:
         self._series = loaded.map("series", ctypes.sizeof(abi.SeriesKey), ctypes.sizeof(abi.Series))
         self._processes = loaded.map("processes", 4, ctypes.sizeof(abi.Process))
         self._folded = loaded.map("folded", 4, 1)
-        self._account = self.attachment.account
-        self._account.interval = 1
         for number in range(len(self._operations)):
             for outcome in abi.Outcome:
                 self._series.update(abi.SeriesKey(0, number, outcome), abi.Series())
@@ -90,35 +88,29 @@ class TraceSession:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
             self._extremes = collect.Extremes()
-        interval = self._account.interval
-        self._account.interval = interval + 1
+        interval = self.attachment.next_interval()
         in_flight = self.attachment.running_calls()
         return Snapshot(
             host=os.uname().nodename,
             kernel=os.uname().release,
             engine=self._engine,
-            started=self.attachment.started,
-            duration_s=self.attachment.duration_s,
+            started=self.attachment.span.started,
+            duration_s=self.attachment.span.duration_s,
             targets=self._targets(),
-            series=tuple(self._read_series(interval)),
-            missing=self._missing(),
+            series=collect.in_order(self._read_series(interval), self._operations),
+            missing=tuple(one for image in self.attachment.images for one in not_traced(image.plan)),
             losses=self._losses(),
             in_flight=in_flight,
-            notes=tuple(self._notes()),
+            notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
         )
 
-    def _read_series(self, interval: int) -> list[Series]:
-        found = []
+    def _read_series(self, interval: int) -> Iterator[Series]:
         for raw_key, raw_row in self._series.items():
             if raw_row == _BLANK:
                 continue
             key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
             extremes = self._extremes.take((key.tgid, key.operation, key.outcome), row, interval)
-            made = collect.series(key, row, self._operations, self._request.linear, extremes)
-            if made.count:
-                found.append(made)
-        order = list(Outcome)
-        return sorted(found, key=lambda one: (self._operations.index(one.function), order.index(one.outcome), one.pid or 0))
+            yield collect.series(key, row, self._operations, self._request.linear, extremes)
 
     def _losses(self) -> Losses:
         return replace(self.attachment.losses(), folded_processes=sum(1 for _ in self._folded.items()))
@@ -136,30 +128,3 @@ class TraceSession:
         """The name of a process that wasn't asked for; `kept` is what the kernel side has kept of it."""
         del pid
         return kept
-
-    def _missing(self) -> tuple[Missing, ...]:
-        """What the files hold and isn't traced. What this version of a library doesn't have isn't missing."""
-        plans = [image.plan for image in self.attachment.images]
-        return tuple(
-            Missing(one.operation, plan.path, one.reason)
-            for plan in plans
-            for one in plan.missing
-            if one.reason != NOT_IN_LIBRARY
-        )
-
-    def _notes(self) -> list[str]:
-        plans = [image.plan for image in self.attachment.images]
-        blind = [
-            plan.path
-            for plan in plans
-            if plan.offsets.rwstate is None and any(_is_ssl(one.operation) for one in plan.operations)
-        ]
-        return self.attachment.notes + [
-            f"SSL_want of {path} can't be read, so retries and failures of its SSL calls can't be told apart: they are retries "
-            'of reason "unknown".'
-            for path in blind
-        ]
-
-
-def _is_ssl(operation: str) -> bool:
-    return operation.startswith("SSL_")

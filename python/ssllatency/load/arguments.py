@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from ssllatency.load.figures import LoadError
 
@@ -38,7 +37,7 @@ def endpoint(tool: str, arguments: Sequence[str]) -> Endpoint:
         url = _url(arguments)
         if not url:
             raise LoadError(f"{tool}'s arguments hold no https:// URL: write them after its name, as it takes them itself.", 2)
-        address = (tool == "h2load" and _option(("--connect-to",), arguments)) or urlsplit(url).netloc.rpartition("@")[2]
+        address = (tool == "h2load" and _option(("--connect-to",), arguments)) or _authority(url)
     return endpoint_of(address)
 
 
@@ -50,6 +49,10 @@ def refuse_plain(tool: str, arguments: Sequence[str]) -> None:
 
 def _url(arguments: Sequence[str]) -> str:
     return next((word for word in reversed(arguments) if re.match(r"(?i)https?://", word)), "")
+
+
+def _authority(url: str) -> str:
+    return re.split("[/?#]", url.partition("//")[2])[0].rpartition("@")[2]
 
 
 def endpoint_of(address: str) -> Endpoint:

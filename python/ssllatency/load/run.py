@@ -19,8 +19,10 @@ from ssllatency.load.figures import LoadError
 LOOK_S = 0.1  # how often progress() and stopped() are called
 _GRACE_S = 3.0  # how long a tool may take to print its results once it is asked to end
 _PIECE = 1 << 16
-_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 _HEAD, _TAIL = 1 << 16, 1 << 20  # what is kept of a stream: a tool's results stand at its end
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Ended(StrEnum):
@@ -100,21 +102,17 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
             stderr=subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C"},
             bufsize=0,
-            process_group=0,  # Ctrl-C at the terminal is ours to pass on
-            preexec_fn=take_signals,
+            start_new_session=True,  # Ctrl-C at the terminal is ours to pass on
+            preexec_fn=end_with_us,
         )
     except OSError as error:
         raise LoadError(f"{command[0]} can't be run: {error.strerror}.") from None
 
 
-def take_signals() -> None:
-    """A tracing command has blocked these, and what it starts would have them blocked as well."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
-
-
 def end_with_us() -> None:
-    """As take_signals(), for what must not outlive the command even where that is killed."""
-    take_signals()
+    """In a process of ours, before it is the program: it takes signals, though a tracing command has blocked these, and ends
+    with the process that started it."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import offload_arithmetic
-from ssllatency.model.handshakes import Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Times
+from ssllatency.model.handshakes import EVERY, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Times
 from ssllatency.model.keyed import gathered, since
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
+_Counted = TypeVar("_Counted", Cause, KeyUse)
 _Mix = Mapping[Label, Mapping[str, int]]
 
 
@@ -48,10 +50,10 @@ def merge(first: Handshakes, second: Handshakes) -> Handshakes:
     by = tuple(label for label in Label if label in first.by and label in second.by)
     return Handshakes(
         groups=_grouped((*first.groups, *second.groups), by),
-        causes=gathered((*first.causes, *second.causes), _cause, _add_causes),
-        keys=gathered((*first.keys, *second.keys), _key, _add_keys),
+        causes=gathered((*first.causes, *second.causes), _cause, _add_counted),
+        keys=gathered((*first.keys, *second.keys), _key, _add_counted),
         mix=_mix_sum(first.mix, second.mix),
-        slowest=tuple(sorted((*first.slowest, *second.slowest), key=lambda one: -one.parts.get(Part.WALL, 0))),
+        slowest=tuple(sorted((*first.slowest, *second.slowest), key=lambda one: -one.parts[Part.WALL])),
         by=by,
         in_flight=first.in_flight + second.in_flight,
         dropped=first.dropped + second.dropped,
@@ -74,8 +76,8 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
         return replace(
             later,
             groups=since(later.groups, earlier.groups, _group, _groups_since),
-            causes=since(later.causes, earlier.causes, _cause, _causes_since),
-            keys=since(later.keys, earlier.keys, _key, _keys_since),
+            causes=since(later.causes, earlier.causes, _cause, _counted_since),
+            keys=since(later.keys, earlier.keys, _key, _counted_since),
             mix=_mix_since(later.mix, earlier.mix),
             slowest=tuple(one for one in later.slowest if one not in earlier.slowest),
             dropped=max(0, later.dropped - earlier.dropped),
@@ -116,12 +118,8 @@ def _grouped(groups: Sequence[Group], by: Sequence[Label]) -> tuple[Group, ...]:
     return gathered(told, _group, add_groups)
 
 
-def _add_causes(causes: Sequence[Cause]) -> Cause:
-    return replace(causes[0], count=sum(one.count for one in causes), total_ns=sum(one.total_ns for one in causes))
-
-
-def _add_keys(keys: Sequence[KeyUse]) -> KeyUse:
-    return replace(keys[0], count=sum(one.count for one in keys), total_ns=sum(one.total_ns for one in keys))
+def _add_counted(rows: Sequence[_Counted]) -> _Counted:
+    return replace(rows[0], count=sum(one.count for one in rows), total_ns=sum(one.total_ns for one in rows))
 
 
 def _groups_since(later: Group, earlier: Group) -> Group:
@@ -129,7 +127,7 @@ def _groups_since(later: Group, earlier: Group) -> Group:
         raise ValueError("a part has gone")
     pairs = {part: (times, earlier.parts.get(part)) for part, times in later.parts.items()}
     parts = {part: _times_since(times, before) if before else times for part, (times, before) in pairs.items()}
-    return replace(later, parts={part: times for part, times in parts.items() if times.count or part is Part.WALL})
+    return replace(later, parts={part: times for part, times in parts.items() if times.count or part in EVERY})
 
 
 def _times_since(later: Times, earlier: Times) -> Times:
@@ -137,11 +135,7 @@ def _times_since(later: Times, earlier: Times) -> Times:
     return Times(later.total_ns - earlier.total_ns, *interval_extremes(later, exponential), exponential)
 
 
-def _causes_since(later: Cause, earlier: Cause) -> Cause:
-    return replace(later, count=later.count - earlier.count, total_ns=later.total_ns - earlier.total_ns)
-
-
-def _keys_since(later: KeyUse, earlier: KeyUse) -> KeyUse:
+def _counted_since(later: _Counted, earlier: _Counted) -> _Counted:
     return replace(later, count=later.count - earlier.count, total_ns=later.total_ns - earlier.total_ns)
 
 

@@ -41,6 +41,7 @@ class Part(StrEnum):
     RESUMPTION = "offload_resumption"
 
 
+EVERY = (Part.WALL, Part.CALLS, Part.REST)  # the parts that every handshake has
 PHASES = (
     Part.PRIVATE_KEY,
     Part.KEY_EXCHANGE,
@@ -151,7 +152,7 @@ class KeyUse:
 @dataclass(frozen=True)
 class Single:
     """One handshake by itself: when it ended (seconds since the Unix epoch), its process and thread, how it ended, its parts
-    in nanoseconds (absent ones left out), its labels, and why it failed ("" where it didn't)."""
+    in nanoseconds (those of EVERY always, the others where it had them), its labels, and why it failed ("" where it didn't)."""
 
     ended_s: float
     pid: int

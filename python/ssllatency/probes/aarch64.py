@@ -17,7 +17,7 @@ from typing import cast
 from ssllatency.elf.aarch64_memory import Access, access, signed
 from ssllatency.elf.decode import instructions
 from ssllatency.probes import aarch64_tables
-from ssllatency.probes.machine import Emulation, Flow, Frame, Instruction, ReadBytes, ReadPointer
+from ssllatency.probes.machine import CALLS, Emulation, Flow, Frame, Instruction, ReadBytes, ReadPointer
 from ssllatency.probes.plan import Cost
 
 SP = "sp"
@@ -118,7 +118,7 @@ class Aarch64Instruction:
 
     @cached_property
     def writes(self) -> frozenset[str]:
-        if self.flow in (Flow.CALL, Flow.INDIRECT_CALL):
+        if self.flow in CALLS:
             return _CALLER_SAVED
         if self.memory:
             return _registers(*self.memory.loaded, *((self.memory.base,) if self.memory.moves_base else ()))
@@ -230,7 +230,7 @@ class Aarch64Instruction:
     def cost(self, emulation: Emulation) -> Cost | None:
         if self._exclusive or self._group not in _GROUPS:
             return None
-        if self.flow in (Flow.CALL, Flow.INDIRECT_CALL) and not emulation.calls:
+        if self.flow in CALLS and not emulation.calls:
             return None
         if self._group in _BRANCH_OR_SYSTEM:
             return self._branch_cost(emulation)

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.entry import Site, site_cost
 from ssllatency.probes.flow import Graph, Unplannable
-from ssllatency.probes.handshake_plan import CONDITIONS
-from ssllatency.probes.machine import Emulation, Flow, Instruction
+from ssllatency.probes.machine import CALLS, Emulation, Flow, Instruction
 from ssllatency.probes.plan import Cost
 
-CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
 _CHEAP = (Cost.OPTIMISED, Cost.EMULATED)
 
 
@@ -60,9 +58,8 @@ def _begins(
             return
         cost, delta = site_cost(graph, each, emulation), graph.delta(each.address)
         branch = each.flow is Flow.BRANCH
-        condition = each.text.split()[0] if branch else ""
-        if cost is not None and delta is not None and (not branch or condition in CONDITIONS):
-            begin = Begin(Site(each, cost, delta), lost & wanted, condition, branch and each.target == following)
+        if cost is not None and delta is not None and (not branch or each.condition):
+            begin = Begin(Site(each, cost, delta), lost & wanted, each.condition, branch and each.target == following)
             yield (COST_NS[cost], len(begin.lost), distance), begin
         following = each.address
 
@@ -70,7 +67,7 @@ def _begins(
 def _before(graph: Graph, call: Instruction) -> Iterator[Instruction]:
     """The call, and backwards what leads to it in a straight line; a branch is the last."""
     each = call
-    certain = not any(graph.nodes[address].flow is Flow.INDIRECT_JUMP for address in graph.uncovered)
+    certain = graph.certain
     while True:
         yield each
         before = graph.predecessors[each.address]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import Flow
@@ -31,17 +31,23 @@ def settled(ending: Ending, branches: bool) -> bool:
 def run_once(graph: Graph) -> set[int]:
     """Instructions that a call runs at most once: those that no loop leads to, and those that lead to no loop."""
     predecessors = {address: set(found) for address, found in graph.predecessors.items()}
-    return _peeled(graph.successors, predecessors) | _peeled(predecessors, graph.successors)
+    return {*peeled(graph.successors, predecessors), *peeled(predecessors, graph.successors)}
 
 
-def _peeled(ahead: Mapping[int, Collection[int]], behind: Mapping[int, Collection[int]]) -> set[int]:
-    """What has nothing behind it, is taken away, and so on."""
+def peeled(
+    ahead: Mapping[int, Collection[int]],
+    behind: Mapping[int, Collection[int]],
+    stays: Callable[[int], bool] = lambda _: False,
+) -> list[int]:
+    """What has nothing behind it, is taken away, and so on, in that order; what `stays` is never taken."""
     pending = {address: len(found) for address, found in behind.items()}
     work = [address for address, count in pending.items() if count == 0]
-    found = set()
+    found = []
     while work:
         address = work.pop()
-        found.add(address)
+        if stays(address):
+            continue
+        found.append(address)
         for each in ahead[address]:
             pending[each] -= 1
             if pending[each] == 0:

@@ -4,7 +4,7 @@ with the arguments still in their registers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -48,9 +48,18 @@ def head(graph: Graph) -> Iterator[Instruction]:
         before, address = [address], each.end
 
 
+def head_until(graph: Graph, last: Callable[[Instruction], bool]) -> set[int]:
+    """The addresses of the head up to the first instruction that is the `last`, that one included."""
+    found = set()
+    for each in head(graph):
+        found.add(each.address)
+        if last(each):
+            break
+    return found
+
+
 def _candidates(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Iterator[Site]:
-    # An indirect jump that couldn't be followed may lead anywhere past the entry.
-    certain = not any(graph.nodes[address].flow is Flow.INDIRECT_JUMP for address in graph.uncovered)
+    certain = graph.certain
     for each in head(graph):
         cost = site_cost(graph, each, emulation)
         delta = graph.delta(each.address)
@@ -76,7 +85,7 @@ def entry_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Si
 
 def return_probe_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Site:
     """The same for a kernel return probe: only where the return address is still where the call left it."""
-    early = _with_return_address(graph)
+    early = head_until(graph, lambda each: each.moves_return_address)
     candidates = _candidates(graph, needed, emulation)
     return _cheapest(graph, (site for site in candidates if site.stack_delta == 0 and site.address in early))
 
@@ -85,13 +94,3 @@ def keeps(graph: Graph, site: Site, register: str) -> bool:
     """Whether the register still holds its argument at the entry site."""
     before = takewhile(lambda each: each.address != site.address, head(graph))
     return all(register not in each.writes for each in before)
-
-
-def _with_return_address(graph: Graph) -> set[int]:
-    """The head of the operation up to the instruction that moves the return address, that one included."""
-    found = set()
-    for each in head(graph):
-        found.add(each.address)
-        if each.moves_return_address:
-            break
-    return found

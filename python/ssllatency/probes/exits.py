@@ -13,16 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ssllatency.abi import Convention
-from ssllatency.probes.branches import endings, run_once, settled
+from ssllatency.probes.branches import endings, peeled, run_once, settled
 from ssllatency.probes.catalogue import succeeds
 from ssllatency.probes.cut import Edge, Point, Points, cut
-from ssllatency.probes.entry import Site, head, site_cost
+from ssllatency.probes.entry import Site, head_until, site_cost
 from ssllatency.probes.flow import Graph, Unplannable
-from ssllatency.probes.machine import Emulation, Flow
+from ssllatency.probes.machine import CALLS, Emulation, Flow
 from ssllatency.probes.plan import Cost
 from ssllatency.probes.values import Ending, Value, return_values, value_bits
 
-_CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
 # A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
 _WEIGHTS = {Cost.OPTIMISED: 1, Cost.EMULATED: 1, Cost.SINGLE_STEPPED: 1000}
 
@@ -60,7 +59,9 @@ class Chooser:
         if not values:
             raise Unplannable("it never returns")
         only_returns = only_returns or len(values) > MAX_TAIL
-        candidates = self._candidates(values, _until(self.graph, entry), only_returns)
+        # No call may be counted as ended before it is counted as begun.
+        beginning = head_until(self.graph, lambda each: each.address == entry)
+        candidates = self._candidates(values, beginning, only_returns)
         return sorted(_least(_joined(self.graph, values, candidates), candidates), key=lambda site: site.address)
 
     def _candidates(self, values: dict[int, Value | None], beginning: set[int], only_returns: bool) -> list[_Candidate]:
@@ -111,20 +112,12 @@ class Chooser:
 
 def tail(graph: Graph) -> list[int]:
     """The instructions from which every way leads, without call or loop, to a `ret` or the process's end; later ones first."""
-    pending = {address: len(successors) for address, successors in graph.successors.items()}
-    work = [address for address, count in pending.items() if count == 0]
-    found = []
-    while work:
-        address = work.pop()
-        comes_back = graph.nodes[address].flow in _CALLS and graph.successors[address]
-        if comes_back or address in graph.uncovered:
-            continue
-        found.append(address)
-        for predecessor in graph.predecessors[address]:
-            pending[predecessor] -= 1
-            if pending[predecessor] == 0:
-                work.append(predecessor)
-    return found
+
+    def goes_on(address: int) -> bool:
+        comes_back = graph.nodes[address].flow in CALLS and graph.successors[address]
+        return bool(comes_back or address in graph.uncovered)
+
+    return peeled(graph.predecessors, graph.successors, goes_on)
 
 
 def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Candidate]) -> Points:
@@ -170,13 +163,3 @@ def _merged(sites: list[Site]) -> list[Site]:
         known = found.get(site.address)
         found[site.address] = replace(site, ending=site.ending.joined(known.ending)) if known else site
     return list(found.values())
-
-
-def _until(graph: Graph, entry: int) -> set[int]:
-    """The head of the operation up to its entry site: no call may be counted as ended before it is counted as begun."""
-    found = set()
-    for each in head(graph):
-        found.add(each.address)
-        if each.address == entry:
-            break
-    return found

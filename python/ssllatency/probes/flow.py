@@ -9,12 +9,12 @@ known, through a jump table or a method table. Where a way out can't be followed
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.probes.machine import Flow, Frame, Instruction, Machine
+from ssllatency.probes.machine import CALLS, Flow, Frame, Instruction, Machine
 
 # Caps, as the file is untrusted: of one operation, of all operations of a file, and of a path that is looked back on.
 MAX_INSTRUCTIONS = 20_000
@@ -29,7 +29,6 @@ NORETURN = frozenset(
         *("__cxa_throw", "__cxa_rethrow", "_Unwind_Resume"),
     )
 )
-_CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
 
 # (image, address of the function that jumps, displacement of the slot jumped through) -> targets, None if unknown
 ResolveTail = Callable[[int, int], Sequence[int] | None]
@@ -92,6 +91,17 @@ class Code:
             return None
 
 
+def reachable(successors: Mapping[int, Collection[int]], starts: Iterable[int]) -> set[int]:
+    """The instructions that can be run from `starts` on, these included."""
+    work = list(starts)
+    found = set(work)
+    while work:
+        new = [each for each in successors[work.pop()] if each not in found]
+        found.update(new)
+        work += new
+    return found
+
+
 @dataclass(frozen=True)
 class Graph:
     """The control flow of one operation. Instructions are named by their addresses.
@@ -122,6 +132,11 @@ class Graph:
         """The stack pointer at the operation's entry minus that before the instruction, None if unknown."""
         return self.frames.get(address, {}).get(self.stack_pointer)
 
+    @property
+    def certain(self) -> bool:
+        """Whether nothing is entered by an indirect jump that couldn't be followed: that may lead anywhere past the entry."""
+        return not any(self.nodes[address].flow is Flow.INDIRECT_JUMP for address in self.uncovered)
+
     def ways_out(self) -> list[int]:
         """The `ret` instructions."""
         return [address for address, each in self.nodes.items() if each.flow is Flow.RETURN]
@@ -131,11 +146,7 @@ class Graph:
         successors = {
             address: tuple(each for each in found if (address, each) not in edges) for address, found in self.successors.items()
         }
-        reached, work = {self.entry}, [self.entry]
-        while work:
-            new = [each for each in successors[work.pop()] if each not in reached]
-            reached.update(new)
-            work += new
+        reached = reachable(successors, [self.entry])
         return replace(
             self,
             nodes={address: each for address, each in self.nodes.items() if address in reached},
@@ -146,7 +157,7 @@ class Graph:
     @cached_property
     def calling(self) -> frozenset[tuple[int, int]]:
         """The functions, by their ranges, that call others: those that keep nothing below the stack pointer."""
-        return frozenset(self.functions[address] for address, each in self.nodes.items() if each.flow in _CALLS)
+        return frozenset(self.functions[address] for address, each in self.nodes.items() if each.flow in CALLS)
 
     @cached_property
     def shared(self) -> frozenset[tuple[int, int]]:
@@ -206,7 +217,7 @@ class _Builder:
     def _fall(self, each: Instruction) -> list[int]:
         """To the next instruction. A call with nothing after it in its function never comes back."""
         function = self._functions[each.address]
-        if each.flow in _CALLS and self._ends(each.end, function):
+        if each.flow in CALLS and self._ends(each.end, function):
             return []
         if each.end >= function[1]:
             self.uncovered[each.address] = f"it runs off its end at {each.end:#x}"

@@ -16,9 +16,6 @@ from enum import StrEnum
 from ssllatency.elf.values import FieldPath
 from ssllatency.probes.plan import Probe
 
-# The conditional branches whose way the processor's flags tell: those of x86-64.
-CONDITIONS = frozenset(("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg"))
-
 
 class Phase(StrEnum):
     """What the time of a call goes to."""

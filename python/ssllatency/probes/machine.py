@@ -45,6 +45,9 @@ class Flow(Enum):
     STOP = "stop"  # a trap that ends the process
 
 
+CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
+
+
 class Instruction(Protocol):
     """One decoded instruction. Registers are named by their 64-bit names."""
 

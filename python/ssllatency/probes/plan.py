@@ -38,6 +38,9 @@ class Leaving(StrEnum):
     OTHER = "other"
 
 
+# The conditional branches whose way the flags of an x86-64 tell, by the condition code: the lowest four bits of jcc's opcode.
+CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
+
 # The return values that an exit site can stand for without a register that holds them.
 CONSTANTS = range(-2, 12)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ssllatency.probes.entry import Site
 from ssllatency.probes.flow import Graph
-from ssllatency.probes.machine import Flow, Instruction
+from ssllatency.probes.machine import CALLS, Flow, Instruction
 from ssllatency.probes.values import NOT_LEFT, Value
 
 MAX_STATES = 200_000
@@ -57,7 +57,7 @@ def _step(state: _State, each: Instruction) -> _State:
     """The state after the instruction ran."""
     if isinstance(state, str):
         return state
-    if each.flow in (Flow.CALL, Flow.INDIRECT_CALL):
+    if each.flow in CALLS:
         raise _Wrong(f"a call follows the exit site, at {each.address:#x}")
     held = state.held - each.writes
     copied = each.copy

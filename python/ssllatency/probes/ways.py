@@ -10,7 +10,7 @@ from ssllatency.abi import Convention
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import succeeds
 from ssllatency.probes.entry import Site
-from ssllatency.probes.flow import Graph
+from ssllatency.probes.flow import Graph, reachable
 from ssllatency.probes.plan import Leaving, Probe, Role
 from ssllatency.probes.values import constants, value_bits
 
@@ -72,10 +72,5 @@ class Ways:
     def _ahead(self, site: Site) -> set[int]:
         """What may be run after the branch went on in the direction in which it isn't left."""
         successors = self.graph.successors
-        work = [to for to in successors[site.address] if site.ending.towards(site.instruction, to) is None]
-        found = set(work)
-        while work:
-            new = [each for each in successors[work.pop()] if each not in found]
-            found.update(new)
-            work += new
-        return found
+        on = (to for to in successors[site.address] if site.ending.towards(site.instruction, to) is None)
+        return reachable(successors, on)

@@ -17,7 +17,7 @@ from capstone import x86
 
 from ssllatency.elf.decode import instructions
 from ssllatency.probes import x86_tables
-from ssllatency.probes.machine import Emulation, Flow, Frame, Instruction, ReadBytes, ReadPointer
+from ssllatency.probes.machine import CALLS, Emulation, Flow, Frame, Instruction, ReadBytes, ReadPointer
 from ssllatency.probes.plan import Cost
 
 REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
@@ -134,7 +134,7 @@ class X86Instruction:
 
     @cached_property
     def writes(self) -> frozenset[str]:
-        if self.flow in (Flow.CALL, Flow.INDIRECT_CALL):
+        if self.flow in CALLS:
             return _CALLER_SAVED
         if self.raw.mnemonic.rsplit(" ", 1)[-1] in _UNLISTED:
             return _ALL
@@ -241,7 +241,7 @@ class X86Instruction:
     def cost(self, emulation: Emulation) -> Cost | None:
         if _REFUSED_PREFIXES.intersection(self.prefixes):
             return None
-        if self.flow in (Flow.CALL, Flow.INDIRECT_CALL) and not emulation.calls:
+        if self.flow in CALLS and not emulation.calls:
             return None
         if self.opcode in _DIRECT or self.opcode == 0x90:
             return self._emulated()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import capstone
 from capstone import x86
 
-from ssllatency.probes.machine import Flow, ReadBytes, ReadPointer
+from ssllatency.probes.machine import CALLS, Flow, ReadBytes, ReadPointer
 
 if TYPE_CHECKING:
     from ssllatency.probes.x86 import X86Instruction
@@ -123,7 +123,7 @@ def _changes(each: X86Instruction, place: str) -> bool:
     if not place.startswith("["):
         return place in each.writes
     stores = any(operand.type == x86.X86_OP_MEM and operand.access & capstone.CS_AC_WRITE for operand in each.raw.operands)
-    return stores or each.flow in (Flow.CALL, Flow.INDIRECT_CALL) or any(register in place for register in each.writes)
+    return stores or each.flow in CALLS or any(register in place for register in each.writes)
 
 
 class _IndexSearch:

@@ -20,7 +20,7 @@ from ssllatency.reports.client_document import client_fields, read_client
 from ssllatency.reports.fields import Field
 from ssllatency.reports.handshake_document import handshake_fields, single_fields
 from ssllatency.reports.handshake_reading import read_handshakes
-from ssllatency.reports.timed_document import check_count, exponential_fields, read_exponential, timed_fields
+from ssllatency.reports.timed_document import exponential_fields, read_timed, timed_fields
 
 SCHEMA = "ssllatency/1"
 
@@ -70,7 +70,7 @@ def from_document(document: object) -> Snapshot:
         started=root.get("started").time(),
         duration_s=root.get("duration_s").number(),
         targets=tuple(_read_target(target) for target in root.get("targets").items()),
-        series=_read_functions(root.get("functions")),
+        series=root.get("functions").rows(_read_function, "function, outcome and process"),
         missing=tuple(_read_missing(missing) for missing in root.get("missing").items()),
         losses=_read_losses(root.get("losses")),
         in_flight=in_flight.whole() if in_flight else 0,
@@ -137,30 +137,21 @@ def _read_losses(losses: Field) -> Losses:
     return Losses(**{field.name: losses.get(field.name).whole() for field in fields(Losses)})
 
 
-def _read_functions(functions: Field) -> tuple[Series, ...]:
-    series: dict[tuple[str, Outcome, int | None], Series] = {}
-    for function in functions.items():
-        one = _read_function(function)
-        if series.setdefault((one.function, one.outcome, one.pid), one) is not one:
-            function.refuse("the only one of its function, outcome and process")
-    return tuple(series.values())
-
-
-def _read_function(function: Field) -> Series:
+def _read_function(function: Field) -> tuple[object, Series]:
     reasons = function.optional("reasons")
+    total_ns, min_ns, max_ns, exponential = read_timed(function)
     series = Series(
         function=function.get("function").text(),
         outcome=function.get("outcome").one_of(Outcome),
         pid=_read_pid(function),
-        total_ns=function.get("total_ns").whole(),
-        min_ns=function.get("min_ns").whole_or_null(),
-        max_ns=function.get("max_ns").whole_or_null(),
-        exponential=read_exponential(function.get("exponential")),
+        total_ns=total_ns,
+        min_ns=min_ns,
+        max_ns=max_ns,
+        exponential=exponential,
         linear=_read_linear(function.get("linear")),
         reasons={name: count.whole() for name, count in reasons.members()} if reasons else {},
     )
-    check_count(function, series.count)
-    return series
+    return (series.function, series.outcome, series.pid), series
 
 
 def _read_pid(function: Field) -> int | None:

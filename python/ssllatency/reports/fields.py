@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import NoReturn, TypeVar
@@ -17,6 +17,7 @@ _LARGEST = 2**96
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
 
 
 class Field:
@@ -56,6 +57,15 @@ class Field:
         for position, value in enumerate(self.value):
             yield Field(value, f"{self.path}[{position}]")
 
+    def rows(self, read: Callable[[Field], tuple[object, T]], what: str) -> tuple[T, ...]:
+        """The values of a list as `read` reads them, with their keys; `what` says of what each has to be the only one."""
+        known: dict[object, T] = {}
+        for row in self.items():
+            key, value = read(row)
+            if known.setdefault(key, value) is not value:
+                row.refuse(f"the only one of its {what}")
+        return tuple(known.values())
+
     def text(self) -> str:
         """A string."""
         return self.value if isinstance(self.value, str) else self.refuse("a string")
@@ -73,6 +83,8 @@ class Field:
 
     def wholes(self) -> tuple[int, ...]:
         """A list of whole numbers of 0 or more."""
+        if isinstance(self.value, list) and all(type(number) is int and 0 <= number < _LARGEST for number in self.value):
+            return tuple(self.value)  # recordings have many of them
         return tuple(number.whole() for number in self.items())
 
     def whole_or_null(self) -> int | None:

@@ -3,18 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
-from ssllatency.model.handshakes import PHASES, WAITS, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Single, Times
+from ssllatency.model.handshakes import (
+    EVERY,
+    PHASES,
+    WAITS,
+    Cause,
+    Ending,
+    Group,
+    Handshakes,
+    KeyUse,
+    Label,
+    Part,
+    Single,
+    Times,
+)
 from ssllatency.reports.fields import Field
 from ssllatency.reports.offload_reading import read_offload
-from ssllatency.reports.timed_document import check_count, read_exponential
+from ssllatency.reports.timed_document import check_count, read_timed
 
-_EVERY = (Part.WALL, Part.CALLS, Part.REST)
 _YEAR_10000_S = 253_402_300_800
-
-T = TypeVar("T")
 
 
 def read_handshakes(root: Field) -> Handshakes | None:
@@ -25,9 +34,9 @@ def read_handshakes(root: Field) -> Handshakes | None:
     by = tuple(label.one_of(Label) for label in handshakes.get("by").items())
     groups = handshakes.get("groups")
     return Handshakes(
-        groups=_once(groups, lambda group: _read_group(group, by), "labels and ending"),
-        causes=_once(handshakes.get("causes"), _read_cause, "ending, code and names"),
-        keys=_once(handshakes.get("keys"), _read_key, "operation and key"),
+        groups=groups.rows(lambda group: _read_group(group, by), "labels and ending"),
+        causes=handshakes.get("causes").rows(_read_cause, "ending, code and names"),
+        keys=handshakes.get("keys").rows(_read_key, "operation and key"),
         mix={label: _counts(values) for label, values in _labelled(handshakes.get("mix")).items()},
         slowest=tuple(_read_single(single) for single in handshakes.get("slowest").items()),
         by=by,
@@ -48,23 +57,13 @@ def _added(handshakes: Field, name: str) -> int:
     return member.whole() if member else 0
 
 
-def _once(rows: Field, read: Callable[[Field], tuple[object, T]], what: str) -> tuple[T, ...]:
-    """The rows, of which each has its own key."""
-    known: dict[object, T] = {}
-    for row in rows.items():
-        key, value = read(row)
-        if known.setdefault(key, value) is not value:
-            row.refuse(f"the only one of its {what}")
-    return tuple(known.values())
-
-
 def _labelled(members: Field) -> dict[Label, Field]:
     return {Field(name, member.path).one_of(Label): member for name, member in members.members()}
 
 
 def _parts(members: Field) -> dict[Part, Field]:
     parts = {Field(name, member.path).one_of(Part): member for name, member in members.members()}
-    for part in _EVERY:
+    for part in EVERY:
         members.get(part)
     return parts
 
@@ -91,8 +90,8 @@ def _read_parts(parts: Field) -> dict[Part, Times]:
     times = {part: _read_times(row) for part, row in _parts(parts).items()}
     count = times[Part.WALL].count
     for part, row in _parts(parts).items():
-        if times[part].count > count or (part in _EVERY and times[part].count != count):
-            row.get("count").refuse(f"{'' if part in _EVERY else 'at most '}that of wall, {count}")
+        if times[part].count > count or (part in EVERY and times[part].count != count):
+            row.get("count").refuse(f"{'' if part in EVERY else 'at most '}that of wall, {count}")
     _check_sums(parts, {part: one.total_ns for part, one in times.items()})
     return times
 
@@ -105,10 +104,7 @@ def _check_sums(parts: Field, total_ns: Mapping[Part, int]) -> None:
 
 
 def _read_times(times: Field) -> Times:
-    extremes = times.get("min_ns").whole_or_null(), times.get("max_ns").whole_or_null()
-    made = Times(times.get("total_ns").whole(), *extremes, read_exponential(times.get("exponential")))
-    check_count(times, made.count)
-    return made
+    return Times(*read_timed(times))
 
 
 def _read_cause(cause: Field) -> tuple[object, Cause]:

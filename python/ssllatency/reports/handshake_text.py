@@ -32,8 +32,8 @@ def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
         handshake_endings.slowest(handshakes, page),
         _in_flight(handshakes),
         not_traced(snapshot.missing, page.width),
-        lost(snapshot.losses, _handshakes_lost(handshakes)),
-        *notes(snapshot.notes, page.width),
+        lost(snapshot.losses, lost_handshakes(handshakes)),
+        *notes((*uncounted(handshakes), *snapshot.notes), page.width),
         _diagnosis(handshakes, page),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -63,13 +63,19 @@ def _in_flight(handshakes: Handshakes) -> list[str]:
     return [f"In flight at the end: {counted(number, 'handshake')} had begun and not ended."] if number else []
 
 
-def _handshakes_lost(handshakes: Handshakes) -> list[tuple[int, str, str]]:
+def lost_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
+    """What was missed, as frame.lost() takes it."""
     return [
         (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
-        (handshakes.partial, "handshake", "not counted, whose beginning was not seen"),
         (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
         (handshakes.unsplit, "handshake", "not split into on and off CPU, as the kernel didn't announce all switches"),
     ]
+
+
+def uncounted(handshakes: Handshakes) -> list[str]:
+    """A sentence about handshakes that began before the trace, if there were any."""
+    number = handshakes.partial
+    return [f"Handshakes whose beginning was not seen, and that aren't counted: {number}."] if number else []
 
 
 def _diagnosis(handshakes: Handshakes, page: Page) -> list[str]:

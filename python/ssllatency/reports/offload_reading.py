@@ -17,21 +17,12 @@ def read_offload(offload: Field) -> Offload:
         offload.get("handshakes").whole(),
         offload.get("software").whole(),
         offload.get("unseen").whole(),
-        _read_all_batches(offload.get("batches")),
+        offload.get("batches").rows(_read_batches, "function and lanes"),
         tuple(_read_poller(poller) for poller in offload.get("pollers").items()),
     )
 
 
-def _read_all_batches(rows: Field) -> tuple[Batches, ...]:
-    known: dict[tuple[str, int], Batches] = {}
-    for row in rows.items():
-        batches = _read_batches(row)
-        if known.setdefault((batches.function, batches.lanes), batches) is not batches:
-            row.refuse("the only one of its function and lanes")
-    return tuple(known.values())
-
-
-def _read_batches(row: Field) -> Batches:
+def _read_batches(row: Field) -> tuple[object, Batches]:
     fill, lanes, count = row.get("fill"), row.get("lanes"), row.get("count")
     batches = Batches(row.get("function").text(), fill.wholes())
     if batches.lanes < 1:
@@ -40,7 +31,7 @@ def _read_batches(row: Field) -> Batches:
         lanes.refuse(f"one less than fill is long, {batches.lanes}")
     if count.whole() != batches.count:
         count.refuse(f"the sum of fill, {batches.count}")
-    return batches
+    return (batches.function, batches.lanes), batches
 
 
 def _read_poller(poller: Field) -> PollingThread:

@@ -36,7 +36,7 @@ def exponential_fields(histogram: ExponentialHistogram) -> dict[str, object]:
     }
 
 
-def read_exponential(histogram: Field) -> ExponentialHistogram:
+def _read_exponential(histogram: Field) -> ExponentialHistogram:
     """The histogram that exponential_fields() wrote."""
     scale = histogram.get("scale")
     if scale.whole() != SCALE:
@@ -47,6 +47,14 @@ def read_exponential(histogram: Field) -> ExponentialHistogram:
         return ExponentialHistogram(counts, offset, underflow, overflow)
     except ValueError as error:
         histogram.refuse(f"an exponential histogram ({error})")
+
+
+def read_timed(row: Field) -> tuple[int, int | None, int | None, ExponentialHistogram]:
+    """The sum, the extremes and the histogram of a row of durations, whose "count" must be the histogram's."""
+    extremes = row.get("min_ns").whole_or_null(), row.get("max_ns").whole_or_null()
+    exponential = _read_exponential(row.get("exponential"))
+    check_count(row, exponential.count)
+    return row.get("total_ns").whole(), *extremes, exponential
 
 
 def check_count(row: Field, counted: int) -> None:

@@ -15,14 +15,14 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.targets.container_names import container_names
 from ssllatency.targets.containers import Container, containers_of
 from ssllatency.targets.files import has_library_name
-from ssllatency.targets.implementations import foreign_implementations
+from ssllatency.targets.implementations import NATIVE, foreign_implementations
 from ssllatency.targets.listening import Listener, listeners
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import open_mapped
 from ssllatency.targets.processes import PROC, Process
 
 # Libraries of other names that are known to have a TLS implementation linked into them.
-_INSIDE = ("*tcnative*.so*", "libconscrypt*.so*", "cygrpc*.so", "_rust.abi3.so")
+_INSIDE = (*NATIVE, "cygrpc*.so", "_rust.abi3.so")
 _OPENSSL = "OpenSSL"
 
 Identity = tuple[int, int, int]

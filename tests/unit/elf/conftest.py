@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 
 import pytest
+from tests import programs
 from tests.fixtures import build
 
 
@@ -16,11 +16,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the files are built."""
     if platform.machine() != "x86_64":
         pytest.skip("the fixtures are built with the machine's own gcc and checked as x86-64 code")
-    missing = build.missing_tools()
-    if missing:
-        if os.environ.get("CI"):
-            pytest.fail(f"not installed: {', '.join(missing)}")
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    programs.needed(*build.TOOLS)
     return tmp_path_factory.mktemp("elf")
 
 

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests import foreign
+from tests import foreign, programs
 from tests.unit.probes.assembled_aarch64 import AssembledAarch64, assemble, function
 
 from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
@@ -27,10 +25,7 @@ MASK = (1 << 64) - 1
 
 @pytest.fixture
 def assembled(tmp_path: Path) -> Assembler:
-    if shutil.which("clang") is None:
-        if os.environ.get("CI"):
-            pytest.fail("not installed: clang")
-        pytest.skip("not installed: clang")
+    programs.needed("clang")
     return lambda body: assemble(tmp_path, function("f", body) + function("g", "ret"))
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests import programs
 from tests.fixtures import build
 from tests.unit.probes.assembled import Assembled, assemble, function
 
@@ -19,8 +20,7 @@ LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
 
 @pytest.fixture
 def library(tmp_path: Path) -> Assembled:
-    if build.missing_tools():
-        pytest.skip(f"not installed: {', '.join(build.missing_tools())}")
+    programs.needed(*build.TOOLS)
     text = function("f", "at_1: call wanted@PLT\nat_2: call *wanted@GOTPCREL(%rip)\ncall unwanted@PLT\nat_3: jmp wanted@PLT")
     text += function("own", "ret") + function("g", "at_4: call own\nat_5: call own@PLT\nat_6: {disp32} jmp own")
     text += function("hidden", "ret", binding=".local") + function("h", "at_7: call hidden\nret")
@@ -57,8 +57,7 @@ def test_the_calls_in_libssl_are_those_that_objdump_shows() -> None:
 
 
 def test_code_that_names_a_librarys_source_files(tmp_path: Path) -> None:
-    if build.missing_tools():
-        pytest.skip(f"not installed: {', '.join(build.missing_tools())}")
+    programs.needed(*build.TOOLS)
     text = function("f", "at_1: lea one(%rip),%rdi\nret") + function("g", "lea two(%rip),%rdi\nlea three(%rip),%rsi\nret")
     text += '.section .rodata\nzero: .asciz ""\none: .asciz "../ssl/statem/x.c"\ntwo: .asciz "openssl/x.c"\n'
     text += 'three: .asciz "/home/ssl/readme.txt"\nfour: .asciz "ssl/y.cc"\n.globl one, two, three, four\n'

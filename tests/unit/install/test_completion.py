@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import ssl
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import programs
 
 from install import completion
 from install.subcommands import parsers
@@ -44,10 +44,6 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def shell(name: str) -> str:
-    return shutil.which(name) or pytest.skip(f"not installed: {name}")
-
-
 def said(*command: object) -> str:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=30)
     assert done.stderr == ""
@@ -61,11 +57,11 @@ def complete(request: pytest.FixtureRequest, share: Path) -> Callable[[str], set
     def in_bash(line: str) -> set[str]:
         words = line.split(" ")
         file = share / completion.FILES["bash"].format(words[0])
-        return set(said(shell("bash"), "-c", BASH, "bash", file, *words).splitlines()) - {""}
+        return set(said(programs.path("bash"), "-c", BASH, "bash", file, *words).splitlines()) - {""}
 
     def in_fish(line: str) -> set[str]:
         file = share / completion.FILES["fish"].format(line.split(" ")[0])
-        return {each.partition("\t")[0] for each in said(shell("fish"), "-N", "-c", FISH, file, line).splitlines()}
+        return {each.partition("\t")[0] for each in said(programs.path("fish"), "-N", "-c", FISH, file, line).splitlines()}
 
     return {"bash": in_bash, "fish": in_fish}[request.param]
 
@@ -112,12 +108,14 @@ def test_files(complete: Callable[[str], set[str]], tmp_path: Path, monkeypatch:
 )
 def test_zsh(share: Path, line: str, word: str) -> None:
     functions = (share / completion.FILES["zsh"].format("ssllatency")).parent
-    assert word in said(shell("zsh"), "-f", "-c", ZSH, "zsh", functions, line, word)
+    assert word in said(programs.path("zsh"), "-f", "-c", ZSH, "zsh", functions, line, word)
 
 
 def test_zsh_offers_processes(share: Path) -> None:
     functions = (share / completion.FILES["zsh"].format("ssllatency")).parent
-    assert str(os.getpid()) in said(shell("zsh"), "-f", "-c", ZSH, "zsh", functions, "ssllatency trace -p ", str(os.getpid()))
+    assert str(os.getpid()) in said(
+        programs.path("zsh"), "-f", "-c", ZSH, "zsh", functions, "ssllatency trace -p ", str(os.getpid())
+    )
 
 
 def test_short_commands_are_those_of_tools() -> None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests import programs
 
 from install import manpages, options, scripts
 from install.docs import part_of
@@ -116,15 +116,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def tool(name: str) -> str:
-    """A program of these tests; skips where it isn't installed."""
-    return shutil.which(name) or pytest.skip(f"not installed: {name}")
-
-
 def rendered(page: Path, width: int = 80) -> str:
     """What man(1) shows, after it has said nothing on standard error."""
     environment = os.environ | {"LC_ALL": "C.UTF-8", "MANWIDTH": str(width), "MAN_KEEP_FORMATTING": ""}
-    command = [tool("man"), "--warnings=w", "-P", "cat", "-l", page]
+    command = [programs.path("man"), "--warnings=w", "-P", "cat", "-l", page]
     done = subprocess.run(command, env=environment, cwd=page.parents[1], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return re.sub(".\b", "", done.stdout)
@@ -139,7 +134,11 @@ def test_every_command_has_a_page(folder: Path) -> None:
 def test_groff_has_nothing_to_warn_of(folder: Path) -> None:
     for page in (folder / "man1").glob("*.1"):
         done = subprocess.run(
-            [tool("groff"), "-t", "-man", "-ww", "-z", "-Tutf8", page], cwd=folder, capture_output=True, text=True, check=False
+            [programs.path("groff"), "-t", "-man", "-ww", "-z", "-Tutf8", page],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert (done.returncode, done.stderr) == (0, ""), page.name
 
@@ -170,6 +169,13 @@ def test_the_documents_sections_are_there(folder: Path) -> None:
         page = rendered(folder / "man1" / f"ssllatency-{name}.1")
         assert [title for title in titles if f"\n{title}\n" not in page] == []
     assert {"FIELDS", "OVERHEAD", "CAVEATS"} <= set(part_of("trace").sections)
+
+
+def test_a_status_of_its_own_is_on_its_page(folder: Path) -> None:
+    pages = {name: rendered(folder / "man1" / f"ssllatency-{name}.1") for name in ("diff", "trace")}
+    statuses = {name: page[page.index("\nEXIT STATUS\n") : page.index("\nSEE ALSO\n")].split() for name, page in pages.items()}
+    assert statuses["diff"][-5:] == ["3", "slower", "than", "--fail-over", "allows."]
+    assert "3" not in statuses["trace"]
 
 
 def test_a_short_commands_page_is_that_of_its_subcommand(folder: Path) -> None:

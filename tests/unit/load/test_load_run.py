@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,31 @@ def test_an_error_meanwhile_ends_the_tool() -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+# Starts a tool that never ends by itself, tells its PID, and is gone without a chance to end it.
+KILLED = """
+import os, signal
+from ssllatency.load.run import run
+
+def tell(elapsed_s):
+    if elapsed_s > 0.3:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            print(file.read(), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+run(["/bin/sleep", "60"], timeout_s=60, progress=tell)
+"""
+
+
+def test_a_tool_ends_with_the_process_that_started_it() -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while "(zombie)" not in Path(f"/proc/{int(done.stdout)}/status").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def test_long_output_keeps_its_beginning_and_its_end() -> None:
     output = run(shell("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last"), timeout_s=30)
     assert output.stdout.startswith("first\n")
@@ -118,3 +146,11 @@ def test_the_torn_last_line_of_a_killed_tool_is_not_read() -> None:
     text = "This is ApacheBench, Version 2.3\nComplete requests:      20\nFailed requests:        1"
     report = report_of(TOOLS["ab"], Output(text, "", -9, 2.0), ("ab",))
     assert [figure.name for figure in report.figures] == ["requests"]
+
+
+def test_the_marks_of_s_time_count_though_their_line_is_torn() -> None:
+    text = "Collecting connection statistics for 9 seconds\n****"
+    report = report_of(TOOLS["s_time"], Output(text, "", -2, 2.0), ("openssl", "s_time"))
+    assert report.figure("connections") is not None
+    assert report.connections is not None
+    assert (report.connections.least, report.connections.most) == (4, 5)

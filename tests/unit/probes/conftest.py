@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import programs
 from tests.fixtures import build
-from tests.unit.probes.assembled import Assembled, assemble
+from tests.unit.probes.assembled import Assembled, assemble, function
 
 from ssllatency.elf.image import Image
 
@@ -22,12 +22,15 @@ def assembled(tmp_path: Path) -> Callable[[str], Assembled]:
     """Turns assembly text into a library."""
     if platform.machine() != "x86_64":
         pytest.skip("the functions are x86-64 code for the machine's own assembler")
-    missing = build.missing_tools()
-    if missing:
-        if os.environ.get("CI"):
-            pytest.fail(f"not installed: {', '.join(missing)}")
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    programs.needed(*build.TOOLS)
     return lambda text: assemble(tmp_path, text)
+
+
+@pytest.fixture
+def library(assembled: Callable[[str], Assembled]) -> Path:
+    """A library with two functions of libssl."""
+    body = "push %rbx\ncall other@PLT\npop %rbx\nret\n"
+    return assembled("".join(function(name, body) for name in ("SSL_do_handshake", "SSL_read"))).path
 
 
 def _system_image(name: str) -> Image:

@@ -5,19 +5,15 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.probes.assembled import Assembled, function
+from tests.unit.probes.fresh import printed
 
 from ssllatency.elf.image import Image
 from ssllatency.elf.values import FieldPath
-from ssllatency.probes.codec import DamagedPlan
+from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.handshake_cache import cached_handshake_plan
 from ssllatency.probes.handshake_codec import from_values, to_values
 from ssllatency.probes.handshake_listing import render, to_document
@@ -108,7 +104,7 @@ def test_damage_is_refused(damage: str) -> None:
         place = place[step]
     assert place[last] != value or type(place[last]) is not type(value)
     place[last] = value
-    with pytest.raises(DamagedPlan):
+    with pytest.raises(DamagedValues):
         from_values(damaged, file_size=SIZE)
 
 
@@ -116,7 +112,7 @@ def test_fields_too_many_and_too_few_are_refused() -> None:
     for change in (lambda record: record.update(more=1), lambda record: record.pop("callee")):
         damaged = copy.deepcopy(values())
         change(damaged["calls"][0])
-        with pytest.raises(DamagedPlan):
+        with pytest.raises(DamagedValues):
             from_values(damaged, file_size=SIZE)
 
 
@@ -152,20 +148,6 @@ def test_the_document_holds_the_plan_and_its_costs() -> None:
 
 # On disk.
 
-SOURCE = "".join(function(name, "push %rbx\ncall other@PLT\npop %rbx\nret\n") for name in ("SSL_do_handshake", "SSL_read"))
-LOADING = """
-import sys
-from pathlib import Path
-from ssllatency.probes.handshake_cache import cached_handshake_plan
-plan, kept = cached_handshake_plan({path!r}, lambda: None, directory=Path({directory!r}))
-print(kept, *sorted({{name.split(".")[0] for name in sys.modules}} & {{"capstone", "elftools"}}))
-"""
-
-
-@pytest.fixture
-def library(assembled: Callable[[str], Assembled]) -> Path:
-    return assembled(SOURCE).path
-
 
 def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
@@ -188,7 +170,6 @@ def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tm
 def test_a_kept_plan_needs_neither_parser_nor_decoder(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
     cached_handshake_plan(library, lambda: Image.open(library), directory=directory)
-    code = LOADING.format(path=str(library), directory=str(directory))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    assert result.stdout.split() == ["True"]
+    code = "from ssllatency.probes.handshake_cache import cached_handshake_plan\n"
+    code += f"print(cached_handshake_plan({str(library)!r}, lambda: None, directory=Path({str(directory)!r}))[1])"
+    assert printed(code) == ["True"]

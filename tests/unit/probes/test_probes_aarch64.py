@@ -4,13 +4,12 @@ sites that it chooses in small functions."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import programs
 from tests.unit.probes.assembled_aarch64 import AssembledAarch64, assemble, function
 
 from ssllatency.abi import Convention
@@ -295,10 +294,7 @@ def test_padding_and_landing_pads() -> None:
 
 @pytest.fixture
 def assembled(tmp_path: Path) -> Assembler:
-    if shutil.which("clang") is None:
-        if os.environ.get("CI"):
-            pytest.fail("not installed: clang")
-        pytest.skip("not installed: clang")
+    programs.needed("clang")
     return lambda text: assemble(tmp_path, text)
 
 

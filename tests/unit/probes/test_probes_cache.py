@@ -7,14 +7,11 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.fixtures import build
-from tests.unit.probes.assembled import Assembled, function
+from tests.unit.probes.fresh import printed
 
 from ssllatency.elf.image import Image
 from ssllatency.probes import store
@@ -23,20 +20,6 @@ from ssllatency.probes.machine import Emulation
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
 from ssllatency.probes.store import default_directory
-
-SOURCE = "".join(function(name, "push %rbx\ncall other@PLT\npop %rbx\nret\n") for name in ("SSL_do_handshake", "SSL_read"))
-LOADING = """
-import sys
-from pathlib import Path
-from ssllatency.probes.cache import cached_plan
-plan, kept = cached_plan({path!r}, lambda: None, directory=Path({directory!r}))
-print(kept, *sorted({{name.split(".")[0] for name in sys.modules}} & {{"capstone", "elftools"}}))
-"""
-
-
-@pytest.fixture
-def library(assembled: Callable[[str], Assembled]) -> Path:
-    return assembled(SOURCE).path
 
 
 @pytest.fixture
@@ -70,10 +53,9 @@ def test_folder_and_entry_are_private(library: Path, directory: Path) -> None:
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    script = LOADING.format(path=str(library), directory=str(directory))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", script]
-    assert subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.split() == ["True"]
+    code = "from ssllatency.probes.cache import cached_plan\n"
+    code += f"print(cached_plan({str(library)!r}, lambda: None, directory=Path({str(directory)!r}))[1])"
+    assert printed(code) == ["True"]
 
 
 def test_same_contents_elsewhere_are_shown_with_their_own_path(library: Path, directory: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ssllatency.probes.codec import DamagedPlan, from_values, to_values
+from ssllatency.probes.checks import DamagedValues
+from ssllatency.probes.codec import from_values, to_values
 from ssllatency.probes.listing import chosen, render, to_document
 from ssllatency.probes.plan import (
     NOT_IN_LIBRARY,
@@ -186,5 +187,5 @@ DAMAGE: dict[str, Change] = {
 def test_damaged_plan_is_refused_by_the_name_of_the_field(field: str) -> None:
     values = copy.deepcopy(json.loads(json.dumps(to_values(PLAN))))
     DAMAGE[field](values)
-    with pytest.raises(DamagedPlan, match=f"^{field.strip()}$"):
+    with pytest.raises(DamagedValues, match=f"^{field.strip()}$"):
         from_values(values, file_size=SIZE)

@@ -5,25 +5,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests import programs
 from tests.fixtures import build
+from tests.unit.probes.fresh import printed
 
 from ssllatency.elf.image import Image
 from ssllatency.elf.names import Names, names
 from ssllatency.probes.cache import cached_plan
 from ssllatency.probes.names import cached_names, from_values, to_values
 
-LOADING = """
-import sys
-from pathlib import Path
-from ssllatency.probes.names import cached_names
-found, kept = cached_names({path!r}, lambda: None, directory=Path({directory!r}))
-print(kept, found.reasons[20, 193], *sorted({{name.split(".")[0] for name in sys.modules}} & {{"capstone", "elftools"}}))
-"""
 KNOWN = Names(
     reasons={(20, 193): "no shared cipher"},
     alerts={40: "handshake failure"},
@@ -35,11 +28,7 @@ KNOWN = Names(
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    missing = build.missing_tools()
-    if missing:
-        if os.environ.get("CI"):
-            pytest.fail(f"not installed: {', '.join(missing)}")
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    programs.needed(*build.TOOLS)
     return build.library(tmp_path_factory.mktemp("names"), "libnames.so", ["names.c"])
 
 
@@ -67,11 +56,10 @@ def test_second_time_comes_from_the_cache(library: Path, directory: Path) -> Non
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    script = LOADING.format(path=str(library), directory=str(directory))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", script]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    assert output.split() == ["True", "no", "shared", "cipher"]
+    code = "from ssllatency.probes.names import cached_names\n"
+    code += f"found, kept = cached_names({str(library)!r}, lambda: None, directory=Path({str(directory)!r}))\n"
+    code += "print(kept, found.reasons[20, 193])"
+    assert printed(code) == ["True", "no", "shared", "cipher"]
 
 
 def test_plan_and_names_of_a_file_are_two_entries(library: Path, directory: Path) -> None:

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shows two kept measurements side by side: rates, means and percentiles of each function, phase and wait, what changed beyond
+noise, and what the change of the mean handshake is made of."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+from ssllatency.cli import html, recordings
+from ssllatency.cli.page import output_page
+from ssllatency.model.compare import compare
+from ssllatency.model.comparison import Comparison
+from ssllatency.reports import diff_document, diff_text
+
+SUMMARY = "compare two kept measurements: what changed, beyond noise"
+STATUS = ", 3 slower than --fail-over allows"
+_WORSE = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommand's options."""
+    kept = "a recording, or documents of schema ssllatency/1"
+    parser.add_argument("before", metavar="BEFORE", help=f"{kept}, - for standard input")
+    parser.add_argument("after", metavar="AFTER", help=kept)
+    outputs = parser.add_mutually_exclusive_group()
+    outputs.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-diff/1")
+    html.add_option(outputs)
+    parser.add_argument("--fail-over", type=percentage, metavar="PERCENT",
+                        help="exit with 3 where handshakes or a function are slower by more than 10%% … and noise")  # fmt: skip
+
+
+def percentage(text: str) -> float:
+    """A percentage, with its sign or without, as a fraction."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s?%?", text, re.ASCII)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text} isn't a percentage like 10%")
+    return float(found[1]) / 100
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the comparison."""
+    before, after = recordings.read(arguments.before), recordings.read(arguments.after)
+    comparison = compare(before, after)
+    if arguments.html:
+        html.write(arguments.html, after, before, comparison)
+    elif arguments.json:
+        print(diff_document.to_json(before, after, comparison))
+    else:
+        print(diff_text.render(before, after, comparison, output_page()), end="")
+    return 0 if arguments.fail_over is None else _judged(comparison, arguments.fail_over)
+
+
+def _judged(comparison: Comparison, threshold: float) -> int:
+    """The exit status, and on standard error what it is for."""
+    worse = comparison.worse(threshold)
+    for row, quantity in worse:
+        subject, words = diff_text.subject_words(row.subject), diff_text.change_words(row.changes[quantity])
+        print(f"ssllatency: {subject}: {quantity} {words}, more than {100 * threshold:g} %.", file=sys.stderr)
+    return _WORSE if worse else 0

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the files to trace are to every engine: what of them is left out, what of them can't be read, whether two are one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ssllatency.engines.base import TracedImage
+from ssllatency.model.snapshot import Missing
+from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan
+
+
+def not_traced(plan: ImagePlan) -> tuple[Missing, ...]:
+    """What a file holds and isn't traced. What this version of a library doesn't have isn't missing."""
+    return tuple(Missing(one.operation, plan.path, one.reason) for one in plan.missing if one.reason != NOT_IN_LIBRARY)
+
+
+def unreadable(images: Iterable[TracedImage]) -> list[str]:
+    """A sentence for each file whose calls' retries and failures can't be told apart."""
+    return [
+        f"SSL_want of {image.plan.path} can't be read, so retries and failures of its SSL calls can't be told apart: they are"
+        ' retries of reason "unknown".'
+        for image in images
+        if image.plan.offsets.rwstate is None and any(one.operation.startswith("SSL_") for one in image.plan.operations)
+    ]
+
+
+def may_be_one_file(images: Iterable[TracedImage]) -> bool:
+    """Whether two of the files have the same build-id: to the kernel they may be one (an image layer under two containers), and
+    probes for everyone on each of them would count a call twice."""
+    identities = [image.plan.build_id for image in images if image.plan.build_id]
+    return len(identities) != len(set(identities))

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares two recordings: what changed, by how much, and whether that is more than noise.
+
+A quantity's ratio is tested on the logarithm: by Student's t with Welch's degrees of freedom, the spread of either side being
+the bootstrap's. As many are tested at a time, a change counts by Benjamini and Hochberg's rule: of all that are called a
+change, 5 % at most are expected to be none; where nothing has changed at all, anything is called a change in 5 % of the cases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
+
+from ssllatency.model.arithmetic import by_function, merge
+from ssllatency.model.comparison import CONFIDENCE, FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part
+from ssllatency.model.recording import Recording
+from ssllatency.model.resampling import BUCKET, QUANTILES, Block, Quantity, Sample, Spread, draws
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.student import beyond, bound
+from ssllatency.model.timed import Timed, quantile_ns
+
+_MOST_BLOCKS = 30
+_RUNS_ENOUGH = 5
+_FEWEST_FOR_RATE = 30
+_FALSE = 0.05  # how much of what is called a change may be none
+
+
+def compare(before: Recording, after: Recording) -> Comparison:
+    """The comparison of two recordings."""
+    sides = [_Side(before), _Side(after)]
+    subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
+    rows = [Row(subject, _changes(subject, *sides)) for subject in subjects]
+    return Comparison(sides[0].total, sides[1].total, tuple(_judged(rows)), _contributions(sides[0].total, sides[1].total))
+
+
+class _Side:
+    """A recording cut into blocks."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.total = recording.total()
+        self._blocks = [(block.duration_s, _timed(block)) for block in _blocks(recording)]
+        self._draws = draws(len(self._blocks))
+        self.subjects = _timed(self.total)
+
+    def sample(self, subject: Subject) -> Sample:
+        """The calls of one kind."""
+        return Sample([Block(duration_s, timed.get(subject)) for duration_s, timed in self._blocks], self._draws)
+
+    def value(self, subject: Subject, quantity: Quantity) -> float | None:
+        """The quantity, as all reports have it."""
+        timed = self.subjects.get(subject)
+        count = timed.exponential.count if timed else 0
+        if quantity is Quantity.RATE:
+            known = self.total.duration_s and (count or self._would_be_seen(subject))
+            return count / self.total.duration_s if known else None
+        if not timed or not count:
+            return None
+        return timed.total_ns / count if quantity is Quantity.MEAN else quantile_ns(timed, float(QUANTILES[quantity]))
+
+    def _would_be_seen(self, subject: Subject) -> bool:
+        """Whether what isn't in the recording didn't happen. Handshakes may have been measured without functions."""
+        if subject.kind == PART:
+            return self.total.handshakes is not None
+        measured = bool(self.total.series) or self.total.handshakes is None
+        return measured and all(missing.function != subject.name for missing in self.total.missing)
+
+
+def _blocks(recording: Recording) -> list[Snapshot]:
+    """What is drawn from: whole runs where there are enough; else neighbouring intervals together, as these are alike."""
+    if len(recording.runs) >= _RUNS_ENOUGH:
+        return [run.total() for run in recording.runs]
+    intervals = list(recording.intervals)
+    if len(intervals) > 1 and intervals[-1].duration_s < intervals[0].duration_s / 2:
+        intervals[-2:] = [merge(*intervals[-2:])]
+    number = min(_MOST_BLOCKS, len(intervals))
+    edges = (position * len(intervals) // number for position in range(number + 1))
+    return [reduce(merge, intervals[start:end]) for start, end in pairwise(edges)]
+
+
+def _timed(snapshot: Snapshot) -> dict[Subject, Timed]:
+    """All that is compared of a snapshot."""
+    found: dict[Subject, Timed] = {}
+    for ending in Ending:
+        group = _group(snapshot, ending)
+        wanted = list(Part) if ending is Ending.SUCCESS else [Part.WALL]
+        for part, times in group.parts.items() if group else ():
+            if part in wanted and times.count:
+                found[Subject(PART, str(part), str(ending))] = times
+    for series in by_function(snapshot).series:
+        if series.count:
+            found[Subject(FUNCTION, series.function, str(series.outcome))] = series
+    return found
+
+
+def _group(snapshot: Snapshot, ending: Ending) -> Group | None:
+    return total(snapshot.handshakes, ending) if snapshot.handshakes else None
+
+
+def _changes(subject: Subject, before: _Side, after: _Side) -> dict[Quantity, Change]:
+    samples = before.sample(subject), after.sample(subject)
+    changes = {}
+    for quantity in Quantity:
+        change = Change(before.value(subject, quantity), after.value(subject, quantity))
+        spreads = [sample.spread(quantity) for sample in samples]
+        if quantity is Quantity.RATE and max(sample.count for sample in samples) < _FEWEST_FOR_RATE:
+            spreads = [None, None]
+        # What wasn't seen at all counts as half a call: it might have been rare.
+        rarest = [0.5 / max(side.total.duration_s, 1e-6) for side in (before, after)]
+        changes[quantity] = _tested(change, spreads, rarest, BUCKET if quantity in QUANTILES else 0.0)
+    return changes
+
+
+def _tested(change: Change, spreads: Sequence[Spread | None], least: Sequence[float], slack: float) -> Change:
+    """The change with its ratio; where both spreads are known, with how sure that is. `slack`: what is lost to the buckets."""
+    if change.before is None or change.after is None:
+        return change
+    whole = bool(change.before and change.after)
+    if whole:
+        change = replace(change, ratio=change.after / change.before)
+    if None in spreads:
+        return change
+    step = math.log((change.after or least[1]) / (change.before or least[0]))
+    deviation, degrees = _together([one for one in spreads if one])
+    gap = max(0.0, abs(step) - slack * 1.0001)  # neighbouring buckets are no change, whichever way their bounds are rounded
+    t = gap / deviation if deviation else math.copysign(math.inf, gap) if gap else 0.0
+    reach = bound(1 - CONFIDENCE, degrees) * deviation + slack
+    limits = (math.exp(step - reach), math.exp(step + reach)) if whole else (None, None)
+    return replace(change, low=limits[0], high=limits[1], probability=beyond(t, degrees))
+
+
+def _together(spreads: Sequence[Spread]) -> tuple[float, float]:
+    """The standard deviation of the difference, and its degrees of freedom as Welch estimates them."""
+    both = sum(one.variance for one in spreads)
+    doubt = sum(one.variance**2 / one.degrees for one in spreads)
+    return math.sqrt(both), both**2 / doubt if doubt else math.inf
+
+
+def _judged(rows: Sequence[Row]) -> list[Row]:
+    """The rows with a verdict on each change whose probability is known."""
+    known = sorted(one.probability for row in rows for one in row.changes.values() if one.probability is not None)
+    passed = [one for place, one in enumerate(known, 1) if one <= _FALSE * place / len(known)]
+    limit = max(passed, default=-1.0)
+    return [replace(row, changes={key: _judged_change(key, one, limit) for key, one in row.changes.items()}) for row in rows]
+
+
+def _judged_change(quantity: Quantity, change: Change, limit: float) -> Change:
+    if change.probability is None:
+        return change
+    if change.probability > limit or change.before == change.after:
+        return replace(change, verdict=Verdict.NOISE)
+    up, down = (Verdict.MORE, Verdict.FEWER) if quantity is Quantity.RATE else (Verdict.SLOWER, Verdict.FASTER)
+    return replace(change, verdict=up if (change.after or 0) > (change.before or 0) else down)
+
+
+def _contributions(before: Snapshot, after: Snapshot) -> tuple[Contribution, ...]:
+    groups = [group for group in (_group(one, Ending.SUCCESS) for one in (before, after)) if group]
+    if len(groups) < 2:
+        return ()
+    found = []
+    for part in (*PHASES, *WAITS):
+        means = [Fraction(group.parts[part].total_ns if part in group.parts else 0, group.count) for group in groups]
+        if any(means):
+            found.append(Contribution(part, *means))
+    change = sum((one.change_ns for one in found), Fraction())
+    return tuple(sorted(found, key=lambda one: -one.change_ns if change > 0 else one.change_ns))

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of two recordings side by side, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from ssllatency.model.handshakes import Ending, Part
+from ssllatency.model.resampling import Quantity
+from ssllatency.model.snapshot import Outcome, Snapshot
+
+CONFIDENCE = 0.95
+FUNCTION, PART = "function", "part"
+
+
+class Verdict(StrEnum):
+    """What is to be made of a change. MORE and FEWER are a rate's."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    MORE = "more"
+    FEWER = "fewer"
+    NOISE = "no change beyond noise"
+    UNKNOWN = "too few to tell"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is compared: a function's calls, or a part (or WALL) of handshakes, that ended so. `kind`: FUNCTION or PART."""
+
+    kind: str
+    name: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A quantity before and after: nanoseconds, or calls a second; None where not known. `ratio`: after to before.
+
+    `low` and `high` bound the ratio with CONFIDENCE, by itself. `probability`: of a change as large by noise alone.
+    """
+
+    before: float | None
+    after: float | None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    probability: float | None = None
+    verdict: Verdict = Verdict.UNKNOWN
+
+
+@dataclass(frozen=True)
+class Row:
+    """All quantities of a subject."""
+
+    subject: Subject
+    changes: Mapping[Quantity, Change]
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """A phase or wait's share of the mean successful handshake, in nanoseconds, before and after; exact."""
+
+    part: Part
+    before_ns: Fraction
+    after_ns: Fraction
+
+    @property
+    def change_ns(self) -> Fraction:
+        """What it adds to the change of the mean."""
+        return self.after_ns - self.before_ns
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Both totals; the rows, handshakes first; and what the change of the mean successful handshake is made of, exactly, the
+    largest contribution first: empty where either side has no such handshake."""
+
+    before: Snapshot
+    after: Snapshot
+    rows: tuple[Row, ...]
+    contributions: tuple[Contribution, ...]
+
+    @property
+    def handshake(self) -> Change | None:
+        """The change of the mean successful handshake's wall time; None where there was none on either side."""
+        found = (row.changes[Quantity.MEAN] for row in self.rows if row.subject == WHOLE)
+        return next(found, None)
+
+    @property
+    def largest(self) -> Contribution | None:
+        """What made most of the change of the mean successful handshake, where that changed beyond noise."""
+        changed = self.handshake and self.handshake.verdict in (Verdict.SLOWER, Verdict.FASTER)
+        return self.contributions[0] if changed and self.contributions else None
+
+    def worse(self, threshold: float) -> tuple[tuple[Row, Quantity], ...]:
+        """What is slower beyond noise, and by more than this fraction: mean or p99 of successful handshakes, and of the
+        functions' calls that didn't fail."""
+        rows = [row for row in self.rows if row.subject == WHOLE or _is_call(row.subject)]
+        return tuple(
+            (row, quantity)
+            for row in rows
+            for quantity in (Quantity.MEAN, Quantity.P99)
+            if row.changes[quantity].verdict is Verdict.SLOWER and (row.changes[quantity].ratio or 0) > 1 + threshold
+        )
+
+
+WHOLE = Subject(PART, str(Part.WALL), str(Ending.SUCCESS))
+
+
+def _is_call(subject: Subject) -> bool:
+    return subject.kind == FUNCTION and subject.outcome != Outcome.FAILURE

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparisons of synthetic recordings, of which it is known what changed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+import pytest
+from tests.handshakes import Shake
+from tests.recordings import calls_of, interval_of, recording_of, shakes_of
+
+from ssllatency.model.compare import compare
+from ssllatency.model.comparison import FUNCTION, WHOLE, Change, Comparison, Subject, Verdict
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import Ending, Part
+from ssllatency.model.recording import Recording
+from ssllatency.model.resampling import Block, Quantity, Sample, draws
+from ssllatency.model.snapshot import Missing, Outcome
+
+TRIALS = 80
+F = Subject(FUNCTION, "F", "success")
+SIGN = Subject(FUNCTION, "rsa_ossl_private_encrypt", "success")
+CHANGED = {Verdict.SLOWER, Verdict.FASTER, Verdict.MORE, Verdict.FEWER}
+
+
+def changes(comparison: Comparison, subject: Subject = WHOLE) -> dict[Quantity, Change]:
+    return next(dict(row.changes) for row in comparison.rows if row.subject == subject)
+
+
+def uneasy(seed: int, intervals: int, each: int = 30, scale: float = 1.0) -> Recording:
+    """Calls of F that from one interval to the next all are a little slower or faster, and more or fewer."""
+    random, made = Random(seed), []
+    for number in range(intervals):
+        count, mean = round(each * random.lognormvariate(0, 0.1)), math.log(10**6 * scale) + random.gauss(0, 0.05)
+        calls = calls_of("F", [round(random.lognormvariate(mean, 0.3)) for _ in range(count)])
+        made.append(interval_of(number, [], [calls]))
+    return Recording.of(made)
+
+
+@pytest.mark.parametrize("intervals", [2, 3, 8])
+def test_no_change_is_rarely_called_one(intervals: int) -> None:
+    """A probability below 5 % in about 5 % of the trials, and any verdict in about as many."""
+    below: Counter[Quantity] = Counter()
+    alarms = 0
+    for trial in range(TRIALS):
+        found = compare(uneasy(2 * trial, intervals), uneasy(2 * trial + 1, intervals))
+        for quantity, change in changes(found, F).items():
+            below[quantity] += change.probability is not None and change.probability < 0.05
+        alarms += any(change.verdict in CHANGED for row in found.rows for change in row.changes.values())
+    assert max(below.values()) <= 0.1 * TRIALS
+    assert alarms <= 0.1 * TRIALS
+
+
+def test_a_mean_is_as_likely_noise_as_is_said() -> None:
+    """That the test above passes must not be because nothing is ever thought a change."""
+    found = [changes(compare(uneasy(seed, 8), uneasy(seed + 1000, 8)), F)[Quantity.MEAN] for seed in range(TRIALS)]
+    below_half = sum((change.probability or 0) < 0.5 for change in found)
+    assert 0.3 * TRIALS < below_half < 0.7 * TRIALS
+
+
+def test_the_interval_holds_the_true_ratio() -> None:
+    held = Counter[bool]()
+    for seed in range(TRIALS):
+        change = changes(compare(uneasy(seed, 6), uneasy(seed + 1000, 6, scale=1.3)), F)[Quantity.MEAN]
+        assert change.low
+        assert change.high
+        held[change.low < 1.3 < change.high] += 1
+    assert held[True] >= 0.88 * TRIALS
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(1.4, Verdict.SLOWER), (0.7, Verdict.FASTER), (1.0, Verdict.NOISE)])
+def test_a_real_shift_is_found(scale: float, verdict: Verdict) -> None:
+    found = changes(compare(uneasy(1, 10), uneasy(2, 10, scale=scale)), F)
+    assert [found[quantity].verdict for quantity in (Quantity.MEAN, Quantity.P50, Quantity.P90)] == [verdict] * 3
+    assert found[Quantity.RATE].verdict is Verdict.NOISE
+    assert found[Quantity.MEAN].ratio == pytest.approx(scale, rel=0.1)
+
+
+def test_rates() -> None:
+    found = changes(compare(uneasy(1, 8, each=60), uneasy(2, 8, each=30)), F)
+    assert found[Quantity.RATE].verdict is Verdict.FEWER
+    assert changes(compare(uneasy(2, 8, each=30), uneasy(1, 8, each=60)), F)[Quantity.RATE].verdict is Verdict.MORE
+
+
+def test_what_was_never_seen_before_is_more() -> None:
+    random, shakes = Random(1), []
+    for number in range(6):
+        failed = [replace(one, ending=Ending.FAILURE, reason="no shared cipher") for one in shakes_of(random, 20)]
+        shakes.append(interval_of(number, [*shakes_of(random, 40), *failed]))
+    change = changes(compare(recording_of(1), Recording.of(shakes)), Subject("part", "wall", "failure"))
+    assert (change[Quantity.RATE].verdict, change[Quantity.RATE].before, change[Quantity.RATE].ratio) == (Verdict.MORE, 0, None)
+    assert change[Quantity.RATE].after == pytest.approx(20)
+    assert change[Quantity.MEAN] == Change(None, change[Quantity.MEAN].after)
+
+
+def counted(values: Sequence[Sequence[int]]) -> Recording:
+    return Recording.of([interval_of(number, [], [calls_of("F", each)]) for number, each in enumerate(values)])
+
+
+def of_f(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> dict[Quantity, Change]:
+    return changes(compare(counted(before), counted(after)), F)
+
+
+def test_few_calls_tell_nothing() -> None:
+    found = of_f([[1000] * 20] * 1, [[90000] * 29])
+    assert {change.verdict for change in found.values()} == {Verdict.UNKNOWN}
+    assert found[Quantity.MEAN].ratio == 90
+    found = of_f([[1000] * 40] * 2, [[90000] * 40] * 2)
+    assert found[Quantity.P50].verdict is Verdict.SLOWER
+    assert (found[Quantity.P90].verdict, found[Quantity.P99].verdict) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
+
+
+def test_one_interval_each_is_judged_by_its_counts() -> None:
+    random = Random(3)
+    values = [[round(random.lognormvariate(13, 0.5)) for _ in range(2000)] for _ in range(3)]
+    same, slower = of_f(values[:1], values[1:2]), of_f(values[:1], [[round(1.2 * value) for value in values[2]]])
+    assert {change.verdict for change in same.values()} == {Verdict.NOISE}
+    assert {slower[quantity].verdict for quantity in (Quantity.MEAN, Quantity.P50, Quantity.P90)} == {Verdict.SLOWER}
+
+
+def test_spread_by_counts_is_the_laws() -> None:
+    """Of n calls with a known deviation the mean's is that over the root of n; the rate's is Poisson's."""
+    random, number = Random(4), 4000
+    times = calls_of("F", [round(random.gauss(10**6, 10**5)) for _ in range(number)])
+    sample = Sample([Block(1.0, times)], draws(1))
+    mean, rate = sample.spread(Quantity.MEAN), sample.spread(Quantity.RATE)
+    assert mean
+    assert rate
+    assert (mean.degrees, rate.degrees) == (math.inf, math.inf)
+    assert math.sqrt(mean.variance) == pytest.approx(0.1 / math.sqrt(number), rel=0.1)
+    assert math.sqrt(rate.variance) == pytest.approx(1 / math.sqrt(number), rel=0.01)
+
+
+def test_neighbouring_buckets_are_no_change() -> None:
+    """A percentile is known to half a bucket, however many calls agree on which."""
+    for before, after in ((100_000, 104_000), (104_000, 100_000), (100_000, 100_000)):
+        assert of_f([[before] * 500] * 4, [[after] * 500] * 4)[Quantity.P90].verdict is Verdict.NOISE
+    assert of_f([[100_000] * 500] * 4, [[125_000] * 500] * 4)[Quantity.P90].verdict is Verdict.SLOWER
+
+
+def test_the_answer_is_the_same_twice() -> None:
+    before, after = recording_of(1), recording_of(2)
+    assert compare(before, after) == compare(before, after)
+
+
+def test_contributions_add_up_and_the_largest_is_named() -> None:
+    before, after = recording_of(1), recording_of(2, key_ns=4_500_000)
+    found = compare(before, after)
+    groups = [total(each.total().handshakes, Ending.SUCCESS) for each in (before, after)]  # type: ignore[arg-type]
+    means = [Fraction(group.parts[Part.WALL].total_ns, group.count) for group in groups if group]
+    assert sum(one.change_ns for one in found.contributions) == means[1] - means[0]
+    assert sum(one.before_ns for one in found.contributions) == means[0]
+    assert found.largest
+    assert found.largest.part is Part.PRIVATE_KEY
+    back = compare(after, before)
+    assert back.largest
+    assert (back.largest.part, back.largest.change_ns) == (Part.PRIVATE_KEY, -found.largest.change_ns)
+
+
+def test_nothing_is_named_where_nothing_changed() -> None:
+    found = compare(recording_of(1), recording_of(2))
+    assert found.handshake
+    assert found.handshake.verdict is Verdict.NOISE
+    assert found.contributions
+    assert found.largest is None
+
+
+def test_a_wait_may_be_the_largest() -> None:
+    def slow(random: Random) -> list[Shake]:
+        return [Shake({**one.times, Part.WAIT_PEER: 3 * one.times[Part.WAIT_PEER]}) for one in shakes_of(random, 40)]
+
+    random = Random(9)
+    found = compare(recording_of(1), Recording.of([interval_of(number, slow(random)) for number in range(6)]))
+    assert found.largest
+    assert found.largest.part is Part.WAIT_PEER
+
+
+def test_only_what_is_worse_by_more_than_the_threshold() -> None:
+    found = compare(recording_of(1), recording_of(2, key_ns=4_500_000))
+    assert [(row.subject, quantity) for row, quantity in found.worse(0.1)] == [(WHOLE, Quantity.MEAN), (SIGN, Quantity.MEAN)]
+    assert [row.subject for row, _ in found.worse(3)] == [SIGN]
+    assert found.worse(10) == ()
+    assert compare(recording_of(2, key_ns=4_500_000), recording_of(1)).worse(0) == ()
+
+
+def test_slower_failures_are_not_worse() -> None:
+    def failing(time_ns: int) -> Recording:
+        series = [calls_of("F", [time_ns + number] * 50, Outcome.FAILURE) for number in range(4)]
+        return Recording.of([interval_of(number, [], [one]) for number, one in enumerate(series)])
+
+    found = compare(failing(1000), failing(9000))
+    assert changes(found, Subject(FUNCTION, "F", "failure"))[Quantity.MEAN].verdict is Verdict.SLOWER
+    assert found.worse(0.1) == ()
+
+
+def test_what_was_not_measured_is_not_none() -> None:
+    """A side without handshakes, without functions, or without this function has no rate, rather than one of 0."""
+    both = recording_of(1)
+    functions = Recording.of([replace(interval, handshakes=None) for interval in both.intervals])
+    shakes = Recording.of([replace(interval, series=()) for interval in both.intervals])
+    missing = (Missing(SIGN.name, "libcrypto.so.3", "no way out could be covered"),)
+    untraced = Recording.of([interval_of(number, [], [calls_of("F", [5])]) for number in range(3)])
+    untraced = Recording.of([replace(interval, missing=missing) for interval in untraced.intervals])
+    for side, subject in ((functions, WHOLE), (shakes, SIGN), (untraced, SIGN)):
+        for change in changes(compare(side, both), subject).values():
+            assert (change.before, change.verdict) == (None, Verdict.UNKNOWN)
+
+
+def test_hosts_and_runs_are_compared_as_they_are_added_up() -> None:
+    one, other = recording_of(1), recording_of(2, host="web2")
+    both = Recording((*one.runs, *other.runs))
+    found = changes(compare(one, both))
+    assert found[Quantity.RATE].ratio == pytest.approx(1, abs=0.1)  # of one host, whatever the number of them
+    assert found[Quantity.MEAN].verdict is Verdict.NOISE
+
+
+def test_many_runs_are_drawn_as_wholes() -> None:
+    """Runs that differ more among themselves than within: that much is noise."""
+
+    def runs(first: int, key_ns: int) -> Recording:
+        scales = [0.7, 0.85, 1.0, 1.15, 1.3]
+        recordings = [recording_of(first + n, 4, key_ns=round(key_ns * by)) for n, by in enumerate(scales)]
+        return Recording(tuple(run for each in recordings for run in each.runs))
+
+    mean = changes(compare(runs(1, 700_000), runs(50, 770_000)), SIGN)[Quantity.MEAN]
+    assert mean.verdict is Verdict.NOISE
+    within = changes(compare(recording_of(1, 20), recording_of(50, 20, key_ns=770_000)), SIGN)[Quantity.MEAN]
+    assert within.verdict is Verdict.SLOWER
