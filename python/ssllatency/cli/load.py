@@ -82,9 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _matrix(arguments: argparse.Namespace) -> int:
     from ssllatency.cli import matrix
 
-    if arguments.tool or options.selection(arguments) != Selection() or arguments.json or arguments.functions:
+    others = (arguments.tool, arguments.program, arguments.json, arguments.functions, options.selection(arguments) != Selection())
+    if any(others):
         raise SsllatencyError(
-            "The file of --matrix names tools and servers: leave tool, targets, --json and --functions out.", 2
+            "The file of --matrix names tools and servers: leave tool, targets, --program, --json and --functions out.", 2
         )
     return matrix.run(arguments)
 

@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> str:
 def test_misuse(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words, told in (
         (["--matrix", file], "Name the file for the runs' figures: -o FILE"),
-        (["--matrix", file, "-o", "x", "wrk"], "leave tool, targets, --json and --functions out"),
+        (["--matrix", file, "-o", "x", "wrk"], "leave tool, targets, --program, --json and --functions out"),
         (["--matrix", file, "-o", "x", "-p", "1"], "leave tool, targets"),
         (["--dry-run"], "--matrix FILE for -o and --dry-run"),
         (["-o", "x", "wrk", "https://127.0.0.1/"], "--matrix FILE for -o"),
