@@ -9,7 +9,7 @@ import pytest
 
 from tests import programs
 
-from .servers import KEY_OPTIONS, make_certificate
+from .servers import KEYS, make_certificate
 from .trace import why_not
 
 PROGRAMS = ("nginx", "openssl", "h2load", "wrk", "ab")
@@ -20,7 +20,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the session's certificates, and a skip where a program of these tests is missing."""
     programs.needed(*PROGRAMS)
     directory = tmp_path_factory.mktemp("certificates")
-    for kind in KEY_OPTIONS:
+    for kind in KEYS:
         make_certificate(kind, directory)
     return directory
 

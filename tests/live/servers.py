@@ -23,12 +23,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-KEY_OPTIONS = {
-    "rsa": ("rsa:2048",),
-    "rsa4096": ("rsa:4096",),
-    "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
-    "ed25519": ("ed25519",),
-}
+from ssllatency.load import certificates
+from ssllatency.load.certificates import Certificate
+from ssllatency.load.servers import free_ports
+
+KEYS = {"rsa": "RSA-2048", "rsa4096": "RSA-4096", "ecdsa": "ECDSA-P-256", "ed25519": "Ed25519"}
 START_TIMEOUT_S = 10.0
 
 # What nginx sends before the body of `return 200`, with server_tokens off. The date always has 29 characters.
@@ -85,31 +84,10 @@ class ServerError(RuntimeError):
     """The server did not start; the text holds its error log."""
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """A self-signed certificate and its key, as PEM files."""
-
-    certificate: Path
-    key: Path
-
-
 @functools.cache
 def make_certificate(kind: str, directory: Path) -> Certificate:
-    """Make a certificate of a kind of KEY_OPTIONS in `directory`, once."""
-    made = Certificate(directory / f"{kind}.crt", directory / f"{kind}.key")
-    command = ["openssl", "req", "-x509", "-newkey", *KEY_OPTIONS[kind], "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-keyout", str(made.key), "-out", str(made.certificate)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    return made
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nothing listens on at the moment, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Make a certificate of a kind of KEYS in `directory`, once."""
+    return certificates.make_certificate(KEYS[kind], directory, kind)
 
 
 def body_length(response: int, *, connection: str = "keep-alive") -> int:

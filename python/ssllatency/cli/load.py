@@ -39,7 +39,7 @@ _UNKNOWN_S, _LATER_S = 3600.0, 60.0  # how long a tool may run whose end isn't k
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
-    parser.add_argument("tool", choices=list(TOOLS), help="the load generator")
+    parser.add_argument("tool", nargs="?", choices=list(TOOLS), help="the load generator")
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="its own arguments, passed on unchanged"
     )
@@ -48,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="end the tool after so long (a minute after its own end, an hour where it has none)")  # fmt: skip
     parser.add_argument("--functions", action="store_true", help="measure each function as well, as trace does")
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1 with the member client")
+    group = parser.add_argument_group("a matrix of measurements in place of one tool")
+    group.add_argument("--matrix", metavar="FILE", help="run every combination of what this file (TOML) varies")
+    group.add_argument("-o", "--output", metavar="FILE", help="the table of its runs (CSV); one that is there is continued")
+    group.add_argument("--dry-run", action="store_true", help="say what would be run, and for how long")
     handshakes.add_measuring_options(parser)
     options.add_attaching_options(parser)
     options.add_planning_options(parser)
@@ -56,6 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Attaches, runs the tool, detaches and prints."""
+    if arguments.matrix:
+        return _matrix(arguments)
+    if not arguments.tool or arguments.output or arguments.dry_run:
+        raise SsllatencyError("the following arguments are required: tool, or --matrix FILE for -o and --dry-run.", 2)
     tool = TOOLS[arguments.tool]
     words = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
     command = [arguments.program or tool.program, *tool.leading, *words]
@@ -63,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     version = version_of(tool, arguments.program or "")
     selection = options.selection(arguments)
     if selection == Selection():
-        selection = _serving(endpoint(arguments.tool, words))
+        selection = serving_there(endpoint(arguments.tool, words))
     live.prepare()
     output, snapshot = _measure(command, expected_s(arguments.tool, words), selection, arguments)
     snapshot, status = _with_client(snapshot, output, tool, command, version)
@@ -71,7 +79,18 @@ def run(arguments: argparse.Namespace) -> int:
     return status
 
 
-def _serving(where: Endpoint) -> Selection:
+def _matrix(arguments: argparse.Namespace) -> int:
+    from ssllatency.cli import matrix
+
+    others = (arguments.tool, arguments.program, arguments.json, arguments.functions, options.selection(arguments) != Selection())
+    if any(others):
+        raise SsllatencyError(
+            "The file of --matrix names tools and servers: leave tool, targets, --program, --json and --functions out.", 2
+        )
+    return matrix.run(arguments)
+
+
+def serving_there(where: Endpoint) -> Selection:
     """The processes that listen there; SsllatencyError where none on this host does."""
     try:
         addresses = {str(one[4][0]) for one in socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)}
@@ -121,14 +140,19 @@ def _drive(
         return run_tool(command, timeout_s=timeout_s, progress=meanwhile, stopped=live.stop_is_asked_for)
 
 
-def _settled(session: HandshakeSession | FullSession) -> Snapshot:
-    """What has been counted, once the server has ended what the tool left it with."""
+def settle(session: HandshakeSession | FullSession) -> None:
+    """Waits until the server has ended what the tool left it with, for a while at most."""
     end = time.monotonic() + _SETTLE_S
     while time.monotonic() < end:
         time.sleep(_LOOK_S)
         measured = session.read().handshakes
         if not (measured and measured.in_flight):
             break
+
+
+def _settled(session: HandshakeSession | FullSession) -> Snapshot:
+    """What has been counted in the end."""
+    settle(session)
     session.detach()
     session.poll()
     return session.read()
@@ -137,7 +161,7 @@ def _settled(session: HandshakeSession | FullSession) -> Snapshot:
 def _with_client(snapshot: Snapshot, output: Output, tool: Tool, command: Sequence[str], version: str) -> tuple[Snapshot, int]:
     """The measurement with the client's report, and the exit status: 1 where the tool failed or can't be understood."""
     failed = output.ended is Ended.TIMEOUT or (output.ended is Ended.ITSELF and output.status != 0)
-    for sentence in _said(output, command[0]) if failed or output.cut_bytes else ():
+    for sentence in complaints(output, command[0]) if failed or output.cut_bytes else ():
         print(f"ssllatency: {printable(sentence)}", file=sys.stderr)
     try:
         return replace(snapshot, client=report_of(tool, output, command, version)), int(failed)
@@ -146,7 +170,7 @@ def _with_client(snapshot: Snapshot, output: Output, tool: Tool, command: Sequen
         return snapshot, 1
 
 
-def _said(output: Output, name: str) -> list[str]:
+def complaints(output: Output, name: str) -> list[str]:
     """How the tool ended, and the end of what it complained of."""
     sentences = [f"{name} printed so much that {output.cut_bytes} bytes of it weren't kept."] if output.cut_bytes else []
     if output.ended is Ended.TIMEOUT:

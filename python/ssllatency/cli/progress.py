@@ -25,6 +25,10 @@ class Progress:
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
+    def expect(self, whole_s: float | None) -> None:
+        """How long it will take, as is thought now."""
+        self._whole_s = whole_s
+
     def show(self, elapsed_s: float, words: str) -> None:
         """Writes the line anew, a few times a second at most."""
         if not self._on or time.monotonic() < self._next:

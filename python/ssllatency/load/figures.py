@@ -24,8 +24,9 @@ class LoadRequest:
     Exactly one of `seconds` and `requests` is given. `connections` run at a time, on `threads`. `keep_alive`: a connection
     carries many requests, else each its own. `reuse`: a connection resumes the session of one before. `version` is "TLSv1.2" or
     "TLSv1.3", `cipher` a cipher list of OpenSSL's (suites with TLSv1.3), `groups` a list of OpenSSL's; "" for the tool's own.
-    `ca` is a PEM file by which the server's certificate is verified, "" for no verification; `certificate` and `key` are
-    the client's own PEM files. `program` is the executable in place of the one on the PATH.
+    `page` is a path, "" for none where the tool can do without. `ca` is a PEM file by which the server's certificate is
+    verified, "" for no verification; `certificate` and `key` are the client's own PEM files. `program` is the executable in
+    place of the one on the PATH.
     """
 
     port: int

@@ -103,15 +103,15 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
             env={**os.environ, "LC_ALL": "C"},
             bufsize=0,
             start_new_session=True,  # Ctrl-C at the terminal is ours to pass on
-            preexec_fn=_begin,
+            preexec_fn=end_with_us,
         )
     except OSError as error:
         raise LoadError(f"{command[0]} can't be run: {error.strerror}.") from None
 
 
-def _begin() -> None:
-    """In the tool's process, before it is the tool: it takes signals, though a tracing command has blocked these, and ends with
-    the process that started it."""
+def end_with_us() -> None:
+    """In a process of ours, before it is the program: it takes signals, though a tracing command has blocked these, and ends
+    with the process that started it."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -120,7 +120,8 @@ def command(request: LoadRequest) -> list[str]:
         raise LoadError("s_time has no option for the groups: set them on the server, or use h2load.")
     if request.version not in ("", *_VERSIONS):
         raise LoadError(f"{request.version} is no version that s_time is asked for: TLSv1.2 or TLSv1.3.")
-    words = [request.program or "openssl", "s_time", "-connect", f"{host}:{request.port}", "-www", request.page]
+    words = [request.program or "openssl", "s_time", "-connect", f"{host}:{request.port}"]
+    words += ["-www", request.page] if request.page else []
     words += ["-time", str(request.seconds), "-reuse" if request.reuse else "-new"]
     words += [_VERSIONS[request.version]] if request.version else []
     if request.cipher:

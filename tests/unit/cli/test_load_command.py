@@ -58,19 +58,19 @@ def test_a_server_is_found_by_its_port() -> None:
         assert server.stdout
         pid, port = map(int, server.stdout.readline().split())
         try:
-            assert load._serving(Endpoint("localhost", port)) == Selection(pids=(pid,))
+            assert load.serving_there(Endpoint("localhost", port)) == Selection(pids=(pid,))
             with pytest.raises(SsllatencyError, match=r"No process on this host listens on 192\.0\.2\.1"):
-                load._serving(Endpoint("192.0.2.1", port))
+                load.serving_there(Endpoint("192.0.2.1", port))
         finally:
             server.stdin.write(b"\n\n")
             server.stdin.close()
     with pytest.raises(SsllatencyError, match=f"listens on 127.0.0.1 port {port}"):
-        load._serving(Endpoint("127.0.0.1", port))
+        load.serving_there(Endpoint("127.0.0.1", port))
 
 
 def test_a_host_without_an_address() -> None:
     with pytest.raises(SsllatencyError, match=r"name\.invalid can't be found"):
-        load._serving(Endpoint("name.invalid", 443))
+        load.serving_there(Endpoint("name.invalid", 443))
 
 
 def ended(output: Output, tool: str = "wrk") -> tuple[Snapshot, int]:

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ssllatency load --matrix`: starts the servers, runs each cell in its turn, and keeps what both sides counted as CSV."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ssllatency.cli import handshakes, live, load, matrix_words
+from ssllatency.cli.follow import Follower
+from ssllatency.cli.progress import Progress
+from ssllatency.cli.resolve import resolve
+from ssllatency.engines.handshake_engine import HandshakeSession
+from ssllatency.errors import SsllatencyError
+from ssllatency.load import matrix_cells, matrix_csv, matrix_file, servers
+from ssllatency.load.arguments import endpoint_of
+from ssllatency.load.figures import LoadError
+from ssllatency.load.matrix import Factor, Matrix, Plan, Run, order
+from ssllatency.load.matrix_client import command, differences
+from ssllatency.load.matrix_time import Times
+from ssllatency.load.run import Ended, Output
+from ssllatency.load.run import run as run_tool
+from ssllatency.load.tools import TOOLS, report_of, version_of
+from ssllatency.model.arithmetic import difference
+from ssllatency.model.client import ClientReport
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.reports.units import counted, printable
+from ssllatency.targets import Selection
+
+_LATER_S, _UNKNOWN_S = 60.0, 600.0  # how long a run may take longer than it should, and one whose end isn't known
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs what is left of the matrix, and prints the effects of all that is there."""
+    matrix = matrix_file.read(arguments.matrix)
+    plan = matrix_cells.plan(matrix)
+    if not plan.cells:
+        raise SsllatencyError(f"{arguments.matrix} leaves no cell: {'; '.join(plan.dropped)}.")
+    if arguments.dry_run:
+        print(matrix_words.dry_run(matrix, plan, _left(matrix, plan, arguments.output)), end="")
+        return 0
+    if not arguments.output:
+        raise SsllatencyError("Name the file for the runs' figures: -o FILE.", 2)
+    for tool in sorted({cell[Factor.TOOL] for cell in plan.cells}):
+        version_of(TOOLS[tool])  # says where one isn't installed
+    live.prepare()
+    with matrix_csv.Table(arguments.output, matrix) as table:
+        return _run(matrix, plan, table, arguments)
+
+
+def _left(matrix: Matrix, plan: Plan, output: str | None) -> Sequence[Run]:
+    """The runs that are left where the output holds some already."""
+    file = Path(output) if output else None
+    if file is None or not file.exists():
+        return order(plan.cells, matrix)
+    try:
+        text = file.read_text(errors="replace")
+    except OSError as error:
+        raise SsllatencyError(f"{output} can't be read: {error.strerror}.") from None
+    kept = matrix_csv.Kept(matrix_csv.read(text[: text.rfind("\n") + 1], str(output), matrix.identity))
+    return order(plan.cells, matrix, kept.done)
+
+
+def _run(matrix: Matrix, plan: Plan, table: matrix_csv.Table, arguments: argparse.Namespace) -> int:
+    runs = order(plan.cells, matrix, table.kept.done)
+    for sentence in matrix_words.beginning(matrix, plan, table.kept, runs):
+        _say(sentence)
+    bench = _Bench(matrix, table, arguments)
+    if runs:
+        with ExitStack() as stack:
+            bench.set_up(runs, stack)
+            bench.work(runs)
+    rows = (*table.kept.rows, *bench.rows)
+    print(matrix_words.effects(rows), end="")
+    for sentence in matrix_words.ending(rows, plan, matrix, bench.broken, arguments.output):
+        _say(sentence)
+    return int(bool(bench.broken) or bench.stopped)
+
+
+def _say(sentence: str) -> None:
+    print(f"ssllatency: {printable(sentence)}", file=sys.stderr, flush=True)
+
+
+@dataclass
+class _Bench:
+    """The servers while they run and are traced, and what has been measured. `broken`: why a cell isn't run any more."""
+
+    matrix: Matrix
+    table: matrix_csv.Table
+    arguments: argparse.Namespace
+    rows: list[Mapping[str, str]] = field(default_factory=list)
+    broken: dict[tuple[str, ...], str] = field(default_factory=dict)
+    stopped: bool = False
+
+    def set_up(self, runs: Sequence[Run], stack: ExitStack) -> None:
+        """Starts the servers of these runs, and attaches to all of them once."""
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-matrix-")))
+        folder.chmod(0o711)  # nginx's workers go through it to their pages
+        (folder / "keys").mkdir(mode=0o700)
+        cells = list(dict.fromkeys(run.cell for run in runs))
+        self.keys = servers.Keys.make(folder / "keys", cells)
+        self.servers: dict[str, servers.Server] = {}
+        pids: list[int] = []
+        for name, entry in self.matrix.servers.items():
+            of_it = [cell for cell in cells if cell[Factor.SERVER] == name]
+            if not of_it:
+                continue
+            (folder / name).mkdir(mode=0o700)
+            self.servers[name] = servers.start(entry, of_it, self.keys, folder / name)
+            stack.callback(self.servers[name].close)
+            pids += self.servers[name].pids or load.serving_there(endpoint_of(entry.address)).pids
+        self._attach(Selection(pids=tuple(dict.fromkeys(pids))), stack)
+
+    def _attach(self, selection: Selection, stack: ExitStack) -> None:
+        resolved = resolve(selection, self.arguments, stack)
+        self.session: HandshakeSession
+        self.follower: Follower
+        self.session, self.follower = handshakes.attach(HandshakeSession, resolved, self.arguments, stack)
+        live.announce(resolved, None, what="handshakes")
+
+    def work(self, runs: Sequence[Run]) -> None:
+        """Makes the runs one after the other, until the end or a signal."""
+        times = Times(self.matrix, runs)
+        with Progress() as progress:
+            for number, run in enumerate(runs, 1):
+                if live.stop_is_asked_for():
+                    self.stopped = True
+                    return
+                if run.cell.key not in self.broken:
+                    self._once(run, times, progress, f"run {number} of {len(runs)}, {counted(len(self.broken), 'failed cell')}")
+                times.over(run)
+
+    def _once(self, run: Run, times: Times, progress: Progress, words: str) -> None:
+        """One run; what can't be kept of it makes its cell a broken one."""
+        before = self.session.read(per_interval=True)
+        output, line = self._drive(run, times, progress, words)
+        load.settle(self.session)
+        server = difference(self.session.read(per_interval=True), before)
+        if output.ended is Ended.STOPPED:
+            self.stopped = True
+            return
+        try:
+            client = self._client(output, line, run)
+            self._check(server, run)
+        except LoadError as error:
+            self.broken[run.cell.key] = str(error)
+            _say(f"{run.cell}: {error}{matrix_words.causes(server.handshakes)}")
+            return
+        if run.repeat is not None:
+            row = matrix_csv.row(self.matrix, run.cell, run.repeat, server, client)
+            self.table.append(row)
+            self.rows.append(row)
+
+    def _drive(self, run: Run, times: Times, progress: Progress, words: str) -> tuple[Output, list[str]]:
+        """Runs the tool; meanwhile what the servers' processes bring is followed."""
+        where = self.servers[run.cell[Factor.SERVER]].endpoint(servers.site_of(run.cell))
+        line = command(run.cell, self.matrix, where, self.keys)
+
+        def meanwhile(elapsed_s: float) -> None:
+            self.follower.look()
+            self.session.poll()
+            progress.expect(times.whole_s)
+            progress.show(times.elapsed_s, f"{words}: {run.cell}, {elapsed_s:.0f} s")
+
+        should_s = self.matrix.seconds + _LATER_S if run.cell[Factor.TOOL] == "s_time" else _UNKNOWN_S
+        timeout_s = self.arguments.timeout or should_s
+        return run_tool(line, timeout_s=timeout_s, progress=meanwhile, stopped=live.stop_is_asked_for), line
+
+    def _client(self, output: Output, line: Sequence[str], run: Run) -> ClientReport:
+        """What the tool says; LoadError where it failed."""
+        tool = run.cell[Factor.TOOL]
+        if output.ended is not Ended.ITSELF or output.status:
+            raise LoadError(" ".join(load.complaints(output, tool)))
+        report = report_of(TOOLS[tool], output, line)
+        failed = report.figure("failed")
+        if failed and failed.value:
+            raise LoadError(f"{counted(round(failed.value), 'request')} of {tool} failed.")
+        return report
+
+    def _check(self, server: Snapshot, run: Run) -> None:
+        """LoadError where the server did something else than the cell is about."""
+        measured = server.handshakes
+        if measured is None or not measured.mix:
+            raise LoadError("the server counted no successful handshake.")
+        full = 1 if run.cell[Factor.TOOL] == "s_time" else self.matrix.clients
+        if found := differences(run.cell, measured, full):
+            raise LoadError(f"its handshakes were something else: {'; '.join(found)}.")

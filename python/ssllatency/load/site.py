@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a server is to serve on one of its ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is set on the server's side; "" for the server's own default. `sessions`: whether it gives its clients any."""
+
+    key: str
+    version: str
+    cipher: str
+    groups: str
+    client_certificate: str
+    sessions: bool

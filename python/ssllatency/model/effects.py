@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Main effects: how much each level of each factor makes of a measured number, in per cent of the mean, with its uncertainty.
+
+The logarithm of the number is taken as a sum of the grand mean and one effect for each factor, fitted by least squares; the
+effects of a factor's levels add up to zero. Where every combination was run an effect is the mean of the log ratios to the
+grand mean; where some weren't, the other factors' effects are taken out first. It is fitted to each repeat by itself: the mean
+of these is the effect, their scatter its 95 % interval, by Student's t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean, stdev
+
+# Student's t for a two-sided 95 % interval, by degrees of freedom; beyond these its limit is near.
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+_T95_LIMIT = 1.96
+_SWEEPS, _CLOSE = 1000, 1e-10
+_PRIME = (1 << 61) - 1
+
+Levels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One run: its factors' levels, in order, which repeat it was, and the number, above 0."""
+
+    levels: Levels
+    repeat: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A level's ratio to the mean, and the 95 % interval of that; None where one repeat alone says nothing of it."""
+
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The effects by factor and level; a factor whose effect the cells don't tell from others' isn't there. `mean` is the
+    geometric mean of all cells; `explained` is which share of the variation between cells the effects come to, None where there
+    is no variation."""
+
+    mean: float
+    effects: Mapping[str, Mapping[str, Effect]]
+    explained: float | None
+
+
+@dataclass(frozen=True)
+class Design:
+    """Which factors vary, each with the columns of the levels that make it up.
+
+    Factors of which not every level can meet every other, directly or through others (a cipher and its version), can't be told
+    apart: they are one factor, whose levels are those of both.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[tuple[int, ...], ...]
+
+    def levels(self, cell: Levels) -> Levels:
+        """A cell's levels in the design's factors."""
+        return tuple(", ".join(cell[column] for column in columns) for columns in self.columns)
+
+
+def design(names: Sequence[str], cells: Sequence[Levels]) -> Design:
+    """The factors that vary, those joined that can't be told apart."""
+    columns: list[tuple[int, ...]] = [(number,) for number in range(len(names)) if len({cell[number] for cell in cells}) > 1]
+    while True:
+        found = Design(tuple(", ".join(names[one] for one in joint) for joint in columns), tuple(columns))
+        levels = [found.levels(cell) for cell in cells]
+        apart = (pair for pair in combinations(range(len(columns)), 2) if not _connected(levels, *pair))
+        pair = next(apart, None)
+        if pair is None:
+            return found
+        joint = columns[pair[0]] + columns[pair[1]]
+        columns = [joint if number == pair[0] else one for number, one in enumerate(columns) if number != pair[1]]
+
+
+def _connected(cells: Sequence[Levels], first: int, second: int) -> bool:
+    """Whether the levels of two factors all hang together by the cells in which they meet."""
+    group: dict[tuple[int, str], set[tuple[int, str]]] = {}
+    for ends in ({(0, cell[first]), (1, cell[second])} for cell in cells):
+        joint = set().union(*(group.get(end, {end}) for end in ends))
+        for one in joint:
+            group[one] = joint
+    return len({id(one) for one in group.values()}) == 1
+
+
+def effects(planned: Design, observations: Sequence[Observation]) -> Effects | None:
+    """The main effects of one number, from the repeats in which every cell was measured; None where there is no such repeat."""
+    observations = _complete(observations)
+    if not observations:
+        return None
+    repeats: dict[int, dict[Levels, float]] = defaultdict(dict)
+    logs: dict[Levels, list[float]] = defaultdict(list)
+    for one in observations:
+        repeats[one.repeat][one.levels] = math.log(one.value)
+        logs[one.levels].append(math.log(one.value))
+    width = len(planned.names)
+    fits = [_fit([planned.levels(cell) for cell in once], list(once.values()), width) for once in repeats.values()]
+    keys, means = [planned.levels(cell) for cell in logs], [fmean(values) for values in logs.values()]
+    told = [number for number in range(width) if _is_told(keys, number)]
+    return Effects(
+        math.exp(fmean(means)),
+        {planned.names[number]: _combined([fit[number] for fit in fits]) for number in told},
+        _explained(keys, means, width),
+    )
+
+
+def _complete(observations: Sequence[Observation]) -> list[Observation]:
+    cells = {one.levels for one in observations}
+    seen: dict[int, set[Levels]] = defaultdict(set)
+    for one in observations:
+        seen[one.repeat].add(one.levels)
+    return [one for one in observations if seen[one.repeat] == cells]
+
+
+def _fit(cells: Sequence[Levels], logs: Sequence[float], width: int) -> list[dict[str, float]]:
+    """The effects of every factor's levels, by sweeps over the factors until nothing changes: least squares."""
+    mean = fmean(logs)
+    found: list[dict[str, float]] = [dict.fromkeys((cell[number] for cell in cells), 0.0) for number in range(width)]
+    rest = [value - mean for value in logs]
+    for _ in range(_SWEEPS):
+        moved = 0.0
+        for number in range(width):
+            steps = _means([cell[number] for cell in cells], rest)
+            rest = [value - steps[cell[number]] for cell, value in zip(cells, rest, strict=True)]
+            for level, step in steps.items():
+                found[number][level] += step
+                moved = max(moved, abs(step))
+        if moved < _CLOSE:
+            break
+    return [_centred(levels) for levels in found]
+
+
+def _means(levels: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    gathered: dict[str, list[float]] = defaultdict(list)
+    for level, value in zip(levels, values, strict=True):
+        gathered[level].append(value)
+    return {level: fmean(some) for level, some in gathered.items()}
+
+
+def _centred(levels: Mapping[str, float]) -> dict[str, float]:
+    middle = fmean(levels.values()) if levels else 0.0
+    return {level: value - middle for level, value in levels.items()}
+
+
+def _combined(fits: Sequence[Mapping[str, float]]) -> dict[str, Effect]:
+    levels = dict.fromkeys(level for fit in fits for level in fit)
+    return {level: _effect([fit[level] for fit in fits if level in fit]) for level in levels}
+
+
+def _effect(logs: Sequence[float]) -> Effect:
+    middle = fmean(logs)
+    if len(logs) < 2:
+        return Effect(math.exp(middle))
+    t = _T95[len(logs) - 2] if len(logs) - 2 < len(_T95) else _T95_LIMIT
+    half = t * stdev(logs) / math.sqrt(len(logs))
+    return Effect(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
+
+
+def _explained(cells: Sequence[Levels], means: Sequence[float], width: int) -> float | None:
+    fit, mean = _fit(cells, means, width), fmean(means)
+    whole = sum((value - mean) ** 2 for value in means)
+    if not whole:
+        return None
+    expected = [sum(fit[number][cell[number]] for number in range(width)) for cell in cells]
+    offset = fmean(value - one for value, one in zip(means, expected, strict=True))
+    rest = sum((value - one - offset) ** 2 for value, one in zip(means, expected, strict=True))
+    return max(0.0, 1 - rest / whole)
+
+
+def _is_told(cells: Sequence[Levels], factor: int) -> bool:
+    """Whether the cells tell this factor's effects from those of all the others together."""
+    width = len(cells[0])
+    others = [[(number, cell[number]) for number in range(width) if number != factor] for cell in cells]
+    every = [[(number, cell[number]) for number in range(width)] for cell in cells]
+    return _rank(every) - _rank(others) == len({cell[factor] for cell in cells}) - 1
+
+
+def _rank(rows: Sequence[Sequence[Hashable]]) -> int:
+    """The rank of the matrix with a 1 for each member of a row, and for the mean."""
+    columns = {name: number for number, name in enumerate(dict.fromkeys(name for row in rows for name in row), 1)}
+    basis: dict[int, dict[int, int]] = {}
+    for members in {tuple(row) for row in rows}:
+        left = {0: 1, **{columns[name]: 1 for name in members}}
+        while left:
+            first = min(left)
+            if first not in basis:
+                inverse = pow(left[first], -1, _PRIME)
+                basis[first] = {column: value * inverse % _PRIME for column, value in left.items()}
+                break
+            factor, pivot = left[first], basis[first]
+            both = {column: (left.get(column, 0) - factor * pivot.get(column, 0)) % _PRIME for column in {*left, *pivot}}
+            left = {column: value for column, value in both.items() if value}
+    return len(basis)
