@@ -79,6 +79,15 @@ def verdict(costs_by_work: Mapping[str, Costs]) -> str:
     return "\n".join(lines)
 
 
+def against(costs_by_work: Mapping[str, Costs], tracer: str, base: str) -> str:
+    """One line for each work: what a tracer adds, as a part of what another one does."""
+    lines = []
+    for work, costs in costs_by_work.items():
+        share = ratio(costs, tracer, base)
+        lines.append(f"- {work}: {'lost in the noise of this run' if share is None else format(share, '.2f')}.")
+    return "\n".join(lines)
+
+
 def _met(share: float) -> str:
     return "met" if share <= AIM else "missed"
 

@@ -43,6 +43,10 @@ The same with a full handshake for each request.
 
 {close}
 
+## What `snoop --min 1ms` adds, of what `trace` does
+
+{snoop}
+
 ## With many processes
 
 One pump works and is traced together with idle ones; links of its own for each process against one link for all with a filter
@@ -68,6 +72,7 @@ From the start of the command to the line that says it is tracing; the memory is
 - *no tracing*: nothing attached. *empty program*: a BPF program that does nothing at the very sites that ssllatency uses:
   what the kernel takes for the probes themselves. *ssllatency.bt*: bpftrace's own script as the distribution ships it,
   which traces every process of the machine and fewer functions. *ssllatency handshakes*: whole handshakes instead of calls.
+  *ssllatency snoop --min 1ms*: one line for each call that took so long.
 - The tracers take turns within each round. What one adds is the difference to *no tracing* of the same round; the table has
   the median over the rounds, and the quartiles, between which half of the rounds lie. Both ratios are of added time; "-"
   where what they would be divided by is lost in the noise.

@@ -29,7 +29,7 @@ import figures
 import page
 import processes
 from ssllatency.engines.links import LINK_EACH_PROCESS
-from tracers import ROOT, BenchError, Run, Tracer, tracers
+from tracers import ROOT, SNOOP, SSLLATENCY, BenchError, Run, Tracer, tracers
 from works import CONNECTIONS, Cpus, Pump, build_pump, choose_cpus, client, measure_pump, measure_worker, worker
 
 PROGRAMS = {"nginx": "nginx-light", "wrk": "wrk", "taskset": "util-linux", "cc": "gcc", "openssl": "openssl"}
@@ -173,6 +173,7 @@ def _page(results: Results, effort: Effort) -> str:
         seconds=effort.seconds,
         pump=figures.pump_table(results.pump),
         keep_alive=figures.worker_table(results.rate[KEEP_ALIVE], results.cpu_ns[KEEP_ALIVE]),
+        snoop=figures.against(works, SNOOP, SSLLATENCY),
         close=figures.worker_table(results.rate[CLOSE], results.cpu_ns[CLOSE]),
         limit=LINK_EACH_PROCESS,
         growth=processes.table(results.growth),

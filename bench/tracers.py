@@ -62,6 +62,7 @@ NO_TRACING = "no tracing"
 FLOOR = "empty program (the floor)"
 SSLLATENCY = "ssllatency"
 HANDSHAKES = "ssllatency handshakes"
+SNOOP = "ssllatency snoop --min 1ms"
 STOCK = "ssllatency.bt"
 
 
@@ -77,6 +78,7 @@ def tracers() -> tuple[Tracer, ...]:
         Tracer(FLOOR, (*trace, "--floor")),
         Tracer(SSLLATENCY, trace, _in_document),
         Tracer(HANDSHAKES, (program, "handshakes", *options)),
+        Tracer(SNOOP, (program, "snoop", *options, "--min", "1ms")),
         Tracer(STOCK, (stock,), _in_bpftrace_output),
     )
 

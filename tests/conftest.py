@@ -5,12 +5,23 @@ its hardware (machine.py): such tests are named with the reason at the end."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
+from tests import bpftraces
 from tests.machine import Lacking
 
 _LEFT_OUT = pytest.StashKey[dict[str, str]]()
+
+
+@pytest.fixture(scope="session", params=[bpftraces.OWN, bpftraces.DEBIAN_13])
+def bpftrace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What runs as bpftrace; the tests that ask for it run with each."""
+    folder = bpftraces.folder_of(request.param, tmp_path_factory.mktemp("bpftrace"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(folder), prepend=os.pathsep)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

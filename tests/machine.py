@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 CPUINFO = Path("/proc/cpuinfo")
+MEMINFO = Path("/proc/meminfo")
 
 
 class Lacking(pytest.skip.Exception):
@@ -20,6 +21,14 @@ def needs_cpu_flag(flag: str, for_what: str, cpuinfo: Path = CPUINFO) -> None:
     """Leaves the test out where the CPU hasn't the instructions that /proc/cpuinfo calls `flag`."""
     if flag not in _flags(cpuinfo):
         _leave_out(f"this machine's CPU has no {flag}, which {for_what}")
+
+
+def needs_memory(needed: int, for_what: str, meminfo: Path = MEMINFO) -> None:
+    """Leaves the test out where less than `needed` bytes are available by /proc/meminfo."""
+    lines = (line.partition(":") for line in meminfo.read_text().splitlines())
+    available = next((1024 * int(value.split()[0]) for name, _, value in lines if name == "MemAvailable"), 0)
+    if available < needed:
+        _leave_out(f"this machine has less than {needed >> 30} GiB of memory available, which {for_what}")
 
 
 def _flags(cpuinfo: Path) -> set[str]:

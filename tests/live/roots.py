@@ -54,6 +54,12 @@ def in_container(root: Path, *command: str) -> list[str]:
     return [*_NAMESPACES, sys.executable, "-c", _PIVOT, str(root), *command]
 
 
+def in_root(root: Path, *command: str) -> list[str]:
+    """The command that runs another in the root with this machine's processes and kernel to be seen; it keeps its PID."""
+    script = 'mount --rbind /proc "$0/proc" && mount --rbind /sys "$0/sys" && exec chroot "$0" "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(root), *command]
+
+
 @contextmanager
 def nginx_of(root: Path, certificates: Path, kind: str, groups: str, *, contained: bool = False) -> Iterator[tuple[int, int]]:
     """The PID of its master, or in a container of the process that started that, and its port."""

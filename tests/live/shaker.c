@@ -7,6 +7,8 @@
 //   update       TLS 1.3: SSL_do_handshake, then each side renews its keys
 //   jump         a callback of the first SSL jumps out of SSL_do_handshake; the next ones are made where that was freed
 //   again        SSL_clear, and the same two SSLs shake hands once more
+//   begin        a server that waits for its client's first message, and is kept
+//   free         of those that are kept, the one that began last is freed
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <setjmp.h>
@@ -14,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static SSL *server, *client;
+static SSL *server, *client, *kept[200000];
+static int keeps;
 static jmp_buf landing;
 static int jumps;
 
@@ -136,8 +139,33 @@ static void again(void)
 	both(SSL_do_handshake, SSL_do_handshake);
 }
 
+static void begin(SSL_CTX *context)
+{
+	SSL *ssl = SSL_new(context);
+
+	expect(ssl && keeps < (int)(sizeof(kept) / sizeof(kept[0])), "SSL_new");
+	SSL_set_bio(ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+	SSL_set_accept_state(ssl);
+	expect(SSL_get_error(ssl, SSL_do_handshake(ssl)) == SSL_ERROR_WANT_READ, "beginning");
+	kept[keeps++] = ssl;
+}
+
+static void free_last(void)
+{
+	expect(keeps > 0, "free");
+	SSL_free(kept[--keeps]);
+}
+
 static void talk(const char *how, SSL_CTX *context)
 {
+	if (!strcmp(how, "begin")) {
+		begin(context);
+		return;
+	}
+	if (!strcmp(how, "free")) {
+		free_last();
+		return;
+	}
 	open_pair(context);
 	if (!strcmp(how, "accept"))
 		both(SSL_accept, SSL_connect);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tests import foreign
 
 from .async_servers import AsyncServer, AsyncSettings, Counts, load, offload
 from .clients import TLS_1_3, Client
+from .lanes import BATCHES, build_lanes
+from .obedient import obedient
 from .servers import Nginx, Settings
 from .shakes import Shakes, assert_books, endings
 
@@ -100,6 +103,27 @@ def test_operations_that_the_engine_turns_down(certificates: Path) -> None:
     assert final["engine"]["refused"] == shakes.document["async"]["software"] == connections
     assert Counter(single["pauses"] for single in shakes.singles) == {0: connections, 1: 5}
     assert_told_like(shakes, final)
+
+
+def test_batches_by_function_and_lanes(tmp_path: Path) -> None:
+    library = build_lanes(tmp_path)
+    with obedient(sys.executable, "-c", BATCHES, library) as (pid, do):
+        do("mbx_x25519_mb8 2 2 2")
+        with Shakes(pid) as shakes:
+            do("mbx_rsa_private_crt_ssl_mb8 1 1 1 8 8 3")
+            do("mbx_rsa_public_ssl_mb8 7 0")
+            do("mbx_x25519_mb8 5")
+            with obedient(sys.executable, "-c", BATCHES, library) as (_, other):
+                other("mbx_x25519_mb8 4 4")
+    told = shakes.document["async"]
+    assert told["engine"] == "libcrypto_mb"
+    assert {each["function"]: each["fill"] for each in told["batches"]} == {
+        "mbx_rsa_private_crt_ssl_mb8": [0, 3, 0, 1, 0, 0, 0, 0, 2],
+        "mbx_rsa_public_ssl_mb8": [1, 0, 0, 0, 0, 0, 0, 1, 0],
+        "mbx_x25519_mb8": [0, 0, 0, 0, 0, 1, 0, 0, 0],
+    }
+    assert [(each["count"], each["lanes"]) for each in told["batches"]] == [(6, 8), (2, 8), (1, 8)]
+    assert_books(shakes)
 
 
 def test_no_offload_is_told_of_where_there_is_none(certificates: Path) -> None:

@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
+from tests.machine import needs_memory
 
 from .async_servers import Fibers, build_fibers
 from .bad_clients import HALF_A_HELLO
 from .clients import TLS_1_2, TLS_1_3, Client, h2load
+from .obedient import obedient
 from .servers import Nginx, Settings, make_certificate
 from .shakes import Shakes, assert_books, endings, labels_of, split
 from .test_outcomes import BOTH_SIDES
@@ -37,25 +39,6 @@ def shaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", program]
     subprocess.run(["cc", *flags, Path(__file__).with_name("shaker.c"), "-lssl", "-lcrypto"], check=True)
     return program
-
-
-@contextlib.contextmanager
-def obedient(*command: object) -> Iterator[tuple[int, Callable[[str], None]]]:
-    """A program that says "ready", then "done" for each line: its PID, and what gives it one."""
-    with subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        assert process.stdout.readline() == "ready\n"
-
-        def do(line: str) -> None:
-            assert process.stdin
-            assert process.stdout
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
-            assert process.stdout.readline() == "done\n"
-
-        yield process.pid, do
-        process.communicate()
 
 
 @contextlib.contextmanager
@@ -203,6 +186,16 @@ def test_more_in_flight_than_there_is_room_for(certificates: Path) -> None:
     assert 0 < told["in_flight"] <= room
     assert told["in_flight"] + told["dropped"] == number
     assert told["partial"] == 0
+
+
+def test_a_hundred_thousand_in_flight(certificates: Path, shaker: Path) -> None:
+    """The room is for 131,072 if nothing else is asked for: none is dropped before."""
+    needs_memory(8 << 30, "100,000 SSLs of 46 KB each need")
+    with shaking(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+        do("begin 100000")
+    assert shakes.singles == []
+    assert shakes.document["handshakes"]["in_flight"] == 100_000
+    assert_books(shakes)
 
 
 def test_those_pushed_out_end_uncounted(certificates: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,9 +16,10 @@ from tests import foreign
 
 from .async_servers import AsyncServer, AsyncSettings, load, offload
 from .clients import TLS_1_2, TLS_1_3, Client, h2load, server_calls
-from .roots import nginx_of
+from .roots import in_root, nginx_of
 from .servers import free_ports, make_certificate
 from .test_async import assert_told_like, key_operations
+from .test_scripts import TOOLS, Script
 from .trace import Trace, count, counts, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -144,3 +146,19 @@ def test_node_with_openssl_inside(certificates: Path, tmp_path: Path) -> None:
     assert count(document, "SSL_read") >= 20
     assert count(document, "SSL_write") >= 20
     assert losses(document) == {}
+
+
+def test_ssllatency_bt_in_debian_13(certificates: Path) -> None:
+    """By the bpftrace there, to which "libssl" is the OpenSSL there."""
+    root = foreign.needed(foreign.second_root())
+    settings = AsyncSettings(kind="ecdsa", asynchronous=False, groups="P-256")
+    with AsyncServer(certificates, settings, root=root) as server:
+        script = Path(shutil.copy(TOOLS / "ssllatency.bt", server.directory))
+        with Script(*in_root(root, "bpftrace", f"/{script.relative_to(root)}", str(server.pid))) as tracing:
+            load(server, connections=100, parallel=10)
+            server.wait_idle()
+        final = server.stop()
+    expected = {name: calls["success"] for name, calls in final["calls"].items() if calls["success"]}
+    assert {name: tracing.counts("stat")[name] for name in expected} == expected
+    assert tracing.value("error[handshake, 2]") == final["calls"]["SSL_do_handshake"]["want_read"]
+    assert "@lost" not in tracing.output

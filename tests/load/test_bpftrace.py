@@ -30,12 +30,6 @@ SUCCESS, FAILURE, RETRY = Outcome
 pytestmark = pytest.mark.usefixtures("bpftrace")
 
 
-@pytest.fixture(scope="session")
-def bpftrace() -> None:
-    if subprocess.run(["which", "bpftrace"], capture_output=True, check=False).returncode:
-        pytest.skip("bpftrace isn't installed")
-
-
 @pytest.fixture(scope="module")
 def plan(target_file: Path) -> ImagePlan:
     return plan_image(Image.open(target_file))
@@ -212,6 +206,6 @@ def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:
     """Nothing is probed in a file whose build-id isn't that of the plan."""
     other = replace(plan, build_id="00" * 20)
     with running(plan) as subject:
-        with pytest.raises(AttachError, match="set 2 of "):
+        with pytest.raises(AttachError, match=r"set 2 of |Could not resolve symbol"):
             BpftraceEngine().attach(replace(subject.request(), images=(TracedImage(other, plan.path, (subject.pid,)),)))
         assert breakpoints(subject) == 0

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.machine import Lacking, needs_cpu_flag
+from tests.machine import Lacking, needs_cpu_flag, needs_memory
 
 TOP = Path(__file__).resolve().parents[2]
 CPU = "processor\t: 0\nflags\t\t: fpu sse2 avx512f\n\nprocessor\t: 1\nflags\t\t: fpu sse2 avx512f\n"
@@ -46,3 +46,11 @@ def test_flags_of_the_cpu(tmp_path: Path) -> None:
     needs_cpu_flag("avx512f", "is there", cpuinfo)
     with pytest.raises(Lacking, match=r"^this machine's CPU has no avx512ifma, which a test needs$"):
         needs_cpu_flag("avx512ifma", "a test needs", cpuinfo)
+
+
+def test_memory(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       16384000 kB\nMemAvailable:    6291456 kB\n")
+    needs_memory(6 << 30, "is there", meminfo)
+    with pytest.raises(Lacking, match=r"^this machine has less than 8 GiB of memory available, which a test needs$"):
+        needs_memory(8 << 30, "a test needs", meminfo)

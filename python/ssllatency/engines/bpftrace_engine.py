@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine for a host whose libbpf can't be used but that has bpftrace (tested with 0.17): the plan as a script.
+"""The engine for a host whose libbpf can't be used but that has bpftrace (tested with 0.17 and 0.23): the plan as a script.
 
 It counts what the other engines count: the same sites, outcomes, reasons and buckets. It costs more: a call updates half a
 dozen maps, and the breakpoints are set for everyone who maps the files: a condition picks the processes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bpftrace that runs: started with a script and its symbols, asked for its maps by SIGUSR1, ended by SIGINT.
+"""A bpftrace that runs: started with a script and its symbols, asked for its maps by SIGUSR1, and killed in the end.
 
 It is in a session of its own, so that Ctrl-C at the terminal doesn't reach it, and ends with us, whatever ends us. Of its
 standard output nothing but maps is read; it writes some only when it is asked.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -29,11 +30,16 @@ BEGIN = [f"{LAST} = 1;", "@wake = 1;", f'printf("{READY}\\n");']
 # A signal that comes just before bpftrace goes to wait for events is seen with the next one only: so there is one each second.
 WAKE = ["", "interval:s:1", "{", "clear(@wake);", "}"]
 OWN_PROBES = 2
-_ATTACH_TIMEOUT_S, _READ_TIMEOUT_S = 120.0, 30.0
+# Since 0.22 (its #3522) the signal prints what a probe of the script prints; until then it printed all maps by itself.
+_SIGNAL_IS_A_PROBE = (0, 22)
+_ATTACH_TIMEOUT_S, _READ_TIMEOUT_S, _SILENCE_S = 120.0, 30.0, 4.0
+_SILENCE: dict[str, Any] = {}
+_CROWDING = ("helper_error", "lost_events")
 _PR_SET_PDEATHSIG = 1
 _SPARE = 64  # probes by which a limit is above what is needed
 # Not bpftrace's own trouble: it raises a limit that recent kernels don't need, and looks for events that it never made.
-_HARMLESS = ("couldn't set RLIMIT_MEMLOCK", "uprobe_events", "failed to detach probe")
+# It also knows each limit's name of before 0.20, but says that it isn't the one to use.
+_HARMLESS = ("couldn't set RLIMIT_MEMLOCK", "uprobe_events", "failed to detach probe", "is deprecated. Use")
 
 
 def program() -> str:
@@ -44,6 +50,21 @@ def program() -> str:
     return found
 
 
+def version(path: str) -> tuple[int, int]:
+    """Of the bpftrace at this path. SsllatencyError where it doesn't say."""
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_READ_TIMEOUT_S, check=False)
+    found = re.match(r"bpftrace v(\d+)\.(\d+)", done.stdout)
+    if not found:
+        raise SsllatencyError(f"{path} doesn't tell its version: take another engine.")
+    return int(found[1]), int(found[2])
+
+
+def print_at_signal(script: str) -> str:
+    """The probe that prints all maps of a script, those that are read first coming first."""
+    maps = sorted(set(re.findall(r"@\w+", script)))
+    return "\n".join(["", "self:signal:SIGUSR1", "{", *(f"\tprint({name});" for name in maps), "}", ""])
+
+
 class Bpftrace:
     """One run. `symbols` are files by the path of the library that each belongs to; `probes` is the number of probes in the
     script, `keys` the most that a map holds. The script has BEGIN in its BEGIN, and WAKE."""
@@ -52,15 +73,17 @@ class Bpftrace:
         self._directory = tempfile.TemporaryDirectory(prefix=f"ssllatency-{os.getpid()}-")
         self._maps: dict[str, Any] = {}
         self._pending = b""
-        self._probes = probes
         self._ended = False
+        bpftrace = program()
+        by_probe = version(bpftrace) >= _SIGNAL_IS_A_PROBE
+        self._probes = probes + by_probe
         top = Path(self._directory.name)
         for path, content in symbols.items():
             file = top / "symbols" / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
-        (top / "script.bt").write_text(script)
-        command = [program(), "-f", "json", str(top / "script.bt")]
+        (top / "script.bt").write_text(script + print_at_signal(script) if by_probe else script)
+        command = [bpftrace, "-f", "json", str(top / "script.bt")]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - close() closes it
         self._process = subprocess.Popen(
             command,
@@ -79,6 +102,8 @@ class Bpftrace:
         """
         deadline, told = time.monotonic() + _ATTACH_TIMEOUT_S, 0
         while (line := self._line(deadline)) is not None:
+            if line is _SILENCE:
+                raise SsllatencyError(f"bpftrace doesn't answer: {self._said()}")
             if line.get("type") == "attached_probes":
                 told = line["data"]["probes"]
             if line.get("data") == f"{READY}\n" and told != self._probes:
@@ -89,10 +114,13 @@ class Bpftrace:
         raise AttachError(f"bpftrace {self._said()}")
 
     def maps(self) -> dict[str, Any]:
-        """What the maps hold now, by name; once it has ended, what they held last."""
-        if not self._ended:
-            self._process.send_signal(signal.SIGUSR1)  # nothing happens where it has ended by itself, having printed its maps
-            self._take(_READ_TIMEOUT_S)
+        """What the maps hold now, by name; once it has ended, what they held last. SsllatencyError where it doesn't tell."""
+        deadline = time.monotonic() + _READ_TIMEOUT_S
+        while not self._ended and not self._take():
+            if time.monotonic() > deadline:
+                raise SsllatencyError(f"bpftrace doesn't answer: {self._said()}")
+            while self._line(time.monotonic() + _SILENCE_S) not in (_SILENCE, None):  # what comes late isn't the next answer
+                pass
         return self._maps
 
     def end(self) -> None:
@@ -115,21 +143,30 @@ class Bpftrace:
         self._errors.close()
         self._directory.cleanup()
 
-    def _take(self, timeout_s: float) -> bool:
-        """Reads one print of all maps; false where it printed no more."""
+    def _take(self) -> bool:
+        """Asks for a print of all maps and reads it; false where it may lack some.
+
+        Since 0.21 each call that finds a map full is told of as an error, and those may leave no room for the prints. They are
+        read first: a signal that comes while it waits to write makes it mute. Where it has ended by itself nothing happens: it
+        has printed its maps.
+        """
+        while self._process.poll() is None and self._readable(0.0) and self._receive():
+            self._pending = self._pending.rpartition(b"\n")[2]
+        self._process.send_signal(signal.SIGUSR1)
         found: dict[str, Any] = {}
-        deadline = time.monotonic() + timeout_s
-        while (line := self._line(deadline)) is not None:
+        whole = True
+        while (line := self._line(time.monotonic() + _SILENCE_S)) is not None:
+            whole = whole and line is not _SILENCE and line.get("type") not in _CROWDING
             if line.get("type") == "map":
                 found.update(line["data"])
-            if LAST in found:
+            if LAST in found and whole:
                 self._maps = found
-                return True
-        return False
+            if LAST in found or line is _SILENCE:
+                return whole
+        return True
 
     def _line(self, deadline: float) -> dict[str, Any] | None:
-        """The next line that is JSON; None at the end. SsllatencyError where nothing comes in time."""
-        assert self._process.stdout is not None
+        """The next line that is JSON; None at the end, _SILENCE where nothing comes in time."""
         while True:
             line, newline, rest = self._pending.partition(b"\n")
             if newline:
@@ -137,12 +174,20 @@ class Bpftrace:
                 if line.startswith(b"{"):
                     return dict(json.loads(line))
                 continue
-            if not select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise SsllatencyError(f"bpftrace doesn't answer: {self._said()}")
-            piece = os.read(self._process.stdout.fileno(), 1 << 20)
-            if not piece:
+            if not self._readable(max(0.0, deadline - time.monotonic())):
+                return _SILENCE
+            if not self._receive():
                 return None
-            self._pending += piece
+
+    def _readable(self, timeout_s: float) -> bool:
+        return bool(select.select([self._process.stdout], [], [], timeout_s)[0])
+
+    def _receive(self) -> bool:
+        """Reads a piece of its output; false at the end."""
+        assert self._process.stdout is not None
+        piece = os.read(self._process.stdout.fileno(), 1 << 20)
+        self._pending += piece
+        return bool(piece)
 
     def _said(self) -> str:
         # Without moving the place at which bpftrace, too, would write on.

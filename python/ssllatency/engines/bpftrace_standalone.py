@@ -32,7 +32,8 @@ _SHELL = """\
 //bin/true; name() {{ mkdir -p "$names/${{2%/*}}"; sed -n "s/^ \\* $1: //p" "$0" | base64 -d >"$names/$2"; }}
 //bin/true; command -v bpftrace >/dev/null || fail "bpftrace isn't installed."
 {checks}
-//bin/true; export BCC_SYMFS="$names" BPFTRACE_MAX_PROBES={probes} BPFTRACE_MAX_BPF_PROGS={probes} BPFTRACE_MAP_KEYS_MAX=16384
+//bin/true; export BCC_SYMFS="$names" BPFTRACE_MAX_PROBES={probes} BPFTRACE_MAX_BPF_PROGS={probes}
+//bin/true; export BPFTRACE_MAP_KEYS_MAX=16384 BPFTRACE_MAX_MAP_KEYS=16384 # one name before 0.20, the other since
 //bin/true; (while kill -0 $$; do sleep 1; done; rm -rf "$names") </dev/null >/dev/null 2>&1 &
 //bin/true; exec bpftrace "$0"
 """
@@ -81,7 +82,8 @@ def _comment(images: Sequence[TracedImage], about: Sequence[str]) -> str:
         plan = image.plan
         lines += [f"{image.file}: build-id {plan.build_id or '(none)'}, version {plan.version or 'unknown'}"]
         lines += _left_out(plan)
-    lines += ["", "Run it as root, by the shell: sh FILE (Ctrl-C ends it). It needs bpftrace (tested with 0.17) and coreutils."]
+    lines += ["", "Run it as root, by the shell: sh FILE (Ctrl-C ends it)."]
+    lines += ["It needs bpftrace (tested with 0.17 and 0.23) and coreutils."]
     lines += ["", *_PRINTS.splitlines(), "", *_CAVEATS.splitlines()]
     return "\n".join(["/*", *(f" * {_plain(line)}".rstrip() for line in lines), " */"])
 

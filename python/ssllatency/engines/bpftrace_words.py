@@ -12,9 +12,14 @@ from ssllatency.engines.bpftrace_judge import Lines
 
 _MAPS = ("hist", "most", "stat", "histF", "mostF", "statF", "lost")
 _LONGEST = "_" * 31
-# A map's strings are as long as the longest one that it is asked for. These make them 32 bytes: what lies behind them in a key
-# is then aligned, without which the verifier refuses bpftrace 0.17's programs.
-WHOLE_WORDS = [*(f'delete(@{name}["{_LONGEST}"]);' for name in _MAPS), f'delete(@why["{_LONGEST}", "{_LONGEST}"]);']
+# A map's strings are as long as the longest one that it is asked for. These make them 32 bytes, and are never run: what lies
+# behind them in a key is then aligned, without which the verifier refuses bpftrace 0.17's programs.
+WHOLE_WORDS = [
+    "if (pid == 0) {",
+    *(f'delete(@{name}["{_LONGEST}"]);' for name in _MAPS),
+    f'delete(@why["{_LONGEST}", "{_LONGEST}"]);',
+    "}",
+]
 
 
 @dataclass(frozen=True)
