@@ -8,6 +8,7 @@ PATH=$PATH:/usr/sbin
 short='' # set by --short
 work=''
 declare -A running=() # PIDs by name
+folders=()            # removed at the end, $work among them
 measured=()           # NAME=FILE of each measurement, for side_by_side
 
 begin() { # the script's arguments
@@ -21,6 +22,7 @@ begin() { # the script's arguments
 
 clean_up_at_the_end() {
   work=$(mktemp -d)
+  folders+=("$work")
   trap finish EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
@@ -29,7 +31,7 @@ clean_up_at_the_end() {
 finish() {
   for pid in "${running[@]}"; do kill "$pid" 2>/dev/null || true; done
   wait
-  rm -rf "$work"
+  rm -rf "${folders[@]}"
 }
 
 fail() { # WORDS, FILE…: what went wrong, and the end of what was said
@@ -79,6 +81,7 @@ listens() { # PORT
 }
 
 launch() { # NAME COMMAND…: in the background, what it says in $work/NAME.log
+  : >"$work/$1.log" # nothing of a namesake before it
   "${@:2}" </dev/null >"$work/$1.log" 2>&1 &
   running[$1]=$!
 }
@@ -102,7 +105,7 @@ nginx_conf() { # the http block's own lines on standard input: a whole configura
   [ "$(id -u)" != 0 ] || echo "user root;" # $work is closed to all others
   echo "daemon off; worker_processes 1; pid $work/nginx.pid; error_log $work/nginx.log;"
   echo "events { worker_connections 1024; }"
-  echo "http { access_log off; root $work/www; keepalive_requests 1000000;"
+  echo "http { access_log off; root $work/www; keepalive_requests 1000000; ssl_protocols TLSv1.2 TLSv1.3;"
   for kind in client_body proxy fastcgi uwsgi scgi; do echo "${kind}_temp_path $work/$kind;"; done
   cat
   echo "}"
