@@ -30,8 +30,8 @@ _VARYING = (
     (r"0[KMG]?B/s", "0B/s"),
 )
 _TABLE = "### Side by side\n"
-# The rows that a few handshakes have or not: how long each side waits for the other.
-_PERHAPS = {"wait: peer", "wait: peer window", "wait: unknown"}
+# What comes about by chance: who waits for whom, and whether two runs differ in more than their times.
+_PERHAPS = {"wait: peer", "wait: peer window", "wait: unknown", "Of it in calls", "Different"}
 Rows = dict[str, dict[str, str]]
 
 
