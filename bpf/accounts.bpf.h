@@ -48,21 +48,16 @@ struct {
 	__type(value, struct ssll_layout);
 } layouts SEC(".maps");
 
-static __always_inline __u32 this_process(void)
-{
-	return bpf_get_current_pid_tgid() >> 32;
-}
-
-static __always_inline __u32 this_thread(void)
-{
-	return bpf_get_current_pid_tgid();
-}
-
 static __always_inline struct ssll_handshake *account_of(__u64 ssl, __u32 tgid)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 
 	return ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
+}
+
+static __always_inline struct ssll_layout *layout_of(__u32 library)
+{
+	return bpf_map_lookup_elem(&layouts, &library);
 }
 
 /* The account that this thread works for now; NULL where it is in no call of a handshake. */
@@ -87,12 +82,8 @@ static __always_inline struct ssll_thread *thread_record(void)
 {
 	const struct ssll_thread none = {};
 	__u32 tid = this_thread();
-	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
-	if (thread)
-		return thread;
-	bpf_map_update_elem(&threads, &tid, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&threads, &tid);
+	return FOUND_OR_MADE(&threads, &tid, &none);
 }
 
 static __always_inline struct ssll_handshake *open_account(__u64 ssl, __u32 tgid, __u16 library, __u64 now)

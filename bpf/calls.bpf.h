@@ -28,14 +28,9 @@ static __always_inline int call_ended(const struct ssll_call *call);
 
 static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
-	__u32 skip_null = field(cookie, SSLL_COOKIE_SKIP_NULL, 3);
-	struct ssll_start_key key = {
-	        .stack = stack,
-	        .tgid = bpf_get_current_pid_tgid() >> 32,
-	        .operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
-	};
+	struct ssll_start_key key = call_key(cookie, stack);
 
-	if (!traced(key.tgid) || (skip_null && !argument(ctx, skip_null - 1)))
+	if (!traced(key.tgid) || is_size_query(ctx, field(cookie, SSLL_COOKIE_SKIP_NULL, 3)))
 		return 0;
 	call_began(ctx, &key);
 	ssll_begin(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? REGISTER(ctx, rdi) : 0);
@@ -46,9 +41,7 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 {
 	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
 	struct ssll_call call = {
-	        .key.stack = stack,
-	        .key.tgid = bpf_get_current_pid_tgid() >> 32,
-	        .key.operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
+	        .key = call_key(cookie, stack),
 	        .verdict = {SSLL_SUCCESS, SSLL_REASON_NONE},
 	        .ended_ns = bpf_ktime_get_ns(),
 	        .convention = field(cookie, SSLL_COOKIE_CONVENTION, 4),
@@ -76,6 +69,12 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	}
 	call.duration_ns = call.ended_ns - start.began_ns;
 	return call_ended(&call);
+}
+
+static __always_inline int call_frees(__u64 ssl)
+{
+	ssll_forget_side(ssl, this_process());
+	return 0;
 }
 
 #endif

@@ -106,7 +106,7 @@ static __always_inline bool has_wanted_name(struct task_struct *task)
 SEC("raw_tracepoint/sched_process_exec")
 int at_exec(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 tgid = this_process();
 	struct ssll_targets *word = target_word(tgid);
 	bool was, wanted;
 

@@ -54,7 +54,7 @@ enum ssll_place_of {
 	SSLL_PATH_LENGTH = 4,
 };
 
-/* Bits of ssll_labels.known, and of ssll_handshake_config.by. */
+/* Bits of ssll_labels.known. */
 enum ssll_label {
 	SSLL_LABEL_VERSION = 0,
 	SSLL_LABEL_CIPHER = 1,
@@ -91,7 +91,7 @@ enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_CONDITION = 13,    /* 4 bits: the condition code of the branch at the site, as in its opcode */
 	SSLL_PHASE_COOKIE_CONDITIONAL = 17,  /* 1 bit: the phase begins only where the branch … */
 	SSLL_PHASE_COOKIE_TAKEN = 18,        /* 1 bit: … is taken (1) or not (0) */
-	SSLL_PHASE_COOKIE_STACK = 32,        /* 16 bits: as in enum ssll_cookie */
+	SSLL_PHASE_COOKIE_STACK = SSLL_COOKIE_STACK, /* 16 bits */
 };
 
 /* The cookie of a site that raises an error. */
@@ -269,8 +269,8 @@ struct ssll_handshake_account {
 };
 
 struct ssll_handshake_config {
-	__u32 by;      /* a bit for each label that tells rows apart */
-	__u32 off_cpu; /* 1: switches of threads are traced */
+	struct ssll_labels mask; /* all ones in what tells rows apart */
+	__u32 off_cpu;           /* 1: switches of threads are traced */
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
@@ -284,6 +284,6 @@ _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
 _Static_assert(sizeof(struct ssll_handshake_account) == 104, "handshake account");
-_Static_assert(sizeof(struct ssll_handshake_config) == 8, "handshake config");
+_Static_assert(sizeof(struct ssll_handshake_config) == 28, "handshake config");
 
 #endif

@@ -13,40 +13,8 @@
 #include <bpf/bpf_helpers.h>
 
 #include "handshake_calls.bpf.h"
-
-SEC("uprobe")
-int at_call(struct pt_regs *ctx)
-{
-	return handshake_call_begins(ctx, bpf_get_attach_cookie(ctx));
-}
-
-SEC("uprobe")
-int at_call_exit(struct pt_regs *ctx)
-{
-	__u64 cookie = bpf_get_attach_cookie(ctx);
-
-	return handshake_call_ends(ctx, cookie, ctx->rsp + field(cookie, SSLL_COOKIE_STACK, 16));
-}
-
-/* The return address is off the stack by now. */
-SEC("uretprobe")
-int at_call_return(struct pt_regs *ctx)
-{
-	return handshake_call_ends(ctx, bpf_get_attach_cookie(ctx), ctx->rsp - sizeof(__u64));
-}
-
-extern bool bpf_session_is_return(void) __ksym __weak;
-
-/* Since Linux 6.13: entry and return of one call, in one link. */
-SEC("uprobe")
-int at_call_both(struct pt_regs *ctx)
-{
-	__u64 cookie = bpf_get_attach_cookie(ctx);
-
-	if (bpf_session_is_return())
-		return handshake_call_ends(ctx, cookie, ctx->rsp - sizeof(__u64));
-	return handshake_call_begins(ctx, cookie);
-}
+#include "offcpu.bpf.h"
+#include "programs.bpf.h"
 
 SEC("uprobe")
 int at_phase(struct pt_regs *ctx)
@@ -64,12 +32,6 @@ SEC("uprobe")
 int at_error(struct pt_regs *ctx)
 {
 	return error_site(ctx, bpf_get_attach_cookie(ctx));
-}
-
-SEC("uprobe")
-int at_ssl_free(struct pt_regs *ctx)
-{
-	return handshake_freed(REGISTER(ctx, rdi));
 }
 
 /* OpenSSL's own private-key methods: inside a handshake, that is, not in an offload's own threads. */

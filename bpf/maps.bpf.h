@@ -35,6 +35,30 @@ static __always_inline void count(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
+/* The map's value at the key, made as the blank one at its first use; NULL where there is no room. bcc needs the map's type. */
+#define FOUND_OR_MADE(map, key, blank)                                                                                         \
+	({                                                                                                                     \
+		const void *key_ = key;                                                                                        \
+		__typeof__((map)->value) value_ = bpf_map_lookup_elem(map, key_), blank_;                                      \
+		if (!value_ && (blank_ = (void *)(blank))) {                                                                   \
+			bpf_map_update_elem(map, key_, blank_, BPF_NOEXIST); /* EEXIST: another thread was first */            \
+			value_ = bpf_map_lookup_elem(map, key_);                                                               \
+		}                                                                                                              \
+		value_;                                                                                                        \
+	})
+
+/* Counts a call at its counter; NULL where a map had no room for that. */
+static __always_inline void count_at(__u64 *counter)
+{
+	count(counter ? counter : &account.map_full);
+}
+
+/* Whether SSLs of this side count. */
+static __always_inline bool wanted_side(bool server)
+{
+	return config.role == SSLL_ANY || (config.role == SSLL_SERVER) == server;
+}
+
 static __always_inline bool traced(__u32 tgid)
 {
 	return !config.filter_tgid || is_target(tgid);

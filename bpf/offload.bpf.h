@@ -65,16 +65,12 @@ static __always_inline int wake_is_set(__u32 descriptor)
 
 static __always_inline void count_poller(void)
 {
-	struct ssll_poller fresh = {.completions = 1, .tgid = this_process()}, *poller;
+	struct ssll_poller fresh = {.tgid = this_process()}, *poller;
 	__u32 tid = this_thread();
 
-	poller = bpf_map_lookup_elem(&pollers, &tid);
-	if (poller) {
-		count(&poller->completions);
-		return;
-	}
 	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
-	bpf_map_update_elem(&pollers, &tid, &fresh, BPF_NOEXIST);
+	poller = FOUND_OR_MADE(&pollers, &tid, &fresh);
+	count_at(poller ? &poller->completions : NULL);
 }
 
 static __always_inline int written(__u32 descriptor)
@@ -123,20 +119,14 @@ static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, 
 static __always_inline int batch_begins(__u64 lanes_at, __u32 operation)
 {
 	struct ssll_batch_key key = {.operation = operation};
-	__u64 lanes[LANES], one = 1, *number;
+	const __u64 none = 0;
+	__u64 lanes[LANES];
 
 	if (!traced(this_process()) || bpf_probe_read_user(lanes, sizeof(lanes), (void *)lanes_at))
 		return 0;
 	for (__u32 lane = 0; lane < LANES; lane++)
 		key.lanes += lanes[lane] != 0;
-	number = bpf_map_lookup_elem(&batches, &key);
-	if (number)
-		count(number);
-	else if (bpf_map_update_elem(&batches, &key, &one, BPF_NOEXIST)) {
-		number = bpf_map_lookup_elem(&batches, &key);
-		if (number)
-			count(number);
-	}
+	count_at(FOUND_OR_MADE(&batches, &key, &none));
 	return 0;
 }
 

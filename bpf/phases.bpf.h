@@ -20,18 +20,11 @@ static __always_inline __u32 key_bytes(const struct pt_regs *ctx, __u64 cookie)
 
 	if (!index)
 		return 0;
-	value = index == 5 ? REGISTER(ctx, r8) : argument(ctx, index - 1);
+	value = argument(ctx, index - 1);
 	if (!field(cookie, SSLL_PHASE_COOKIE_SIZE_POINTED, 1))
 		return value;
 	bpf_probe_read_user(&size, sizeof(size), (void *)value);
 	return size;
-}
-
-static __always_inline bool is_size_query(const struct pt_regs *ctx, __u64 cookie)
-{
-	__u32 index = field(cookie, SSLL_PHASE_COOKIE_SKIP_NULL, 3);
-
-	return index && !argument(ctx, index - 1);
 }
 
 static __always_inline bool goes_elsewhere(const struct pt_regs *ctx, __u64 cookie)
@@ -46,10 +39,11 @@ static __always_inline int phase_begins(const struct pt_regs *ctx, __u64 cookie)
 	struct ssll_handshake *handshake = current_account();
 	__u32 operation = field(cookie, SSLL_PHASE_COOKIE_OPERATION, 2);
 
-	if (!handshake || handshake->phase || is_size_query(ctx, cookie) || goes_elsewhere(ctx, cookie))
+	if (!handshake || handshake->phase || is_size_query(ctx, field(cookie, SSLL_PHASE_COOKIE_SKIP_NULL, 3)) ||
+	        goes_elsewhere(ctx, cookie))
 		return 0;
 	handshake->phase = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
-	handshake->phase_stack = REGISTER(ctx, rsp) + field(cookie, SSLL_PHASE_COOKIE_STACK, 16);
+	handshake->phase_stack = stack_at_entry(ctx, cookie);
 	if (operation) {
 		handshake->key_operation = operation;
 		handshake->key_bytes = key_bytes(ctx, cookie);
@@ -66,7 +60,7 @@ static __always_inline void add_phase(struct ssll_handshake *handshake, __u64 no
 /* Other ways lead to the site, too: the frame tells whether it is the end of the phase that is open. */
 static __always_inline int phase_ends(const struct pt_regs *ctx, __u64 cookie)
 {
-	__u64 now = bpf_ktime_get_ns(), stack = REGISTER(ctx, rsp) + field(cookie, SSLL_PHASE_COOKIE_STACK, 16);
+	__u64 now = bpf_ktime_get_ns(), stack = stack_at_entry(ctx, cookie);
 	struct ssll_handshake *handshake = current_account();
 
 	if (!handshake || handshake->phase != field(cookie, SSLL_PHASE_COOKIE_PART, 4) || handshake->phase_stack != stack)

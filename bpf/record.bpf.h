@@ -3,7 +3,7 @@
 #ifndef RECORD_BPF_H
 #define RECORD_BPF_H
 
-#include "maps.bpf.h"
+#include "calls.bpf.h"
 #include "extremes.bpf.h"
 #include <bpf/bpf_core_read.h>
 
@@ -77,30 +77,17 @@ static __noinline bool admit(__u32 tgid)
 	return !bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY);
 }
 
-static __always_inline struct ssll_series *create(struct ssll_series_key *key)
-{
-	__u32 zero = 0;
-	struct ssll_series *empty = bpf_map_lookup_elem(&blank, &zero);
-
-	if (!empty)
-		return NULL;
-	bpf_map_update_elem(&series, key, empty, BPF_NOEXIST); /* EEXIST: another thread was first */
-	return bpf_map_lookup_elem(&series, key);
-}
-
 /* The row of `key`, or past the maximum of processes or rows the one of "other", which user space made beforehand. */
 static __always_inline struct ssll_series *row_of(struct ssll_series_key *key)
 {
 	struct ssll_series *row = bpf_map_lookup_elem(&series, key);
-	__u8 one = 1;
+	const __u32 zero = 0;
+	const __u8 one = 1;
 
+	if (!row && admit(key->tgid))
+		row = FOUND_OR_MADE(&series, key, bpf_map_lookup_elem(&blank, &zero));
 	if (row)
 		return row;
-	if (admit(key->tgid)) {
-		row = create(key);
-		if (row)
-			return row;
-	}
 	bpf_map_update_elem(&folded, &key->tgid, &one, BPF_ANY);
 	key->tgid = 0;
 	return bpf_map_lookup_elem(&series, key);
@@ -109,7 +96,7 @@ static __always_inline struct ssll_series *row_of(struct ssll_series_key *key)
 __noinline int record(__u64 operation, __u64 outcome, __u64 reason, __u64 duration_ns)
 {
 	struct ssll_series_key key = {
-	        .tgid = bpf_get_current_pid_tgid() >> 32,
+	        .tgid = this_process(),
 	        .operation = operation,
 	        .outcome = outcome,
 	};
@@ -120,6 +107,17 @@ __noinline int record(__u64 operation, __u64 outcome, __u64 reason, __u64 durati
 	else
 		count(&account.map_full);
 	return 0;
+}
+
+static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key)
+{
+	(void)ctx;
+	(void)key;
+}
+
+static __always_inline int call_ended(const struct ssll_call *call)
+{
+	return record(call->key.operation, call->verdict.outcome, call->verdict.reason, call->duration_ns);
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "ssllatency.h"
+#include "targets.bpf.h"
 
 /* A load from the context at a constant offset, which the verifier asks for; the compiler would merge several into one. */
 #define REGISTER(ctx, name)                                                                                                    \
@@ -38,6 +39,36 @@ static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
 static __always_inline __u32 field(__u64 cookie, __u32 shift, __u32 bits)
 {
 	return (cookie >> shift) & ((1U << bits) - 1);
+}
+
+/* Whether the call only asks for a size. `number`: 1 + index of the argument that is NULL then; 0 none. */
+static __always_inline bool is_size_query(const struct pt_regs *ctx, __u32 number)
+{
+	return number && !argument(ctx, number - 1);
+}
+
+/* The stack pointer at the entry of the function that the site lies in. */
+static __always_inline __u64 stack_at_entry(const struct pt_regs *ctx, __u64 cookie)
+{
+	return REGISTER(ctx, rsp) + field(cookie, SSLL_COOKIE_STACK, 16);
+}
+
+/* The same once the function is back: the return address is off the stack by then. */
+static __always_inline __u64 stack_before_return(const struct pt_regs *ctx)
+{
+	return REGISTER(ctx, rsp) - sizeof(__u64);
+}
+
+/* What a call is known by while it runs. */
+static __always_inline struct ssll_start_key call_key(__u64 cookie, __u64 stack)
+{
+	struct ssll_start_key key = {
+	        .stack = stack,
+	        .tgid = this_process(),
+	        .operation = field(cookie, SSLL_COOKIE_OPERATION, 8),
+	};
+
+	return key;
 }
 
 /* By x86-64 register number: a site on the way out may lie before the value is moved to rax. */

@@ -26,11 +26,6 @@ static __always_inline __u64 *ssll_side_word(__u64 ssl, __u32 tgid, __u64 *tag)
 	return bpf_map_lookup_elem(&sides, &number);
 }
 
-static __always_inline bool ssll_is_wanted(bool server)
-{
-	return (config.role == SSLL_SERVER) == server;
-}
-
 /*
  * Whether the SSL is on the side that is asked for; one that can't be read counts. `settle`: a call that may have settled the
  * side anew, so that it is read again.
@@ -46,12 +41,12 @@ static __always_inline bool ssll_in_role(__u64 ssl, __u32 tgid, bool settle, con
 	if (library->remember == 1)
 		word = ssll_side_word(ssl, tgid, &tag);
 	if (word && !settle && (*word & ~server_bit) == tag)
-		return ssll_is_wanted(*word & server_bit);
+		return wanted_side(*word & server_bit);
 	if (!ssll_is_connection(ssl, library) || !ssll_read_int(ssl, library->server, &server))
 		return true;
 	if (word)
 		*word = tag | (server ? server_bit : 0);
-	return ssll_is_wanted(server);
+	return wanted_side(server);
 }
 
 /* The SSL is about to be freed: its address may come back as another one. */

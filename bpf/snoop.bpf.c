@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
+#include "calls.bpf.h"
 #include "programs.bpf.h"
 
 const volatile struct ssll_event_filter filter SEC(".rodata.filter") = {.outcomes = ~0U};
@@ -88,7 +89,7 @@ static __always_inline int call_ended(const struct ssll_call *call)
 	event->returned = call->returned;
 	event->bytes = bytes_of(call);
 	event->tgid = call->key.tgid;
-	event->tid = bpf_get_current_pid_tgid();
+	event->tid = this_thread();
 	bpf_get_current_comm(event->comm, sizeof(event->comm));
 	event->operation = call->key.operation;
 	event->outcome = call->verdict.outcome;

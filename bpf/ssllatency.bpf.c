@@ -13,19 +13,8 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "programs.bpf.h"
 #include "record.bpf.h"
-
-static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key)
-{
-	(void)ctx;
-	(void)key;
-}
-
-static __always_inline int call_ended(const struct ssll_call *call)
-{
-	return record(call->key.operation, call->verdict.outcome, call->verdict.reason, call->duration_ns);
-}
+#include "programs.bpf.h"
 
 /* What a hit costs before anything is done: the floor that the benchmark compares with. One for a session, too. */
 SEC("uprobe")

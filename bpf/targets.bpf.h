@@ -21,6 +21,16 @@ struct {
 	__type(value, struct ssll_targets);
 } targets SEC(".maps");
 
+static __always_inline __u32 this_process(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline __u32 this_thread(void)
+{
+	return bpf_get_current_pid_tgid();
+}
+
 static __always_inline struct ssll_targets *target_word(__u32 tgid)
 {
 	__u32 number = tgid >> 6;

@@ -5,24 +5,7 @@
  */
 #include <bpf/bpf_helpers.h>
 
-#include "calls.bpf.h"
 #include "record.bpf.h"
-
-static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key)
-{
-	(void)ctx;
-	(void)key;
-}
-
-static __always_inline int call_ended(const struct ssll_call *call)
-{
-	return record(call->key.operation, call->verdict.outcome, call->verdict.reason, call->duration_ns);
-}
-
-static __always_inline __u64 stack_at_entry(struct pt_regs *ctx, __u64 cookie)
-{
-	return REGISTER(ctx, rsp) + field(cookie, SSLL_COOKIE_STACK, 16);
-}
 
 int at_entry(struct pt_regs *ctx)
 {
@@ -40,11 +23,10 @@ int at_exit(struct pt_regs *ctx)
 
 int at_return(struct pt_regs *ctx)
 {
-	return call_ends(ctx, bpf_get_attach_cookie(ctx), REGISTER(ctx, rsp) - sizeof(__u64));
+	return call_ends(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
 int at_free(struct pt_regs *ctx)
 {
-	ssll_forget_side(REGISTER(ctx, rdi), bpf_get_current_pid_tgid() >> 32);
-	return 0;
+	return call_frees(REGISTER(ctx, rdi));
 }

@@ -360,14 +360,33 @@ class HandshakeAccount(ctypes.Structure):
 assert ctypes.sizeof(HandshakeAccount) == 104
 
 
+class Labels(ctypes.Structure):
+    _fields_ = (
+        ("known", ctypes.c_uint32),
+        ("tgid", ctypes.c_uint32),
+        ("cipher", ctypes.c_uint32),
+        ("version", ctypes.c_uint16),
+        ("group", ctypes.c_uint16),
+        ("signature", ctypes.c_uint16),
+        ("resumed", ctypes.c_uint8),
+        ("client_certificate", ctypes.c_uint8),
+        ("server", ctypes.c_uint8),
+        ("ending", ctypes.c_uint8),
+        ("library", ctypes.c_uint16),
+    )
+
+
+assert ctypes.sizeof(Labels) == 24
+
+
 class HandshakeConfig(ctypes.Structure):
     _fields_ = (
-        ("by", ctypes.c_uint32),
+        ("mask", Labels),
         ("off_cpu", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(HandshakeConfig) == 8
+assert ctypes.sizeof(HandshakeConfig) == 28
 
 
 class HandshakeKey(ctypes.Structure):
@@ -414,25 +433,6 @@ class KeyUse(ctypes.Structure):
 
 
 assert ctypes.sizeof(KeyUse) == 8
-
-
-class Labels(ctypes.Structure):
-    _fields_ = (
-        ("known", ctypes.c_uint32),
-        ("tgid", ctypes.c_uint32),
-        ("cipher", ctypes.c_uint32),
-        ("version", ctypes.c_uint16),
-        ("group", ctypes.c_uint16),
-        ("signature", ctypes.c_uint16),
-        ("resumed", ctypes.c_uint8),
-        ("client_certificate", ctypes.c_uint8),
-        ("server", ctypes.c_uint8),
-        ("ending", ctypes.c_uint8),
-        ("library", ctypes.c_uint16),
-    )
-
-
-assert ctypes.sizeof(Labels) == 24
 
 
 class Library(ctypes.Structure):

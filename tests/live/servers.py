@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -24,6 +25,7 @@ from typing import Self
 
 KEY_OPTIONS = {
     "rsa": ("rsa:2048",),
+    "rsa4096": ("rsa:4096",),
     "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
     "ed25519": ("ed25519",),
 }
@@ -116,6 +118,13 @@ def body_length(response: int, *, connection: str = "keep-alive") -> int:
         if len(_HEAD.format(length=length, connection=connection)) + length == response:
             return length
     raise ValueError(f"no response of nginx has exactly {response} bytes")
+
+
+def libssl_of(pid: int) -> str:
+    """The libssl that the process maps."""
+    found = re.search(r"/\S*libssl\S*", Path(f"/proc/{pid}/maps").read_text())
+    assert found
+    return found[0]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from .clients import TLS_1_3, Client, h2load
-from .servers import Nginx, Settings
+from .servers import Nginx, Settings, libssl_of
 from .trace import PROGRAM, Trace, count, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -34,12 +34,6 @@ def start(*words: object) -> subprocess.Popen[str]:
             return process
         said.append(line)
     raise AssertionError("".join(said))
-
-
-def libssl_of(pid: int) -> str:
-    found = re.search(r"/\S*libssl\S*", Path(f"/proc/{pid}/maps").read_text())
-    assert found
-    return found[0]
 
 
 def bpf_links() -> set[str]:

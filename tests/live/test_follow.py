@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +24,7 @@ import pytest
 from tests.waiting import wait_for
 
 from .clients import TLS_1_3, Client, h2load
+from .later import late
 from .servers import Nginx, Settings
 from .snoop import Snoop
 from .trace import PROGRAM, Trace, count, counted_pids, losses
@@ -280,56 +281,6 @@ def children(pid: int) -> list[int]:
     with suppress(OSError):
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
-
-
-@dataclass
-class Late:
-    """tests/live/late.py, running."""
-
-    process: subprocess.Popen[str]
-    port: int
-
-    def say(self, words: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(words + "\n")
-        self.process.stdin.flush()
-
-    def hear(self) -> None:
-        assert self.process.stdout
-        assert self.process.stdout.readline() == "done\n"
-
-    def do(self, words: str, connections: int = 0) -> None:
-        """Has it do something, and makes so many connections meanwhile."""
-        self.say(words)
-        for _ in range(connections):
-            connect(self.port)
-        self.hear()
-
-
-def connect(port: int) -> None:
-    """One connection with one request, closed in good order."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain, context.wrap_socket(plain) as tls:
-        tls.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert tls.recv(4096)
-        with suppress(OSError):
-            tls.unwrap()
-
-
-@contextmanager
-def late(certificates: Path, *prefix: str, program: str = sys.executable) -> Iterator[Late]:
-    """A server that hasn't loaded libssl yet."""
-    pair = [str(certificates / f"ecdsa.{end}") for end in ("crt", "key")]
-    command = [*prefix, program, str(HERE / "late.py"), *pair]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        try:
-            yield Late(process, int(process.stdout.readline()))
-        finally:
-            assert process.stdin
-            process.stdin.close()
-            process.wait(10)
 
 
 def test_a_library_that_is_loaded_late_is_traced_from_then_on(certificates: Path) -> None:

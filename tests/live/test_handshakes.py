@@ -16,14 +16,14 @@ import pytest
 from tests import foreign
 
 from .clients import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_client, s_time
-from .servers import KEY_OPTIONS, Nginx, Settings, make_certificate
+from .servers import Nginx, Settings, make_certificate
 from .shakes import LABELS, Shakes, assert_books, endings, labels_of
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
 VERSIONS = (TLS_1_2, TLS_1_3)
-KINDS = tuple(KEY_OPTIONS)
 SIGNATURES = {"rsa": "rsa_pss_rsae_sha256", "ecdsa": "ecdsa_secp256r1_sha256", "ed25519": "ed25519"}
+KINDS = tuple(SIGNATURES)
 KEYS = {"rsa": "RSA-2048", "ecdsa": "ECDSA P-256", "ed25519": "Ed25519"}
 SHARED_CACHE = "shared:sessions:4m"
 PLAIN = Settings(kinds=KINDS, curve="X25519")

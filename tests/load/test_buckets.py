@@ -14,7 +14,7 @@ import pytest
 from ssllatency import abi
 from ssllatency.engines import kernel
 from ssllatency.engines.libbpf import BpfObject
-from ssllatency.model.histogram import bucket_index
+from ssllatency.model.histogram import LinearHistogram, bucket_index
 
 from .programs import compiled
 
@@ -65,8 +65,9 @@ def chosen_values() -> list[int]:
 
 
 def linear_reference(value: int) -> int:
-    step = (value // 1000 - MINIMUM_US) // STEP_US
-    return 0 if value // 1000 < MINIMUM_US else min(step, STEPS) + 1
+    """The model's bucket."""
+    maximum_us = MINIMUM_US + STEP_US * STEPS
+    return LinearHistogram.from_values(MINIMUM_US, maximum_us, STEP_US, [value]).counts.index(1)
 
 
 def test_exponential_bucket_is_exact(probe: BpfObject) -> None:

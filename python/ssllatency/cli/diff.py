@@ -8,7 +8,7 @@ import argparse
 import re
 import sys
 
-from ssllatency.cli import recordings
+from ssllatency.cli import html, recordings
 from ssllatency.cli.page import output_page
 from ssllatency.model.compare import compare
 from ssllatency.model.comparison import Comparison
@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kept = "a recording, or documents of schema ssllatency/1"
     parser.add_argument("before", metavar="BEFORE", help=f"{kept}, - for standard input")
     parser.add_argument("after", metavar="AFTER", help=kept)
-    parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-diff/1")
+    outputs = parser.add_mutually_exclusive_group()
+    outputs.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-diff/1")
+    html.add_option(outputs)
     parser.add_argument("--fail-over", type=percentage, metavar="PERCENT",
                         help="exit with 3 where handshakes or a function are slower by more than 10%% … and noise")  # fmt: skip
 
@@ -41,7 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the comparison."""
     before, after = recordings.read(arguments.before), recordings.read(arguments.after)
     comparison = compare(before, after)
-    if arguments.json:
+    if arguments.html:
+        html.write(arguments.html, after, before, comparison)
+    elif arguments.json:
         print(diff_document.to_json(before, after, comparison))
     else:
         print(diff_text.render(before, after, comparison, output_page()), end="")

@@ -59,8 +59,11 @@ def linear_range(text: str) -> LinearRange:
     parts = text.split(":")
     if len(parts) == 3 and all(part.isdecimal() for part in parts):
         minimum, maximum, step = map(int, parts)
-        if minimum < maximum <= 10**9 and step > 0 and LinearRange(minimum, maximum, step).buckets <= 64:
-            return LinearRange(minimum, maximum, step)
+        if minimum < maximum <= 10**9 and maximum - minimum <= 64 * step:
+            try:
+                return LinearRange(minimum, maximum, step)
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(str(error)) from None
     raise argparse.ArgumentTypeError(f"{text} isn't MIN:MAX:STEP in microseconds with at most 64 steps, like 0:1000:200")
 
 

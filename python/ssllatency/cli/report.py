@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import argparse
 
-from ssllatency.cli import recordings
+from ssllatency.cli import html, recordings
 from ssllatency.cli.page import output_page
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import client_text, document, text
 
-SUMMARY = "render a kept measurement as text or JSON"
+SUMMARY = "render a kept measurement as text, JSON or an HTML page"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,14 +18,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a recording, or documents of schema ssllatency/1, - for standard input")
     parser.add_argument("--by-process", action="store_true", help="a section for each process")
     parser.add_argument("--intervals", action="store_true", help="a report of each interval instead of one of all")
-    parser.add_argument(
+    outputs = parser.add_mutually_exclusive_group()
+    outputs.add_argument(
         "--json", action="store_true", help="print JSON, schema ssllatency/1; with --intervals one document a line"
     )
+    html.add_option(outputs)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the report."""
     recording = recordings.read(arguments.file)
+    if arguments.html:
+        html.write(arguments.html, recording)
+        return 0
     snapshots = recording.intervals if arguments.intervals else (recording.total(),)
     for snapshot in snapshots:
         if arguments.json:

@@ -23,15 +23,25 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class LinearRange:
-    """The linear histogram's buckets in microseconds, as bpftrace's lhist takes them."""
+    """The linear histogram's buckets in microseconds, as bpftrace's lhist takes them.
+
+    The last ends at the maximum: ValueError where it wouldn't. lhist takes such ranges, but shows what lies in that last bucket
+    as if it lay beyond the maximum.
+    """
 
     minimum: int = 0
     maximum: int = 1000
     step: int = 200
 
+    def __post_init__(self) -> None:
+        end = self.minimum + self.buckets * self.step
+        if end != self.maximum:
+            steps = f"steps of {self.step} from {self.minimum} end at {end}, not at {self.maximum}"
+            raise ValueError(f"{steps} (take {self.minimum}:{end}:{self.step})")
+
     @property
     def buckets(self) -> int:
-        """How many buckets lie between the minimum and the maximum; the last may end past the maximum."""
+        """How many buckets lie between the minimum and the maximum."""
         return -(-(self.maximum - self.minimum) // self.step)
 
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.engines.sites import CONDITIONS
-from ssllatency.probes.plan import Leaving, Probe
+from ssllatency.probes.plan import CONDITIONS, Leaving, Probe
 
 _FLAGS = 'reg("flags")'
 _LESS = f"((({_FLAGS} >> 7) ^ ({_FLAGS} >> 11)) & 1) != 0"

@@ -180,12 +180,15 @@ class Bpftrace:
                 return None
 
     def _readable(self, timeout_s: float) -> bool:
-        return bool(select.select([self._process.stdout], [], [], timeout_s)[0])
+        return bool(select.select([self._output()], [], [], timeout_s)[0])
+
+    def _output(self) -> int:
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
 
     def _receive(self) -> bool:
         """Reads a piece of its output; false at the end."""
-        assert self._process.stdout is not None
-        piece = os.read(self._process.stdout.fileno(), 1 << 20)
+        piece = os.read(self._output(), 1 << 20)
         self._pending += piece
         return bool(piece)
 

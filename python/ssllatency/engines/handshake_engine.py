@@ -22,17 +22,17 @@ from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.collect import Extremes
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
-from ssllatency.engines.handshake_names import ENDINGS, LABELS
+from ssllatency.engines.handshake_names import ENDINGS
 from ssllatency.engines.handshake_sites import (
     batch_functions,
     batch_sites,
     error_sites,
     layout_record,
     phase_sites,
+    row_mask,
     software_sites,
     watched,
 )
-from ssllatency.engines.probing import Programs
 from ssllatency.engines.ring import Ring
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import Sites
@@ -40,7 +40,6 @@ from ssllatency.model.handshakes import Handshakes, Label, Offload, Part, Pollin
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake_plan import HandshakePlan
 
-_PROGRAMS = Programs("at_call", "at_call_exit", "at_call_return", "at_call_both", "at_ssl_free")
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _SINGLES_BYTES = 1 << 20
 _NEVER = (1 << 64) - 1
@@ -75,7 +74,7 @@ class HandshakeSession:
         self._request = request
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
-        self.attachment = Attachment(base, "handshakes", _PROGRAMS, _MORE, ("at_write", "at_switch"), beside)
+        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=("at_write", "at_switch"), beside=beside)
         self._batch_functions = batch_functions(image.plan for image in self._images)
         self._singles: Ring | None = None
         self._slowest: list[tuple[int, int, Single]] = []
@@ -88,8 +87,7 @@ class HandshakeSession:
         """Loads the object, fills its maps and attaches."""
         loaded = self.attachment.object
         view = loaded.section(".rodata.view", abi.HandshakeConfig)
-        view.by = sum(1 << number for number, label in LABELS.items() if label in self._request.by)
-        view.off_cpu = int(self._request.off_cpu)
+        view.mask, view.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
         loaded.resize_map("handshakes", self._request.in_flight)
         loaded.resize_map("rows", len(ENDINGS) + (self._request.most_rows if self._request.by else len(ENDINGS)))
         self.attachment.load()

@@ -9,9 +9,10 @@ from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sites import CONDITIONS, Sites, argument, library_record, packed
+from ssllatency.engines.sites import Sites, argument, library_record, packed
+from ssllatency.model.handshakes import Label
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, Phase, PhaseCall
-from ssllatency.probes.plan import ImagePlan, Role, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, Role, SslOffsets
 
 _CALLS = (
     "SSL_do_handshake",
@@ -26,6 +27,8 @@ _CALLS = (
 )
 _WITHOUT_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # which only call it
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
+_FIELDS = {Label.ROLE: "server", Label.PROCESS: "tgid"}  # of abi.Labels, where they aren't called as the label
+_NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
@@ -112,3 +115,12 @@ def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
             for step, offset in enumerate(path.offsets):
                 layout.paths[place].offsets[step] = offset
     return layout
+
+
+def row_mask(by: Sequence[Label]) -> abi.Labels:
+    """All ones in the fields by which rows are told apart: the ending, these labels, and whose names their codes have."""
+    mask = abi.Labels(known=sum(1 << abi.Label[label.name] for label in by), ending=0xFF)
+    fields = [_FIELDS.get(label, label.value) for label in by]
+    for name in fields if _NAMED.isdisjoint(by) else [*fields, "library"]:
+        setattr(mask, name, -1)
+    return mask

@@ -10,10 +10,8 @@ from enum import IntEnum
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, Operation
-from ssllatency.probes.plan import ImagePlan, Leaving, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
 
-# By condition code: the lowest four bits of the opcode of x86-64's jcc.
-CONDITIONS = ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg")
 _REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
 _MOST_OPERATIONS = MOST_LIBRARIES = 256
 

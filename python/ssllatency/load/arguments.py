@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from ssllatency.load.figures import LoadError
 
@@ -38,8 +37,8 @@ def endpoint(tool: str, arguments: Sequence[str]) -> Endpoint:
         url = _url(arguments)
         if not url:
             raise LoadError(f"{tool}'s arguments hold no https:// URL: write them after its name, as it takes them itself.", 2)
-        address = (tool == "h2load" and _option(("--connect-to",), arguments)) or urlsplit(url).netloc.rpartition("@")[2]
-    return _endpoint(address)
+        address = (tool == "h2load" and _option(("--connect-to",), arguments)) or _authority(url)
+    return endpoint_of(address)
 
 
 def refuse_plain(tool: str, arguments: Sequence[str]) -> None:
@@ -52,7 +51,12 @@ def _url(arguments: Sequence[str]) -> str:
     return next((word for word in reversed(arguments) if re.match(r"(?i)https?://", word)), "")
 
 
-def _endpoint(address: str) -> Endpoint:
+def _authority(url: str) -> str:
+    return re.split("[/?#]", url.partition("//")[2])[0].rpartition("@")[2]
+
+
+def endpoint_of(address: str) -> Endpoint:
+    """A host and a port as they are written; LoadError where they aren't."""
     found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]*))(?::(\d{1,5}))?", address)
     if not found or not 0 < int(found[3] or _HTTPS) < 1 << 16:
         raise LoadError(f"{address} isn't HOST:PORT.", 2)

@@ -34,7 +34,8 @@ class Command(Protocol):
 class Tool:
     """One of them: `program` is its executable, of Debian's `package`, and `leading` what stands before its own arguments.
 
-    `version` are the arguments that make it say its version.
+    `version` are the arguments that make it say its version. `torn`: whether the last line counts though it is torn, as that of
+    s_time's marks does.
     """
 
     program: str
@@ -43,10 +44,11 @@ class Tool:
     package: str
     parse: Parse
     command: Command
+    torn: bool = False
 
 
 TOOLS: Mapping[str, Tool] = {
-    "s_time": Tool("openssl", ("s_time",), ("version",), "openssl", s_time.parse, s_time.command),
+    "s_time": Tool("openssl", ("s_time",), ("version",), "openssl", s_time.parse, s_time.command, torn=True),
     "h2load": Tool("h2load", (), ("--version",), "nghttp2-client", h2load.parse, h2load.command),
     "ab": Tool("ab", (), ("-V",), "apache2-utils", ab.parse, ab.command),
     "wrk": Tool("wrk", (), ("-v",), "wrk", wrk.parse, wrk.command),
@@ -66,10 +68,10 @@ def version_of(tool: Tool, program: str = "") -> str:
 def report_of(tool: Tool, output: Output, command: Sequence[str], version: str = "") -> ClientReport:
     """What the tool said of its run, and its rate of connections by our clock where their number is known exactly.
 
-    The last line of a tool that was killed may be torn, and isn't read.
+    The last line of a tool that was killed may be torn, and isn't read then.
     """
     said = output.stdout
-    report = tool.parse(said if output.status == 0 else said[: said.rfind("\n") + 1], command)
+    report = tool.parse(said if output.status == 0 or tool.torn else said[: said.rfind("\n") + 1], command)
     known = report.connections
     rate: tuple[Figure, ...] = ()
     if known and known.least == known.most and output.duration_s:

@@ -57,10 +57,18 @@ class _Side:
         timed = self.subjects.get(subject)
         count = timed.exponential.count if timed else 0
         if quantity is Quantity.RATE:
-            return count / self.total.duration_s if self.total.duration_s else None
+            known = self.total.duration_s and (count or self._would_be_seen(subject))
+            return count / self.total.duration_s if known else None
         if not timed or not count:
             return None
         return timed.total_ns / count if quantity is Quantity.MEAN else quantile_ns(timed, float(QUANTILES[quantity]))
+
+    def _would_be_seen(self, subject: Subject) -> bool:
+        """Whether what isn't in the recording didn't happen. Handshakes may have been measured without functions."""
+        if subject.kind == PART:
+            return self.total.handshakes is not None
+        measured = bool(self.total.series) or self.total.handshakes is None
+        return measured and all(missing.function != subject.name for missing in self.total.missing)
 
 
 def _blocks(recording: Recording) -> list[Snapshot]:

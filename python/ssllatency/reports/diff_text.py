@@ -49,7 +49,7 @@ def render(before: Recording, after: Recording, comparison: Comparison, page: Pa
 def change_words(change: Change) -> str:
     """The change in percent with what to make of it, one word: "+12 % slower", "-0.3 % noise"; "-" where it isn't known."""
     word = _WORDS.get(change.verdict, str(change.verdict))
-    return f"{_percent(change.ratio)} {word}".strip() if change.ratio is not None else word or "-"
+    return f"{percent(change.ratio)} {word}".strip() if change.ratio is not None else word or "-"
 
 
 def subject_words(subject: Subject) -> str:
@@ -65,18 +65,23 @@ def _heading(name: str, recording: Recording, total: Snapshot, page: Page) -> li
     return [*page.wrapped(f"{name}: {recording.label}", hanging="  "), *(f"  {line}" for line in (first, *others))]
 
 
-def _handshake(comparison: Comparison, page: Page) -> list[str]:
-    """What became of the mean handshake, in a sentence or two."""
+def handshake_words(comparison: Comparison) -> str:
+    """What became of the mean handshake, in a sentence or two; "" where either side has none."""
     change, largest = comparison.handshake, comparison.largest
     if change is None or change.before is None or change.after is None:
-        return []
+        return ""
     both = f"The mean successful handshake takes {duration(change.before)} before and {duration(change.after)} after"
-    bounds = f", 95 % sure between {_interval(change)}" if change.low is not None else ""
-    sentence = f"{both} ({_percent(change.ratio)}{bounds}): {change.verdict}."
+    bounds = f", 95 % sure between {interval(change)}" if change.low is not None else ""
+    sentence = f"{both} ({percent(change.ratio)}{bounds}): {change.verdict}."
     if largest:
-        most = f"{PARTS[largest.part]}, {_signed(largest.change_ns)} of {_signed(change.after - change.before)}"
+        most = f"{PARTS[largest.part]}, {signed(largest.change_ns)} of {signed(change.after - change.before)}"
         sentence += f" The largest contribution: {most}."
-    return page.wrapped(f"==> {sentence}", "", "    ")
+    return sentence
+
+
+def _handshake(comparison: Comparison, page: Page) -> list[str]:
+    sentence = handshake_words(comparison)
+    return page.wrapped(f"==> {sentence}", "", "    ") if sentence else []
 
 
 def _contributions(contributions: Sequence[Contribution], page: Page) -> list[str]:
@@ -94,7 +99,7 @@ def _times(contribution: Contribution) -> tuple[Fraction, Fraction]:
 
 def _cells(one: Contribution, whole: Fraction) -> list[str]:
     times = [duration(float(value)) for value in _times(one)]
-    return [PARTS[one.part], *times, _signed(one.change_ns), f"{float(100 * one.change_ns / whole):.0f} %" if whole else "-"]
+    return [PARTS[one.part], *times, signed(one.change_ns), f"{float(100 * one.change_ns / whole):.0f} %" if whole else "-"]
 
 
 def _rows(rows: Sequence[Row], page: Page) -> Iterator[list[str]]:
@@ -112,7 +117,7 @@ def _lines(row: Row) -> Iterator[list[str]]:
     yield ["  after", *(_value(quantity, row.changes[quantity].after) for quantity in Quantity)]
     yield ["  %", *map(change_words, changes)]
     if any(change.low is not None for change in changes):
-        yield ["", *(_interval(change) for change in changes)]
+        yield ["", *(interval(change) for change in changes)]
 
 
 def _value(quantity: Quantity, value: float | None) -> str:
@@ -121,21 +126,24 @@ def _value(quantity: Quantity, value: float | None) -> str:
     return f"{value:.0f} /s" if value >= 999.5 or not value else f"{value:.3g} /s"
 
 
-def _interval(change: Change) -> str:
+def interval(change: Change) -> str:
+    """The bounds of a change in percent, "" where it isn't known itself."""
     if change.low is None or change.high is None:
         return "" if change.ratio is None else "-"
-    return f"{_percent(change.low, '')}..{_percent(change.high)}"
+    return f"{percent(change.low, '')}..{percent(change.high)}"
 
 
-def _percent(ratio: float | None, unit: str = " %") -> str:
+def percent(ratio: float | None, unit: str = " %") -> str:
+    """A ratio as a change in percent."""
     if ratio is None:
         return "-"
-    percent = 100 * (ratio - 1)
-    number = f"{percent:+.1f}" if abs(percent) < 9.95 else f"{percent:+.0f}"
+    change = 100 * (ratio - 1)
+    number = f"{change:+.1f}" if abs(change) < 9.95 else f"{change:+.0f}"
     return f"{'0' if number in ('+0.0', '-0.0') else number}{unit}"
 
 
-def _signed(value_ns: Fraction | float) -> str:
+def signed(value_ns: Fraction | float) -> str:
+    """A change with its sign: "+35.0 us"."""
     return f"{'+' if value_ns > 0 else ''}{duration(float(value_ns))}"
 
 

@@ -83,6 +83,8 @@ class Field:
 
     def wholes(self) -> tuple[int, ...]:
         """A list of whole numbers of 0 or more."""
+        if isinstance(self.value, list) and all(type(number) is int and 0 <= number < _LARGEST for number in self.value):
+            return tuple(self.value)  # recordings have many of them
         return tuple(number.whole() for number in self.items())
 
     def whole_or_null(self) -> int | None:

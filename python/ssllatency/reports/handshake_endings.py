@@ -23,26 +23,27 @@ def summary(handshakes: Handshakes, duration_s: float, page: Page) -> list[str]:
     if not everything:
         sentence = f"No handshake ended in {seconds(duration_s)}: check that these are the processes that serve TLS,"
         return page.wrapped(f"{sentence} and that clients made new connections in that time.")
-    rate = f" ({_rate(everything / duration_s)} a second)" if duration_s else ""
+    pace = f" ({rate(everything / duration_s)} a second)" if duration_s else ""
     endings = [
         f"{counts[ending]} {ADJECTIVES[ending]} ({share(counts[ending], everything)})" for ending in Ending if counts[ending]
     ]
-    return page.wrapped(f"{counted(everything, 'handshake')} in {seconds(duration_s)}{rate}: {', '.join(endings)}")
+    return page.wrapped(f"{counted(everything, 'handshake')} in {seconds(duration_s)}{pace}: {', '.join(endings)}")
 
 
-def _rate(number: float) -> str:
+def rate(number: float) -> str:
+    """So many a second, in two or three digits."""
     return f"{number:.0f}" if number >= 100 else f"{number:.2g}" if number < 10 else f"{number:.1f}"
 
 
 def causes(handshakes: Handshakes, page: Page) -> list[str]:
     """Why handshakes didn't succeed, the most frequent first. MEAN is their wall time."""
-    rows = sorted((one for one in handshakes.causes if one.count), key=lambda one: (-one.count, _why(one)))
+    rows = sorted((one for one in handshakes.causes if one.count), key=lambda one: (-one.count, why(one)))
     if not rows:
         return []
     everything = sum(one.count for one in rows)
     shown, rest = rows[:_MOST_CAUSES], rows[_MOST_CAUSES:]
     cells = [[str(one.count), share(one.count, everything), duration(one.total_ns / one.count)] for one in shown]
-    texts = [_why(one) for one in shown]
+    texts = [why(one) for one in shown]
     if rest:
         number = sum(one.count for one in rest)
         cells.append([str(number), share(number, everything), duration(sum(one.total_ns for one in rest) / number)])
@@ -50,7 +51,8 @@ def causes(handshakes: Handshakes, page: Page) -> list[str]:
     return ["Not successful:", *page.explained([["COUNT", "SHARE", "MEAN"], *cells], ["WHY", *texts])]
 
 
-def _why(cause: Cause) -> str:
+def why(cause: Cause) -> str:
+    """How they ended and what is known of the reason."""
     source = _words(cause.library, f"{cause.code:08X}" if cause.code else "")
     reason = f"{ADJECTIVES[cause.ending]}: {cause.reason or 'no reason known'}{f' ({source})' if source else ''}"
     return _words(reason, _alert(cause.alert, "sent" if cause.sent else "received"), _state(cause.state))

@@ -13,15 +13,15 @@ from ssllatency.reports.quantiles import quantile
 from ssllatency.reports.units import counted, duration, printable, share
 
 _MOST_VALUES = 6
-_HEADINGS = ("OUTCOME", "COUNT", "SHARE", "P50", "P90", "P99", "CALLS", "KEY")
+HEADINGS = ("OUTCOME", "COUNT", "SHARE", "P50", "P90", "P99", "CALLS", "KEY")
 
 V = TypeVar("V")
 
 
 def mix(handshakes: Handshakes, successful: int, page: Page) -> list[str]:
     """A line a label with its values, the most frequent first; and one of the private keys used."""
-    lines = {LABELS[label]: _values(label, counts) for label, counts in _in_order(handshakes.mix) if counts}
-    for label, reason in _in_order(handshakes.unknown_labels):
+    lines = {LABELS[label]: _values(label, counts) for label, counts in in_order(handshakes.mix) if counts}
+    for label, reason in in_order(handshakes.unknown_labels):
         lines.setdefault(LABELS[label], f"not known: {printable(reason)}")
     if handshakes.keys:
         lines["private key"] = _keys(handshakes.keys, successful)
@@ -29,21 +29,29 @@ def mix(handshakes: Handshakes, successful: int, page: Page) -> list[str]:
     return [line for name, text in lines.items() for line in page.wrapped(text, f"  {name:<{width}}  ", " " * (width + 4))]
 
 
-def groups(handshakes: Handshakes, page: Page) -> list[str]:
-    """A row a group, the largest first, "other" last; times are the wall's, CALLS and KEY means."""
+def group_rows(handshakes: Handshakes) -> list[tuple[list[str], list[str]]]:
+    """Each group's labels and what stands under HEADINGS, the largest first, "other" last; times are the wall's, CALLS and KEY
+    means. None where handshakes weren't grouped."""
     present = sorted((one for one in handshakes.groups if one.count), key=lambda one: (one.other, -one.count))
-    if not handshakes.by or not present:
-        return []
     everything = sum(one.count for one in present)
-    labels = [[LABELS[label].upper() for label in handshakes.by], *(_labels(one, handshakes.by) for one in present)]
-    rows = [_HEADINGS, *(_row(one, everything) for one in present)]
+    return [(_labels(one, handshakes.by), _row(one, everything)) for one in present] if handshakes.by else []
+
+
+def groups(handshakes: Handshakes, page: Page) -> list[str]:
+    """The groups as a table."""
+    known = group_rows(handshakes)
+    if not known:
+        return []
+    labels = [[LABELS[label].upper() for label in handshakes.by], *(names for names, _ in known)]
+    rows = [HEADINGS, *(row for _, row in known)]
     lines = page.table([[*names, *row] for names, row in zip(labels, rows, strict=True)], left=len(handshakes.by) + 1)
     if max(map(len, lines)) > page.width:
         lines = _stacked([", ".join(names).rstrip(", ") for names in labels], rows, page)
     return ["Groups:", *lines]
 
 
-def _in_order(values: Mapping[Label, V]) -> list[tuple[Label, V]]:
+def in_order(values: Mapping[Label, V]) -> list[tuple[Label, V]]:
+    """What is known by label, in the order of the labels."""
     return [(label, values[label]) for label in Label if label in values]
 
 

@@ -12,11 +12,11 @@ from ssllatency.reports.page import Page
 from ssllatency.reports.quantiles import quantile
 from ssllatency.reports.units import duration, share
 
-_HEADINGS = ("PART", "COUNT", "SHARE", "MEAN", "P50", "P90", "P99", "MAX")
+HEADINGS = ("PART", "COUNT", "SHARE", "MEAN", "P50", "P90", "P99", "MAX")
 _QUANTILES = (0.5, 0.9, 0.99)
 
 # Each row of the table and how deep it stands below the one that it is a part of.
-_ROWS = (
+ROWS = (
     (Part.WALL, 0),
     (Part.CALLS, 1),
     *((phase, 2) for phase in PHASES),
@@ -51,18 +51,19 @@ def _bar(title: str, group: Group, parts: tuple[Part, ...], page: Page) -> list[
 
 def table(group: Group, page: Page) -> list[str]:
     """The parts, each of the handshakes that had it."""
-    return page.table([_HEADINGS, *_rows(group)], left=1)
+    return page.table([HEADINGS, *_rows(group)], left=1)
 
 
 def _rows(group: Group) -> Iterator[list[str]]:
     wall_ns = group.parts[Part.WALL].total_ns
-    for part, depth in _ROWS:
+    for part, depth in ROWS:
         times = group.parts.get(part)
         if times and times.count:
-            yield [f"{'  ' * depth}{PARTS[part]}", *_cells(times, wall_ns)]
+            yield [f"{'  ' * depth}{PARTS[part]}", *cells(times, wall_ns)]
 
 
-def _cells(times: Times, wall_ns: int) -> list[str]:
+def cells(times: Times, wall_ns: int) -> list[str]:
+    """Count, share, mean, percentiles and maximum of a part."""
     quantiles = [quantile(times, q) for q in _QUANTILES]
     mean = duration(times.total_ns / times.count)
     return [str(times.count), share(times.total_ns, wall_ns), mean, *quantiles, duration(times.max_ns)]

@@ -33,7 +33,7 @@ def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
         _in_flight(handshakes),
         not_traced(snapshot.missing, page.width),
         lost(snapshot.losses, lost_handshakes(handshakes)),
-        *notes((*_uncounted(handshakes), *snapshot.notes), page.width),
+        *notes((*uncounted(handshakes), *snapshot.notes), page.width),
         _diagnosis(handshakes, page),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -72,7 +72,8 @@ def lost_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
     ]
 
 
-def _uncounted(handshakes: Handshakes) -> list[str]:
+def uncounted(handshakes: Handshakes) -> list[str]:
+    """A sentence about handshakes that began before the trace, if there were any."""
     number = handshakes.partial
     return [f"Handshakes whose beginning was not seen, and that aren't counted: {number}."] if number else []
 

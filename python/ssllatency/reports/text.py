@@ -17,7 +17,7 @@ from ssllatency.reports.quantiles import quantile
 from ssllatency.reports.units import counted, duration, printable, seconds, table, wrapped
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
-_HEADINGS = ("FUNCTION", "OUTCOME", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
+HEADINGS = ("FUNCTION", "OUTCOME", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
 _OUTCOMES = (Outcome.SUCCESS, Outcome.RETRY, Outcome.FAILURE)
 
 
@@ -32,7 +32,7 @@ def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
             blocks += [[f"--- {title} ---"], *_calls(process)]
     else:
         blocks += _calls(by_function(snapshot).series)
-    blocks += [_in_flight(snapshot.in_flight), not_traced(snapshot.missing), lost(snapshot.losses)]
+    blocks += [in_flight(snapshot.in_flight), not_traced(snapshot.missing), lost(snapshot.losses)]
     blocks += notes(snapshot.notes)
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -67,18 +67,18 @@ def _title(pid: int | None, comms: dict[int, str]) -> str:
 def _calls(series: Sequence[Series]) -> list[list[str]]:
     """Everything about these calls: one series a function and outcome."""
     histograms, stats, other_stats = distribution.paragraphs([one for one in series if one.count])
-    functions = _by_time(one for one in series if one.count)
+    functions = by_time(one for one in series if one.count)
     return [
         ["Latency distribution in microsecond:"],
         histograms,
         stats,
         other_stats,
-        table([_HEADINGS, *(_row(one) for group in functions for one in group)], left=2),
+        table([HEADINGS, *(row(one) for group in functions for one in group)], left=2),
         _retries_and_failures(functions),
     ]
 
 
-def _by_time(series: Iterable[Series]) -> list[list[Series]]:
+def by_time(series: Iterable[Series]) -> list[list[Series]]:
     """The series of each function, success first; the function that took the most time in all first."""
     groups: dict[str, list[Series]] = {}
     for one in series:
@@ -87,7 +87,8 @@ def _by_time(series: Iterable[Series]) -> list[list[Series]]:
     return [sorted(group, key=lambda one: _OUTCOMES.index(one.outcome)) for group in ordered]
 
 
-def _row(series: Series) -> list[str]:
+def row(series: Series) -> list[str]:
+    """The cells under HEADINGS."""
     quantiles = [quantile(series, q) for q in _QUANTILES]
     mean = duration(series.total_ns / series.count)
     return [printable(series.function), series.outcome, str(series.count), mean, *quantiles, duration(series.max_ns)]
@@ -96,19 +97,21 @@ def _row(series: Series) -> list[str]:
 def _retries_and_failures(functions: Sequence[Sequence[Series]]) -> list[str]:
     lines = []
     for group in functions:
-        parts = [_reasons(one) for one in group if one.outcome is not Outcome.SUCCESS]
+        parts = [reasons(one) for one in group if one.outcome is not Outcome.SUCCESS]
         if parts:
             lines += wrapped(f"{group[0].function}: {', '.join(parts)}", "  ", "    ")
     return ["Retries and failures:", *lines] if lines else []
 
 
-def _reasons(series: Series) -> str:
+def reasons(series: Series) -> str:
+    """How many calls ended so, and why."""
     number = counted(series.count, str(series.outcome))
     ordered = sorted(series.reasons.items(), key=lambda item: (-item[1], item[0]))
     # close_notify: SSL_read returns 0 at the regular end of a connection.
-    reasons = [f"{name}{' (peer closed)' if name == 'ZERO_RETURN' else ''} {count}" for name, count in ordered]
-    return f"{number} ({', '.join(reasons)})" if reasons else number
+    named = [f"{name}{' (peer closed)' if name == 'ZERO_RETURN' else ''} {count}" for name, count in ordered]
+    return f"{number} ({', '.join(named)})" if named else number
 
 
-def _in_flight(number: int) -> list[str]:
+def in_flight(number: int) -> list[str]:
+    """The sentence about calls that hadn't returned at the end, if there are any."""
     return [f"In flight at the end: {counted(number, 'call')} had begun and not returned."] if number else []

@@ -7,13 +7,14 @@ import random
 import re
 import struct
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from ssllatency.abi import Convention, Outcome, Reason
-from ssllatency.engines import bpftrace_judge, bpftrace_numbers, bpftrace_script, bpftrace_standalone
+from ssllatency.engines import bpftrace_judge, bpftrace_numbers, bpftrace_process, bpftrace_script, bpftrace_standalone
 from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.base import Role as Side
 from ssllatency.engines.bpftrace_numbers import Numbers
@@ -268,3 +269,24 @@ def test_names_of_the_target_cant_end_the_comment(tmp_path_factory: pytest.TempP
     assert script.count("*/") == 2
     assert "\n//bin/true; reboot" not in script
     assert script.startswith("#!/bin/sh\n//bin/true;")
+
+
+# ---- bpftrace's versions ----
+
+
+@pytest.mark.parametrize(("said", "expected"), [("bpftrace v0.17.0", (0, 17)), ("bpftrace v0.23.2", (0, 23)), ("usage", None)])
+def test_the_version_that_a_bpftrace_tells(tmp_path: Path, said: str, expected: tuple[int, int] | None) -> None:
+    program = tmp_path / "bpftrace"
+    program.write_text(f"#!/bin/sh\necho {said}\n")
+    program.chmod(0o755)
+    if expected:
+        assert bpftrace_process.version(str(program)) == expected
+        return
+    with pytest.raises(SsllatencyError, match="doesn't tell its version"):
+        bpftrace_process.version(str(program))
+
+
+def test_a_signal_prints_all_maps_the_mark_last() -> None:
+    script = "\n".join([*bpftrace_process.BEGIN, "@calls[pid] = count();", "@all = count();", "@calls[0] = count();"])
+    lines = bpftrace_process.print_at_signal(script).split()
+    assert lines == ["self:signal:SIGUSR1", "{", *(f"print(@{name});" for name in ("all", "calls", "wake", "zz_end")), "}"]

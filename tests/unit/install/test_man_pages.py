@@ -171,6 +171,13 @@ def test_the_documents_sections_are_there(folder: Path) -> None:
     assert {"FIELDS", "OVERHEAD", "CAVEATS"} <= set(part_of("trace").sections)
 
 
+def test_a_status_of_its_own_is_on_its_page(folder: Path) -> None:
+    pages = {name: rendered(folder / "man1" / f"ssllatency-{name}.1") for name in ("diff", "trace")}
+    statuses = {name: page[page.index("\nEXIT STATUS\n") : page.index("\nSEE ALSO\n")].split() for name, page in pages.items()}
+    assert statuses["diff"][-5:] == ["3", "slower", "than", "--fail-over", "allows."]
+    assert "3" not in statuses["trace"]
+
+
 def test_a_short_commands_page_is_that_of_its_subcommand(folder: Path) -> None:
     assert rendered(folder / "man1" / "sslsnoop.1") == rendered(folder / "man1" / "ssllatency-snoop.1")
 

@@ -34,6 +34,7 @@ def test_where(tool: str, arguments: str, where: Endpoint) -> None:
         ("h2load", "-i uris.txt", "no https:// URL"),
         ("ab", "https://host:0/", "isn't HOST:PORT"),
         ("ab", "https://host:99999/", "isn't HOST:PORT"),
+        ("ab", "https://[::1/", "isn't HOST:PORT"),
         ("s_time", "-connect ::1:4433", "isn't HOST:PORT"),
     ],
 )

@@ -146,3 +146,11 @@ def test_the_torn_last_line_of_a_killed_tool_is_not_read() -> None:
     text = "This is ApacheBench, Version 2.3\nComplete requests:      20\nFailed requests:        1"
     report = report_of(TOOLS["ab"], Output(text, "", -9, 2.0), ("ab",))
     assert [figure.name for figure in report.figures] == ["requests"]
+
+
+def test_the_marks_of_s_time_count_though_their_line_is_torn() -> None:
+    text = "Collecting connection statistics for 9 seconds\n****"
+    report = report_of(TOOLS["s_time"], Output(text, "", -2, 2.0), ("openssl", "s_time"))
+    assert report.figure("connections") is not None
+    assert report.connections is not None
+    assert (report.connections.least, report.connections.most) == (4, 5)

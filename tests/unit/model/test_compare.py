@@ -20,7 +20,7 @@ from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.resampling import Block, Quantity, Sample, draws
-from ssllatency.model.snapshot import Outcome
+from ssllatency.model.snapshot import Missing, Outcome
 
 TRIALS = 80
 F = Subject(FUNCTION, "F", "success")
@@ -196,6 +196,19 @@ def test_slower_failures_are_not_worse() -> None:
     found = compare(failing(1000), failing(9000))
     assert changes(found, Subject(FUNCTION, "F", "failure"))[Quantity.MEAN].verdict is Verdict.SLOWER
     assert found.worse(0.1) == ()
+
+
+def test_what_was_not_measured_is_not_none() -> None:
+    """A side without handshakes, without functions, or without this function has no rate, rather than one of 0."""
+    both = recording_of(1)
+    functions = Recording.of([replace(interval, handshakes=None) for interval in both.intervals])
+    shakes = Recording.of([replace(interval, series=()) for interval in both.intervals])
+    missing = (Missing(SIGN.name, "libcrypto.so.3", "no way out could be covered"),)
+    untraced = Recording.of([interval_of(number, [], [calls_of("F", [5])]) for number in range(3)])
+    untraced = Recording.of([replace(interval, missing=missing) for interval in untraced.intervals])
+    for side, subject in ((functions, WHOLE), (shakes, SIGN), (untraced, SIGN)):
+        for change in changes(compare(side, both), subject).values():
+            assert (change.before, change.verdict) == (None, Verdict.UNKNOWN)
 
 
 def test_hosts_and_runs_are_compared_as_they_are_added_up() -> None:

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The times of handshakes that have ended, by the labels that are asked for and by part. */
+#ifndef ROWS_BPF_H
+#define ROWS_BPF_H
+
+#include "extremes.bpf.h"
+#include "labels.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, struct ssll_labels);
+	__type(value, struct ssll_handshake_row);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ssll_handshake_row);
+} blank_row SEC(".maps");
+
+__noinline int add_time(struct ssll_times *times, __u64 duration_ns)
+{
+	__s32 bucket;
+
+	if (!times)
+		return 0;
+	bucket = bucket_of(duration_ns);
+	raise_extremes(times->maximum, times->minimum, *(volatile __u64 *)&account.interval, duration_ns);
+	__sync_fetch_and_add(&times->total_ns, duration_ns);
+	if (bucket < 0)
+		count(&times->underflow);
+	else if (bucket < SSLL_BUCKETS)
+		count(&times->exponential[bucket]);
+	else
+		count(&times->overflow);
+	return 0;
+}
+
+/* The row that handshakes with these labels count in; past the maximum of rows that of "other", made by user space. */
+static __always_inline struct ssll_handshake_row *row_of(const struct ssll_labels *labels)
+{
+	const struct ssll_labels other = {.known = 1U << SSLL_LABEL_OTHER, .ending = labels->ending};
+	const __u32 zero = 0;
+	struct ssll_handshake_row *row = FOUND_OR_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero));
+
+	return row ? row : bpf_map_lookup_elem(&rows, &other);
+}
+
+union label_words {
+	struct ssll_labels labels;
+	__u32 words[sizeof(struct ssll_labels) / sizeof(__u32)];
+};
+
+/* What the row is told apart by: the labels that were asked for. */
+static __always_inline struct ssll_labels row_key(const struct ssll_labels *all)
+{
+	const volatile __u32 *mask = (const volatile __u32 *)&view.mask; /* copied whole, it would pass for the constant 0 */
+	union label_words key = {.labels = *all};
+
+	for (__u32 word = 0; word < sizeof(key) / sizeof(*key.words); word++)
+		key.words[word] &= mask[word];
+	return key.labels;
+}
+
+/* Parts that every handshake has, whatever their length; the others only count where they occurred. */
+static __always_inline bool always_there(__u32 part)
+{
+	return part == SSLL_PART_WALL || part == SSLL_PART_CALLS || part == SSLL_PART_REST;
+}
+
+__noinline int add_row(struct ssll_handshake_row *row, const struct ssll_handshake *handshake)
+{
+	if (!row || !handshake)
+		return 0;
+	for (__u32 part = 0; part < SSLL_PARTS; part++) {
+		if (handshake->parts[part] || always_there(part))
+			add_time(&row->parts[part], handshake->parts[part]);
+	}
+	return 0;
+}
+
+static __always_inline void add_times(const struct ssll_labels *labels, const struct ssll_handshake *handshake)
+{
+	struct ssll_labels key = row_key(labels);
+	struct ssll_handshake_row *row = row_of(&key);
+
+	if (row)
+		add_row(row, handshake);
+	else
+		count(&account.map_full);
+}
+
+#endif

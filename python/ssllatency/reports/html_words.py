@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text of a page: what targets chose made harmless, numbers kept beside their units, parts by a letter."""
+
+from __future__ import annotations
+
+import re
+
+from markupsafe import Markup, escape
+
+from ssllatency.model.handshakes import PHASES, WAITS, Part
+
+# Longer texts aren't read; longer names are none of files, functions or reasons.
+_LONGEST = 4000
+_LONGEST_NAME = 400
+_UNIT = re.compile(r"(?<=\d) (?=(?:ns|us|\u00b5s|ms|s|%)(?![^\W_]))")
+_MICROSECONDS = re.compile(r"(?<=\d\u00a0)us(?![^\W_])")
+
+_BREAKS = re.compile(r"([/_])(?=\w)")
+
+# What stands for a part where its name has no room.
+LETTERS = {
+    Part.PRIVATE_KEY: "K",
+    Part.KEY_EXCHANGE: "X",
+    Part.PEER_VERIFICATION: "V",
+    Part.SESSION_LOOKUP: "S",
+    Part.CALLBACKS: "C",
+    Part.REST: "R",
+    Part.WAIT_PEER: "P",
+    Part.WAIT_WINDOW: "W",
+    Part.WAIT_OFFLOAD: "O",
+    Part.WAIT_APPLICATION: "A",
+    Part.WAIT_UNKNOWN: "U",
+}
+ORDER = (*PHASES, *WAITS)
+
+
+def style_name(part: Part) -> str:
+    """The part's name in style sheets and among the colours."""
+    return part.value.replace("_", "-")
+
+
+def visible(text: str) -> str:
+    """The text without control characters and characters that turn its direction, cut where it is too long to be read."""
+    shown = _cut(text, _LONGEST)
+    if shown.isprintable():
+        return shown
+    return "".join(one if one.isprintable() or one in "\n\u00a0" else f"\\x{ord(one):02x}" for one in shown)
+
+
+def typeset(text: str) -> str:
+    """Numbers that stay beside their units, and microseconds as they are written: "706 \u00b5s"."""
+    return _MICROSECONDS.sub("\u00b5s", _UNIT.sub("\u00a0", text))
+
+
+def name(text: str) -> Markup:
+    """A name, cut where it is too long to be one, that may go on in the next line after a slash or underscore."""
+    return Markup(_BREAKS.sub(r"\1<wbr>", str(escape(visible(_cut(text, _LONGEST_NAME))))))
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]} ... ({len(text)} characters)"

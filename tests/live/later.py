@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs tests/live/late.py: a server that comes to TLS late."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass
+class Late:
+    """tests/live/late.py, running."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def say(self, words: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> None:
+        assert self.process.stdout
+        assert self.process.stdout.readline() == "done\n"
+
+    def do(self, words: str, connections: int = 0) -> None:
+        """Has it do something, and makes so many connections meanwhile."""
+        self.say(words)
+        for _ in range(connections):
+            connect(self.port)
+        self.hear()
+
+
+def connect(port: int) -> None:
+    """One connection with one request, closed in good order."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain, context.wrap_socket(plain) as tls:
+        tls.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert tls.recv(4096)
+        with suppress(OSError):
+            tls.unwrap()
+
+
+@contextmanager
+def late(certificates: Path, *prefix: str, program: str = sys.executable) -> Iterator[Late]:
+    """A server that hasn't loaded libssl yet."""
+    pair = [str(certificates / f"ecdsa.{end}") for end in ("crt", "key")]
+    command = [*prefix, program, str(HERE / "late.py"), *pair]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        try:
+            yield Late(process, int(process.stdout.readline()))
+        finally:
+            assert process.stdin
+            process.stdin.close()
+            process.wait(10)

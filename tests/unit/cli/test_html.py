@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--html of `report` and `diff`: a page in a file, and nothing on standard output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.recordings import recording_of
+
+from ssllatency.cli.main import run
+from ssllatency.reports import html_page
+from ssllatency.reports.recording_document import to_lines
+
+Printed = pytest.CaptureFixture[str]
+
+
+def _kept(file: Path, seed: int, key_ns: int = 700_000) -> str:
+    file.write_text("".join(to_lines(recording_of(seed, key_ns=key_ns), by_process=True)), encoding="utf-8")
+    return str(file)
+
+
+def test_report_is_written_and_overwritten(tmp_path: Path, capsys: Printed) -> None:
+    kept, page = _kept(tmp_path / "kept.jsonl", 1), tmp_path / "page.html"
+    for _ in range(2):
+        assert run(["report", kept, "--html", str(page)]) == 0
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err) == ("", f"ssllatency: {page} holds the page.\n")
+    assert "TLS latency of web1" in page.read_text(encoding="utf-8")
+
+
+def test_diff_has_both_and_still_judges(tmp_path: Path, capsys: Printed) -> None:
+    before, after = _kept(tmp_path / "before.jsonl", 1), _kept(tmp_path / "after.jsonl", 2, 4_500_000)
+    page = tmp_path / "page.html"
+    assert run(["diff", before, after, "--html", str(page), "--fail-over", "10%"]) == 3
+    assert capsys.readouterr().out == ""
+    text = page.read_text(encoding="utf-8")
+    assert "TLS latency of web1: before and after" in text
+    assert "slower. The largest contribution: private key" in text
+
+
+def test_json_and_a_page_are_two_things(tmp_path: Path, capsys: Printed) -> None:
+    assert run(["report", _kept(tmp_path / "kept.jsonl", 1), "--json", "--html", str(tmp_path / "page.html")]) == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+def test_unwritable_is_a_sentence(tmp_path: Path, capsys: Printed) -> None:
+    missing = tmp_path / "missing" / "page.html"
+    assert run(["report", _kept(tmp_path / "kept.jsonl", 1), "--html", str(missing)]) == 1
+    assert capsys.readouterr().err == f"ssllatency: {missing} can't be written: No such file or directory.\n"
+
+
+def test_no_plotting_library_is_a_sentence(tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(html_page, "import_module", absent)
+    page = tmp_path / "page.html"
+    assert run(["report", _kept(tmp_path / "kept.jsonl", 1), "--html", str(page)]) == 1
+    assert "isn't installed" in capsys.readouterr().err
+    assert not page.exists()
