@@ -86,9 +86,21 @@ launch() { # NAME COMMAND…: in the background, what it says in $work/NAME.log
   running[$1]=$!
 }
 
+gone() { # NAME: whether it has ended
+  ! kill -0 "${running[$1]}" 2>/dev/null
+}
+
+await() { # NAME WHAT COMMAND…: until the command succeeds; an error where that doesn't come about, or the program has ended
+  if ! wait_until 30 or_gone "$1" "${@:3}" || gone "$1"; then fail "$1 $2" "$work/$1.log"; fi
+}
+
+or_gone() { # NAME COMMAND…
+  "${@:2}" || gone "$1"
+}
+
 serve() { # NAME PORT COMMAND…: a server, until it listens
   launch "$1" "${@:3}"
-  wait_until 30 listens "$2" || fail "$1 doesn't listen on port $2" "$work/$1.log"
+  await "$1" "doesn't listen on port $2" listens "$2"
 }
 
 stop() { # NAME…: asked to end, and waited for

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -138,3 +139,28 @@ def test_client_certificates(tmp_path: Path) -> None:
         assert row["CLIENT CERTIFICATE"] == f"{value} {row['HANDSHAKES']}"
         assert (row["PEER VERIFICATION"] != "-") == (value == "given")
         assert 100 <= int(row["HANDSHAKES"]) <= 101
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_example_leaves_nothing(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    # A shell that starts the tests in its background has SIGINT ignored, and the example would inherit that.
+    command = ["env", "--default-signal=INT", EXAMPLES / "sessions" / "run", "--short"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as example:
+        assert example.stdout
+        for line in example.stdout:
+            if line.startswith("###"):
+                break
+        example.send_signal(number)
+        example.stdout.read()
+        assert example.wait(20) == status
+    assert left_behind(tmp_path) == []
+
+
+def test_a_machine_that_may_not_trace_says_so(tmp_path: Path) -> None:
+    command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", EXAMPLES / "sessions" / "run", "--short"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "CAP_BPF" in done.stderr
+    assert left_behind(tmp_path) == []
