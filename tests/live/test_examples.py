@@ -94,7 +94,10 @@ def resumed(row: dict[str, str]) -> float:
 
 
 def test_async_gain(tmp_path: Path) -> None:
-    text = ran("async-gain", tmp_path)
+    """What qatengine does follows on CPUs that can, which the transcript's couldn't."""
+    text, _, in_batches = ran("async-gain", tmp_path).partition("### RSA-2048, plain, in Debian 13 with P-256\n")
+    if in_batches:
+        assert len(re.findall(r"^200 handshakes in .*: 200 successful", in_batches, re.MULTILINE)) == 4
     expected = transcript("async-gain")
     assert shape(text) == shape(expected)
     succeeded = re.findall(r", (\d+) succeeded", text)
