@@ -25,7 +25,7 @@ from tests.waiting import wait_for
 
 from .clients import TLS_1_3, Client, h2load
 from .later import late
-from .servers import Nginx, Settings
+from .servers import Nginx, Settings, libssl_of
 from .snoop import Snoop
 from .trace import PROGRAM, Trace, count, counted_pids, losses
 
@@ -323,14 +323,34 @@ def test_a_process_of_the_name_that_starts_later(certificates: Path, tmp_path: P
     assert len(counted_pids(trace.document, "SSL_do_handshake")) == 3
 
 
-def test_all_takes_in_files_that_come_later(certificates: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def copies(tmp_path: Path) -> tuple[str, ...]:
+    """The beginning of a command that has a program map copies of OpenSSL."""
     libraries = sorted(Path("/usr/lib").glob("*/libssl.so.3")) + sorted(Path("/usr/lib").glob("*/libcrypto.so.3"))
     if not libraries:
         pytest.skip("no libssl.so.3 where Debian has it")
     for library in libraries:
         shutil.copy(library, tmp_path)
-    environment = ("env", f"LD_LIBRARY_PATH={tmp_path}")
-    with Trace(options=("--all", "--by-process")) as trace, late(certificates, *environment) as server:
+    return "env", f"LD_LIBRARY_PATH={tmp_path}"
+
+
+def test_one_library_stays_the_only_one(certificates: Path, copies: tuple[str, ...]) -> None:
+    """A process that maps a copy of it meanwhile isn't taken in."""
+    with Nginx(certificates) as nginx:
+        options = ("--library", libssl_of(nginx.master_pid), "--by-process")
+        with Trace(options=options) as trace, late(certificates, *copies) as server:
+            server.do("load")
+            server.do("serve 3", 3)
+            time.sleep(2.5)  # it is looked who is there once a second
+            server.do("serve 2", 2)
+            Client(nginx.port["ecdsa"], TLS_1_3).connect_times(4)
+            nginx.wait_idle()
+    assert count(trace.document, "SSL_do_handshake") == 4
+    assert server.process.pid not in counted_pids(trace.document, "SSL_do_handshake")
+
+
+def test_all_takes_in_files_that_come_later(certificates: Path, tmp_path: Path, copies: tuple[str, ...]) -> None:
+    with Trace(options=("--all", "--by-process")) as trace, late(certificates, *copies) as server:
         server.do("load")
         trace.wait_until_said(f"{tmp_path}/libssl")
         server.do("serve 3", 3)

@@ -8,6 +8,9 @@ import json
 import os
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
+from ssllatency.reports.document import from_document
 from ssllatency.reports.recording_reading import from_text
 from tests.waiting import wait_for
 
@@ -68,6 +72,27 @@ def calls(snapshot: Snapshot, function: str) -> int:
     return sum(one.count for one in snapshot.series if (one.function, one.outcome) == (function, Outcome.SUCCESS))
 
 
+@contextmanager
+def busy(server: Nginx) -> Iterator[None]:
+    """Clients that come one after the other, two at a time."""
+    over = threading.Event()
+
+    def connect() -> None:
+        client = Client(server.port["ecdsa"], TLS_1_3)
+        while not over.is_set():
+            client.connect()
+
+    threads = [threading.Thread(target=connect) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_every_handshake_and_call_is_in_an_interval(certificates: Path, tmp_path: Path) -> None:
     with Nginx(certificates) as server, Record(tmp_path / "x.jsonl", server.master_pid) as record:
         for number in range(3):
@@ -88,6 +113,22 @@ def test_every_handshake_and_call_is_in_an_interval(certificates: Path, tmp_path
     assert recording.runs[0].command.startswith("ssllatency record -p ")
     starts = [interval.started for interval in recording.intervals]
     assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize("by", ["trace", "record"])
+def test_an_end_amid_calls_loses_none(certificates: Path, tmp_path: Path, by: str) -> None:
+    """Probes are removed one kind after the other; what then is seen only in part isn't of the measurement."""
+    with Nginx(certificates) as server:
+        run = Record(tmp_path / "x.jsonl", server.master_pid) if by == "record" else Trace(server.master_pid)
+        with busy(server), run:
+            before = server.status().handled
+            wait_for(lambda: server.status().handled > before + 200)
+    whole = run.recording.total() if isinstance(run, Record) else from_document(run.document)
+    assert {name: number for name, number in vars(whole.losses).items() if number in (0, 1)} == vars(whole.losses)
+    assert calls(whole, "SSL_do_handshake") >= 200
+    if by == "record":
+        # Both halves end at the same time, but for what ends within those milliseconds.
+        assert shakes(whole) == pytest.approx(calls(whole, "SSL_do_handshake"), abs=20)
 
 
 def test_a_kill_loses_the_last_interval_at_most(certificates: Path, tmp_path: Path) -> None:

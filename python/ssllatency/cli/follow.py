@@ -153,7 +153,7 @@ class Follower:
             self._attachment.admit(pid)
         try:
             found = tls_candidates(pid)
-            while new := [file for file in found if file.identity not in self._known]:
+            while new := self._unknown(found):
                 self._take(pid, new, mapped)
                 found = tls_candidates(pid)  # its loader may have gone on meanwhile
             self._enlist(pid, found)
@@ -161,6 +161,12 @@ class Follower:
             if exists(pid):
                 self._say(f"{self._name(pid)} can't be looked at: {error}")
         self._looked.add(pid)
+
+    def _unknown(self, files: Sequence[MappedFile]) -> list[MappedFile]:
+        """Those that aren't known yet; none where one file was asked for."""
+        if self._resolved.selection.library is not None:
+            return []
+        return [file for file in files if file.identity not in self._known]
 
     def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, int]) -> None:
         """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""

@@ -15,7 +15,7 @@ from ssllatency.reports import html_page
 
 def add_option(parser: argparse._MutuallyExclusiveGroup) -> None:
     """The option."""
-    parser.add_argument("--html", metavar="OUT", help="write a self-contained HTML page to this file, and print no report")
+    parser.add_argument("--html", metavar="FILE", help="write a self-contained HTML page to this file, and print no report")
 
 
 def write(name: str, recording: Recording, before: Recording | None = None, comparison: Comparison | None = None) -> None:

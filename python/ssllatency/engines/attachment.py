@@ -77,6 +77,7 @@ class Attachment:
         self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
         self._words: dict[int, int] = {}
         self.span = Span()
+        self._unmatched_exits: int | None = None  # when the entries began to be removed
 
     def _open_following(self) -> tuple[Following | None, str]:
         """The object that keeps the set of processes, and where there is none why."""
@@ -191,7 +192,7 @@ class Attachment:
         """What the programs missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""
         return Losses(
             unmatched_entries=self.account.unmatched_entries + (self.running.lost if self.running else 0),
-            unmatched_exits=self.account.unmatched_exits,
+            unmatched_exits=self.account.unmatched_exits if self._unmatched_exits is None else self._unmatched_exits,
             map_full=self.account.map_full,
             events_dropped=self.account.events_dropped,
         )
@@ -204,7 +205,8 @@ class Attachment:
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
-        self.span.end()
+        if self.span.end():
+            self._unmatched_exits = self.account.unmatched_exits
         self._probing.close()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ apart each begin at 0, as the time between them would leave them no room.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
@@ -21,20 +21,21 @@ from ssllatency.model.snapshot import Outcome, Snapshot
 MOST_COLUMNS = 200
 # Below this, most of the clock's time is between the runs.
 _COVERED = 0.5
-# So much of a column past the last one is no column: starts are whole microseconds.
-_SLIVER = 0.01
+# Of less of a column, nothing can be said.
+_MEASURED = 0.1
 
 Pick = Callable[[Snapshot], Iterable[Times]]
 
 
 @dataclass(frozen=True)
 class Column:
-    """From `start_s` to `end_s` after the beginning; `measured_s` is the time traced in it, of all runs. `times` is None where
-    nothing was counted."""
+    """From `start_s` to `end_s` after the beginning. `measured`: whether that time was, or a good part of it. `counted_s`: how
+    long the intervals took that are counted in it, of all runs. `times` is None where nothing was counted."""
 
     start_s: float
     end_s: float
-    measured_s: float
+    measured: bool
+    counted_s: float
     times: Times | None
 
     @property
@@ -64,21 +65,32 @@ def calls_of(function: str) -> Pick:
 def columns(recording: Recording, pick: Pick, most: int = MOST_COLUMNS) -> list[Column]:
     """All columns from the beginning to the end, equally wide, at most so many."""
     placed = list(_placed(recording))
-    end_s = max(start_s + interval.duration_s for start_s, interval in placed)
-    width_s = _width(recording, end_s, most)
-    number = max(1, math.ceil(end_s / width_s - _SLIVER)) if width_s else 1
-    held: list[list[Snapshot]] = [[] for _ in range(number)]
+    width_s = _width(recording, max(start_s + interval.duration_s for start_s, interval in placed), most)
+    held: dict[int, list[Snapshot]] = {}
     for start_s, interval in placed:
         position = int((start_s + interval.duration_s / 2) / width_s) if width_s else 0
-        held[min(position, number - 1)].append(interval)
-    return [_column(position * width_s, width_s, intervals, pick) for position, intervals in enumerate(held)]
+        held.setdefault(min(position, most - 1), []).append(interval)
+    covered = _seconds_covered(placed, width_s, max(held) + 1)
+    return [
+        _column(position * width_s, width_s, held.get(position, []), seconds >= _MEASURED * width_s, pick)
+        for position, seconds in enumerate(covered)
+    ]
 
 
-def _column(start_s: float, width_s: float, intervals: Iterable[Snapshot], pick: Pick) -> Column:
-    intervals = list(intervals)
+def _column(start_s: float, width_s: float, intervals: Sequence[Snapshot], measured: bool, pick: Pick) -> Column:
     picked = [times for interval in intervals for times in pick(interval) if times.count]
-    measured_s = sum(interval.duration_s for interval in intervals)
-    return Column(start_s, start_s + width_s, measured_s, add_times(picked) if picked else None)
+    counted_s = sum(interval.duration_s for interval in intervals)
+    return Column(start_s, start_s + width_s, measured, counted_s, add_times(picked) if picked else None)
+
+
+def _seconds_covered(placed: Iterable[tuple[float, Snapshot]], width_s: float, number: int) -> list[float]:
+    """How long each column was measured, whichever column that was counted in."""
+    covered = [0.0] * number
+    for start_s, interval in placed:
+        end_s = start_s + interval.duration_s
+        for position in range(int(start_s / width_s), min(number, int(end_s / width_s) + 1)) if width_s else ():
+            covered[position] += min(end_s, (position + 1) * width_s) - max(start_s, position * width_s)
+    return covered
 
 
 def _placed(recording: Recording) -> Iterator[tuple[float, Snapshot]]:

@@ -93,7 +93,7 @@ def heatmap(key: str, columns: Sequence[Column], scale: Scale, title: str, capti
 
 def _gaps(columns: Sequence[Column]) -> list[tuple[float, float]]:
     """From when to when nothing was measured."""
-    spans = groupby(columns, key=lambda column: column.measured_s > 0)
+    spans = groupby(columns, key=lambda column: column.measured)
     held = [list(span) for measured, span in spans if not measured]
     return [(span[0].start_s, span[-1].end_s) for span in held]
 
@@ -103,7 +103,7 @@ def _rows(column: Column, per_row: int) -> dict[int, float]:
     counts: dict[int, int] = {}
     for bucket, count in buckets(column.times.exponential) if column.times else ():
         counts[bucket // per_row] = counts.get(bucket // per_row, 0) + count
-    return {row: count / (column.measured_s or 1) for row, count in counts.items()}
+    return {row: count / (column.counted_s or 1) for row, count in counts.items()}
 
 
 def _cells(columns: Sequence[Column], scale: Scale) -> numpy.ndarray:

@@ -107,7 +107,7 @@ def _percentiles(timelines: Sequence[Sequence[Column]], what: str) -> Iterator[B
 
 def _column_rows(timeline: Sequence[Column]) -> Iterator[Row]:
     for column in timeline:
-        yield Row((clock(column.start_s),), (str(column.count) if column.measured_s else "-", *_percentile_cells(column.times)))
+        yield Row((clock(column.start_s),), (str(column.count) if column.measured else "-", *_percentile_cells(column.times)))
 
 
 def _percentile_cells(times: Times | None) -> tuple[str, ...]:

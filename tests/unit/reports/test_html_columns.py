@@ -38,7 +38,7 @@ def test_each_call_is_in_one_column_and_columns_follow_one_another(
     made = columns(Recording.of(intervals), READ, most)
     assert 1 <= len(made) <= most
     assert sum(column.count for column in made) == sum(counts)
-    assert sum(column.measured_s for column in made) == pytest.approx(length_s * len(counts))
+    assert sum(column.counted_s for column in made) == pytest.approx(length_s * len(counts))
     assert made[0].start_s == 0
     assert all(one.end_s == pytest.approx(other.start_s) for one, other in pairwise(made))
 
@@ -57,14 +57,24 @@ def test_an_hour_has_no_gap_and_no_double_column() -> None:
 
 def test_time_that_was_not_measured_is_empty() -> None:
     made = columns(Recording.of([_interval(0), _interval(2)]), READ)
-    assert [column.measured_s for column in made] == [1, 0, 1]
+    assert [column.measured for column in made] == [True, False, True]
+    assert [column.counted_s for column in made] == [1, 0, 1]
+
+
+def test_a_late_interval_is_no_gap() -> None:
+    # The second took three seconds, as a machine under load can have it; the end is a little past a whole column.
+    intervals = [_interval(0), _interval(1, 3.0), *(_interval(second, 1.01) for second in (4, 5.01, 6.02))]
+    made = columns(Recording.of(intervals), READ)
+    assert all(column.measured for column in made)
+    assert sum(column.count for column in made) == 5
+    assert len(made) == 7
 
 
 def test_runs_at_the_same_time_lie_over_one_another() -> None:
     runs = [Run(tuple(_interval(start + second) for second in range(4))) for start in (0, 2)]
     made = columns(Recording(tuple(runs)), READ)
     assert [column.count for column in made] == [1, 1, 2, 2, 1, 1]
-    assert [column.measured_s for column in made] == [1, 1, 2, 2, 1, 1]
+    assert [column.counted_s for column in made] == [1, 1, 2, 2, 1, 1]
 
 
 def test_runs_far_apart_each_begin_at_the_beginning() -> None:
