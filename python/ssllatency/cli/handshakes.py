@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _plans(source: PlanSource, images: Sequence[TracedImage]) -> tuple[HandshakePlan, ...]:
-    return tuple(source.handshake_plan(image.file, image.plan.path) for image in images)
+    return tuple(source.handshakes_of(image) for image in images)
 
 
 def _request(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:

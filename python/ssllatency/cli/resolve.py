@@ -37,6 +37,7 @@ from ssllatency.targets import (
     listing,
     open_mapped,
     possible_hazards,
+    root_of,
     select,
     survey,
     tls_files,
@@ -108,6 +109,10 @@ class PlanSource:
 
             return plan_handshake(open_image(), emulation=self._emulation)
         return cached_handshake_plan(path, open_image, label=label, debug_roots=roots, emulation=self._emulation)[0]
+
+    def handshakes_of(self, image: TracedImage) -> HandshakePlan:
+        """The handshake plan of a file that is traced."""
+        return self.handshake_plan(image.file, image.plan.path, root_of(image.pids[0]) if image.pids else "/")
 
     def names(self, path: str, label: str) -> Names:
         """What the codes mean that the file at `path` uses."""
@@ -183,8 +188,8 @@ class Recogniser:
     def __init__(self, source: PlanSource) -> None:
         self._source = source
 
-    def __call__(self, fd: int, path: str) -> str:
-        plan = self._source.plan(f"/proc/self/fd/{fd}", path)
+    def __call__(self, fd: int, path: str, root: str) -> str:
+        plan = self._source.plan(f"/proc/self/fd/{fd}", path, root)
         return plan.kind if plan.operations else ""
 
 
@@ -196,9 +201,7 @@ def open_images(
     for file in files:
         fd = open_mapped(file.pid, file.mapping)
         stack.callback(os.close, fd)
-        opened.append(
-            (source.plan(f"/proc/self/fd/{fd}", file.path, f"/proc/{file.pid}/root"), f"/proc/self/fd/{fd}", file.pids)
-        )
+        opened.append((source.plan(f"/proc/self/fd/{fd}", file.path, root_of(file.pid)), f"/proc/self/fd/{fd}", file.pids))
     plans = complete([(plan, pids) for plan, _, pids in opened] + [(image.plan, image.pids) for image in known])
     return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=False))
 

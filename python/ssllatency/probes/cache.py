@@ -56,7 +56,7 @@ def _still_true(debug: object, plan: ImagePlan, debug_roots: Sequence[str]) -> b
     """Whether the debug file of the entry is unchanged or, where there was none, none has come that might name more."""
     if debug is not None:
         return store.same_debug_file(debug)
-    return not plan.missing or not store.debug_file_has_come(plan.build_id, debug_roots)
+    return bool(plan.kind and not plan.missing) or not store.debug_file_has_come(plan.build_id, debug_roots)
 
 
 def _load(directory: Path, name: str, path: str | Path, debug_roots: Sequence[str]) -> ImagePlan | None:

@@ -59,4 +59,4 @@ def _still_true(debug: object, plan: HandshakePlan, debug_roots: Sequence[str]) 
     """Whether the debug file of the entry is unchanged or, where there was none, none has come that might name more."""
     if debug is not None:
         return store.same_debug_file(debug)
-    return not plan.missing or not store.debug_file_has_come(plan.build_id, debug_roots)
+    return bool(plan.kind and not plan.missing) or not store.debug_file_has_come(plan.build_id, debug_roots)

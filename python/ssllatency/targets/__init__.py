@@ -14,7 +14,7 @@ from ssllatency.targets.files import NoTlsFile, TracedFile, may_hold_tls, recogn
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
-from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of
+from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.selection import Selection, kept_comm, members, select
 from ssllatency.targets.survey import FileFacts, Survey, survey
 
@@ -46,6 +46,7 @@ __all__ = [
     "possible_hazards",
     "process_of",
     "recognised_file",
+    "root_of",
     "select",
     "survey",
     "tls_candidates",
