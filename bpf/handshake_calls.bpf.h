@@ -31,7 +31,7 @@ static __always_inline bool is_under_way(__u64 ssl, const struct ssll_layout *la
 {
 	__u32 rwstate = 0;
 
-	return ssll_read_int(ssl, layout->library.rwstate, &rwstate) && rwstate > OPENSSL_NOTHING;
+	return ssll_read_rwstate(ssl, &layout->library, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 
 static __always_inline void wait_ends(struct ssll_handshake *handshake, __u64 now)
@@ -111,6 +111,11 @@ static __always_inline __u8 part_of_wait(__u32 reason)
 	case SSLL_REASON_WANT_ASYNC:
 	case SSLL_REASON_WANT_ASYNC_JOB:
 		return SSLL_PART_WAIT_OFFLOAD;
+	case SSLL_REASON_WANT_PRIVATE_KEY_OPERATION:
+	case SSLL_REASON_PENDING_SESSION:
+	case SSLL_REASON_PENDING_CERTIFICATE:
+	case SSLL_REASON_PENDING_TICKET:
+	case SSLL_REASON_WANT_CERTIFICATE_VERIFY:
 	case SSLL_REASON_WANT_X509_LOOKUP:
 	case SSLL_REASON_WANT_CLIENT_HELLO_CB:
 	case SSLL_REASON_WANT_RETRY_VERIFY:
@@ -138,12 +143,9 @@ static __always_inline void close_call(
 /* Whether the handshake is of the side that is asked for; one that can't be read counts. */
 static __always_inline bool wanted_side(__u64 ssl, const struct ssll_layout *layout, bool *server)
 {
-	__u32 word = 0;
-
 	*server = true;
-	if (!ssll_read_int(ssl, layout->library.server, &word))
+	if (!ssll_read_server(ssl, &layout->library, server))
 		return true;
-	*server = word != 0;
 	return config.role == SSLL_ANY || (config.role == SSLL_SERVER) == *server;
 }
 
@@ -195,8 +197,8 @@ static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *ha
 	__u32 index = handshake->library, rwstate = 0;
 	struct ssll_layout *layout = bpf_map_lookup_elem(&layouts, &index);
 
-	return (__s32)value < 1 && layout && ssll_read_int(ssl, layout->library.rwstate, &rwstate) &&
-	       rwstate == OPENSSL_ASYNC_PAUSED;
+	return (__s32)value < 1 && layout && layout->library.boringssl < 0 &&
+	       ssll_read_rwstate(ssl, &layout->library, &rwstate) && rwstate == OPENSSL_ASYNC_PAUSED;
 }
 
 static __always_inline int handshake_call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)

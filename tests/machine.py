@@ -4,6 +4,7 @@ well: there all other skips are failures (conftest.py)."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +21,12 @@ def needs_cpu_flag(flag: str, for_what: str, cpuinfo: Path = CPUINFO) -> None:
     """Leaves the test out where the CPU hasn't the instructions that /proc/cpuinfo calls `flag`."""
     if flag not in _flags(cpuinfo):
         _leave_out(f"this machine's CPU has no {flag}, which {for_what}")
+
+
+def needs_program(name: str, for_what: str) -> None:
+    """Leaves the test out where the machine hasn't this program, which comes by no package that the set-up installs."""
+    if shutil.which(name) is None:
+        _leave_out(f"this machine has no {name}, which {for_what}")
 
 
 def _flags(cpuinfo: Path) -> set[str]:

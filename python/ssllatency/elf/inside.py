@@ -44,7 +44,7 @@ def _traceable(found: dict[str, str]) -> str:
     """AWS-LC's libssl is BoringSSL's; its libcrypto alone does no TLS."""
     if "OpenSSL" in found or "BoringSSL" not in found:
         return "OpenSSL" if "OpenSSL" in found else ""
-    return f"AWS-LC {found['AWS-LC']}" if "AWS-LC" in found else "BoringSSL"
+    return f"AWS-LC {found['AWS-LC']}".rstrip() if "AWS-LC" in found else "BoringSSL"
 
 
 def _go_version(piece: bytes, at: int) -> str | None:
@@ -63,8 +63,8 @@ def _rustls_version(piece: bytes, at: int) -> str | None:
 
 
 def _aws_lc_version(piece: bytes, at: int) -> str | None:
-    version = re.compile(rb"AWS-LC (\d{1,3}\.\d{1,3}\.\d{1,3})\0").match(piece, at)
-    return version[1].decode() if version else None
+    version = re.compile(rb"AWS-LC (?:(\d{1,3}\.\d{1,3}\.\d{1,3})|KEM method)\0").match(piece, at)
+    return (version[1] or b"").decode() if version else None
 
 
 def _present(_piece: bytes, _at: int) -> str | None:

@@ -23,7 +23,7 @@ _CALLS = (
     "SSL_write_early_data",
     "SSL_free",
 )
-_WITHOUT_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # which only call it
+_AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it; in BoringSSL it may be inlined in them
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
 _PARTS = {
     Phase.PRIVATE_KEY: abi.Part.PRIVATE_KEY,
@@ -39,7 +39,8 @@ _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL
 def watched(image: TracedImage) -> TracedImage:
     """The image with only those operations that a handshake's calls are."""
     names = {planned.operation for planned in image.plan.operations}
-    wanted = _CALLS if "SSL_do_handshake" in names else _CALLS + _WITHOUT_DO_HANDSHAKE
+    enough = "SSL_do_handshake" in names and image.plan.offsets.boringssl is None
+    wanted = _CALLS if enough else _CALLS + _AROUND_DO_HANDSHAKE
     kept = tuple(planned for planned in image.plan.operations if planned.operation in wanted)
     return replace(image, plan=replace(image.plan, operations=kept))
 

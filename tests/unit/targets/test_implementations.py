@@ -67,6 +67,7 @@ GO_TLS = b"\0crypto/tls.(*Conn).serverHandshake\0"
         ([b"../ssl/ssl_lib.c\0"], Inside((), "OpenSSL")),
         ([b"/src/ssl/ssl_lib.cc\0"], Inside((), "BoringSSL")),
         ([b"/src/ssl/ssl_lib.cc\0No Config files in AWS-LC.\0AWS-LC 5.12.0\0"], Inside((), "AWS-LC 5.12.0")),
+        ([b"/src/ssl/ssl_lib.cc\0AWS-LC KEM method\0"], Inside((), "AWS-LC")),
         ([b"AWS-LC 5.12.0\0"], Inside()),
         ([GO, GO_TLS, b"../ssl/ssl_lib.c\0"], Inside((("Go crypto/tls", "go1.22.3"),), "OpenSSL")),
     ],
