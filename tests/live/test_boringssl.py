@@ -68,9 +68,9 @@ class Server:
 @pytest.fixture(params=["boringssl", "aws-lc"])
 def program(request: pytest.FixtureRequest) -> Path:
     """The server's file."""
-    machine.needs_program("cargo", "builds the servers of BoringSSL and AWS-LC")
     path = BUILT / request.param
     if not path.exists():
+        machine.needs_program("cargo", "builds the servers of BoringSSL and AWS-LC")
         pytest.skip(f"{request.param} isn't there: run tools/boring-servers")
     return path
 
@@ -115,12 +115,13 @@ def test_every_call(certificates: Path, program: Path, kind: str) -> None:
     assert_books(shakes)
 
 
-def test_what_is_put_off(certificates: Path, tmp_path: Path, program: Path) -> None:
+@pytest.mark.parametrize("engine", ["libbpf", "bcc", "bpftrace"])
+def test_what_is_put_off(certificates: Path, tmp_path: Path, program: Path, engine: str) -> None:
     """A certificate that isn't chosen at once, a key elsewhere, and a client's certificate that is checked elsewhere."""
     pair, own = make_certificate("ecdsa", certificates), make_certificate("rsa", tmp_path)
     with (
         serving(program, pair.certificate, pair.key, "later", own.certificate) as (server, port),
-        Trace(server.pid) as trace,
+        Trace(server.pid, options=("--engine", engine)) as trace,
         Shakes(server.pid) as shakes,
     ):
         for version in VERSIONS:

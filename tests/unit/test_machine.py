@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.machine import Lacking, needs_cpu_flag
+from tests.machine import Lacking, needs_cpu_flag, needs_program
 
 TOP = Path(__file__).resolve().parents[2]
 CPU = "processor\t: 0\nflags\t\t: fpu sse2 avx512f\n\nprocessor\t: 1\nflags\t\t: fpu sse2 avx512f\n"
@@ -46,3 +46,9 @@ def test_flags_of_the_cpu(tmp_path: Path) -> None:
     needs_cpu_flag("avx512f", "is there", cpuinfo)
     with pytest.raises(Lacking, match=r"^this machine's CPU has no avx512ifma, which a test needs$"):
         needs_cpu_flag("avx512ifma", "a test needs", cpuinfo)
+
+
+def test_a_program_that_is_not_there() -> None:
+    needs_program(sys.executable, "is there")
+    with pytest.raises(Lacking, match=r"^this machine has no no-such-program, which a test needs$"):
+        needs_program("no-such-program", "a test needs")

@@ -14,7 +14,7 @@ from ssllatency.elf.values import MASK, Case, Field, Place
 
 _CONNECTION = Place("argument", 0)
 _NO_ERROR = {"ERR_peek_error": 0}
-_WANT_READ, _WANT_WRITE, _ZERO_RETURN = 2, 3, 6
+_WANT_READ, _WANT_WRITE = 2, 3
 # SSL_ERROR_PENDING_SESSION to SSL_ERROR_PENDING_TICKET, whose numbers mean other things to OpenSSL.
 _ITS_OWN = range(11, 15)
 _MAX_OFFSET = 1 << 16
@@ -38,8 +38,8 @@ def boringssl_offsets(image: Image) -> dict[str, int] | None:
 
 
 def _state(image: Image, address: int) -> Path | None:
-    """The one number behind a pointer that decides what a call that returned 0 means, if it is one of BoringSSL's codes."""
-    read = _followed(image, address, 0).fields
+    """The one number behind a pointer that decides what a call that failed means, if it is one of BoringSSL's codes."""
+    read = _followed(image, address).fields
     paths = {field.path for field in read if len(field.path) == 2 and field.size == 4}
     paths = {path for path in paths if all(0 <= offset < _MAX_OFFSET for offset in path) and _holds_codes(image, address, path)}
     found = paths.pop() if len(paths) == 1 else None
@@ -48,22 +48,21 @@ def _state(image: Image, address: int) -> Path | None:
 
 def _holds_codes(image: Image, address: int, path: tuple[int, ...]) -> bool:
     """Whether SSL_get_error returns what is there, as BoringSSL does."""
-    due = {(0, _ZERO_RETURN), *((-1, code) for code in _ITS_OWN)}
-    return all(_followed(image, address, returned, {path: code}).results == [code] for returned, code in due)
+    return all(_followed(image, address, {path: code}).results == [code] for code in _ITS_OWN)
 
 
 def _bio(image: Image, address: int, path: Path, code: int, accessor: str) -> int | None:
     """The pointer in SSL that is passed on where it waits so, or that the accessor returns, if that is called instead."""
-    calls = _followed(image, address, -1, {path: code}).calls
+    calls = _followed(image, address, {path: code}).calls
     passed = {call.arguments[0] for call in calls if isinstance(call.arguments[0], Field) and call.arguments[0].size == 8}
     paths = {field.path for field in passed if isinstance(field, Field)}
     found = paths.pop() if len(paths) == 1 else field_returned(image, accessor, 1) or ()
     return found[0] if len(found) == 1 and 0 <= found[0] < _MAX_OFFSET else None
 
 
-def _followed(image: Image, address: int, returned: int, fields: dict[tuple[int, ...], int] | None = None) -> Evaluation:
-    """SSL_get_error of a call that returned so, with no error in the queue, where these fields hold these numbers."""
-    return followed_in(image, address, Case({"rdi": _CONNECTION, "rsi": returned & MASK}, fields or {}, _NO_ERROR))
+def _followed(image: Image, address: int, fields: dict[tuple[int, ...], int] | None = None) -> Evaluation:
+    """SSL_get_error of a call that returned -1, with no error in the queue, where these fields hold these numbers."""
+    return followed_in(image, address, Case({"rdi": _CONNECTION, "rsi": MASK}, fields or {}, _NO_ERROR))
 
 
 def _server(image: Image) -> dict[str, int]:
