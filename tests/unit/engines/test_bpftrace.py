@@ -7,6 +7,7 @@ import random
 import re
 import struct
 from io import BytesIO
+from itertools import pairwise
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -130,7 +131,7 @@ def test_boringssl_s_own_codes_and_its_bit_of_the_side() -> None:
     assert "$want = *(int32*)uptr($holder + 196);" in script
     assert "} else if ($want == 13) {" in script
     judged = bpftrace_judge.unsuccessful_ssl(offsets, lambda outcome, reason: f"{outcome.name} {reason.name}")
-    following = dict(zip(judged, judged[1:], strict=False))
+    following = dict(pairwise(judged))
     assert following["} else if ($want == 13) {"] == "RETRY WANT_PRIVATE_KEY_OPERATION"
     assert following["} else if ($want == 20) {"] == "RETRY HANDSHAKE_HINTS_READY"
     assert following["} else if ($want == 6) {"] == "FAILURE ZERO_RETURN"
