@@ -71,7 +71,7 @@ bench: ## what tracing costs, written to docs/benchmarks.md
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/bcc/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch])
-SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/second-root tools/debian-mirror examples/common.sh $(wildcard examples/*/run)
+SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)

@@ -26,7 +26,7 @@ static __always_inline bool is_under_way(__u64 ssl, const struct ssll_layout *la
 {
 	__u32 rwstate = 0;
 
-	return ssll_read_int(ssl, layout->library.rwstate, &rwstate) && rwstate > OPENSSL_NOTHING;
+	return ssll_read_rwstate(ssl, &layout->library, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 
 static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
@@ -76,8 +76,8 @@ static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *ha
 	struct ssll_layout *layout = layout_of(handshake->library);
 	__u32 rwstate = 0;
 
-	return (__s32)value < 1 && layout && ssll_read_int(ssl, layout->library.rwstate, &rwstate) &&
-	       rwstate == OPENSSL_ASYNC_PAUSED;
+	return (__s32)value < 1 && layout && layout->library.boringssl < 0 &&
+	       ssll_read_rwstate(ssl, &layout->library, &rwstate) && rwstate == OPENSSL_ASYNC_PAUSED;
 }
 
 static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)

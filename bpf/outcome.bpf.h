@@ -25,6 +25,17 @@ enum {
 	OPENSSL_QUIC_OBJECT = 0x80,
 };
 
+/* BoringSSL's rwstate holds what SSL_get_error returns: SSL_ERROR_* of its openssl/ssl.h. */
+enum {
+	BORINGSSL_WANT_READ = 2,
+	BORINGSSL_WANT_WRITE = 3,
+	BORINGSSL_WANT_X509_LOOKUP = 4,
+	BORINGSSL_SYSCALL = 5,
+	BORINGSSL_ZERO_RETURN = 6,
+	BORINGSSL_PENDING_SESSION = 11, /* from here on in the order of SSLL_REASON_PENDING_SESSION */
+	BORINGSSL_HANDSHAKE_HINTS_READY = 20,
+};
+
 struct ssll_verdict {
 	__u32 outcome;
 	__u32 reason;
@@ -41,6 +52,28 @@ static __always_inline struct ssll_verdict ssll_verdict(__u32 outcome, __u32 rea
 static __always_inline bool ssll_read_int(__u64 base, __s32 offset, __u32 *value)
 {
 	return offset >= 0 && bpf_probe_read_user(value, sizeof(*value), (void *)(base + offset)) == 0;
+}
+
+/* What the SSL waits for, in the codes of its library. */
+static __always_inline bool ssll_read_rwstate(__u64 ssl, const struct ssll_library *library, __u32 *rwstate)
+{
+	__u64 holder = ssl;
+
+	if (library->boringssl >= 0 &&
+	        (bpf_probe_read_user(&holder, sizeof(holder), (void *)(ssl + library->boringssl)) || !holder))
+		return false;
+	return ssll_read_int(holder, library->rwstate, rwstate);
+}
+
+/* Whether the SSL is a server's; false where that can't be read. */
+static __always_inline bool ssll_read_server(__u64 ssl, const struct ssll_library *library, bool *server)
+{
+	__u32 word = 0;
+
+	if (!ssll_read_int(ssl, library->server, &word))
+		return false;
+	*server = library->server_bits ? word & library->server_bits : word;
+	return true;
 }
 
 /* The flags of the BIO that the SSL at `ssl` holds at `offset`. */
@@ -62,9 +95,9 @@ static __always_inline bool ssll_is_connection(__u64 ssl, const struct ssll_libr
 }
 
 /* A wait for the socket only where the BIO says so: rwstate stays at READING when the peer is gone. */
-static __always_inline struct ssll_verdict ssll_judge_transport(__u64 ssl, __u32 rwstate, const struct ssll_library *library)
+static __always_inline struct ssll_verdict ssll_judge_transport(__u64 ssl, bool reading, const struct ssll_library *library)
 {
-	__s32 offset = rwstate == OPENSSL_READING ? library->rbio : library->wbio;
+	__s32 offset = reading ? library->rbio : library->wbio;
 	__u32 flags = 0, state = 0;
 
 	if (!ssll_read_bio_flags(ssl, offset, library, &flags))
@@ -73,6 +106,8 @@ static __always_inline struct ssll_verdict ssll_judge_transport(__u64 ssl, __u32
 		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_READ);
 	if (flags & OPENSSL_BIO_WRITE)
 		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_WRITE);
+	if (library->boringssl >= 0)
+		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SYSCALL);
 	if (!ssll_read_int(ssl, library->state, &state))
 		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
 	return ssll_verdict(SSLL_FAILURE, state == OPENSSL_FLOW_ERROR ? SSLL_REASON_SSL : SSLL_REASON_SYSCALL);
@@ -90,16 +125,34 @@ static __always_inline struct ssll_verdict ssll_judge_end(__u64 ssl, __s32 retur
 	return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SSL);
 }
 
+/* Each call begins with the code at 0, where it stays when an error lies in the queue. */
+static __always_inline struct ssll_verdict ssll_judge_boringssl(__u64 ssl, __u32 code, const struct ssll_library *library)
+{
+	if (code == BORINGSSL_ZERO_RETURN)
+		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_ZERO_RETURN);
+	if (code == BORINGSSL_SYSCALL)
+		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SYSCALL);
+	if (code == BORINGSSL_WANT_READ || code == BORINGSSL_WANT_WRITE)
+		return ssll_judge_transport(ssl, code == BORINGSSL_WANT_READ, library);
+	if (code == BORINGSSL_WANT_X509_LOOKUP)
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
+	if (code >= BORINGSSL_PENDING_SESSION && code <= BORINGSSL_HANDSHAKE_HINTS_READY)
+		return ssll_verdict(SSLL_RETRY, SSLL_REASON_PENDING_SESSION + code - BORINGSSL_PENDING_SESSION);
+	return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SSL);
+}
+
 static __always_inline struct ssll_verdict ssll_judge_ssl(__u64 ssl, __s32 returned, const struct ssll_library *library)
 {
 	__u32 rwstate = 0;
 
-	if (!ssl || !ssll_is_connection(ssl, library) || !ssll_read_int(ssl, library->rwstate, &rwstate))
+	if (!ssl || !ssll_is_connection(ssl, library) || !ssll_read_rwstate(ssl, library, &rwstate))
 		return ssll_verdict(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+	if (library->boringssl >= 0)
+		return ssll_judge_boringssl(ssl, rwstate, library);
 	switch (rwstate) {
 	case OPENSSL_READING:
 	case OPENSSL_WRITING:
-		return ssll_judge_transport(ssl, rwstate, library);
+		return ssll_judge_transport(ssl, rwstate == OPENSSL_READING, library);
 	case OPENSSL_X509_LOOKUP:
 		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
 	case OPENSSL_ASYNC_PAUSED:

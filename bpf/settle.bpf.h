@@ -10,13 +10,8 @@
 /* Whether the handshake is of the side that is asked for; one that can't be read counts. */
 static __always_inline bool read_side(__u64 ssl, const struct ssll_layout *layout, bool *server)
 {
-	__u32 word = 0;
-
 	*server = true;
-	if (!ssll_read_int(ssl, layout->library.server, &word))
-		return true;
-	*server = word != 0;
-	return wanted_side(*server);
+	return !ssll_read_server(ssl, &layout->library, server) || wanted_side(*server);
 }
 
 /* Whether the call that came back has completed the handshake: by itself, or on the way to something else. */
@@ -39,6 +34,11 @@ static __always_inline __u8 part_of_wait(__u32 reason)
 	case SSLL_REASON_WANT_ASYNC:
 	case SSLL_REASON_WANT_ASYNC_JOB:
 		return SSLL_PART_WAIT_OFFLOAD;
+	case SSLL_REASON_WANT_PRIVATE_KEY_OPERATION:
+	case SSLL_REASON_PENDING_SESSION:
+	case SSLL_REASON_PENDING_CERTIFICATE:
+	case SSLL_REASON_PENDING_TICKET:
+	case SSLL_REASON_WANT_CERTIFICATE_VERIFY:
 	case SSLL_REASON_WANT_X509_LOOKUP:
 	case SSLL_REASON_WANT_CLIENT_HELLO_CB:
 	case SSLL_REASON_WANT_RETRY_VERIFY:

@@ -34,7 +34,7 @@ static __always_inline bool ssll_in_role(__u64 ssl, __u32 tgid, bool settle, con
 {
 	const __u64 server_bit = 1ULL << SSLL_SIDE_SERVER;
 	__u64 tag = 0, *word = NULL;
-	__u32 server = 0;
+	bool server = false;
 
 	if (config.role == SSLL_ANY)
 		return true;
@@ -42,7 +42,7 @@ static __always_inline bool ssll_in_role(__u64 ssl, __u32 tgid, bool settle, con
 		word = ssll_side_word(ssl, tgid, &tag);
 	if (word && !settle && (*word & ~server_bit) == tag)
 		return wanted_side(*word & server_bit);
-	if (!ssll_is_connection(ssl, library) || !ssll_read_int(ssl, library->server, &server))
+	if (!ssll_is_connection(ssl, library) || !ssll_read_server(ssl, library, &server))
 		return true;
 	if (word)
 		*word = tag | (server ? server_bit : 0);

@@ -15,7 +15,7 @@ enum ssll_geometry {
 	SSLL_FIRST_BUCKET = 96,
 	SSLL_BUCKETS = 480,
 	SSLL_LINEAR_BUCKETS = 64, /* the most a user can ask for; below the minimum and at or above the maximum come on top */
-	SSLL_REASONS = 16,
+	SSLL_REASONS = 32,
 	SSLL_COMM = 16,
 	SSLL_OPERATIONS = 256,  /* the most in one run */
 	SSLL_EXTREME_BITS = 42, /* of an extreme's word; above them lies the interval's number */
@@ -44,7 +44,7 @@ enum ssll_outcome {
 	SSLL_RETRY = 2,
 };
 
-/* Why an SSL call did not succeed: SSL_ERROR_* of openssl/ssl.h, and what OpenResty's patch adds. */
+/* Why an SSL call did not succeed: SSL_ERROR_* of openssl/ssl.h, what OpenResty's patch adds, and BoringSSL's from 16 on. */
 enum ssll_reason {
 	SSLL_REASON_UNKNOWN = 0,
 	SSLL_REASON_SSL = 1,
@@ -58,7 +58,17 @@ enum ssll_reason {
 	SSLL_REASON_WANT_CLIENT_HELLO_CB = 11,
 	SSLL_REASON_WANT_RETRY_VERIFY = 12,
 	SSLL_REASON_WANT_SESSION_LOOKUP = 13,
-	SSLL_REASON_NONE = 15, /* functions that have no reason to give */
+	SSLL_REASON_PENDING_SESSION = 16,
+	SSLL_REASON_PENDING_CERTIFICATE = 17,
+	SSLL_REASON_WANT_PRIVATE_KEY_OPERATION = 18,
+	SSLL_REASON_PENDING_TICKET = 19,
+	SSLL_REASON_EARLY_DATA_REJECTED = 20,
+	SSLL_REASON_WANT_CERTIFICATE_VERIFY = 21,
+	SSLL_REASON_HANDOFF = 22,
+	SSLL_REASON_HANDBACK = 23,
+	SSLL_REASON_WANT_RENEGOTIATE = 24,
+	SSLL_REASON_HANDSHAKE_HINTS_READY = 25,
+	SSLL_REASON_NONE = 31, /* functions that have no reason to give */
 };
 
 enum ssll_role {
@@ -180,8 +190,11 @@ struct ssll_library {
 	__s32 shutdown;
 	__s32 state; /* of the handshake's message flow: 1 after a fatal error */
 	__s32 bio_flags;
-	__s32 typed;    /* 1: an int at offset 0 tells QUIC objects from connections (OpenSSL 3.2 and later) */
-	__s32 remember; /* 1: SSL_free is probed, so an SSL's side can be remembered as long as it lives */
+	__s32 typed;       /* 1: an int at offset 0 tells QUIC objects from connections (OpenSSL 3.2 and later) */
+	__s32 remember;    /* 1: SSL_free is probed, so an SSL's side can be remembered as long as it lives */
+	__s32 boringssl;   /* where the pointer to what holds rwstate lies, which is one of BoringSSL's codes; -1: OpenSSL's, in
+	                      SSL */
+	__s32 server_bits; /* those of the word at `server` that count; 0: all */
 	__s32 pad;
 };
 
@@ -234,7 +247,7 @@ _Static_assert(sizeof(struct ssll_start) == 24, "start");
 _Static_assert(sizeof(struct ssll_series_key) == 8, "series key");
 _Static_assert(sizeof(struct ssll_series) == 8 * (SSLL_BUCKETS + 2 + SSLL_LINEAR_BUCKETS + 2 + 1 + 4 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
-_Static_assert(sizeof(struct ssll_library) == 40, "library");
+_Static_assert(sizeof(struct ssll_library) == 48, "library");
 _Static_assert(sizeof(struct ssll_account) == 40, "account");
 _Static_assert(sizeof(struct ssll_config) == 32, "config");
 _Static_assert(sizeof(struct ssll_event) == 64, "event");

@@ -4,6 +4,7 @@ well: there all other skips are failures (conftest.py)."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +30,12 @@ def needs_memory(needed: int, for_what: str, meminfo: Path = MEMINFO) -> None:
     available = next((1024 * int(value.split()[0]) for name, _, value in lines if name == "MemAvailable"), 0)
     if available < needed:
         _leave_out(f"this machine has less than {needed >> 30} GiB of memory available, which {for_what}")
+
+
+def needs_program(name: str, for_what: str) -> None:
+    """Leaves the test out where the machine hasn't this program, which comes by no package that the set-up installs."""
+    if shutil.which(name) is None:
+        _leave_out(f"this machine has no {name}, which {for_what}")
 
 
 def _flags(cpuinfo: Path) -> set[str]:

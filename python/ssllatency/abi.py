@@ -80,7 +80,7 @@ class Geometry(IntEnum):
     FIRST_BUCKET = 96
     BUCKETS = 480
     LINEAR_BUCKETS = 64
-    REASONS = 16
+    REASONS = 32
     COMM = 16
     OPERATIONS = 256
     EXTREME_BITS = 42
@@ -173,7 +173,17 @@ class Reason(IntEnum):
     WANT_CLIENT_HELLO_CB = 11
     WANT_RETRY_VERIFY = 12
     WANT_SESSION_LOOKUP = 13
-    NONE = 15
+    PENDING_SESSION = 16
+    PENDING_CERTIFICATE = 17
+    WANT_PRIVATE_KEY_OPERATION = 18
+    PENDING_TICKET = 19
+    EARLY_DATA_REJECTED = 20
+    WANT_CERTIFICATE_VERIFY = 21
+    HANDOFF = 22
+    HANDBACK = 23
+    WANT_RENEGOTIATE = 24
+    HANDSHAKE_HINTS_READY = 25
+    NONE = 31
 
 
 class Role(IntEnum):
@@ -446,11 +456,13 @@ class Library(ctypes.Structure):
         ("bio_flags", ctypes.c_int32),
         ("typed", ctypes.c_int32),
         ("remember", ctypes.c_int32),
+        ("boringssl", ctypes.c_int32),
+        ("server_bits", ctypes.c_int32),
         ("pad", ctypes.c_int32),
     )
 
 
-assert ctypes.sizeof(Library) == 40
+assert ctypes.sizeof(Library) == 48
 
 
 class Path(ctypes.Structure):
@@ -471,7 +483,7 @@ class Layout(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Layout) == 260
+assert ctypes.sizeof(Layout) == 268
 
 
 class MixKey(ctypes.Structure):
@@ -536,11 +548,11 @@ class Series(ctypes.Structure):
         ("total_ns", ctypes.c_uint64),
         ("maximum", ctypes.c_uint64 * 2),
         ("minimum", ctypes.c_uint64 * 2),
-        ("reasons", ctypes.c_uint64 * 16),
+        ("reasons", ctypes.c_uint64 * 32),
     )
 
 
-assert ctypes.sizeof(Series) == 4552
+assert ctypes.sizeof(Series) == 4680
 
 
 class SeriesKey(ctypes.Structure):
@@ -628,12 +640,12 @@ assert ctypes.sizeof(Thread) == 40
 
 
 MAPS = {
-    "blank": MapShape(2, 4, 4552, 1, 0),
+    "blank": MapShape(2, 4, 4680, 1, 0),
     "folded": MapShape(1, 4, 1, 65536, 1),
-    "libraries": MapShape(2, 4, 40, 256, 0),
+    "libraries": MapShape(2, 4, 48, 256, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),
     "processes": MapShape(1, 4, 16, 256, 0),
-    "series": MapShape(1, 8, 4552, 2048, 0),
+    "series": MapShape(1, 8, 4680, 2048, 0),
     "sides": MapShape(2, 4, 8, 4096, 0),
     "starts": MapShape(2, 4, 24, 16384, 1024),
     "targets": MapShape(2, 4, 16, 65536, 1024),

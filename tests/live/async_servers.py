@@ -86,16 +86,18 @@ class AsyncSettings:
 class AsyncServer:
     """The running server, from `with` to the end of the block: `port`, `pid`, and `final`, its counts, once it has ended.
 
-    With `root`, another root file system, it runs in there, on the OpenSSL in there. Raises ServerError when it doesn't start,
-    or didn't end with status 0 by itself when told to.
+    With `root`, another root file system, it runs in there, on the OpenSSL in there; `program` is another build of it. Raises
+    ServerError when it doesn't start, or didn't end with status 0 by itself when told to.
     """
 
     certificates: Path
     settings: AsyncSettings = field(default_factory=AsyncSettings)
     root: Path | None = None
+    program: Path | None = None
 
     def __enter__(self) -> Self:
-        build("async-server")
+        if self.program is None:
+            build("async-server")
         self.final: Counts = {}
         self._process: subprocess.Popen[bytes] | None = None
         self.directory = Path(tempfile.mkdtemp(prefix="ssllatency-async-", dir=self.root / "tmp" if self.root else None))
@@ -161,7 +163,7 @@ class AsyncServer:
     def _start(self) -> None:
         pair = make_certificate(self.settings.kind, self.certificates)
         prefix = ("chroot", str(self.root)) if self.root else ()
-        command = [*prefix, self._inside(BUILT / "async-server"), *self._words(pair)]
+        command = [*prefix, self._inside(self.program or BUILT / "async-server"), *self._words(pair)]
         environment = {**os.environ, **dict(self.settings.environment)}
         with (self.directory / "log").open("wb") as log:
             self._process = subprocess.Popen(

@@ -182,7 +182,7 @@ def _ask(tls: ssl.SSLSocket, request: bytes) -> bytes:
 
 def _complete(response: bytes) -> bool:
     head, end, body = response.partition(b"\r\n\r\n")
-    length = re.search(rb"Content-Length: (\d+)", head)
+    length = re.search(rb"Content-Length: (\d+)", head, re.IGNORECASE)
     return bool(end) and length is not None and len(body) >= int(length[1])
 
 

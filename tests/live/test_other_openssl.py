@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other versions of OpenSSL than the host's, each at work: Debian 13's in a root of its own, 1.1.1, and node's static one."""
+"""Other versions of OpenSSL than the host's, each at work: Debian 13's in a root of its own, and 1.1.1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests import foreign
 from .async_servers import AsyncServer, AsyncSettings, load, offload
 from .clients import TLS_1_2, TLS_1_3, Client, h2load, server_calls
 from .roots import in_root, nginx_of
-from .servers import free_ports, make_certificate
+from .servers import make_certificate
 from .test_async import assert_told_like, key_operations
 from .test_scripts import TOOLS, Script
 from .trace import Trace, count, counts, losses
@@ -114,38 +114,6 @@ def test_openssl_1_1_1(certificates: Path, tmp_path: Path, kind: str, times: int
     assert count(document, key_operation) == times
     assert losses(document) == {}
     assert document["in_flight"] == 0
-
-
-NODE = """
-const https = require("https"), fs = require("fs"), [certificate, key, port] = process.argv.slice(2);
-const server = https.createServer({cert: fs.readFileSync(certificate), key: fs.readFileSync(key), ecdhCurve: "X25519"},
-  (request, response) => response.end("hello"));
-server.listen(Number(port), "127.0.0.1", () => console.log("ready"));
-"""
-
-
-def test_node_with_openssl_inside(certificates: Path, tmp_path: Path) -> None:
-    node = foreign.needed(foreign.find("node"))
-    pair = make_certificate("ecdsa", certificates)
-    (port,) = free_ports(1)
-    script = tmp_path / "server.js"
-    script.write_text(NODE)
-    with subprocess.Popen([node, script, pair.certificate, pair.key, str(port)], stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout
-            assert server.stdout.readline() == "ready\n"
-            client = Client(port, TLS_1_3)
-            with Trace(server.pid) as trace:
-                exchanges = client.connect_times(20)
-        finally:
-            server.terminate()
-    document = trace.document
-    assert all(b"hello" in response for exchange in exchanges for response in exchange.responses)
-    # node shakes hands within SSL_read and SSL_write; so the key operations are what tells the connections.
-    assert count(document, "ossl_ecdsa_sign") == count(document, "ecx_derive") == 20
-    assert count(document, "SSL_read") >= 20
-    assert count(document, "SSL_write") >= 20
-    assert losses(document) == {}
 
 
 def test_ssllatency_bt_in_debian_13(certificates: Path) -> None:

@@ -18,18 +18,13 @@ import pytest
 from tests import foreign
 
 from .clients import TLS_1_3, Client, Exchange, server_calls
+from .programs import NODE
 from .roots import cgroup, in_container, nginx_of, until_it_serves
 from .servers import Nginx, free_ports, make_certificate
 from .trace import PROGRAM, Document, Trace, counted_pids, counts, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
-NODE = """
-const https = require("https"), fs = require("fs"), [certificate, key, port] = process.argv.slice(2);
-const server = https.createServer({cert: fs.readFileSync(certificate), key: fs.readFileSync(key), ecdhCurve: "X25519"},
-  (request, response) => response.end("hello"));
-server.listen(Number(port), "127.0.0.1");
-"""
 CONTAINER = "5e1f" + "0123456789ab" * 5
 LIBRARIES = ("libssl.so.3", "libcrypto.so.3")
 TIMES = 20

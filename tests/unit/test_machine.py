@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.machine import Lacking, needs_cpu_flag, needs_memory
+from tests.machine import Lacking, needs_cpu_flag, needs_memory, needs_program
 
 TOP = Path(__file__).resolve().parents[2]
 CPU = "processor\t: 0\nflags\t\t: fpu sse2 avx512f\n\nprocessor\t: 1\nflags\t\t: fpu sse2 avx512f\n"
@@ -54,3 +54,9 @@ def test_memory(tmp_path: Path) -> None:
     needs_memory(6 << 30, "is there", meminfo)
     with pytest.raises(Lacking, match=r"^this machine has less than 8 GiB of memory available, which a test needs$"):
         needs_memory(8 << 30, "a test needs", meminfo)
+
+
+def test_a_program_that_is_not_there() -> None:
+    needs_program(sys.executable, "is there")
+    with pytest.raises(Lacking, match=r"^this machine has no no-such-program, which a test needs$"):
+        needs_program("no-such-program", "a test needs")

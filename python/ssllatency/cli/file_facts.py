@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes import store
 from ssllatency.targets import FileFacts
 
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
+
 _MOST = 2000  # files remembered
-_NO_NAMES = "OpenSSL is linked into it and shows no names of its functions (stripped)"
 
 
 class KnownFiles:
@@ -26,14 +28,17 @@ class KnownFiles:
         self._used: dict[str, FileFacts] = {}
         self._learned = False
 
-    def describe(self, fd: int, path: str) -> FileFacts:
-        """What is in the file; SsllatencyError where it is a damaged library or can't be read."""
+    def describe(self, fd: int, path: str, root: str = "/") -> FileFacts:
+        """What is in the file; SsllatencyError where it is a damaged library or can't be read. `root`: where its process's
+        root lies, in which its debug file may be."""
         status = os.fstat(fd)
         key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
         facts = self._known.get(key)
         if facts is None:
-            facts, self._learned = look_inside(f"/proc/self/fd/{fd}", path), True
-        self._used[key] = facts
+            facts = look_inside(f"/proc/self/fd/{fd}", path, root)
+            self._learned |= not facts.by_debug_file
+        if not facts.by_debug_file:
+            self._used[key] = facts
         return facts
 
     def save(self) -> None:
@@ -44,25 +49,38 @@ class KnownFiles:
         store.store(store.default_directory(), self._name, {key: asdict(facts) for key, facts in kept})
 
 
-def look_inside(path: str, label: str) -> FileFacts:
-    """What is in the file at `path`, which people are shown as `label`."""
+def look_inside(path: str, label: str, root: str = "/") -> FileFacts:
+    """What is in the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe."""
     from ssllatency.elf.accessors import library_version
     from ssllatency.elf.image import Image
     from ssllatency.elf.inside import tls_inside
     from ssllatency.probes.planner import libraries_in
 
     try:
-        image = Image.open(path, label=label)
+        image = Image.open(path, label=label, debug_roots=(root, "/"))
         libraries = libraries_in(image)
         library = label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
         inside = tls_inside(image) if not library else None
     except ElfError as error:
         return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else FileFacts()
-    hidden = inside is not None and inside.openssl and "libssl" not in libraries
-    version = library_version(image) if libraries or hidden else ""
-    others = inside.implementations if inside else ()
-    others = tuple(one for one in others if one[0] != "BoringSSL" or "libssl" not in libraries)
-    return FileFacts(libraries, version, image.build_id, others, _NO_NAMES if hidden else "")
+    if inside is None or not inside.traceable:
+        version = library_version(image) if libraries else ""
+        return FileFacts(libraries, version, image.build_id, inside.implementations if inside else ())
+    if "libssl" in libraries:
+        by_debug_file = bool(image.debug_file)
+        return FileFacts(libraries, library_version(image), image.build_id, inside.implementations, by_debug_file=by_debug_file)
+    version = library_version(image) or inside.traceable
+    return FileFacts(libraries, version, image.build_id, inside.implementations, _no_names(image, inside.traceable), True)
+
+
+def _no_names(image: Image, implementation: str) -> str:
+    """Why it can't be traced, and what would help."""
+    place = next(iter(image.debug_places()), "")
+    debug_file = f"its debug file as {place}, or " if place else ""
+    return (
+        f"{implementation} is linked into it and shows no names of its functions (stripped); what would help is {debug_file}"
+        "a build of the program that has its symbol table"
+    )
 
 
 def _is_openssl(label: str) -> bool:

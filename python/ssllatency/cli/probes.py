@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ssllatency.cli import options
+from ssllatency.cli.file_facts import look_inside
 from ssllatency.cli.follow import rules_for
 from ssllatency.cli.resolve import PlanSource, Resolved, resolve
 from ssllatency.engines import kernel
@@ -134,5 +135,15 @@ def _existing(name: str) -> str:
 def _plan(source: PlanSource, name: str) -> ImagePlan:
     plan = source.plan(_existing(name), name)
     if not plan.kind:
-        raise SsllatencyError(f"{name} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine).")
+        raise SsllatencyError(_why_not(name))
     return plan
+
+
+def _why_not(name: str) -> str:
+    """What is to be said of a file in which nothing is found."""
+    facts = look_inside(name, str(Path(name).absolute()))
+    if facts.obstacle:
+        return f"{name} can't be traced: {facts.obstacle}."
+    if facts.others:
+        return f"The TLS of {name} is {facts.others[0][0]}, which isn't traced: only OpenSSL is."
+    return f"{name} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine)."

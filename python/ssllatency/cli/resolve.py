@@ -39,6 +39,7 @@ from ssllatency.targets import (
     listing,
     open_mapped,
     possible_hazards,
+    root_of,
     select,
     survey,
     tls_files,
@@ -134,11 +135,6 @@ def _root_of(image: TracedImage) -> str:
     return next((root_of(pid) for pid in image.pids if exists(pid)), "/")
 
 
-def root_of(pid: int) -> str:
-    """The root of a process, as we see it."""
-    return f"/proc/{pid}/root"
-
-
 def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> Resolved:
     """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
 
@@ -202,8 +198,8 @@ class Recogniser:
     def __init__(self, source: PlanSource) -> None:
         self._source = source
 
-    def __call__(self, fd: int, path: str) -> str:
-        plan = self._source.plan(f"/proc/self/fd/{fd}", path)
+    def __call__(self, fd: int, path: str, root: str) -> str:
+        plan = self._source.plan(f"/proc/self/fd/{fd}", path, root)
         return plan.kind if plan.operations else ""
 
 

@@ -7,6 +7,7 @@ import re
 
 from ssllatency.elf.evaluate import fields_read, returned
 from ssllatency.elf.image import Image
+from ssllatency.elf.inside import tls_inside
 from ssllatency.elf.returns import returned_address
 from ssllatency.elf.values import Field, Place
 
@@ -76,11 +77,17 @@ def _state(image: Image, hand_state: int | None) -> int | None:
 
 
 def library_version(image: Image) -> str:
-    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026"; "" if unknown."""
+    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if unknown."""
     function = image.function("OpenSSL_version")
     stated = returned_address(image, function.address, rdi=0) if function else None
     text = image.text(stated) if stated else ""
-    return text or _version_in_data(image)
+    return text or _version_in_data(image) or _name_in_data(image)
+
+
+def _name_in_data(image: Image) -> str:
+    """BoringSSL has no versions, and where nothing asks for AWS-LC's it isn't linked."""
+    name = tls_inside(image).traceable
+    return "" if name.startswith("OpenSSL") else name
 
 
 def _version_in_data(image: Image) -> str:

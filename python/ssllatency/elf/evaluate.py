@@ -79,8 +79,13 @@ def followed(image: Image, address: int, arguments: Mapping[str, Value], known: 
 
     `known` are numbers that fields hold, by the field's path.
     """
+    return followed_in(image, address, Case(arguments, known))
+
+
+def followed_in(image: Image, address: int, case: Case) -> Evaluation:
+    """The finished evaluation of the function at `address` in this case, with all that it saw."""
     evaluation = _evaluation(image)
-    evaluation.run(address, Case(arguments, known))
+    evaluation.run(address, case)
     return evaluation
 
 

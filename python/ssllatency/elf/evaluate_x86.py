@@ -40,6 +40,12 @@ def _registers() -> dict[str, tuple[str, int]]:
 _REGISTERS = _registers()
 
 
+def _merged(whole: Value, value: Value, size: int) -> Value:
+    """A register whose low `size` bytes are written; 0: others are."""
+    mask = (1 << 8 * size) - 1
+    return whole & ~mask & MASK | value & mask if size and isinstance(whole, int) and isinstance(value, int) else None
+
+
 class X86Evaluation(Evaluation):
     """One evaluation of a function of an x86-64 image."""
 
@@ -80,6 +86,10 @@ class X86Evaluation(Evaluation):
             return self._jump(state, name, instruction)
         if name.startswith("cmov"):
             return self._conditional_move(state, name, instruction)
+        if name.startswith("set"):
+            taken = state.taken(f"j{name[3:]}")
+            self.write(state, instruction, instruction.operands[0], None if taken is None else int(taken))
+            return True
         handler = _HANDLERS.get(name, _other)
         handler(self, state, instruction)
         return True
@@ -144,7 +154,7 @@ class X86Evaluation(Evaluation):
         """Stores `value` in a register or on the stack; other memory is noted, and not followed."""
         if operand.type == _REGISTER:
             whole, size = _REGISTERS.get(instruction.reg_name(operand.reg), ("", 0))
-            state.registers[whole] = narrowed(value, size) if size >= 4 else None
+            state.registers[whole] = narrowed(value, size) if size >= 4 else _merged(state.registers.get(whole), value, size)
             return
         self.store(state, self.address_of(state, instruction, operand), narrowed(value, operand.size))
 
@@ -215,6 +225,27 @@ def _compare(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
         state.flags = left
 
 
+def _test_bit(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+    """The carry flag is the bit; the others stay."""
+    word, number = instruction.operands
+    left, right = (evaluation.read(state, instruction, each) for each in (word, number))
+    state.flags = None
+    if isinstance(left, int) and isinstance(right, int) and word.type == _REGISTER:
+        bit = left >> right % (8 * word.size) & 1
+        state.flags = Comparison(0, bit, 1, alone=True)  # 0 is below 1
+
+
+def _shift(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
+    target, *by = instruction.operands
+    value = evaluation.read(state, instruction, target)
+    count = evaluation.read(state, instruction, by[0]) if by else 1
+    state.flags, shifted = None, None
+    if isinstance(value, int) and isinstance(count, int):
+        count &= 63 if target.size == 8 else 31
+        shifted = value >> count if instruction.mnemonic == "shr" else value << count & MASK
+    evaluation.write(state, instruction, target, shifted)
+
+
 def _push(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
     value = evaluation.read(state, instruction, instruction.operands[0])
     top = state.registers["rsp"] = plus(state.registers.get("rsp"), -8 & MASK)
@@ -262,6 +293,8 @@ _HANDLERS = {
     "cdqe": _widen,
     **dict.fromkeys(("and", "or", "xor"), _logic),
     **dict.fromkeys(("cmp", "test"), _compare),
+    "bt": _test_bit,
+    **dict.fromkeys(("shl", "shr"), _shift),
     **dict.fromkeys(("nop", "endbr64", "endbr32"), _nothing),
     "lea": _address,
     "push": _push,

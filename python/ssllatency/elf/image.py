@@ -117,6 +117,12 @@ class Image:
         """The path of the separate debug file that belongs to the image, "" if there is none."""
         return self._debug_file[0] if self._debug_file else ""
 
+    def debug_places(self) -> Iterator[str]:
+        """The paths at which a debug file of the image is looked for, as its process sees them, best first."""
+        from ssllatency.elf.debugfiles import debug_link, places
+
+        return (path for path, _ in places(self.build_id, debug_link(self._headers), self.label, ("/",)))
+
     def symbol_address(self, name: str) -> int | None:
         """The address of a dynamic symbol that the image defines, a function or data."""
         symbol = self._dynamic.find(name)

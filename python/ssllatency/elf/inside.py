@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which TLS implementations are linked into an image that aren't OpenSSL's, or that show no names: told by texts that their
-code leaves in the program, stripped or not (a Go program's table of function names, source paths in the errors of others).
+"""Which TLS implementations are linked into an image, whether or not it shows the names of their functions: told by texts that
+their code leaves in the program (a Go program's table of function names, source paths in the errors of others).
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _LONGEST = 128
 
 @dataclass(frozen=True)
 class Inside:
-    """`implementations`: (name, version) each, the version "" where unknown. `openssl`: whether OpenSSL's libssl is there."""
+    """`implementations`: (name, version) of those that aren't traced, the version "" where unknown. `traceable`: the name of
+    the one that is where its functions' names are known, with its version where that is clear."""
 
     implementations: tuple[tuple[str, str], ...] = ()
-    openssl: bool = False
+    traceable: str = ""
 
 
 def tls_inside(image: Image) -> Inside:
@@ -35,8 +36,15 @@ def tls_inside(image: Image) -> Inside:
             if at >= 0:
                 found[name] = seen or ""
     shown = [("Go crypto/tls", found["Go"])] if {"Go", "Go crypto/tls"} <= found.keys() else []
-    shown += [(name, found[name]) for name in ("rustls", "BoringSSL") if name in found]
-    return Inside(tuple(shown), "OpenSSL" in found)
+    shown += [("rustls", found["rustls"])] if "rustls" in found else []
+    return Inside(tuple(shown), _traceable(found))
+
+
+def _traceable(found: dict[str, str]) -> str:
+    """AWS-LC's libssl is BoringSSL's; its libcrypto alone does no TLS."""
+    if "OpenSSL" in found or "BoringSSL" not in found:
+        return "OpenSSL" if "OpenSSL" in found else ""
+    return f"AWS-LC {found['AWS-LC']}".rstrip() if "AWS-LC" in found else "BoringSSL"
 
 
 def _go_version(piece: bytes, at: int) -> str | None:
@@ -54,6 +62,11 @@ def _rustls_version(piece: bytes, at: int) -> str | None:
     return version[1].decode() if version else None
 
 
+def _aws_lc_version(piece: bytes, at: int) -> str | None:
+    version = re.compile(rb"AWS-LC (?:(\d{1,3}\.\d{1,3}\.\d{1,3})|KEM method)\0").match(piece, at)
+    return (version[1] or b"").decode() if version else None
+
+
 def _present(_piece: bytes, _at: int) -> str | None:
     return ""
 
@@ -63,5 +76,6 @@ _MARKS: dict[str, tuple[bytes, Callable[[bytes, int], str | None]]] = {
     "Go crypto/tls": (b"crypto/tls.(*Conn).", _present),
     "rustls": (b"/rustls-", _rustls_version),
     "OpenSSL": (b"ssl/ssl_lib.c\0", _present),
+    "AWS-LC": (b"AWS-LC ", _aws_lc_version),
     "BoringSSL": (b"ssl/ssl_lib.cc\0", _present),
 }

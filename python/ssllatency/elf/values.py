@@ -97,20 +97,23 @@ def masked(left: Value, right: Value) -> Value:
 
 
 _BY_CARRY = ("ja", "jae", "jb", "jbe")
+_BY_CARRY_ALONE = ("jae", "jb")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The flags after comparing two numbers of `size` bytes; without `carry`, that flag is of something earlier."""
+    """The flags after comparing two numbers of `size` bytes; without `carry`, that flag is of something earlier; `alone`: it is
+    the only one that isn't."""
 
     left: int
     right: int
     size: int
     carry: bool = True
+    alone: bool = False
 
     def taken(self, condition: str) -> bool | None:
         """Whether a jump on `condition` ("je", "ja", …) is taken; None for a condition that isn't known here."""
-        if not self.carry and condition in _BY_CARRY:
+        if (not self.carry and condition in _BY_CARRY) or (self.alone and condition not in _BY_CARRY_ALONE):
             return None
         mask = (1 << 8 * self.size) - 1
         left, right = self.left & mask, self.right & mask

@@ -36,6 +36,12 @@ _WAITS = {
     99: Reason.WANT_SESSION_LOOKUP,
 }
 _WRITING, _READING = 2, 3
+# What BoringSSL's rwstate holds there, which are its SSL_get_error's codes.
+_BORINGSSL_WAITS = {4: Reason.WANT_X509_LOOKUP} | {
+    code: Reason(Reason.PENDING_SESSION + code - 11)
+    for code in range(11, 11 + Reason.HANDSHAKE_HINTS_READY - Reason.PENDING_SESSION + 1)
+}
+_BORINGSSL_READING, _BORINGSSL_WRITING, _BORINGSSL_SYSCALL, _BORINGSSL_ZERO_RETURN = 2, 3, 5, 6
 _QUIC = "(*(int32*)uptr($ssl) & 0x80) != 0"
 
 
@@ -54,11 +60,16 @@ def sides(role: Role, offsets: SslOffsets) -> Lines:
     return [
         *lines,
         f"if ({known}) {{",
-        f"if (*(int32*)uptr($ssl + {offsets.server}) {other} 0) {{",
+        f"if (({_server_word(offsets)}) {other} 0) {{",
         "$wanted = 0;",
         "}",
         "}",
     ]
+
+
+def _server_word(offsets: SslOffsets) -> str:
+    word = f"*(int32*)uptr($ssl + {offsets.server})"
+    return f"{word} & {offsets.server_bits}" if offsets.server_bits else word
 
 
 def unsuccessful_ssl(offsets: SslOffsets, emit: Emit) -> Lines:
@@ -66,6 +77,8 @@ def unsuccessful_ssl(offsets: SslOffsets, emit: Emit) -> Lines:
     unknown = emit(Outcome.RETRY, Reason.UNKNOWN)
     if offsets.rwstate is None:
         return [unknown]
+    if offsets.boringssl is not None:
+        return _unsuccessful_boringssl(offsets, emit)
     opaque = f"$ssl == 0 || {_QUIC}" if offsets.version else "$ssl == 0"
     lines = [f"if ({opaque}) {{", unknown, "} else {", f"$want = *(int32*)uptr($ssl + {offsets.rwstate});"]
     lines += [f"if ($want == {_READING} || $want == {_WRITING}) {{", *_transport(offsets, emit)]
@@ -74,14 +87,29 @@ def unsuccessful_ssl(offsets: SslOffsets, emit: Emit) -> Lines:
     return [*lines, "} else {", *_end(offsets, emit), "}", "}"]
 
 
-def _transport(offsets: SslOffsets, emit: Emit) -> Lines:
+def _unsuccessful_boringssl(offsets: SslOffsets, emit: Emit) -> Lines:
+    """The same for its codes, which lie in a structure to which SSL points."""
+    unknown = emit(Outcome.RETRY, Reason.UNKNOWN)
+    lines = ["$holder = (uint64)0;", "if ($ssl != 0) {", f"$holder = *(uint64*)uptr($ssl + {offsets.boringssl});", "}"]
+    lines += ["if ($holder == 0) {", unknown, "} else {", f"$want = *(int32*)uptr($holder + {offsets.rwstate});"]
+    lines += [f"if ($want == {_BORINGSSL_READING} || $want == {_BORINGSSL_WRITING}) {{"]
+    lines += _transport(offsets, emit, _BORINGSSL_READING)
+    for want, reason in _BORINGSSL_WAITS.items():
+        lines += [f"}} else if ($want == {want}) {{", emit(Outcome.RETRY, reason)]
+    ends = {_BORINGSSL_SYSCALL: Reason.SYSCALL, _BORINGSSL_ZERO_RETURN: Reason.ZERO_RETURN}
+    for want, reason in ends.items():
+        lines += [f"}} else if ($want == {want}) {{", emit(Outcome.FAILURE, reason)]
+    return [*lines, "} else {", emit(Outcome.FAILURE, Reason.SSL), "}", "}"]
+
+
+def _transport(offsets: SslOffsets, emit: Emit, reading: int = _READING) -> Lines:
     """A wait for the socket only where the BIO says so: rwstate stays at READING when the peer is gone."""
     unknown = emit(Outcome.RETRY, Reason.UNKNOWN)
     if None in (offsets.rbio, offsets.wbio, offsets.bio_flags):
         return [unknown]
     return [
         f"$bio = *(uint64*)uptr($ssl + {offsets.wbio});",
-        f"if ($want == {_READING}) {{",
+        f"if ($want == {reading}) {{",
         f"$bio = *(uint64*)uptr($ssl + {offsets.rbio});",
         "}",
         f"$flags = *(int32*)uptr($bio + {offsets.bio_flags});",
@@ -98,6 +126,8 @@ def _transport(offsets: SslOffsets, emit: Emit) -> Lines:
 
 
 def _broken_off(offsets: SslOffsets, emit: Emit) -> Lines:
+    if offsets.boringssl is not None:
+        return [emit(Outcome.FAILURE, Reason.SYSCALL)]
     if offsets.state is None:
         return [emit(Outcome.FAILURE, Reason.UNKNOWN)]
     return [

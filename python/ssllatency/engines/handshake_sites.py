@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
@@ -12,7 +12,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sites import Sites, argument, library_record, packed
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, Phase, PhaseCall
-from ssllatency.probes.plan import CONDITIONS, ImagePlan, Role, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Role, SslOffsets
 
 _CALLS = (
     "SSL_do_handshake",
@@ -25,7 +25,7 @@ _CALLS = (
     "SSL_write_early_data",
     "SSL_free",
 )
-_WITHOUT_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # which only call it
+_AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it; in BoringSSL it may be inlined in them
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
 _FIELDS = {Label.ROLE: "server", Label.PROCESS: "tgid"}  # of abi.Labels, where they aren't called as the label
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
@@ -34,10 +34,22 @@ _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL
 
 def watched(image: TracedImage) -> TracedImage:
     """The image with only those operations that a handshake's calls are."""
-    names = {planned.operation for planned in image.plan.operations}
-    wanted = _CALLS if "SSL_do_handshake" in names else _CALLS + _WITHOUT_DO_HANDSHAKE
-    kept = tuple(planned for planned in image.plan.operations if planned.operation in wanted)
+    planned = {one.operation: one for one in image.plan.operations}
+    wanted = {*_CALLS, *_around(planned, boringssl=image.plan.offsets.boringssl is not None)}
+    kept = tuple(one for name, one in planned.items() if name in wanted)
     return replace(image, plan=replace(image.plan, operations=kept))
+
+
+def _around(planned: Mapping[str, OperationPlan], *, boringssl: bool) -> Iterator[str]:
+    """Those that call SSL_do_handshake and are to be watched as well: where it isn't, or where it is inlined in them."""
+    inner = planned.get("SSL_do_handshake")
+    for name in _AROUND_DO_HANDSHAKE:
+        if inner is None or (boringssl and name in planned and not _exits(inner) & _exits(planned[name])):
+            yield name
+
+
+def _exits(planned: OperationPlan) -> set[int]:
+    return {probe.offset for probe in planned.probes if probe.role is Role.EXIT}
 
 
 def phase_sites(plan: HandshakePlan) -> tuple[Sites, Sites]:

@@ -121,4 +121,6 @@ def library_record(offsets: SslOffsets, *, remember: bool = False) -> abi.Librar
         # Since OpenSSL 3.2 an SSL * begins with its type; before, with its version.
         typed=int(bool(offsets.version)),
         remember=int(remember),
+        boringssl=known(offsets.boringssl),
+        server_bits=offsets.server_bits or 0,
     )

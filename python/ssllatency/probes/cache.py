@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
 _PLANS = Kind(
-    "plan", codec.to_values, lambda values, size: codec.from_values(values, file_size=size), lambda plan: not plan.missing
+    "plan",
+    codec.to_values,
+    lambda values, size: codec.from_values(values, file_size=size),
+    lambda plan: bool(plan.kind and not plan.missing),
 )
 
 

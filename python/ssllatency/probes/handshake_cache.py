@@ -20,7 +20,7 @@ _PLANS = Kind(
     "handshake",
     handshake_codec.to_values,
     lambda values, size: handshake_codec.from_values(values, file_size=size),
-    lambda plan: not plan.missing,
+    lambda plan: bool(plan.kind and not plan.missing),
 )
 
 

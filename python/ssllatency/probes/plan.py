@@ -123,7 +123,8 @@ class SslOffsets:
 
     `rwstate` from SSL_want, `server` from SSL_is_server, `rbio` from SSL_get_rbio, `wbio` from SSL_get_wbio, `shutdown` from
     SSL_get_shutdown, `version` from SSL_version, `state` (of the handshake's message flow) from SSL_in_before; `bio_flags` is
-    the offset of the flags inside BIO, from BIO_test_flags of libcrypto.
+    the offset of the flags inside BIO, from BIO_test_flags of libcrypto. In BoringSSL, `boringssl` is where SSL points to what
+    `rwstate` lies in, one of BoringSSL's own codes, both from SSL_get_error; `server_bits` are the bits at `server` that count.
     """
 
     rwstate: int | None = None
@@ -134,6 +135,8 @@ class SslOffsets:
     version: int | None = None
     state: int | None = None
     bio_flags: int | None = None
+    boringssl: int | None = None
+    server_bits: int | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.elf.boringssl import boringssl_offsets
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.elf.methods import ec_key_method, rsa_method
 from ssllatency.elf.providers import Algorithm, algorithms
@@ -185,7 +186,7 @@ def _plan_operations(
 
 
 def _offsets(image: Image, libraries: tuple[str, ...]) -> SslOffsets:
-    found = ssl_offsets(image) if "libssl" in libraries else {}
+    found = boringssl_offsets(image) or ssl_offsets(image) if "libssl" in libraries else {}
     bio_flags = bio_flags_offset(image) if "libcrypto" in libraries else None
     names = {field.name for field in fields(SslOffsets)}
     offsets = {name: offset for name, offset in found.items() if name in names}

@@ -15,7 +15,7 @@ from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.listening import is_own, serving
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
-from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of
+from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.selection import Selection, kept_comm, members, select
 from ssllatency.targets.survey import FileFacts, Survey, survey
 
@@ -48,6 +48,7 @@ __all__ = [
     "possible_hazards",
     "process_of",
     "recognised_file",
+    "root_of",
     "select",
     "serving",
     "survey",

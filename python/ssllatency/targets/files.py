@@ -17,7 +17,7 @@ from pathlib import Path
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets.maps import MappedFile, Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import open_mapped
-from ssllatency.targets.processes import PROC, Process, exists
+from ssllatency.targets.processes import PROC, Process, exists, root_of
 
 # The star before .so also takes the copies that Python wheels bundle: libssl-8b5ba2b3.so.1.1.
 _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so*")
@@ -27,7 +27,7 @@ class NoTlsFile(SsllatencyError):
     """None of the processes maps a file that is traced."""
 
 
-Recognise = Callable[[int, str], str]
+Recognise = Callable[[int, str, str], str]
 Users = dict[tuple[int, int, int], dict[int, MappedFile]]
 
 
@@ -70,10 +70,10 @@ def tls_files(
 ) -> list[TracedFile]:
     """The TLS files of `processes`, ordered by path.
 
-    `recognise(fd, path)` says what a file is ("" for a file that holds no TLS code); it is called once a file, and the
-    descriptor is closed when it returns. `named` are files (see file_identity) that are candidates whatever their name.
-    `problem` takes the SsllatencyError of a process or file that can't be read; if it returns, the search goes on without.
-    Processes that end meanwhile are left out. NoTlsFile where no process maps a TLS file.
+    `recognise(fd, path, root)` says what a file is, "" for one that holds no TLS code, where `root` is that of a process that
+    maps it; it is called once a file, and the descriptor is closed when it returns. `named` are files (see file_identity) that
+    are candidates whatever their name. `problem` takes the SsllatencyError of a process or file that can't be read; if it
+    returns, the search goes on without. Processes that end meanwhile are left out. NoTlsFile where no process maps a TLS file.
     """
     processes = list(processes)
     users = _candidates(processes, proc, named, problem)
@@ -96,7 +96,7 @@ def may_hold_tls(path: str) -> bool:
 
 def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: Path = PROC) -> TracedFile | None:
     """The file that process `pid` maps so, where it holds TLS code. SsllatencyError where it can't be read."""
-    return _recognised(open_mapped(pid, mapping, proc), pid, {pid: mapping}, recognise, fail)
+    return _recognised(open_mapped(pid, mapping, proc), pid, {pid: mapping}, recognise, fail, proc)
 
 
 def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tuple[int, int, int]], problem: Problem) -> Users:
@@ -130,18 +130,18 @@ def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Pa
             if exists(pid, proc):
                 errors.append(error)
             continue
-        return _recognised(fd, pid, mappings, recognise, problem)
+        return _recognised(fd, pid, mappings, recognise, problem, proc)
     if errors:
         problem(errors[0])
     return None
 
 
 def _recognised(
-    fd: int, pid: int, mappings: dict[int, MappedFile], recognise: Recognise, problem: Problem
+    fd: int, pid: int, mappings: dict[int, MappedFile], recognise: Recognise, problem: Problem, proc: Path
 ) -> TracedFile | None:
     mapping = mappings[pid]
     try:
-        kind = recognise(fd, mapping.path)
+        kind = recognise(fd, mapping.path, root_of(pid, proc))
     except SsllatencyError as error:
         problem(error)
         return None

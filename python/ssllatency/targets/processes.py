@@ -62,6 +62,11 @@ def exists(pid: int, proc: Path = PROC) -> bool:
     return (proc / str(pid) / "stat").exists()
 
 
+def root_of(pid: int, proc: Path = PROC) -> str:
+    """Where the root of a process's file system is for us."""
+    return str(proc / str(pid) / "root")
+
+
 def process_of(pid: int, proc: Path = PROC) -> Process | None:
     """One process; None where it isn't there."""
     return _read_process(proc / str(pid) / "stat")

@@ -19,7 +19,7 @@ from ssllatency.targets.implementations import NATIVE, foreign_implementations
 from ssllatency.targets.listening import Listener, listeners
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import open_mapped
-from ssllatency.targets.processes import PROC, Process
+from ssllatency.targets.processes import PROC, Process, root_of
 
 # Libraries of other names that are known to have a TLS implementation linked into them.
 _INSIDE = (*NATIVE, "cygrpc*.so", "_rust.abi3.so")
@@ -31,13 +31,15 @@ Identity = tuple[int, int, int]
 @dataclass(frozen=True)
 class FileFacts:
     """What is in a file. `libraries`: those of the catalogue that it is or holds; `version` what OpenSSL calls itself there;
-    `others`: (implementation, version) of TLS in it that isn't traced; `obstacle`: why OpenSSL in it can't be traced."""
+    `others`: (implementation, version) of TLS in it that isn't traced; `obstacle`: why OpenSSL in it can't be traced;
+    `by_debug_file`: a separate file names its functions, or could if it came."""
 
     libraries: tuple[str, ...] = ()
     version: str = ""
     build_id: str = ""
     others: tuple[tuple[str, str], ...] = ()
     obstacle: str = ""
+    by_debug_file: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,12 @@ class Survey:
     unread: tuple[str, ...] = ()
 
 
-Describe = Callable[[int, str], FileFacts]
+Describe = Callable[[int, str, str], FileFacts]
 
 
 def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> Survey:
-    """Looks at these processes. `describe(fd, path)` says what is in a file; it is asked once a file."""
+    """Looks at these processes. `describe(fd, path, root)` says what is in a file, whose process has its root there; it is
+    asked once a file."""
     looks, closed = _look(processes, proc)
     facts, unread = _facts(looks, describe, proc)
     stacks = {look.process: _stacks(look, facts) for look in looks}
@@ -152,7 +155,7 @@ def _first_facts(mappings: list[tuple[int, MappedFile]], describe: Describe, pro
             error = error or refusal
             continue
         try:
-            return describe(fd, mapped.path)
+            return describe(fd, mapped.path, root_of(pid, proc))
         finally:
             os.close(fd)
     assert error is not None

@@ -9,10 +9,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.fixtures import build
 
 from ssllatency.cli import file_facts
 from ssllatency.cli.file_facts import KnownFiles, look_inside
 from ssllatency.cli.main import run
+from ssllatency.elf.image import Image
 from ssllatency.targets import FileFacts
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
@@ -24,10 +26,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def described(known: KnownFiles, path: Path) -> FileFacts:
+def described(known: KnownFiles, path: Path, root: Path = Path("/")) -> FileFacts:
     fd = os.open(path, os.O_RDONLY)
     try:
-        return known.describe(fd, str(path))
+        return known.describe(fd, str(path), str(root))
     finally:
         os.close(fd)
 
@@ -57,6 +59,39 @@ def test_a_file_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     library.write_bytes(library.read_bytes()[:-1] + b"!")
     os.utime(library, ns=(modified, modified))  # its owner can set this back, but not the time of the inode's change
     assert described(KnownFiles(), library).version == "looked again"
+
+
+HIDDEN = """
+int SSL_do_handshake(void) { return 1; }
+int SSL_read(void) { return 2; }
+const char *where = "ssl/ssl_lib.c";
+int main(void) { return SSL_do_handshake() + SSL_read() + *where; }
+"""
+
+
+def test_a_program_whose_names_a_debug_file_brings(tmp_path: Path) -> None:
+    (tmp_path / "hidden.c").write_text(HIDDEN)
+    program, root = tmp_path / "hidden", tmp_path / "root"
+    build.run("gcc", "-Wl,--build-id=sha1", "-o", program, tmp_path / "hidden.c")
+    build_id = Image.open(program).build_id
+    place = f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
+    bare = build.stripped(program, "bare")
+    known = KnownFiles()
+    facts = described(known, bare, root)
+    assert (facts.libraries, facts.version, facts.by_debug_file) == ((), "OpenSSL", True)
+    assert f"(stripped); what would help is its debug file as /{place}, or a build" in facts.obstacle
+    known.save()
+    build.debug_file(program, root / place)
+    facts = described(KnownFiles(), bare, root)
+    assert (facts.libraries, facts.obstacle, facts.by_debug_file) == (("libssl",), "", True)
+
+
+def test_a_program_that_no_debug_file_can_name(tmp_path: Path) -> None:
+    (tmp_path / "hidden.c").write_text(HIDDEN)
+    build.run("gcc", "-Wl,--build-id=none", "-s", "-o", tmp_path / "hidden", tmp_path / "hidden.c")
+    assert described(KnownFiles(), tmp_path / "hidden").obstacle.endswith(
+        "(stripped); what would help is a build of the program that has its symbol table"
+    )
 
 
 @pytest.mark.parametrize("entry", [[], {"a": []}, {"a": {}}, {"a": {"version": 1}}, {"1:2": {"libraries": [5]}}, "text", None])

@@ -89,3 +89,30 @@ def test_comparison_without_the_carry_flag() -> None:
     assert Comparison(1, 2, 4).taken("jb")
     assert Comparison(1, 2, 4, carry=False).taken("jb") is None
     assert Comparison(1, 2, 4, carry=False).taken("jl")
+
+
+def test_comparison_that_leaves_only_the_carry_flag() -> None:
+    assert Comparison(0, 1, 1, alone=True).taken("jb")
+    assert Comparison(0, 1, 1, alone=True).taken("je") is None
+
+
+@pytest.mark.parametrize(("condition", "other"), [("b", 2), ("ae", 1)])
+def test_a_bit_that_is_tested(assembled: Assembler, condition: str, other: int) -> None:
+    code = assembled(f"mov $0x14000, %eax\nbt %rdi, %rax\n{CHOICE.format(condition=condition)}")
+    cases = [Case({"rdi": number}) for number in (14, 15, 16, 64 + 14)]
+    assert results(code, *cases) == [{3 - other}, {other}, {3 - other}, {3 - other}]
+    assert results(code, Case()) == [{1, 2}]
+
+
+def test_a_condition_as_a_number(assembled: Assembler) -> None:
+    code = assembled("xor %eax, %eax\ncmp $6, %edi\nsete %al\nadd $5, %eax\nret")
+    assert results(code, Case({"rdi": 6}), Case({"rdi": 7}), Case()) == [{6}, {5}, {None}]
+
+
+def test_shifts(assembled: Assembler) -> None:
+    code = assembled("mov %edi, %eax\nmov %esi, %ecx\nshr %cl, %eax\nshl $4, %eax\nret")
+    assert results(code, Case({"rdi": 0x1234, "rsi": 8}), Case({"rdi": 0x1234, "rsi": 40}), Case({"rdi": 1})) == [
+        {0x120},
+        {0x120},
+        {None},
+    ]

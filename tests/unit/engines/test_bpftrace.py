@@ -7,6 +7,7 @@ import random
 import re
 import struct
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -108,18 +109,33 @@ def test_what_needs_a_return_probe_is_left_out() -> None:
 
 
 def test_the_other_side_is_left_out_where_it_can_be_told() -> None:
-    assert "if (*(int32*)uptr($ssl + 56) == 0) {" in text(READ)
-    assert "if (*(int32*)uptr($ssl + 56) != 0) {" in text(READ, role=Side.CLIENT)
+    assert "if ((*(int32*)uptr($ssl + 56)) == 0) {" in text(READ)
+    assert "if ((*(int32*)uptr($ssl + 56)) != 0) {" in text(READ, role=Side.CLIENT)
     for script in (text(READ, role=Side.ANY), text(READ, offsets=SslOffsets(rwstate=40))):
         assert "$ssl + 56" not in script
 
 
 def test_braces_match_whatever_is_known_of_the_library() -> None:
-    for known in ("", "rwstate", "rwstate rbio wbio bio_flags", "rwstate state shutdown", "rwstate server version"):
+    boringssl = "rwstate boringssl server server_bits"
+    for known in ("", "rwstate", "rwstate rbio wbio bio_flags", "rwstate state shutdown", "rwstate server version", boringssl):
         offsets = SslOffsets(**dict.fromkeys(known.split(), 8))
         script = text(READ, SIGN, DERIVE, offsets=offsets)
         assert script.count("{") == script.count("}")
         assert re.search(r"^\t*\}", script, re.MULTILINE)
+
+
+def test_boringssl_s_own_codes_and_its_bit_of_the_side() -> None:
+    offsets = SslOffsets(rwstate=196, server=164, rbio=24, wbio=32, bio_flags=32, boringssl=48, server_bits=4)
+    script = text(READ, offsets=offsets)
+    assert "if ((*(int32*)uptr($ssl + 164) & 4) == 0) {" in script
+    assert "$holder = *(uint64*)uptr($ssl + 48);" in script
+    assert "$want = *(int32*)uptr($holder + 196);" in script
+    assert "} else if ($want == 13) {" in script
+    judged = bpftrace_judge.unsuccessful_ssl(offsets, lambda outcome, reason: f"{outcome.name} {reason.name}")
+    following = dict(pairwise(judged))
+    assert following["} else if ($want == 13) {"] == "RETRY WANT_PRIVATE_KEY_OPERATION"
+    assert following["} else if ($want == 20) {"] == "RETRY HANDSHAKE_HINTS_READY"
+    assert following["} else if ($want == 6) {"] == "FAILURE ZERO_RETURN"
 
 
 def test_every_convention_has_its_condition() -> None:

@@ -94,7 +94,13 @@ def test_unknown_offsets_are_minus_one() -> None:
     record = library_record(SslOffsets(rwstate=0x28, version=0))
     assert (record.rwstate, record.typed) == (0x28, 0)
     assert {record.server, record.rbio, record.wbio, record.shutdown, record.state, record.bio_flags} == {-1}
+    assert (record.boringssl, record.server_bits) == (-1, 0)
     assert library_record(SslOffsets(version=72)).typed == 1
+
+
+def test_boringssl_s_places() -> None:
+    record = library_record(SslOffsets(rwstate=196, server=164, boringssl=48, server_bits=4))
+    assert (record.boringssl, record.rwstate, record.server, record.server_bits, record.typed) == (48, 196, 164, 4, 0)
 
 
 def test_the_catalogue_fits_a_cookie_and_names_nothing_twice() -> None:

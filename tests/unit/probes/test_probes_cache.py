@@ -168,8 +168,11 @@ def test_oldest_entries_go(library: Path, directory: Path, monkeypatch: pytest.M
     assert entries(directory) == sorted(kept[1:])
 
 
-def test_debug_file_that_comes_or_changes_is_looked_at(library: Path, directory: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["of a libssl", "of who knows what"])
+def test_debug_file_that_comes_or_changes_is_looked_at(library: Path, directory: Path, tmp_path: Path, known: bool) -> None:
     roots = (str(tmp_path / "root"),)
+    if not known:
+        library = build.library(tmp_path, "libshapes.so", build.SHAPES)
 
     def again() -> bool:
         image = Image.open(library, debug_roots=roots)

@@ -64,9 +64,12 @@ GO_TLS = b"\0crypto/tls.(*Conn).serverHandshake\0"
         ([b"\0/root/.cargo/registry/src/x-1/rustls-0.23.5/src/conn.rs"], Inside((("rustls", "0.23.5"),))),
         ([b"/rustls-pki-types-1.7.0/src/lib.rs /rustls-native-certs-0.7.0/src/unix.rs"], Inside()),
         ([b"/rustls-pki-types-1.7.0/src/lib.rs /rustls-0.21.0/src/a.rs"], Inside((("rustls", "0.21.0"),))),
-        ([b"../ssl/ssl_lib.c\0"], Inside((), openssl=True)),
-        ([b"/src/ssl/ssl_lib.cc\0"], Inside((("BoringSSL", ""),))),
-        ([GO, GO_TLS, b"../ssl/ssl_lib.c\0"], Inside((("Go crypto/tls", "go1.22.3"),), openssl=True)),
+        ([b"../ssl/ssl_lib.c\0"], Inside((), "OpenSSL")),
+        ([b"/src/ssl/ssl_lib.cc\0"], Inside((), "BoringSSL")),
+        ([b"/src/ssl/ssl_lib.cc\0No Config files in AWS-LC.\0AWS-LC 5.12.0\0"], Inside((), "AWS-LC 5.12.0")),
+        ([b"/src/ssl/ssl_lib.cc\0AWS-LC KEM method\0"], Inside((), "AWS-LC")),
+        ([b"AWS-LC 5.12.0\0"], Inside()),
+        ([GO, GO_TLS, b"../ssl/ssl_lib.c\0"], Inside((("Go crypto/tls", "go1.22.3"),), "OpenSSL")),
     ],
 )
 def test_by_what_a_program_holds(tmp_path: Path, texts: list[bytes], found: Inside) -> None:

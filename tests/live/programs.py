@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS servers as Debian ships them, each in a folder of its own, on the loopback address only, ended with its block.
+
+Each says by its own statistics, which no TLS call of ours counts, what it has served: `told()` of the running server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests import foreign
+
+from .servers import START_TIMEOUT_S, Certificate, Nginx, ServerError, free_ports
+from .tls_servers import TlsServer, TlsSettings
+
+Told = dict[str, int]
+_NOBODY = "nobody"  # as whom servers run that refuse to run as root
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server at work: the process to trace, its TLS port, and what it says that it has served so far."""
+
+    pid: int
+    port: int
+    told: Callable[[], Told]
+
+
+@contextmanager
+def haproxy(pair: Certificate) -> Iterator[Running]:
+    """Four threads."""
+    program, (port,) = _program("haproxy"), free_ports(1)
+    with _folder() as folder:
+        (folder / "both.pem").write_text(pair.certificate.read_text() + pair.key.read_text())
+        (folder / "conf").write_text(_HAPROXY.format(folder=folder, port=port))
+        with _process([program, "-db", "-f", folder / "conf"], folder, port) as pid:
+            yield Running(pid, port, lambda: _haproxy_told(folder / "stats"))
+
+
+_HAPROXY = """
+global
+    nbthread 4
+    stats socket {folder}/stats
+defaults
+    mode http
+    timeout client 20s
+    timeout http-keep-alive 20s
+frontend tls
+    bind 127.0.0.1:{port} ssl crt {folder}/both.pem curves X25519
+    http-request return status 200 content-type text/plain string hello
+"""
+
+
+def _haproxy_told(path: Path) -> Told:
+    def ask(question: str) -> str:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(path))
+            asking.sendall(f"{question}\n".encode())
+            return asking.makefile().read()
+
+    connections = re.search(r"^CumSslConns: (\d+)$", ask("show info"), re.MULTILINE)
+    assert connections
+    frontend = next(row for row in csv.DictReader(ask("show stat").lstrip("# ").splitlines()) if row["svname"] == "FRONTEND")
+    return {"handshakes": int(connections[1]), "requests": int(frontend["req_tot"]), "responses": int(frontend["hrsp_2xx"])}
+
+
+@contextmanager
+def apache(pair: Certificate) -> Iterator[Running]:
+    """Two processes of eight threads, by the event module."""
+    program, (port, status) = _program("apache2"), free_ports(2)
+    with _folder(mode=0o755) as folder:
+        (folder / "www").mkdir()
+        (folder / "www" / "index.html").write_text("hello")
+        user = _NOBODY if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        words = {"folder": folder, "port": port, "status": status, "user": user, "pair": pair}
+        (folder / "conf").write_text(_APACHE.format(**words))
+        with _process([program, "-D", "FOREGROUND", "-f", folder / "conf"], folder, port) as pid:
+            yield Running(pid, port, lambda: _apache_told(status))
+
+
+_APACHE = """
+ServerRoot {folder}
+PidFile {folder}/pid
+DefaultRuntimeDir {folder}
+ErrorLog {folder}/log
+ServerName localhost
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+LoadModule dir_module /usr/lib/apache2/modules/mod_dir.so
+LoadModule ssl_module /usr/lib/apache2/modules/mod_ssl.so
+LoadModule status_module /usr/lib/apache2/modules/mod_status.so
+User {user}
+StartServers 2
+ServerLimit 2
+ThreadsPerChild 8
+MaxRequestWorkers 16
+ExtendedStatus on
+KeepAliveTimeout 20
+SSLSessionCache none
+DocumentRoot {folder}/www
+Listen 127.0.0.1:{port}
+Listen 127.0.0.1:{status}
+<VirtualHost 127.0.0.1:{port}>
+    SSLEngine on
+    SSLCertificateFile {pair.certificate}
+    SSLCertificateKeyFile {pair.key}
+    SSLOpenSSLConfCmd Groups X25519
+</VirtualHost>
+<VirtualHost 127.0.0.1:{status}>
+    <Location /status>
+        SetHandler server-status
+    </Location>
+</VirtualHost>
+"""
+
+
+def _apache_told(port: int) -> Told:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status?auto", timeout=10) as response:
+        found = re.search(r"^Total Accesses: (\d+)$", response.read().decode(), re.MULTILINE)
+    assert found
+    return {"requests": int(found[1])}
+
+
+@contextmanager
+def stunnel(pair: Certificate) -> Iterator[Running]:
+    """In front of an nginx without TLS."""
+    program, (port,) = _program("stunnel4"), free_ports(1)
+    with Nginx(pair.certificate.parent) as behind, _folder() as folder:
+        words = {"folder": folder, "port": port, "behind": behind.status_port, "pair": pair}
+        (folder / "conf").write_text(_STUNNEL.format(**words))
+        with _process([program, folder / "conf"], folder, port) as pid:
+            yield Running(pid, port, lambda: _lines(folder / "log", handshakes="TLS accepted: new session negotiated"))
+
+
+_STUNNEL = """
+foreground = yes
+pid =
+debug = 7
+output = {folder}/log
+[tls]
+accept = 127.0.0.1:{port}
+connect = 127.0.0.1:{behind}
+cert = {pair.certificate}
+key = {pair.key}
+curves = X25519
+"""
+
+
+@contextmanager
+def postgresql(pair: Certificate) -> Iterator[Running]:
+    """A process for each connection. It tells what it has served once all of them are gone."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not programs:
+        pytest.skip("postgresql isn't installed: run tools/setup")
+    user, (port,) = pwd.getpwnam(_NOBODY) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()), free_ports(1)
+    prefix = ["setpriv", "--reuid", user.pw_name, "--regid", str(user.pw_gid), "--clear-groups"] if os.geteuid() == 0 else []
+    with _folder() as folder:
+        for name, file in (("crt", pair.certificate), ("key", pair.key)):
+            shutil.copy(file, folder / name)
+            (folder / name).chmod(0o600)
+        for each in (folder, folder / "crt", folder / "key"):
+            os.chown(each, user.pw_uid, user.pw_gid)
+        made = [*prefix, str(programs[-1].with_name("initdb")), "-D", f"{folder}/data", "-A", "trust", "-U", "postgres", "-N"]
+        subprocess.run(made, check=True, capture_output=True, cwd=folder, timeout=60)
+        options = {**_POSTGRESQL, "port": port, "ssl_cert_file": f"{folder}/crt", "ssl_key_file": f"{folder}/key"}
+        command = [*prefix, programs[-1], "-D", folder / "data", *(f"--{name}={value}" for name, value in options.items())]
+        with _process(command, folder, port) as pid:
+            wait_for(lambda: len(_children(pid)) >= _POSTGRESQL_OWN)
+            own = _children(pid)
+
+            def told() -> Told:
+                wait_for(lambda: _children(pid) == own)
+                return _lines(folder / "output", handshakes="SSL enabled (protocol=TLSv1")
+
+            yield Running(pid, port, told)
+
+
+_POSTGRESQL_OWN = 4  # processes that aren't for connections: checkpointer, background writer, WAL writer, replication launcher
+_POSTGRESQL = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "ssl": "on",
+    "ssl_ecdh_curve": "prime256v1",
+    "log_connections": "on",
+    "fsync": "off",
+    "autovacuum": "off",
+}
+
+
+@contextmanager
+def python(pair: Certificate) -> Iterator[Running]:
+    """Python's ssl module, with a thread for each connection. It reads with SSL_read_ex."""
+    with TlsServer(pair.certificate.parent, TlsSettings(kind=pair.certificate.stem, curve="prime256v1")) as server:
+        yield Running(server.pid, server.port, lambda: {"handshakes": server.ends().get("", 0)})
+
+
+@contextmanager
+def node(pair: Certificate) -> Iterator[Running]:
+    """OpenSSL is part of it."""
+    program, (port,) = foreign.needed(foreign.find("node")), free_ports(1)
+    with _folder() as folder:
+        (folder / "server.js").write_text(NODE)
+        command = [program, folder / "server.js", pair.certificate, pair.key, port]
+        with _process(command, folder, port) as pid:
+            yield Running(pid, port, lambda: _lines(folder / "output", handshakes="secured", requests="asked"))
+
+
+NODE = """
+const https = require("https"), fs = require("fs"), [certificate, key, port] = process.argv.slice(2);
+const server = https.createServer({cert: fs.readFileSync(certificate), key: fs.readFileSync(key), ecdhCurve: "X25519"},
+  (request, response) => { fs.writeSync(1, "asked\\n"); response.end("hello"); });
+server.on("secureConnection", () => fs.writeSync(1, "secured\\n"));
+server.listen(Number(port), "127.0.0.1");
+"""
+
+
+def _children(pid: int) -> set[str]:
+    return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Waits until it holds; TimeoutError where it doesn't come to that."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("a server didn't come to rest")
+        time.sleep(0.02)
+
+
+def _lines(path: Path, **marks: str) -> Told:
+    """How many lines of the file have each of these texts in them."""
+    lines = path.read_text(errors="replace").splitlines()
+    return {name: sum(mark in line for line in lines) for name, mark in marks.items()}
+
+
+def _program(name: str) -> str:
+    """Its path; a skip where it isn't installed."""
+    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
+    return path or pytest.skip(f"{name} isn't installed: run tools/setup")
+
+
+@contextmanager
+def _folder(mode: int = 0o700) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ssllatency-") as made:
+        Path(made).chmod(mode)
+        yield Path(made)
+
+
+@contextmanager
+def _process(command: list[object], folder: Path, port: int) -> Iterator[int]:
+    """The PID of the program once it serves; what it writes is in the folder's file "output"."""
+    with (folder / "output").open("wb") as output:
+        process = subprocess.Popen(list(map(str, command)), cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        _wait_until_serving(process, folder, port)
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_serving(process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        time.sleep(0.05)
+    said = "".join(file.read_text(errors="replace") for file in (folder / "output", folder / "log") if file.exists())
+    raise ServerError(f"{process.args} did not start: {said[-2000:]}")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What SSL_get_error's code tells of BoringSSL's structures, however it is compiled; and that OpenSSL's isn't taken for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fixtures import build
+
+from ssllatency.elf.boringssl import boringssl_offsets
+from ssllatency.elf.image import Image
+from ssllatency.probes.planner import plan_image
+
+NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server")
+
+
+def compiled(folder: Path, kind: int, style: str) -> Image:
+    """The library of this kind, in this style."""
+    return Image.open(
+        build.library(folder, f"libkind{kind}-{style}.so", ["boringssl.c"], f"-DKIND={kind}", *build.STYLES[style])
+    )
+
+
+def offsets(image: Image) -> dict[str, int]:
+    """What the compiler says."""
+    table = image.symbol_address("offsets")
+    assert table is not None
+    return {name: image.constant(table + 8 * number, 8) or 0 for number, name in enumerate(NAMES)}
+
+
+@pytest.mark.parametrize("style", build.STYLES)
+@pytest.mark.parametrize("kind", [1, 2])
+def test_where_it_keeps_what_it_waits_for(folder: Path, kind: int, style: str) -> None:
+    image = compiled(folder, kind, style)
+    found = boringssl_offsets(image)
+    due = offsets(image)
+    assert found is not None
+    assert {name: found[name] for name in ("boringssl", "rwstate", "rbio", "wbio")} == {
+        name: due[name] for name in ("boringssl", "rwstate", "rbio", "wbio")
+    }
+    # A bit that is shifted down isn't followed: then the side isn't known, and never a wrong one.
+    assert (found.get("server"), found.get("server_bits")) in ((due["server"], 4), (None, None))
+
+
+@pytest.mark.parametrize("style", build.STYLES)
+def test_openssl_is_none(folder: Path, style: str) -> None:
+    assert boringssl_offsets(compiled(folder, 3, style)) is None
+
+
+@pytest.mark.parametrize("name", ["libssl.so.3", "libcrypto.so.3"])
+def test_the_machines_own_is_none(name: str) -> None:
+    image = Image.open(Path("/usr/lib/x86_64-linux-gnu") / name)
+    assert boringssl_offsets(image) is None
+    plan = plan_image(image)
+    assert (plan.offsets.boringssl, plan.offsets.server_bits) == (None, None)
