@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -120,12 +120,12 @@ def test_an_end_amid_calls_loses_none(certificates: Path, tmp_path: Path, by: st
     """Probes are removed one kind after the other; what then is seen only in part isn't of the measurement."""
     with Nginx(certificates) as server:
         run = Record(tmp_path / "x.jsonl", server.master_pid) if by == "record" else Trace(server.master_pid)
-        with busy(server), run:
-            before = server.status().handled
-            wait_for(lambda: server.status().handled > before + 200)
+        with ExitStack() as longer, run:
+            longer.enter_context(busy(server))
+            wait_for(lambda: server.status().handled > 200)
     whole = run.recording.total() if isinstance(run, Record) else from_document(run.document)
-    assert {name: number for name, number in vars(whole.losses).items() if number in (0, 1)} == vars(whole.losses)
-    assert calls(whole, "SSL_do_handshake") >= 200
+    assert {name: number for name, number in vars(whole.losses).items() if number} == {}
+    assert calls(whole, "SSL_do_handshake") >= 150
     if by == "record":
         # Both halves end at the same time, but for what ends within those milliseconds.
         assert shakes(whole) == pytest.approx(calls(whole, "SSL_do_handshake"), abs=20)
