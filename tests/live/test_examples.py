@@ -46,3 +46,21 @@ def test_async_gain_prints_what_its_transcript_shows(tmp_path: Path) -> None:
     assert succeeded == re.findall(r"^(\d+) handshakes in .*: \1 successful", done.stdout, re.MULTILINE)
     assert [int(number) for number in succeeded] == 4 * [connections]
     assert left_behind(tmp_path) == []
+
+
+def test_matrix_prints_what_its_transcript_shows(tmp_path: Path, folder: Path) -> None:
+    """Its plan word for word, and its table with the same effects."""
+    command, environment = [EXAMPLES / "matrix" / "run", tmp_path / "runs.csv"], os.environ | {"TMPDIR": str(folder)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
+    transcript = (EXAMPLES / "matrix" / "transcript.txt").read_text()
+    plan, table = (re.split(r"^Main effects:$", text, flags=re.MULTILINE) for text in (done.stdout, transcript))
+    assert plan[0].splitlines()[1:] == table[0].splitlines()[1:]  # the first names the machine
+    assert effects_shape(plan[1]) == effects_shape(table[1])
+    assert (tmp_path / "runs.csv").read_text().count("\n") == 1 + 8 * 3
+    assert left_behind(folder) == []
+
+
+def effects_shape(table: str) -> list[str]:
+    """Its words without the numbers."""
+    numbers = re.sub(r"(?<![\w-])[-+]?\d[\d.]*(?!\d*[-\w])", "0", " ".join(table.split()))
+    return re.sub(r"\b0 (us|ms)\b", "0 s", numbers).split()

@@ -82,7 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _matrix(arguments: argparse.Namespace) -> int:
     from ssllatency.cli import matrix
 
-    others = (arguments.tool, arguments.program, arguments.json, arguments.functions, options.selection(arguments) != Selection())
+    others = (
+        arguments.tool,
+        arguments.program,
+        arguments.json,
+        arguments.functions,
+        options.selection(arguments) != Selection(),
+    )
     if any(others):
         raise SsllatencyError(
             "The file of --matrix names tools and servers: leave tool, targets, --program, --json and --functions out.", 2
