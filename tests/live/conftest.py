@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,12 @@ def tracing() -> None:
     """Skips where this machine can't trace, and says why."""
     if reason := why_not():
         pytest.skip(reason)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """For temporary files, where other users may go; empty again in the end."""
+    with tempfile.TemporaryDirectory(prefix="ssllatency-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+        assert list(Path(name).iterdir()) == []

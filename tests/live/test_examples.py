@@ -167,3 +167,21 @@ def test_a_machine_that_may_not_trace_says_so(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "CAP_BPF" in done.stderr
     assert left_behind(tmp_path) == []
+
+
+def test_matrix_prints_what_its_transcript_shows(tmp_path: Path, folder: Path) -> None:
+    """Its plan word for word, and its table with the same effects."""
+    command, environment = [EXAMPLES / "matrix" / "run", tmp_path / "runs.csv"], os.environ | {"TMPDIR": str(folder)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
+    transcript = (EXAMPLES / "matrix" / "transcript.txt").read_text()
+    plan, table = (re.split(r"^Main effects:$", text, flags=re.MULTILINE) for text in (done.stdout, transcript))
+    assert plan[0].splitlines()[1:] == table[0].splitlines()[1:]  # the first names the machine
+    assert effects_shape(plan[1]) == effects_shape(table[1])
+    assert (tmp_path / "runs.csv").read_text().count("\n") == 1 + 8 * 3
+    assert left_behind(folder) == []
+
+
+def effects_shape(table: str) -> list[str]:
+    """Its words without the numbers."""
+    numbers = re.sub(r"(?<![\w-])[-+]?\d[\d.]*(?!\d*[-\w])", "0", " ".join(table.split()))
+    return re.sub(r"\b0 (us|ms)\b", "0 s", numbers).split()

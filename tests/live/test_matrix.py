@@ -7,10 +7,9 @@ import csv
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -72,15 +71,6 @@ key = "ECDSA-P-256"
 key = "ECDSA-P-256"
 page = "none"
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """For temporary files, where other users may go; empty again in the end."""
-    with tempfile.TemporaryDirectory(prefix="ssllatency-test-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-        assert list(Path(name).iterdir()) == []
 
 
 def command(text: str, output: Path) -> list[str]:

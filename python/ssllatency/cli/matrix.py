@@ -76,7 +76,9 @@ def _run(matrix: Matrix, plan: Plan, table: matrix_csv.Table, arguments: argpars
             bench.set_up(runs, stack)
             bench.work(runs)
     rows = (*table.kept.rows, *bench.rows)
-    print(matrix_words.effects(rows), end="")
+    place = {cell.key: number for number, cell in enumerate(plan.cells)}
+    in_file_order = sorted(rows, key=lambda row: place.get(tuple(row[factor] for factor in Factor), -1))
+    print(matrix_words.effects(in_file_order), end="")
     for sentence in matrix_words.ending(rows, plan, matrix, bench.broken, arguments.output):
         _say(sentence)
     return int(bool(bench.broken) or bench.stopped)
