@@ -243,6 +243,56 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@contextmanager
+def tomcat(pair: Certificate) -> Iterator[Running]:
+    """Java's threads, and OpenSSL through Tomcat's native library."""
+    classes = [str(jar) for jar in Path("/usr/share/java").glob("tomcat9-*.jar") if not re.search(r"-[0-9]", jar.name[7:])]
+    native, (port,) = next(Path("/usr/lib").glob("*/libtcnative-1.so"), None), free_ports(1)
+    if not classes or not native:
+        pytest.skip("libtomcat9-java or libtcnative-1 isn't installed: run tools/setup")
+    with _folder() as folder:
+        for name in ("conf", "www", "logs", "temp"):
+            (folder / name).mkdir()
+        (folder / "conf" / "server.xml").write_text(_TOMCAT.format(folder=folder, port=port, pair=pair))
+        (folder / "conf" / "web.xml").write_text(_TOMCAT_FILES)
+        (folder / "www" / "index.html").write_text("hello")
+        settings = {"catalina.home": folder, "catalina.base": folder, "java.library.path": native.parent}
+        words = ["-Xmx256m", *(f"-D{name}={value}" for name, value in settings.items()), "-cp", ":".join(classes)]
+        command = [_program("java"), *words, "org.apache.catalina.startup.Tomcat", "--catalina", "start"]
+        with _process(command, folder, port) as pid:
+            wait_for((folder / "logs" / "access").exists)  # it listens before it serves
+            yield Running(pid, port, lambda: _lines(folder / "logs" / "access", requests="200"))
+
+
+_TOMCAT = """
+<Server port="-1">
+  <Listener className="org.apache.catalina.core.AprLifecycleListener" SSLEngine="on"/>
+  <Service name="Catalina">
+    <Connector port="{port}" address="127.0.0.1" protocol="org.apache.coyote.http11.Http11NioProtocol" SSLEnabled="true"
+               sslImplementationName="org.apache.tomcat.util.net.openssl.OpenSSLImplementation" maxKeepAliveRequests="-1">
+      <SSLHostConfig>
+        <Certificate certificateFile="{pair.certificate}" certificateKeyFile="{pair.key}" type="UNDEFINED"/>
+      </SSLHostConfig>
+    </Connector>
+    <Engine name="Catalina" defaultHost="localhost">
+      <Host name="localhost">
+        <Context path="" docBase="{folder}/www"/>
+        <Valve className="org.apache.catalina.valves.AccessLogValve" directory="logs" prefix="access" suffix=""
+               rotatable="false" pattern="%s" buffered="false"/>
+      </Host>
+    </Engine>
+  </Service>
+</Server>
+"""
+_TOMCAT_FILES = """
+<web-app xmlns="http://xmlns.jcp.org/xml/ns/javaee" version="4.0">
+  <servlet><servlet-name>files</servlet-name><servlet-class>org.apache.catalina.servlets.DefaultServlet</servlet-class></servlet>
+  <servlet-mapping><servlet-name>files</servlet-name><url-pattern>/</url-pattern></servlet-mapping>
+  <welcome-file-list><welcome-file>index.html</welcome-file></welcome-file-list>
+</web-app>
+"""
+
+
 def _lines(path: Path, **marks: str) -> Told:
     """How many lines of the file have each of these texts in them."""
     lines = path.read_text(errors="replace").splitlines()

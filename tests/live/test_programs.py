@@ -4,6 +4,7 @@ at the same time, count just that."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +15,7 @@ from ssl import TLSVersion
 import pytest
 
 from . import programs
+from .bad_clients import context
 from .clients import TLS_1_2, TLS_1_3, Client
 from .programs import Running, Told, wait_for
 from .servers import Certificate, Nginx, Settings, make_certificate
@@ -41,6 +43,17 @@ def psql(port: int, version: TLSVersion, requests: int) -> None:
     command = ["psql", f"{where} {newest}", *["--command", "select 1"] * (requests - 2)]
     for _ in range(CONNECTIONS):
         subprocess.run(command, check=True, capture_output=True, timeout=20)
+
+
+def hasty(port: int, version: TLSVersion, requests: int) -> None:
+    """Leaves without a word. Its last request, which isn't answered with 200, comes when the others are in the books."""
+    for _ in range(CONNECTIONS):
+        with context(version).wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=20)) as tls:
+            for path in ("/", "/", "/missing")[-requests:]:
+                tls.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                response = b""
+                while not response.endswith((b"hello", b"</html>")):
+                    response += tls.recv(65536)
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,10 @@ DUE = {
         HANDSHAKES,
         group=P_256,
         requests=1,
+    ),
+    # The handshakes end within SSL_read.
+    "tomcat": Due(
+        {"SSL_do_handshake": 0, "SSL_read": REQUESTS}, lambda number: {"requests": number * (REQUESTS - 1)}, client=hasty
     ),
     # It shakes hands within SSL_read and SSL_write.
     "node": Due(
