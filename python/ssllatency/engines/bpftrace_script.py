@@ -148,7 +148,7 @@ class _Call:
     def _record(self) -> Lines:
         name = self.operation.name
         success = bpftrace_judge.succeeded(self.operation.convention)
-        lines = ["$outcome = 0;", "$reason = 15;"]
+        lines = ["$outcome = 0;", f"$reason = {Reason.NONE.value};"]
         if success:
             lines += [f"if (!({success})) {{", *self._unsuccessful(name), "}"]
         return [*lines, *self.recorder.record(self.number, name)]

@@ -110,8 +110,9 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def end_with_us() -> None:
-    """In a process of ours, before it is the program: it takes signals, though a tracing command has blocked these, and ends
-    with the process that started it."""
+    """In a process of ours, before it is the program: it takes signals, though a tracing command has blocked them or a shell's
+    background job ignores them, and ends with the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

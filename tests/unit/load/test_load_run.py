@@ -98,7 +98,9 @@ run(["/bin/sleep", "60"], timeout_s=60, progress=tell)
 
 
 def test_a_tool_ends_with_the_process_that_started_it() -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=30, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", KILLED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == -signal.SIGKILL
     deadline = time.monotonic() + 10
     with suppress(FileNotFoundError, ProcessLookupError):
