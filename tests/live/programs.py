@@ -50,6 +50,7 @@ def haproxy(pair: Certificate) -> Iterator[Running]:
         (folder / "both.pem").write_text(pair.certificate.read_text() + pair.key.read_text())
         (folder / "conf").write_text(_HAPROXY.format(folder=folder, port=port))
         with _process([program, "-db", "-f", folder / "conf"], folder, port) as pid:
+            wait_for(lambda: _haproxy_told(folder / "stats")["handshakes"] > 0)  # it counts the look whether it serves
             yield Running(pid, port, lambda: _haproxy_told(folder / "stats"))
 
 
