@@ -33,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
                         help="those that took at least 50ms, 1s … as they end")  # fmt: skip
     options.add_attaching_options(parser)
-    options.add_planning_options(parser)
 
 
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:
-    """What of the handshakes is measured, and how much of it is kept."""
+    """What of the handshakes is measured, and how much of it is kept; none is printed by itself unless --over is added."""
+    parser.set_defaults(over=None)
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
                         help=f"a row for each combination of these: {', '.join(Label)}")  # fmt: skip
     parser.add_argument(

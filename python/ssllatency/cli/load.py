@@ -54,8 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dry-run", action="store_true", help="say what would be run, and for how long")
     handshakes.add_measuring_options(parser)
     options.add_attaching_options(parser)
-    options.add_planning_options(parser)
-    parser.set_defaults(over=None)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -32,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by-process", action="store_true", help="keep the functions of each process by themselves")
     handshakes.add_measuring_options(parser)
     options.add_attaching_options(parser)
-    options.add_planning_options(parser)
-    parser.set_defaults(over=None)
 
 
 def run(arguments: argparse.Namespace) -> int:

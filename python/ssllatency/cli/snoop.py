@@ -50,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
                         help=f"room for calls that aren't printed yet ({RING_BYTES >> 10})")  # fmt: skip
     options.add_attaching_options(parser)
-    options.add_planning_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-processes", type=options.count, default=256, metavar="N",
                         help='how many processes are told apart, the others count under "other" (256)')  # fmt: skip
     options.add_attaching_options(parser)
-    options.add_planning_options(parser)
     options.add_engine_option(parser)
     parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)  # empty programs, for the benchmark
 
