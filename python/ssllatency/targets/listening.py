@@ -15,6 +15,7 @@ from ssllatency.targets.processes import PROC
 
 _LISTEN = "0A"
 _ALL = ("0.0.0.0", "::")
+_MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address in an IPv6 one, RFC 4291, 2.5.5.2
 _PIECE = 1 << 16
 
 
@@ -107,8 +108,10 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _listener(written: str) -> Listener:
-    """From ADDRESS:PORT in hexadecimal, the address as 32-bit numbers of the machine's own byte order (little-endian)."""
+    """From ADDRESS:PORT in hexadecimal, the address as 32-bit numbers of the machine's own byte order (little-endian). An IPv4
+    address on an IPv6 socket, as Java listens, is that IPv4 address."""
     address, _, port = written.partition(":")
-    words = [bytes.fromhex(address[start : start + 8])[::-1] for start in range(0, len(address), 8)]
-    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
-    return Listener(int(port, 16), socket.inet_ntop(family, b"".join(words)))
+    packed = b"".join(bytes.fromhex(address[start : start + 8])[::-1] for start in range(0, len(address), 8))
+    packed = packed.removeprefix(_MAPPED)
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    return Listener(int(port, 16), socket.inet_ntop(family, packed))

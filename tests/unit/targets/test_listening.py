@@ -76,6 +76,14 @@ def test_our_own_socket(family: socket.AddressFamily, address: str) -> None:
         assert Listener(own.getsockname()[1], address) in found
 
 
+def test_an_ipv4_address_on_an_ipv6_socket() -> None:
+    with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as own:
+        own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        own.bind(("::ffff:127.0.0.1", 0))
+        own.listen()
+        assert Listener(own.getsockname()[1], "127.0.0.1") in (listeners([os.getpid()])[os.getpid()] or ())
+
+
 def test_those_who_serve_a_port_in_our_namespace(proc: Path, add_process: AddProcess) -> None:
     table = row("0100007F:01BB", 71) + row("00000000:01BB", 72) + row("0200007F:01BB", 73) + row("00000000:0050", 74)
     for pid, inode in ((10, 71), (20, 72), (30, 73), (40, 74)):
