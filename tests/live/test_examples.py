@@ -144,6 +144,19 @@ def test_client_certificates(tmp_path: Path) -> None:
         assert 100 <= int(row["HANDSHAKES"]) <= 101
 
 
+def test_tomcat(tmp_path: Path) -> None:
+    """Resumed is what has tickets or a cache, and each handshake ends within SSL_read."""
+    programs.needed("java")
+    runs = checked("tomcat", tmp_path)
+    assert resumed(runs["off-1.2-reuse"]) == 0
+    for row in (runs["tickets-1.2-reuse"], runs["cache-1.2-reuse"]):
+        assert resumed(row) >= 0.95
+    for row in runs.values():
+        assert int(row["HANDSHAKES"]) > 0
+        assert row["SSL_do_handshake"] == "-"
+        assert int(row["SSL_read"]) >= int(row["HANDSHAKES"])
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_example_leaves_nothing(tmp_path: Path, number: signal.Signals, status: int) -> None:
     # A shell that starts the tests in its background has SIGINT ignored, and the example would inherit that.
