@@ -42,7 +42,7 @@ def _word(finding: doctor.Finding) -> str:
     """What another engine than the default one lacks hinders nobody."""
     if finding.ok:
         return "ok"
-    return "MISSING" if doctor.needed_by(finding) in ("", doctor.DEFAULT_ENGINE) else "optional"
+    return "MISSING" if finding.engine in ("", doctor.DEFAULT_ENGINE) else "optional"
 
 
 def _verdict(here: doctor.Host) -> str:

@@ -40,8 +40,8 @@ class _Parser(argparse.ArgumentParser):
         raise SsllatencyError(f"{message.rstrip('.')}: `{self.prog} --help` shows the options.", 2)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
+    """The parser of the whole command line, or of one subcommand of it alone: the others needn't be imported then."""
     parser = _Parser(
         prog="ssllatency",
         description="Where the latency of server-side TLS goes, on the live server.",
@@ -49,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ssllatency {__version__}")
     subparsers = parser.add_subparsers(metavar="SUBCOMMAND", required=True, parser_class=_Parser)
-    for name in SUBCOMMANDS:
+    for name in [subcommand] if subcommand in SUBCOMMANDS else SUBCOMMANDS:
         module = import_module(f"ssllatency.cli.{name}")
         epilog = f"{STATUSES}{getattr(module, 'STATUS', '')}. {OUTPUTS}"
         subparser = subparsers.add_parser(name, help=module.SUMMARY, description=module.__doc__, epilog=epilog)
@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line; the exit status."""
     try:
-        parsed = build_parser().parse_args(arguments)
+        parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
         status = parsed.run(parsed)
         sys.stdout.flush()
     except SsllatencyError as error:

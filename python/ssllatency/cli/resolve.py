@@ -83,9 +83,17 @@ class PlanSource:
         # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
         nops, nop5 = version >= (6, 16, 0), version >= (6, 18, 0)
         self._emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not found.shadow_stack)
+        self._plans: dict[tuple[object, ...], ImagePlan] = {}
 
     def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
         """The plan of the file at `path`; `root` is where the target's debug files are looked for before the host's."""
+        status = os.stat(path)  # noqa: PTH116 - a path under /proc is not to be resolved
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, label, root)
+        if key not in self._plans:
+            self._plans[key] = self._planned(path, label, root)
+        return self._plans[key]
+
+    def _planned(self, path: str, label: str, root: str) -> ImagePlan:
         roots, open_image = _roots(root), _opener(path, label, root)
         if not self._cached:
             from ssllatency.probes.planner import plan_image

@@ -37,9 +37,10 @@ def choose(wanted: str, lacking: Callable[[str], str]) -> Choice:
         if reason := lacking(wanted):
             raise SsllatencyError(f"This machine can't trace with {wanted}: {reason}.")
         return Choice(wanted)
-    reasons = {name: lacking(name) for name in _ENGINES}
-    for name, reason in reasons.items():
-        if not reason:
+    reasons: dict[str, str] = {}
+    for name in _ENGINES:
+        reasons[name] = lacking(name)  # a worse one is looked at only where the better can't be had: bcc alone takes 60 MB
+        if not reasons[name]:
             return Choice(name, _excuse(name, reasons))
     # What the best engine lacks is what is best mended.
     raise SsllatencyError(f"This machine can't trace: {next(iter(reasons.values()))}.")

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
@@ -34,19 +34,18 @@ _PRIVILEGED = "docker run --privileged --pid=host ..."
 _BUILD_PACKAGES = "sudo apt-get install clang llvm libbpf-dev bpftool make"
 _NOT_BLOCKING = frozenset({"other users' processes", "replaced files", "perf events", "perf_event_paranoid"})
 DEFAULT_ENGINE = "libbpf"
-# What one engine alone needs; the rest all need.
-_NEEDED_BY = {"BTF": "libbpf", "libbpf": "libbpf", "BPF object": "libbpf", "bcc": "bcc", "kernel headers": "bcc"}
-_NEEDED_BY |= {"bpftrace": "bpftrace"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: `detail` says what was found, `remedy` is the command that mends it ("" where ok)."""
+    """One check: `detail` says what was found, `remedy` is the command that mends it ("" where ok), `engine` which engine
+    alone asks for this ("": all do)."""
 
     name: str
     ok: bool
     detail: str
     remedy: str = ""
+    engine: str = ""
 
 
 def libbpf_version() -> tuple[int, int]:
@@ -77,42 +76,40 @@ class Host:
     program: str = "ssllatency"
 
 
-def findings(host: Host) -> list[Finding]:
-    """Every check that applies to `host`, in the order in which one would mend them."""
-    checks = (
-        _architecture,
-        _kernel,
-        _privileges,
-        _other_users,
-        _replaced_files,
-        _perf_events,
-        _btf,
-        _uprobes,
-        _lockdown,
-        _perf_event_paranoid,
-        _libbpf,
-        _bpf_object,
-        _bcc,
-        _kernel_headers,
-        _bpftrace,
-    )
-    return [finding for check in checks if (finding := check(host))]
+def findings(host: Host, engine: str = "") -> list[Finding]:
+    """Every check that applies to `host`, or those of one engine alone, in the order in which one would mend them.
+
+    What other engines need isn't looked at then: bcc's library alone takes 60 MB of memory.
+    """
+    checks = {
+        _architecture: "",
+        _kernel: "",
+        _privileges: "",
+        _other_users: "",
+        _replaced_files: "",
+        _perf_events: "",
+        _btf: "libbpf",
+        _uprobes: "",
+        _lockdown: "",
+        _perf_event_paranoid: "",
+        _libbpf: "libbpf",
+        _bpf_object: "libbpf",
+        _bcc: "bcc",
+        _kernel_headers: "bcc",
+        _bpftrace: "bpftrace",
+    }
+    wanted = {check: alone for check, alone in checks.items() if not engine or alone in ("", engine)}
+    return [replace(finding, engine=alone) for check, alone in wanted.items() if (finding := check(host))]
 
 
-def blockers(findings: list[Finding], engine: str = DEFAULT_ENGINE) -> list[Finding]:
+def blockers(host: Host, engine: str = DEFAULT_ENGINE) -> list[Finding]:
     """Those that make tracing by `engine` impossible."""
-    bad = (finding for finding in findings if not finding.ok and finding.name not in _NOT_BLOCKING)
-    return [finding for finding in bad if _NEEDED_BY.get(finding.name, engine) == engine]
-
-
-def needed_by(finding: Finding) -> str:
-    """The engine that alone asks for this; "" where all do."""
-    return _NEEDED_BY.get(finding.name, "")
+    return [finding for finding in findings(host, engine) if not finding.ok and finding.name not in _NOT_BLOCKING]
 
 
 def lacking(host: Host, engine: str = DEFAULT_ENGINE) -> str:
     """What `host` lacks for tracing by `engine`, and what mends it, as phrases; "" where it lacks nothing."""
-    missing = blockers(findings(host), engine)
+    missing = blockers(host, engine)
     return "; ".join(f"{finding.detail} (to mend it: {finding.remedy})" for finding in missing)
 
 

@@ -16,6 +16,18 @@ from ssllatency.cli.main import SUBCOMMANDS, run
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
 
 
+def test_a_subcommand_brings_in_no_other() -> None:
+    """Each start would take longer by what the others import."""
+    code = (
+        "import sys; from ssllatency.cli.main import build_parser; build_parser('trace').parse_args(['trace', '-p', '1'])\n"
+        "print(*(name for name in ('snoop', 'matrix', 'diff', 'load') if f'ssllatency.cli.{name}' in sys.modules))\n"
+        "print(*sys.modules.keys() & {'bcc', 'capstone', 'elftools', 'plotly'})"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [

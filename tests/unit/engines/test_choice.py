@@ -25,6 +25,12 @@ def test_another_one_is_taken_with_the_reason(missing: tuple[str, ...], taken: s
     assert choose(AUTO, lacking(*missing)) == Choice(taken, why)
 
 
+def test_what_a_worse_one_lacks_is_asked_only_where_the_better_cannot_be_had() -> None:
+    asked: list[str] = []
+    choose(AUTO, lambda name: asked.append(name) or "")
+    assert asked == ["libbpf"]
+
+
 def test_where_none_can_be_had_the_best_ones_lack_is_told() -> None:
     with pytest.raises(SsllatencyError, match=r"^This machine can't trace: libbpf isn't there\.$"):
         choose(AUTO, lacking("libbpf", "bcc", "bpftrace"))

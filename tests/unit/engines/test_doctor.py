@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.doctor import Host, blockers, can_trace, findings, lacking, needed_by
+from ssllatency.engines.doctor import Host, blockers, can_trace, findings, lacking
 from ssllatency.errors import SsllatencyError
 
 ALL_CAPABILITIES = "000001ffffffffff"
@@ -135,7 +135,7 @@ def being(**fields: object) -> Change:
 )
 def test_what_makes_tracing_impossible(host: Host, change: Change, name: str, detail: str, remedy: str) -> None:
     host = change(host)
-    [finding] = [finding for finding in blockers(findings(host)) if finding.name == name]
+    [finding] = [finding for finding in blockers(host) if finding.name == name]
     assert detail in finding.detail
     assert remedy in finding.remedy
     sentence = can_trace(host)
@@ -146,13 +146,13 @@ def test_what_makes_tracing_impossible(host: Host, change: Change, name: str, de
 
 def test_a_checkout_with_a_compiler_needs_only_make(host: Host) -> None:
     host = without("ssllatency.bpf.o")(replace(host, which=lambda name: f"/usr/bin/{name}"))
-    [finding] = blockers(findings(host))
+    [finding] = blockers(host)
     assert finding.remedy == "make all"
 
 
 @pytest.mark.parametrize("release", ["5.15.0", "5.15.0-100-generic", "6.1.0-30-amd64", "6.18.44", "10.0"])
 def test_kernels_that_serve(host: Host, release: str) -> None:
-    assert blockers(findings(replace(host, release=release))) == []
+    assert blockers(replace(host, release=release)) == []
 
 
 def with_multi_uprobes(host: Host) -> Host:
@@ -237,10 +237,19 @@ def test_several_reasons_make_one_sentence(host: Host) -> None:
 def test_what_one_engine_needs_hinders_no_other(host: Host, engine: str, change: Change, name: str, remedy: str) -> None:
     host = change(host)
     [finding] = [finding for finding in findings(host) if not finding.ok]
-    assert (finding.name, needed_by(finding)) == (name, engine)
+    assert (finding.name, finding.engine) == (name, engine)
     assert remedy in finding.remedy
     for other in ("libbpf", "bcc", "bpftrace"):
         assert bool(lacking(host, other)) == (other == engine)
+
+
+def test_what_other_engines_need_is_not_looked_at(host: Host) -> None:
+    asked: list[str] = []
+    host = replace(host, bcc=lambda: asked.append("bcc") or "0.26", which=lambda name: asked.append(name))
+    assert lacking(host, "libbpf") == ""
+    assert asked == []
+    findings(host)
+    assert asked == ["bcc", "bpftrace"]
 
 
 def test_what_all_engines_need_hinders_all(host: Host) -> None:

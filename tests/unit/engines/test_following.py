@@ -19,10 +19,10 @@ from ssllatency.probes.plan import ImagePlan, OperationPlan
 
 def test_the_set_is_read_bit_by_bit() -> None:
     bits = TargetBits()
-    for pid in (1, 63, 64, 4_194_303):
+    for pid in (1, 63, 64, 16_383, 16_384, 4_194_303):
         bits.words[pid >> 6].kin |= 1 << (pid & 63)
     bits.words[64 >> 6].members |= 0b11
-    assert pids_of(bytes(bits)) == [1, 63, 64, 65, 4_194_303]
+    assert pids_of(bytes(bits)) == [1, 63, 64, 65, 16_383, 16_384, 4_194_303]
     assert pids_of(bytes(TargetBits())) == []
 
 
