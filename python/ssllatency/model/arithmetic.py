@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from functools import reduce
-from operator import add
+from itertools import chain
+from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import handshake_arithmetic
 from ssllatency.model.handshakes import Handshakes, Label
+from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
 # Process 0 is the kernel's idle task, which maps no library.
 ALL_PROCESSES = 0
 
-_ONE_WITHOUT_HANDSHAKES = "Handshakes were measured in one of the two only: {} measurements of one kind."
+_SOME_WITHOUT_HANDSHAKES = "Handshakes were measured in some only: {} measurements of one kind."
 
 _Key = tuple[str, Outcome, int | None]
+_T = TypeVar("_T")
 
 
 def add_series(parts: Sequence[Series], pid: int | None) -> Series:
@@ -44,8 +46,8 @@ def add_series(parts: Sequence[Series], pid: int | None) -> Series:
         sum(part.total_ns for part in parts),
         least_ns(parts),
         greatest_ns(parts),
-        reduce(add, (part.exponential for part in parts)),
-        reduce(add, (part.linear for part in parts)),
+        ExponentialHistogram.added([part.exponential for part in parts]),
+        LinearHistogram.added([part.linear for part in parts]),
         reasons,
     )
 
@@ -78,35 +80,35 @@ def difference(later: Snapshot, earlier: Snapshot) -> Snapshot:
     )
 
 
-def merge(first: Snapshot, second: Snapshot) -> Snapshot:
-    """Both measurements added up; the order in which several are merged makes no difference to the numbers.
+def merge(*measured: Snapshot) -> Snapshot:
+    """All measurements added up, at least one; their order makes no difference to the numbers.
 
     Measurements of one host keep their processes. Those of different hosts are added up by function, because a pid means
     nothing on another host; so are handshakes by process. `duration_s` is the time traced in all, `started` the earliest.
-    Raises SsllatencyError when the linear histograms have different buckets, or only one has handshakes.
+    Raises SsllatencyError when the linear histograms have different buckets, or only some have handshakes.
     """
-    if first.host != second.host:
-        first, second = by_function(first), by_function(second)
+    hosts = {each.host for each in measured}
+    apart = measured if len(hosts) == 1 else [by_function(each) for each in measured]
     return Snapshot(
-        host=_listed(first.host, second.host),
-        kernel=_listed(first.kernel, second.kernel),
-        engine=_listed(first.engine, second.engine),
-        started=min(first.started, second.started, key=lambda text: (datetime.fromisoformat(text), text)),
+        host=_listed(each.host for each in measured),
+        kernel=_listed(each.kernel for each in measured),
+        engine=_listed(each.engine for each in measured),
+        started=min((each.started for each in measured), key=lambda text: (datetime.fromisoformat(text), text)),
         # Whole microseconds, so that the sum is exact.
-        duration_s=round(first.duration_s + second.duration_s, 6),
-        targets=_merged_targets((*first.targets, *second.targets)),
-        series=_gathered((*first.series, *second.series)),
-        missing=tuple(dict.fromkeys((*first.missing, *second.missing))),
-        losses=add_losses(first.losses, second.losses),
-        in_flight=first.in_flight + second.in_flight,
-        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
-        handshakes=_handshakes_sum(first, second),
+        duration_s=round(sum(each.duration_s for each in measured), 6),
+        targets=_merged_targets(chain.from_iterable(each.targets for each in measured)),
+        series=_gathered(chain.from_iterable(each.series for each in apart)),
+        missing=_once(each.missing for each in measured),
+        losses=add_losses(*(each.losses for each in measured)),
+        in_flight=sum(each.in_flight for each in measured),
+        notes=_once(each.notes for each in measured),
+        handshakes=_handshakes_sum([each.handshakes for each in measured], by_process=len(hosts) == 1),
     )
 
 
-def add_losses(first: Losses, second: Losses) -> Losses:
+def add_losses(*losses: Losses) -> Losses:
     """All that was missed."""
-    return Losses(**{name: getattr(first, name) + getattr(second, name) for name in _LOSSES})
+    return Losses(**{name: sum(getattr(each, name) for each in losses) for name in _LOSSES})
 
 
 def _key(series: Series) -> _Key:
@@ -145,20 +147,20 @@ def _handshakes_since(later: Handshakes | None, earlier: Handshakes | None) -> H
     if later is not None and earlier is not None:
         return handshake_arithmetic.difference(later, earlier)
     if later is not earlier:
-        raise SsllatencyError(_ONE_WITHOUT_HANDSHAKES.format("take the difference"))
+        raise SsllatencyError(_SOME_WITHOUT_HANDSHAKES.format("take the difference"))
     return None
 
 
-def _handshakes_sum(first: Snapshot, second: Snapshot) -> Handshakes | None:
-    one, other = first.handshakes, second.handshakes
-    if one is not None and other is not None:
-        if first.host != second.host:
-            one, other = (handshake_arithmetic.without(each, Label.PROCESS) for each in (one, other))
-        return handshake_arithmetic.merge(one, other)
-    if one is not other:
-        # The time of both would count for the handshakes of one.
-        raise SsllatencyError(_ONE_WITHOUT_HANDSHAKES.format("merge"))
-    return None
+def _handshakes_sum(measured: Sequence[Handshakes | None], *, by_process: bool) -> Handshakes | None:
+    found = [each for each in measured if each is not None]
+    if not found:
+        return None
+    if len(found) < len(measured):
+        # The time of all would count for the handshakes of some.
+        raise SsllatencyError(_SOME_WITHOUT_HANDSHAKES.format("merge"))
+    if not by_process:
+        found = [handshake_arithmetic.without(each, Label.PROCESS) for each in found]
+    return handshake_arithmetic.merge(*found)
 
 
 def _not_one_trace(series: Series) -> SsllatencyError:
@@ -173,8 +175,12 @@ def _after(started: str, duration_s: float) -> str:
     return end.replace("+00:00", "Z") if started.endswith("Z") else end
 
 
-def _listed(first: str, second: str) -> str:
-    return ", ".join(dict.fromkeys((*first.split(", "), *second.split(", "))))
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(_once(name.split(", ") for name in names))
+
+
+def _once(lists: Iterable[Iterable[_T]]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(lists)))
 
 
 def _merged_targets(targets: Iterable[Target]) -> tuple[Target, ...]:

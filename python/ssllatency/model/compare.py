@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import reduce
 from itertools import pairwise
 
 from ssllatency.model.arithmetic import by_function, merge
@@ -80,7 +79,7 @@ def _blocks(recording: Recording) -> list[Snapshot]:
         intervals[-2:] = [merge(*intervals[-2:])]
     number = min(_MOST_BLOCKS, len(intervals))
     edges = (position * len(intervals) // number for position in range(number + 1))
-    return [reduce(merge, intervals[start:end]) for start, end in pairwise(edges)]
+    return [merge(*intervals[start:end]) for start, end in pairwise(edges)]
 
 
 def _timed(snapshot: Snapshot) -> dict[Subject, Timed]:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
-from operator import add
+from itertools import chain
 from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import offload_arithmetic
 from ssllatency.model.handshakes import EVERY, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Times
+from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import gathered, since
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
@@ -22,7 +23,7 @@ _Mix = Mapping[Label, Mapping[str, int]]
 def add_times(times: Sequence[Times]) -> Times:
     """The durations of all, at least one; the extremes are kept where they are sure."""
     total_ns = sum(one.total_ns for one in times)
-    return Times(total_ns, least_ns(times), greatest_ns(times), reduce(add, (one.exponential for one in times)))
+    return Times(total_ns, least_ns(times), greatest_ns(times), ExponentialHistogram.added([one.exponential for one in times]))
 
 
 def add_groups(groups: Sequence[Group]) -> Group:
@@ -45,24 +46,24 @@ def without(handshakes: Handshakes, label: Label) -> Handshakes:
     return replace(handshakes, groups=_grouped(handshakes.groups, by), by=by, mix=mix)
 
 
-def merge(first: Handshakes, second: Handshakes) -> Handshakes:
-    """Both added up, grouped by the labels that both are grouped by. The slowest of both are all kept."""
-    by = tuple(label for label in Label if label in first.by and label in second.by)
+def merge(*parts: Handshakes) -> Handshakes:
+    """All added up, at least one, grouped by the labels that all are grouped by. The slowest of each are all kept."""
+    by = tuple(label for label in Label if all(label in each.by for each in parts))
     return Handshakes(
-        groups=_grouped((*first.groups, *second.groups), by),
-        causes=gathered((*first.causes, *second.causes), _cause, _add_counted),
-        keys=gathered((*first.keys, *second.keys), _key, _add_counted),
-        mix=_mix_sum(first.mix, second.mix),
-        slowest=tuple(sorted((*first.slowest, *second.slowest), key=lambda one: -one.parts[Part.WALL])),
+        groups=_grouped(chain.from_iterable(each.groups for each in parts), by),
+        causes=gathered(chain.from_iterable(each.causes for each in parts), _cause, _add_counted),
+        keys=gathered(chain.from_iterable(each.keys for each in parts), _key, _add_counted),
+        mix=_mix_sum([each.mix for each in parts]),
+        slowest=tuple(sorted(chain.from_iterable(each.slowest for each in parts), key=lambda one: -one.parts[Part.WALL])),
         by=by,
-        in_flight=first.in_flight + second.in_flight,
-        dropped=first.dropped + second.dropped,
-        unattributed=first.unattributed + second.unattributed,
-        unsplit=first.unsplit + second.unsplit,
-        partial=first.partial + second.partial,
-        off_cpu=first.off_cpu or second.off_cpu,
-        unknown_labels={**second.unknown_labels, **first.unknown_labels},
-        offload=offload_arithmetic.merge(first.offload, second.offload),
+        in_flight=sum(each.in_flight for each in parts),
+        dropped=sum(each.dropped for each in parts),
+        unattributed=sum(each.unattributed for each in parts),
+        unsplit=sum(each.unsplit for each in parts),
+        partial=sum(each.partial for each in parts),
+        off_cpu=any(each.off_cpu for each in parts),
+        unknown_labels={label: why for each in reversed(parts) for label, why in each.unknown_labels.items()},
+        offload=offload_arithmetic.merge(*(each.offload for each in parts)),
     )
 
 
@@ -105,7 +106,7 @@ def _key(use: KeyUse) -> tuple[object, ...]:
     return use.operation, use.key
 
 
-def _grouped(groups: Sequence[Group], by: Sequence[Label]) -> tuple[Group, ...]:
+def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
     """The groups told apart by these labels only. By none at all, those beyond the bound are among the others again."""
     told = (
         replace(
@@ -139,12 +140,12 @@ def _counted_since(later: _Counted, earlier: _Counted) -> _Counted:
     return replace(later, count=later.count - earlier.count, total_ns=later.total_ns - earlier.total_ns)
 
 
-def _mix_sum(first: _Mix, second: _Mix) -> _Mix:
-    return {label: _counts_sum(first.get(label, {}), second.get(label, {})) for label in {**first, **second}}
-
-
-def _counts_sum(first: Mapping[str, int], second: Mapping[str, int]) -> Mapping[str, int]:
-    return {value: first.get(value, 0) + second.get(value, 0) for value in {**first, **second}}
+def _mix_sum(mixes: Iterable[_Mix]) -> _Mix:
+    summed: dict[Label, Counter[str]] = {}
+    for mix in mixes:
+        for label, counts in mix.items():
+            summed.setdefault(label, Counter()).update(counts)
+    return {label: dict(counts) for label, counts in summed.items()}
 
 
 def _mix_since(later: _Mix, earlier: _Mix) -> _Mix:

@@ -9,8 +9,8 @@ is 2^(1/16). Buckets 96 to 575 are counted, from 64 ns (not included) to 2^36 ns
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from operator import add, sub
@@ -105,6 +105,17 @@ class ExponentialHistogram:
             slots[counted_bucket(value) - _UNDERFLOW] += 1
         return cls.from_dense(slots[1:-1], slots[0], slots[-1])
 
+    @classmethod
+    def added(cls, parts: Sequence[ExponentialHistogram]) -> ExponentialHistogram:
+        """The calls of all, at least one."""
+        start = min(part.offset for part in parts)
+        counts = [0] * (max(part.offset + len(part.counts) for part in parts) - start)
+        for part in parts:
+            own = slice(part.offset - start, part.offset - start + len(part.counts))
+            counts[own] = map(add, counts[own], part.counts)
+        underflow, overflow = sum(part.underflow for part in parts), sum(part.overflow for part in parts)
+        return cls(tuple(counts), start, underflow, overflow)
+
     @property
     def dense(self) -> tuple[int, ...]:
         """All BUCKET_COUNT buckets."""
@@ -159,18 +170,15 @@ class ExponentialHistogram:
 
     def __add__(self, other: ExponentialHistogram) -> ExponentialHistogram:
         """The calls of both."""
-        return self._combined(other, add)
+        return self.added((self, other))
 
     def __sub__(self, earlier: ExponentialHistogram) -> ExponentialHistogram:
         """The calls since `earlier`. Raises ValueError where `earlier` holds calls that this one doesn't."""
-        return self._combined(earlier, sub)
-
-    def _combined(self, other: ExponentialHistogram, operation: Callable[[int, int], int]) -> ExponentialHistogram:
-        start = min(self.offset, other.offset)
-        end = max(self.offset + len(self.counts), other.offset + len(other.counts))
-        counts = map(operation, self._between(start, end), other._between(start, end))
-        underflow = operation(self.underflow, other.underflow)
-        return ExponentialHistogram(tuple(counts), start, underflow, operation(self.overflow, other.overflow))
+        start = min(self.offset, earlier.offset)
+        end = max(self.offset + len(self.counts), earlier.offset + len(earlier.counts))
+        counts = map(sub, self._between(start, end), earlier._between(start, end))
+        underflow, overflow = self.underflow - earlier.underflow, self.overflow - earlier.overflow
+        return ExponentialHistogram(tuple(counts), start, underflow, overflow)
 
     def _between(self, start: int, end: int) -> tuple[int, ...]:
         before = self.offset - start
@@ -213,6 +221,12 @@ class LinearHistogram:
             counts[0 if value_us < minimum else -1 if value_us >= maximum else inner] += 1
         return cls(minimum, maximum, step, tuple(counts))
 
+    @classmethod
+    def added(cls, parts: Sequence[LinearHistogram]) -> LinearHistogram:
+        """The calls of all, at least one. Raises SsllatencyError when their buckets differ."""
+        parts[0]._check_like(parts[1:])
+        return replace(parts[0], counts=tuple(map(sum, zip(*(part.counts for part in parts), strict=True))))
+
     @property
     def bounds(self) -> tuple[tuple[int | None, int | None], ...]:
         """The bounds of each of `counts` in microseconds, lower included and upper excluded; None where it is open."""
@@ -226,21 +240,18 @@ class LinearHistogram:
 
     def __add__(self, other: LinearHistogram) -> LinearHistogram:
         """The calls of both. Raises SsllatencyError when their buckets differ."""
-        return self._combined(other, add)
+        return self.added((self, other))
 
     def __sub__(self, earlier: LinearHistogram) -> LinearHistogram:
         """The calls since `earlier`. Raises SsllatencyError when the buckets differ, ValueError when `earlier` holds more."""
-        return self._combined(earlier, sub)
+        self._check_like((earlier,))
+        return replace(self, counts=tuple(map(sub, self.counts, earlier.counts)))
 
-    def _combined(self, other: LinearHistogram, operation: Callable[[int, int], int]) -> LinearHistogram:
-        if self._range != other._range:
+    def _check_like(self, others: Iterable[LinearHistogram]) -> None:
+        ranges = ((one.minimum, one.maximum, one.step) for one in (self, *others))
+        described = [f"{minimum} to {maximum} us by {step}" for minimum, maximum, step in dict.fromkeys(ranges)]
+        if len(described) > 1:
             raise SsllatencyError(
-                f"The linear histograms have different buckets ({self._range} and {other._range}):"
+                f"The linear histograms have different buckets ({' and '.join(described)}):"
                 " measure both with the same range and step."
             )
-        counts = map(operation, self.counts, other.counts)
-        return LinearHistogram(self.minimum, self.maximum, self.step, tuple(counts))
-
-    @property
-    def _range(self) -> str:
-        return f"{self.minimum} to {self.maximum} us by {self.step}"

@@ -3,28 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ssllatency.model.handshakes import Batches, Offload, PollingThread
 from ssllatency.model.keyed import gathered, since
 
 
-def merge(first: Offload | None, second: Offload | None) -> Offload | None:
-    """Both added up; the most that waited at a time is that of one of them."""
-    if first is None or second is None:
-        return first or second
-    most = (first.most_waiting, second.most_waiting)
+def merge(*known: Offload | None) -> Offload | None:
+    """All added up; the most that waited at a time is that of one of them."""
+    parts = [each for each in known if each is not None]
+    if not parts:
+        return None
+    most = [each.most_waiting for each in parts if each.most_waiting is not None]
     return Offload(
-        engine=", ".join(dict.fromkeys((*first.engine.split(", "), *second.engine.split(", ")))),
-        waiting=first.waiting + second.waiting,
-        most_waiting=None if None in most else max(one for one in most if one is not None),
-        pauses=first.pauses + second.pauses,
-        handshakes=first.handshakes + second.handshakes,
-        software=first.software + second.software,
-        unseen=first.unseen + second.unseen,
-        batches=gathered((*first.batches, *second.batches), _lanes, _add_batches),
-        pollers=_add_pollers((*first.pollers, *second.pollers)),
+        engine=", ".join(dict.fromkeys(chain.from_iterable(each.engine.split(", ") for each in parts))),
+        waiting=sum(each.waiting for each in parts),
+        most_waiting=max(most) if len(most) == len(parts) else None,
+        pauses=sum(each.pauses for each in parts),
+        handshakes=sum(each.handshakes for each in parts),
+        software=sum(each.software for each in parts),
+        unseen=sum(each.unseen for each in parts),
+        batches=gathered(chain.from_iterable(each.batches for each in parts), _lanes, _add_batches),
+        pollers=_add_pollers(chain.from_iterable(each.pollers for each in parts)),
     )
 
 
@@ -69,7 +71,7 @@ def _thread(poller: PollingThread) -> tuple[int, int, str]:
     return poller.pid, poller.tid, poller.comm
 
 
-def _add_pollers(pollers: Sequence[PollingThread]) -> tuple[PollingThread, ...]:
+def _add_pollers(pollers: Iterable[PollingThread]) -> tuple[PollingThread, ...]:
     threads: dict[tuple[int, int, str], PollingThread] = {}
     for one in pollers:
         known = threads.get(_thread(one))

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
 
 from ssllatency.model.arithmetic import merge
 from ssllatency.model.snapshot import Snapshot
@@ -37,7 +36,7 @@ class Run:
 
     def total(self) -> Snapshot:
         """All intervals added up exactly. What isn't a count (in flight, missing, notes) is the last interval's."""
-        return _as_it_ended(reduce(merge, self.intervals), self)
+        return _as_it_ended(merge(*self.intervals), self)
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Recording:
 
     def total(self) -> Snapshot:
         """Everything added up exactly, as model.arithmetic.merge() adds up measurements."""
-        return reduce(merge, (run.total() for run in self.runs))
+        return merge(*(run.total() for run in self.runs))
 
 
 def _as_it_ended(added: Snapshot, run: Run) -> Snapshot:

@@ -71,7 +71,7 @@ def test_by_function_twice_is_by_function(snapshot: Snapshot) -> None:
 
 @given(snapshots(HOSTS), snapshots(HOSTS), snapshots(HOSTS))
 def test_merge_is_associative(first: Snapshot, second: Snapshot, third: Snapshot) -> None:
-    assert merge(merge(first, second), third) == merge(first, merge(second, third))
+    assert merge(merge(first, second), third) == merge(first, merge(second, third)) == merge(first, second, third)
 
 
 @given(snapshots(), snapshots())

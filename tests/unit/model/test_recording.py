@@ -68,5 +68,5 @@ def test_nothing_is_no_recording() -> None:
 
 def test_handshakes_and_functions_alone_are_no_one_measurement() -> None:
     interval = interval_of(0, [])
-    with pytest.raises(SsllatencyError, match="one of the two only"):
+    with pytest.raises(SsllatencyError, match="some only"):
         Recording.of([interval, replace(interval, handshakes=None)]).total()
