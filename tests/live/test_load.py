@@ -141,6 +141,8 @@ def test_functions_as_well_and_a_server_by_its_pid(server: Nginx) -> None:
     document = loaded(server, *words, "h2load", "--h1", "-n", "20", "-c", "20", url(server))
     assert successes(document) == count(document, "SSL_do_handshake") == 20
     assert document["handshakes"]["by"] == ["resumed"]
+    rows = [*document["functions"], *(part for group in document["handshakes"]["groups"] for part in group["parts"].values())]
+    assert all(0 < row["min_ns"] <= row["total_ns"] / row["count"] <= row["max_ns"] for row in rows if row["total_ns"])
 
 
 def test_a_tool_that_fails(server: Nginx) -> None:

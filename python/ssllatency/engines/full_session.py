@@ -26,6 +26,7 @@ class FullSession:
 
     def __init__(self, request: HandshakeRequest) -> None:
         self._last: Snapshot | None = None
+        self._per_interval = False  # as it was read the last time
         self._functions = LibbpfEngine().attach(request.base)
         self.attachment = self._functions.attachment
         # By the number of an image in `attachment`, that of the same image to the handshakes; None where they don't have it.
@@ -65,6 +66,7 @@ class FullSession:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if self._last:
             return self._last
+        self._per_interval = per_interval
         functions = self._functions.read(per_interval=per_interval)
         handshakes = self._handshakes.read(per_interval=per_interval)
         return replace(
@@ -77,9 +79,9 @@ class FullSession:
 
     def detach(self) -> None:
         """Removes the probes. What was counted by then can still be read: of both by the same time, with the extremes since the
-        last read. May be called twice."""
+        start, or since the last read if that was for an interval. May be called twice."""
         if self._last is None:
             self.poll()
-            self._last = self.read(per_interval=True)
+            self._last = self.read(per_interval=self._per_interval)
         self._handshakes.detach()
         self._functions.detach()
