@@ -186,15 +186,6 @@ struct ssll_thread {
 	__u32 back;     /* and the ends of them seen */
 };
 
-struct ssll_times {
-	__u64 exponential[SSLL_BUCKETS];
-	__u64 underflow;
-	__u64 overflow;
-	__u64 total_ns;
-	__u64 maximum[2]; /* as in ssll_series */
-	__u64 minimum[2];
-};
-
 struct ssll_handshake_row {
 	struct ssll_times parts[SSLL_PARTS];
 };
@@ -278,7 +269,6 @@ _Static_assert(sizeof(struct ssll_layout) == 268, "layout");
 _Static_assert(sizeof(struct ssll_labels) == 24, "labels");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 40 + 8 * SSLL_PARTS + 32, "handshake");
-_Static_assert(sizeof(struct ssll_times) == 8 * (SSLL_BUCKETS + 7), "times");
 _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");

@@ -68,14 +68,22 @@ static __always_inline __s32 ssll_bucket(__u64 v)
 	return (__s32)(16 * bit + below) - 1;
 }
 
-/* Index into linear counts: 0 below the minimum, 1 + n in step n, buckets + 1 at or above the maximum. */
+/*
+ * Index into linear counts: 0 below the minimum, 1 + n in step n, buckets + 1 at or above the maximum. Only calls of over 4 s
+ * pay for a division: the product with the reciprocal, rounded down, is the quotient or one less.
+ */
 static __always_inline __u32 ssll_linear_bucket(__u64 ns, const volatile struct ssll_config *wanted)
 {
-	__u64 step;
+	__u64 above = ns - wanted->linear_minimum_ns, width = wanted->linear_step_ns, step;
 
 	if (ns < wanted->linear_minimum_ns)
 		return 0;
-	step = (ns - wanted->linear_minimum_ns) / wanted->linear_step_ns;
+	if (above >> 32) {
+		step = above / width;
+	} else {
+		step = above * wanted->linear_reciprocal >> 32;
+		step += above - step * width >= width;
+	}
 	return step < wanted->linear_buckets ? 1 + step : 1 + wanted->linear_buckets;
 }
 

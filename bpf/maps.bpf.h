@@ -17,6 +17,7 @@
 const volatile struct ssll_config config SEC(".rodata.config") = {
         .linear_step_ns = 200000,
         .linear_buckets = 5,
+        .linear_reciprocal = (1ULL << 32) / 200000,
 };
 
 struct ssll_account account SEC(".data.account") = {};

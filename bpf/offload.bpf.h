@@ -9,7 +9,7 @@
 #define OFFLOAD_BPF_H
 
 #include "accounts.bpf.h"
-#include "extremes.bpf.h"
+#include "times.bpf.h"
 
 enum { LANES = 8 };
 

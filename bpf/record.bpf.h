@@ -4,7 +4,7 @@
 #define RECORD_BPF_H
 
 #include "calls.bpf.h"
-#include "extremes.bpf.h"
+#include "times.bpf.h"
 #include <bpf/bpf_core_read.h>
 
 struct {
@@ -48,21 +48,13 @@ struct task_struct {
 
 static __always_inline void add(struct ssll_series *row, __u64 duration_ns, __u32 reason)
 {
-	__s64 bucket = bucket_of(duration_ns); /* 64 bits, for the check and the index to share a register */
 	__u32 linear = ssll_linear_bucket(duration_ns, &config);
 
-	raise_extremes(row->maximum, row->minimum, *(volatile __u64 *)&account.interval, duration_ns);
-	__sync_fetch_and_add(&row->total_ns, duration_ns);
+	add_time(&row->times, duration_ns);
 	if (linear < SSLL_LINEAR_BUCKETS + 2)
 		count(&row->linear[linear]);
 	if (reason < SSLL_REASON_NONE)
 		count(&row->reasons[reason]);
-	if (bucket < 0)
-		count(&row->underflow);
-	else if (bucket < SSLL_BUCKETS)
-		count(&row->exponential[bucket]);
-	else
-		count(&row->overflow);
 }
 
 /* Whether the process has, or now gets, a row of its own; its name is kept for when it is gone. */

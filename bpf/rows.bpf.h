@@ -3,7 +3,7 @@
 #ifndef ROWS_BPF_H
 #define ROWS_BPF_H
 
-#include "extremes.bpf.h"
+#include "times.bpf.h"
 #include "labels.bpf.h"
 
 struct {
@@ -19,24 +19,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct ssll_handshake_row);
 } blank_row SEC(".maps");
-
-__noinline int add_time(struct ssll_times *times, __u64 duration_ns)
-{
-	__s32 bucket;
-
-	if (!times)
-		return 0;
-	bucket = bucket_of(duration_ns);
-	raise_extremes(times->maximum, times->minimum, *(volatile __u64 *)&account.interval, duration_ns);
-	__sync_fetch_and_add(&times->total_ns, duration_ns);
-	if (bucket < 0)
-		count(&times->underflow);
-	else if (bucket < SSLL_BUCKETS)
-		count(&times->exponential[bucket]);
-	else
-		count(&times->overflow);
-	return 0;
-}
 
 /* The row that handshakes with these labels count in; past the maximum of rows that of "other", made by user space. */
 static __always_inline struct ssll_handshake_row *row_of(const struct ssll_labels *labels)

@@ -162,18 +162,23 @@ struct ssll_series_key {
 };
 
 /*
- * The calls of one function with one outcome in one process. The number of calls is the sum of the exponential counts. An
- * extreme's word is the number of the interval above SSLL_EXTREME_BITS, then the value (the minimum: all ones minus it), so
- * that each is a maximum and a new interval starts it anew; two of each, for odd and even intervals.
+ * Durations, counted. Their number is the sum of the exponential counts. An extreme's word is the number of the interval above
+ * SSLL_EXTREME_BITS, then the value (the minimum: all ones minus it), so that each is a maximum and a new interval starts it
+ * anew; two of each, for odd and even intervals.
  */
-struct ssll_series {
+struct ssll_times {
 	__u64 exponential[SSLL_BUCKETS];
 	__u64 underflow;
 	__u64 overflow;
-	__u64 linear[SSLL_LINEAR_BUCKETS + 2];
 	__u64 total_ns;
 	__u64 maximum[2];
 	__u64 minimum[2];
+};
+
+/* The calls of one function with one outcome in one process. */
+struct ssll_series {
+	struct ssll_times times;
+	__u64 linear[SSLL_LINEAR_BUCKETS + 2];
 	__u64 reasons[SSLL_REASONS];
 };
 
@@ -212,9 +217,9 @@ struct ssll_config {
 	__u64 linear_minimum_ns;
 	__u64 linear_step_ns;
 	__u32 linear_buckets;
-	__u32 filter_tgid; /* 1: only processes in the map targets */
-	__u32 role;        /* enum ssll_role: which SSL objects count */
-	__u32 pad;
+	__u32 filter_tgid;       /* 1: only processes in the map targets */
+	__u32 role;              /* enum ssll_role: which SSL objects count */
+	__u32 linear_reciprocal; /* 2^32 / linear_step_ns, rounded down */
 };
 
 /* One call that has ended, as `ssllatency snoop` shows it. */
@@ -245,7 +250,9 @@ _Static_assert(sizeof(struct ssll_targets) == 16, "targets");
 _Static_assert(sizeof(struct ssll_start_key) == 16, "start key");
 _Static_assert(sizeof(struct ssll_start) == 24, "start");
 _Static_assert(sizeof(struct ssll_series_key) == 8, "series key");
-_Static_assert(sizeof(struct ssll_series) == 8 * (SSLL_BUCKETS + 2 + SSLL_LINEAR_BUCKETS + 2 + 1 + 4 + SSLL_REASONS), "series");
+_Static_assert(sizeof(struct ssll_times) == 8 * (SSLL_BUCKETS + 7), "times");
+_Static_assert(
+        sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_library) == 48, "library");
 _Static_assert(sizeof(struct ssll_account) == 40, "account");

@@ -263,7 +263,7 @@ class Config(ctypes.Structure):
         ("linear_buckets", ctypes.c_uint32),
         ("filter_tgid", ctypes.c_uint32),
         ("role", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("linear_reciprocal", ctypes.c_uint32),
     )
 
 
@@ -541,13 +541,8 @@ assert ctypes.sizeof(Process) == 16
 
 class Series(ctypes.Structure):
     _fields_ = (
-        ("exponential", ctypes.c_uint64 * 480),
-        ("underflow", ctypes.c_uint64),
-        ("overflow", ctypes.c_uint64),
+        ("times", Times),
         ("linear", ctypes.c_uint64 * 66),
-        ("total_ns", ctypes.c_uint64),
-        ("maximum", ctypes.c_uint64 * 2),
-        ("minimum", ctypes.c_uint64 * 2),
         ("reasons", ctypes.c_uint64 * 32),
     )
 

@@ -13,13 +13,16 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines import kernel
+from ssllatency.engines.base import LinearRange
 from ssllatency.engines.libbpf import BpfObject
+from ssllatency.engines.trace_session import set_linear
 from ssllatency.model.histogram import LinearHistogram, bucket_index
 
 from .programs import compiled
 
 VALUES = 4096
-MINIMUM_US, STEP_US, STEPS = 50, 7, 40
+# With the narrowest steps; with those of over 2^32 ns, whose reciprocal is 0.
+RANGES = [LinearRange(50, 330, 7), LinearRange(0, 64, 1), LinearRange(1000, 60_001_000, 5_000_000)]
 
 
 class ProbeValues(ctypes.Structure):
@@ -30,11 +33,16 @@ class ProbeValues(ctypes.Structure):
     )
 
 
+@pytest.fixture(scope="module", params=RANGES, ids=str)
+def linear(request: pytest.FixtureRequest) -> LinearRange:
+    wanted: LinearRange = request.param
+    return wanted
+
+
 @pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BpfObject]:
+def probe(tmp_path_factory: pytest.TempPathFactory, linear: LinearRange) -> Iterator[BpfObject]:
     with BpfObject(compiled("bucket_probe.bpf.c", tmp_path_factory.mktemp("bpf")), "bucket_probe") as opened:
-        config = opened.section(".rodata.config", abi.Config)
-        config.linear_minimum_ns, config.linear_step_ns, config.linear_buckets = MINIMUM_US * 1000, STEP_US * 1000, STEPS
+        set_linear(opened.section(".rodata.config", abi.Config), linear)
         opened.load()
         yield opened
 
@@ -54,24 +62,24 @@ def octave_root(number: int) -> int:
     return number
 
 
-def chosen_values() -> list[int]:
+def chosen_values(linear: LinearRange) -> list[int]:
     """Every boundary of every bucket and its neighbours, both ends, the linear steps' borders, and random values."""
     borders = [octave_root(1 << index) for index in range(16 * 38)]
-    borders += [1000 * (MINIMUM_US + STEP_US * step) for step in range(STEPS + 2)]
+    borders += [1000 * (linear.minimum + linear.step * step) for step in range(linear.buckets + 2)]
+    borders += [(1 << 32) + 1000 * linear.minimum]
     values = {max(0, border + shift) for border in borders for shift in (-1, 0, 1)} | {0, 1, 2, 63, 64, 65, (1 << 64) - 1}
     generator = random.Random(1)
     values |= {generator.getrandbits(generator.randrange(1, 65)) for _ in range(VALUES - len(values))}
     return sorted(values)
 
 
-def linear_reference(value: int) -> int:
+def linear_reference(linear: LinearRange, value: int) -> int:
     """The model's bucket."""
-    maximum_us = MINIMUM_US + STEP_US * STEPS
-    return LinearHistogram.from_values(MINIMUM_US, maximum_us, STEP_US, [value]).counts.index(1)
+    return LinearHistogram.from_values(linear.minimum, linear.maximum, linear.step, [value]).counts.index(1)
 
 
-def test_exponential_bucket_is_exact(probe: BpfObject) -> None:
-    values = chosen_values()
+def test_exponential_bucket_is_exact(probe: BpfObject, linear: LinearRange) -> None:
+    values = chosen_values(linear)
     assert len(values) > 2500
     memory = run_in_kernel(probe, values)
     wrong = [
@@ -82,8 +90,8 @@ def test_exponential_bucket_is_exact(probe: BpfObject) -> None:
     assert not wrong
 
 
-def test_linear_bucket_is_that_of_whole_microseconds(probe: BpfObject) -> None:
-    values = chosen_values()
+def test_linear_bucket_is_that_of_whole_microseconds(probe: BpfObject, linear: LinearRange) -> None:
+    values = chosen_values(linear)
     memory = run_in_kernel(probe, values)
-    wrong = [(value, got) for value, got in zip(values, memory.linear, strict=False) if got != linear_reference(value)]
+    wrong = [(value, got) for value, got in zip(values, memory.linear, strict=False) if got != linear_reference(linear, value)]
     assert not wrong

@@ -24,7 +24,7 @@ class Extremes:
 
     intervals: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
-    def take(self, key: Hashable, row: abi.Series | abi.Times, interval: int) -> tuple[int | None, int | None]:
+    def take(self, key: Hashable, row: abi.Times, interval: int) -> tuple[int | None, int | None]:
         """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
         words = zip(row.minimum, row.maximum, strict=True)
         found = [(_MASK - (low & _MASK), high & _MASK) for low, high in words if high >> abi.Geometry.EXTREME_BITS >= interval]
@@ -34,6 +34,11 @@ class Extremes:
             return None, None
         self.intervals[key] = min(low for low, _ in found), max(high for _, high in found)
         return self.intervals[key]
+
+
+def exponential(row: abi.Times) -> ExponentialHistogram:
+    """The kernel's exponential counts."""
+    return ExponentialHistogram.from_dense(list(row.exponential), row.underflow, row.overflow)
 
 
 def linear_histogram(counts: Sequence[int], wanted: LinearRange) -> LinearHistogram:
@@ -50,10 +55,10 @@ def series(
         function=operations[key.operation],
         outcome=OUTCOMES[abi.Outcome(key.outcome)],
         pid=key.tgid or None,
-        total_ns=row.total_ns,
+        total_ns=row.times.total_ns,
         min_ns=extremes[0],
         max_ns=extremes[1],
-        exponential=ExponentialHistogram.from_dense(list(row.exponential), row.underflow, row.overflow),
+        exponential=exponential(row.times),
         linear=linear_histogram(list(row.linear), wanted),
         reasons=reasons,
     )

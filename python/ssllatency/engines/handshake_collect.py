@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from ssllatency import abi
 from ssllatency.elf.names import Names
-from ssllatency.engines.collect import Extremes
+from ssllatency.engines.collect import Extremes, exponential
 from ssllatency.engines.handshake_names import ENDINGS, LABELS, cause, key_name, label_value
 from ssllatency.model.handshakes import EVERY, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
-from ssllatency.model.histogram import ExponentialHistogram
 
 NamesOf = Callable[[int], Names]  # of the library with this index
 Pairs = Iterable[tuple[bytes, bytes]]
@@ -44,8 +43,7 @@ class Rows:
         return tuple(sorted(found, key=lambda group: (group.other, -group.count)))
 
     def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
-        histogram = ExponentialHistogram.from_dense(list(row.exponential), row.underflow, row.overflow)
-        return Times(row.total_ns, *self.extremes.take((key, part), row, interval), histogram)
+        return Times(row.total_ns, *self.extremes.take((key, part), row, interval), exponential(row))
 
     def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, str | None]:
         """The values of these labels."""

@@ -16,13 +16,19 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.engines import collect
 from ssllatency.engines.attachment import Attachment
-from ssllatency.engines.base import TracedImage
+from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.images import not_traced, unreadable
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 
 ROWS = 2048
 _BLANK = bytes(ctypes.sizeof(abi.Series))
+
+
+def set_linear(config: ctypes.Structure, linear: LinearRange) -> None:
+    """Tells the programs the linear histogram's buckets."""
+    config.linear_minimum_ns, config.linear_step_ns = linear.minimum * 1000, linear.step * 1000
+    config.linear_buckets, config.linear_reciprocal = linear.buckets, (1 << 32) // config.linear_step_ns
 
 
 class TraceSession:
@@ -53,9 +59,7 @@ class TraceSession:
             raise SsllatencyError(
                 f"the linear histogram has at most {abi.Geometry.LINEAR_BUCKETS.value} buckets: take wider steps.", 2
             )
-        config = opened.section(".rodata.config", abi.Config)
-        config.linear_minimum_ns, config.linear_step_ns = linear.minimum * 1000, linear.step * 1000
-        config.linear_buckets = linear.buckets
+        set_linear(opened.section(".rodata.config", abi.Config), linear)
         opened.resize_map("series", ROWS + len(abi.Outcome) * len(self._operations))
         opened.resize_map("processes", self._request.maximum_processes)
 
@@ -109,7 +113,7 @@ class TraceSession:
             if raw_row == _BLANK:
                 continue
             key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
-            extremes = self._extremes.take((key.tgid, key.operation, key.outcome), row, interval)
+            extremes = self._extremes.take((key.tgid, key.operation, key.outcome), row.times, interval)
             yield collect.series(key, row, self._operations, self._request.linear, extremes)
 
     def _losses(self) -> Losses:

@@ -13,9 +13,9 @@ MASK = (1 << BITS) - 1
 KEY = (1, 2, 0)
 
 
-def extreme_row(*words: tuple[int, int, int] | None) -> abi.Series:
+def extreme_row(*words: tuple[int, int, int] | None) -> abi.Times:
     """A row whose odd and even words hold (interval, least, greatest)."""
-    row = abi.Series()
+    row = abi.Times()
     for slot, word in enumerate(words):
         if word:
             interval, least, greatest = word
@@ -25,8 +25,8 @@ def extreme_row(*words: tuple[int, int, int] | None) -> abi.Series:
 
 
 def test_a_row_becomes_a_series() -> None:
-    row = abi.Series(underflow=1, overflow=2, total_ns=12345)
-    row.exponential[10] = 3
+    row = abi.Series(times=abi.Times(underflow=1, overflow=2, total_ns=12345))
+    row.times.exponential[10] = 3
     row.linear[0], row.linear[6] = 4, 5
     row.reasons[abi.Reason.WANT_READ], row.reasons[abi.Reason.UNKNOWN] = 5, 1
     made = series(abi.SeriesKey(77, 1, abi.Outcome.RETRY), row, ["SSL_write", "SSL_read"], LinearRange(), (70, 80))

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Adding a duration to those counted before it, in a histogram with its extremes.
+ *
+ * The functions here that aren't static are verified once each, whatever calls them; inlined, their loops and halvings would
+ * multiply into more states than the verifier takes.
+ */
+#ifndef TIMES_BPF_H
+#define TIMES_BPF_H
+
+#include "histogram.bpf.h"
+#include "maps.bpf.h"
+
+/* Sets *word to the greater of it and `value`. Each failed exchange means that another thread has raised it. */
+__noinline int raise_to(__u64 *word, __u64 value)
+{
+	__u64 seen;
+
+	if (!word)
+		return 0;
+	seen = *(volatile __u64 *)word;
+	for (int i = 0; i < 64 && seen < value; i++) {
+		__u64 was = __sync_val_compare_and_swap(word, seen, value);
+
+		if (was == seen)
+			break;
+		seen = was;
+	}
+	return 0;
+}
+
+__noinline int bucket_of(__u64 duration_ns)
+{
+	return duration_ns ? ssll_bucket(duration_ns) - SSLL_FIRST_BUCKET : -1;
+}
+
+static __always_inline void raise_extremes(__u64 maximum[2], __u64 minimum[2], __u64 interval, __u64 duration_ns)
+{
+	const __u64 mask = (1ULL << SSLL_EXTREME_BITS) - 1;
+	__u64 extreme = duration_ns < mask ? duration_ns : mask, stamp = interval << SSLL_EXTREME_BITS;
+
+	raise_to(&maximum[interval & 1], stamp | extreme);
+	raise_to(&minimum[interval & 1], stamp | (mask - extreme));
+}
+
+__noinline int add_time(struct ssll_times *times, __u64 duration_ns)
+{
+	__s64 bucket; /* 64 bits, for the check and the index to share a register */
+
+	if (!times)
+		return 0;
+	bucket = bucket_of(duration_ns);
+	raise_extremes(times->maximum, times->minimum, *(volatile __u64 *)&account.interval, duration_ns);
+	__sync_fetch_and_add(&times->total_ns, duration_ns);
+	if (bucket < 0)
+		count(&times->underflow);
+	else if (bucket < SSLL_BUCKETS)
+		count(&times->exponential[bucket]);
+	else
+		count(&times->overflow);
+	return 0;
+}
+
+#endif
