@@ -20,7 +20,7 @@ def endings(graph: Graph, address: int, values: Mapping[int, Value | None]) -> E
     return Ending(towards.get(False), towards.get(True))
 
 
-def settled(ending: Ending, branches: bool) -> bool:
+def settled(ending: Ending, *, branches: bool) -> bool:
     """Whether a cookie has room for it: one register, and constants that are small. Without `branches`, a register alone."""
     if not branches:
         return isinstance(ending.taken, str) and ending.taken == ending.other

@@ -80,7 +80,7 @@ class Chooser:
         """A site on an instruction of the tail, left whichever way it goes on."""
         each, value = self.graph.nodes[address], values[address]
         ending = Ending(value, value) if value is not None else self._endings(address, values)
-        if ending is None or ending.goes_on or not settled(ending, self.branches):
+        if ending is None or ending.goes_on or not settled(ending, branches=self.branches):
             return None
         cost = site_cost(self.graph, each, self.emulation)
         delta = 0 if each.flow is Flow.RETURN else self.graph.delta(address)
@@ -106,7 +106,7 @@ class Chooser:
         return [
             _Candidate(before, ("before", target), Site(each, cost, delta, one))
             for target, one in both.apart(each, self.graph.successors[address])
-            if settled(one, self.branches) and not self._fails(one)
+            if settled(one, branches=self.branches) and not self._fails(one)
         ]
 
 

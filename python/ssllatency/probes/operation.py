@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ssllatency.elf.image import Function, Image
+from ssllatency.probes.branches import settled
 from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS, cost_ns, failing_ns
 from ssllatency.probes.entry import Site, entry_site, keeps, return_probe_site
@@ -72,7 +73,7 @@ class Planner:
 
     def _with_exits(self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function) -> OperationPlan:
         """The cheapest of the plans with exit sites that the check approves of: with branches that tell the value, without
-        them, and only where there is neither with the `ret`s themselves."""
+        them where it has any, and only where there is neither with the `ret`s themselves."""
         entry = entry_site(graph, needed, self.emulation)
         counted = self._counted(graph, operation)
         result = self.machine.result_register
@@ -88,6 +89,8 @@ class Planner:
                 leaving = Ways(self.image, counted, exits, operation.convention).probes()
                 first = self._first(graph, entry, Role.ENTRY, operation)
                 found.append(_plan(operation, function, graph, (first, *leaving)))
+                if all(settled(site.ending, branches=False) for site in exits):
+                    break  # without branches it would be no cheaper
         if not found:
             raise Unplannable(wrong)
         return min(found, key=lambda plan: (cost_ns(plan), failing_ns(plan), _dear(plan), len(plan.probes)))
