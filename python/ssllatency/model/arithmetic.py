@@ -85,8 +85,11 @@ def merge(*measured: Snapshot) -> Snapshot:
 
     Measurements of one host keep their processes. Those of different hosts are added up by function, because a pid means
     nothing on another host; so are handshakes by process. `duration_s` is the time traced in all, `started` the earliest.
-    Raises SsllatencyError when the linear histograms have different buckets, or only some have handshakes.
+    What a client said of one run isn't that of several, and is left out. Raises SsllatencyError when the linear histograms
+    have different buckets, or only some have handshakes.
     """
+    if len(measured) == 1:
+        return measured[0]
     hosts = {each.host for each in measured}
     apart = measured if len(hosts) == 1 else [by_function(each) for each in measured]
     return Snapshot(

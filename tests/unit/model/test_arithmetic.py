@@ -12,6 +12,7 @@ from model_strategies import durations_ns, series_of, snapshots
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import ALL_PROCESSES, add_series, by_function, difference, merge
+from ssllatency.model.client import ClientReport
 from ssllatency.model.histogram import quantile_rank
 from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
 from ssllatency.model.timed import quantile_ns
@@ -67,6 +68,12 @@ def test_by_function_adds_all_processes_and_the_folded_ones() -> None:
 @given(snapshots())
 def test_by_function_twice_is_by_function(snapshot: Snapshot) -> None:
     assert by_function(by_function(snapshot)) == by_function(snapshot)
+
+
+def test_merge_of_one_is_that_one_with_what_the_client_said_of_it() -> None:
+    one = replace(measured(read([100])), client=ClientReport("ab"))
+    assert merge(one) == one
+    assert merge(one, one).client is None
 
 
 @given(snapshots(HOSTS), snapshots(HOSTS), snapshots(HOSTS))
