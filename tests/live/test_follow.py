@@ -231,7 +231,10 @@ class Upgradable(Nginx):
     """An nginx that takes the signal for a new binary: it does so only where the process that started it is gone."""
 
     def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
-        return super()._launch(["sh", "-c", '("$@" & sleep 0.3); exec sleep 600', "sh", *command])
+        orphaned = self.directory / "orphaned"
+        launched = super()._launch(["sh", "-c", f'("$@" & sleep 0.3); : >{orphaned}; exec sleep 600', "sh", *command])
+        wait_for(orphaned.exists)
+        return launched
 
     @property
     def master_pid(self) -> int:
@@ -419,6 +422,23 @@ def test_the_same_library_twice(certificates: Path, tmp_path: Path, kind: str) -
                 assert str(other) in Path(f"/proc/{pid}/maps").read_text()
     assert count(trace.document, "SSL_do_handshake") == 5
     assert losses(trace.document) == {}
+
+
+def test_handshakes_through_another_copy_of_the_same_library(
+    certificates: Path, copies: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Of libcrypto only what raises errors is attached there, and no operation."""
+    program = tmp_path / "ssll-twice"
+    shutil.copy(os.path.realpath(sys.executable), program)
+    with late(certificates, program=str(program)) as first:
+        first.do("load")
+        with TraceHandshakes(options=("--comm", program.name, "--by", "process,version")) as trace:
+            first.do("serve 2", 2)
+            with late(certificates, *copies, program=str(program)) as second:
+                second.do("load")
+                trace.wait_until_said(f"{tmp_path}/libssl")
+                second.do("serve 3", 3)
+    assert sorted(group["parts"]["wall"]["count"] for group in trace.document["handshakes"]["groups"]) == [2, 3]
 
 
 def children_named(pid: int, name: str) -> int:

@@ -20,6 +20,7 @@ from ssllatency.cli.resolve import Recogniser, Resolved, library_of, open_images
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Rules, TracedImage
 from ssllatency.engines.following import Following
+from ssllatency.engines.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.reports.units import printable
@@ -76,9 +77,9 @@ class Follower:
         self._resolved, self._stack = resolved, stack
         self._recognise = Recogniser(resolved.source)
         self._known: dict[Identity, int | None] = {file.mapping.identity: n for n, file in enumerate(resolved.files)}
-        self._looked: set[int] = set(self._attachment.targets)
+        self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
         self._waiting: dict[int, dict[Identity, int]] = {}  # by process, when it mapped which file
-        self._looked_at, self._joined = 0.0, 0
+        self._looked_at, self._joined, self._lost = 0.0, 0, 0
         self._linked = {(pid, number) for number, image in enumerate(resolved.images) for pid in image.pids}
         self._unsaid = 0
         if self._attachment.unfollowed:
@@ -108,9 +109,18 @@ class Follower:
         for pid in following.joined():
             self._waiting.setdefault(pid, {})
         for one in following.mapped():
-            may_be = one.identity not in self._known and may_hold_tls(one.path)
-            if may_be and (one.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
+            if self._matters(one) and (one.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
                 self._waiting.setdefault(one.pid, {}).setdefault(one.identity, one.at_ns)
+
+    def _matters(self, one: Mapping) -> bool:
+        """Whether what was mapped may be new: a file, or to the process a file that is traced."""
+        if one.identity not in self._known:
+            return may_hold_tls(one.path)
+        number = self._known[one.identity]
+        if number is None:
+            return False
+        alone = self._attachment.each_process and (one.pid, number) not in self._linked
+        return alone or one.pid not in self._attachment.targets
 
     def _is_time(self) -> bool:
         """Whether it is to be looked who is there."""
@@ -132,7 +142,11 @@ class Follower:
         """Puts on the list who is new, and where mappings aren't seen who might have mapped something."""
         following, selection = self._attachment.following, self._resolved.selection
         sees = bool(following and following.sees_mappings)
-        if self._resolved.everyone and sees:
+        if following and following.lost > self._lost:
+            self._say(f"{following.lost - self._lost} notices of mapped files were lost: everyone is looked at again.")
+            self._lost = following.lost
+            self._looked.clear()
+        if self._resolved.everyone and sees and self._looked:
             return
         if following and (selection.comm, selection.cgroup, selection.container) != (None, None, None):
             following.refill()
@@ -199,11 +213,12 @@ class Follower:
 
     def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
         """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
+        if not image.plan.build_id or self._attachment.each_process:
+            return None
         for number, traced in enumerate(self._attachment.images):
-            if image.plan.build_id and traced.plan.build_id == image.plan.build_id and not self._attachment.each_process:
-                site = traced.plan.operations[0].probes[0]
-                if code_byte(pid, file, site.offset) not in (None, *_byte_of(image.file, site.offset)):
-                    return number
+            offset = self._attachment.site_in(number) if traced.plan.build_id == image.plan.build_id else None
+            if offset is not None and code_byte(pid, file, offset) not in (None, *_byte_of(image.file, offset)):
+                return number
         return None
 
     def _beside(self, pid: int) -> list[TracedImage]:

@@ -91,7 +91,9 @@ class Ending:
         return self._over
 
     def wait(self, until: float) -> bool:
-        """Waits until then, or until the end; whether it was the end."""
+        """Waits until then, or until the end; whether it was the end. Sees an end also where it needn't wait."""
+        if self.has_come():
+            return True
         while (left := min(until, self.at) - time.monotonic()) > 0:
             if self._wait(left) or self.has_come():
                 return True
@@ -134,7 +136,9 @@ def snapshots(
             look()
         if not stopped and time.monotonic() < border:
             continue
-        border += interval or 0
         later = session.read(per_interval=interval is not None)
         yield later if earlier is None else difference(later, earlier)
         earlier = later
+        border += interval or 0
+        if border <= (now := time.monotonic()):
+            border = now + (interval or 0)  # no burst of short ones after one that took too long

@@ -171,6 +171,10 @@ class Attachment:
                 [sites_of(image, self.operations, index)], {program: [sites] for program, sites in (more or {}).items()}
             )
 
+    def site_in(self, number: int) -> int | None:
+        """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""
+        return self._probing.offset_in(self.images[number].file)
+
     def attach_tracepoint(self, program: str) -> None:
         """Attaches a program of a BpfObject to the raw tracepoint that its section names."""
         assert isinstance(self.object, BpfObject)

@@ -105,6 +105,11 @@ class Following:
         """Whether `mapped` tells of every file that is mapped as code."""
         return self._mappings is not None
 
+    @property
+    def lost(self) -> int:
+        """How many of what `mapped` is to tell of were lost so far, for want of room."""
+        return self._mappings.lost if self._mappings else 0
+
     def mapped(self) -> list[Mapping]:
         """What targets that still run have mapped as code since the last call."""
         words, found = self._bits.words, self._mappings.read() if self._mappings else []

@@ -11,6 +11,7 @@ from ssllatency import abi
 from ssllatency.elf.names import Names
 from ssllatency.engines.collect import Extremes, exponential
 from ssllatency.engines.handshake_names import ENDINGS, LABELS, cause, key_name, label_value
+from ssllatency.model.handshake_arithmetic import add_alike
 from ssllatency.model.handshakes import EVERY, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
 
 NamesOf = Callable[[int], Names]  # of the library with this index
@@ -30,7 +31,7 @@ class Rows:
     extremes: Extremes = field(default_factory=Extremes)
 
     def groups(self, pairs: Pairs, by: Sequence[Label], names: NamesOf, interval: int) -> tuple[Group, ...]:
-        """The rows that hold handshakes, the largest first."""
+        """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
         found = []
         for raw_key, raw_row in pairs:
             key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
@@ -40,7 +41,7 @@ class Rows:
                 other = bool(key.known >> abi.Label.OTHER & 1)
                 labels = {} if other else self.labels(key, by, names)
                 found.append(Group(labels, ENDINGS[abi.Ending(key.ending)], kept, other))
-        return tuple(sorted(found, key=lambda group: (group.other, -group.count)))
+        return tuple(sorted(add_alike(found), key=lambda group: (group.other, -group.count)))
 
     def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
         return Times(row.total_ns, *self.extremes.take((key, part), row, interval), exponential(row))

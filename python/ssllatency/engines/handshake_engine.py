@@ -36,12 +36,13 @@ from ssllatency.engines.handshake_sites import (
 from ssllatency.engines.ring import Ring
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import Sites
-from ssllatency.model.handshakes import Handshakes, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.handshakes import Group, Handshakes, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake_plan import HandshakePlan
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _SINGLES_BYTES = 1 << 20
+_READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
 _NEVER = (1 << 64) - 1
 _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
 
@@ -224,7 +225,7 @@ class HandshakeSession:
         running = self._running()
         self._dropped = max(self._dropped, created - len(running) - self._cut_off - books.ended)
         return Handshakes(
-            groups=self._reader.groups(self._rows.items(), by, names, interval),
+            groups=self._groups(interval),
             causes=collect.causes(self._causes.items(), names),
             keys=collect.keys(self._keys.items(), names),
             mix=collect.mix(self._mix.items(), names),
@@ -239,6 +240,14 @@ class HandshakeSession:
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
         )
+
+    def _groups(self, interval: int) -> tuple[Group, ...]:
+        """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
+        for _ in range(_READS):
+            found = self._reader.groups(self._rows.items(), self._request.by, self._request.names, interval)
+            if all(group.adds_up for group in found):
+                break
+        return found
 
     def _running(self) -> list[abi.Handshake]:
         """The accounts of handshakes in flight; those of processes that are gone are closed."""

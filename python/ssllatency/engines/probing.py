@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ssllatency.engines import kernel
 from ssllatency.engines.links import Linker, close_all
@@ -34,11 +35,16 @@ class Probing:
         self._session = linker.method is kernel.Method.SESSION
         self._entry_links: list[Closable] = []
         self.exit_links: list[Closable] = []
+        self._offsets: dict[str, int] = {}
 
     @property
     def has_entries(self) -> bool:
         """Whether any call can be seen to begin."""
         return bool(self._entry_links)
+
+    def offset_in(self, file: str) -> int | None:
+        """Where one of the sites of that file lies, None where it has none."""
+        return self._offsets.get(file)
 
     def add(self, images: Sequence[ImageSites], more: Mapping[str, Sequence[Sites]]) -> None:
         """All links of these images or none, ways out first. `more` gives for other programs the sites of each image."""
@@ -58,6 +64,9 @@ class Probing:
             raise
         self.exit_links += out
         self._entry_links += into
+        for number, sites in enumerate(images):
+            lists = (sites.exits, sites.frees, sites.returns, sites.entries, *(each[number] for each in more.values()))
+            self._offsets.update((sites.image.file, offset) for offset, _ in chain.from_iterable(lists))
 
     def _add_exits(self, sites: ImageSites, links: list[Closable]) -> None:
         names, attach = self._programs, self._linker.attach

@@ -27,10 +27,15 @@ def add_times(times: Sequence[Times]) -> Times:
 
 
 def add_groups(groups: Sequence[Group]) -> Group:
-    """One group, with the labels of the first, that holds the handshakes of all; at least one."""
+    """One group, with the labels of the last, that holds the handshakes of all; at least one."""
     present = [part for part in Part if any(part in group.parts for group in groups)]
     parts = {part: add_times([group.parts[part] for group in groups if part in group.parts]) for part in present}
-    return replace(groups[0], parts=parts)
+    return replace(groups[-1], parts=parts)
+
+
+def add_alike(groups: Iterable[Group]) -> tuple[Group, ...]:
+    """Those that have the same labels and ending as one."""
+    return gathered(groups, _group, add_groups)
 
 
 def total(handshakes: Handshakes, ending: Ending) -> Group | None:
@@ -95,7 +100,9 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
 
 
 def _group(group: Group) -> tuple[object, ...]:
-    return frozenset(group.labels.items()), group.ending, group.other
+    """A process is told by its PID alone: its name may become known, or change, later."""
+    labels = {**group.labels, Label.PROCESS: (group.labels.get(Label.PROCESS) or "").rpartition("(")[2]}
+    return frozenset(labels.items()), group.ending, group.other
 
 
 def _cause(cause: Cause) -> tuple[object, ...]:
@@ -116,7 +123,7 @@ def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
         )
         for group in groups
     )
-    return gathered(told, _group, add_groups)
+    return add_alike(told)
 
 
 def _add_counted(rows: Sequence[_Counted]) -> _Counted:

@@ -53,6 +53,15 @@ PHASES = (
 WAITS = (Part.WAIT_PEER, Part.WAIT_WINDOW, Part.WAIT_OFFLOAD, Part.WAIT_APPLICATION, Part.WAIT_UNKNOWN)
 
 
+def unequal_sum(total_ns: Mapping[Part, int]) -> str:
+    """Which sum the times of EVERY and the others don't come to, in words; "" where both are right."""
+    if total_ns[Part.WALL] != total_ns[Part.CALLS] + sum(total_ns.get(wait, 0) for wait in WAITS):
+        return "wall is the sum of calls and the waits"
+    if total_ns[Part.CALLS] != sum(total_ns.get(phase, 0) for phase in PHASES):
+        return "calls is the sum of the phases"
+    return ""
+
+
 class Ending(StrEnum):
     """How a handshake ended. ABANDONED: freed, or its connection gone, in the middle."""
 
@@ -114,6 +123,14 @@ class Group:
     def count(self) -> int:
         """How many handshakes."""
         return self.parts[Part.WALL].count
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether all parts are of the same handshakes: not where they were read while one was being counted."""
+        counts = {part: times.count for part, times in self.parts.items()}
+        every = all(counts.get(part) == self.count for part in EVERY)
+        sums = unequal_sum({part: times.total_ns for part, times in self.parts.items()})
+        return every and not sums and max(counts.values()) == self.count
 
 
 @dataclass(frozen=True)

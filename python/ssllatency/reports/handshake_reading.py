@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from ssllatency.model.handshakes import (
     EVERY,
-    PHASES,
-    WAITS,
     Cause,
     Ending,
     Group,
@@ -18,6 +16,7 @@ from ssllatency.model.handshakes import (
     Part,
     Single,
     Times,
+    unequal_sum,
 )
 from ssllatency.reports.fields import Field
 from ssllatency.reports.offload_reading import read_offload
@@ -97,10 +96,8 @@ def _read_parts(parts: Field) -> dict[Part, Times]:
 
 
 def _check_sums(parts: Field, total_ns: Mapping[Part, int]) -> None:
-    if total_ns[Part.WALL] != total_ns[Part.CALLS] + sum(total_ns.get(wait, 0) for wait in WAITS):
-        parts.refuse("times of which wall is the sum of calls and the waits")
-    if total_ns[Part.CALLS] != sum(total_ns.get(phase, 0) for phase in PHASES):
-        parts.refuse("times of which calls is the sum of the phases")
+    if wrong := unequal_sum(total_ns):
+        parts.refuse(f"times of which {wrong}")
 
 
 def _read_times(times: Field) -> Times:

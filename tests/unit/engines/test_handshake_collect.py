@@ -51,3 +51,27 @@ def test_extremes_are_each_parts_own_until_they_are_replaced() -> None:
     found = {part: (times.min_ns, times.max_ns) for part, times in group.parts.items()}
     assert found == {Part.WALL: (5, 9), Part.CALLS: (1, 3)}
     assert reader.groups([(bytes(abi.Labels()), bytes(row))], (), names_of, 2) == (group,)
+
+
+def row_of(count: int, *, torn: bool = False) -> bytes:
+    """So many handshakes of which nothing is known but that they were; `torn`: one more of which only the wall is counted."""
+    row = abi.HandshakeRow()
+    for part in (abi.Part.WALL, abi.Part.CALLS, abi.Part.REST):
+        row.parts[part].exponential[0] = count + (torn and part == abi.Part.WALL)
+        row.parts[part].total_ns = 100 * count
+    return bytes(row)
+
+
+def test_rows_that_read_alike_are_one_group() -> None:
+    """The kernel tells them apart by the library, and by whether there was a place to read a group from."""
+    known = 1 << abi.Label.VERSION
+    pairs = [(bytes(abi.Labels(known=known, version=0x0304, library=number)), row_of(number + 1)) for number in range(3)]
+    (group,) = rows().groups(pairs, (Label.VERSION,), names_of, 1)
+    assert (group.labels, group.count) == ({Label.VERSION: "TLSv1.3"}, 1 + 2 + 3)
+
+
+def test_a_row_that_was_read_while_it_was_added_to_does_not_add_up() -> None:
+    key = bytes(abi.Labels())
+    for torn in (False, True):
+        (group,) = rows().groups([(key, row_of(5, torn=torn))], (), names_of, 1)
+        assert group.adds_up == (not torn)

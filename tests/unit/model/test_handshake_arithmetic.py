@@ -169,6 +169,17 @@ def test_most_waiting_is_known_for_an_interval_only_where_it_rose() -> None:
     assert merged.most_waiting is None
 
 
+def test_a_process_is_the_same_though_its_name_became_known_later() -> None:
+    def named(name: str, shakes: int) -> Handshakes:
+        return handshakes_of([Shake({Part.REST: 9}, {Label.PROCESS: name})] * shakes, (Label.PROCESS,))
+
+    (since,) = difference(named("nginx(77)", 5), named("?(77)", 2)).groups
+    (both,) = merge(named("?(77)", 2), named("nginx(77)", 5)).groups
+    assert (since.labels[Label.PROCESS], since.count) == ("nginx(77)", 3)
+    assert (both.labels[Label.PROCESS], both.count) == ("nginx(77)", 7)
+    assert len(merge(named("nginx(77)", 2), named("nginx(78)", 5)).groups) == 2
+
+
 def test_merge_keeps_only_the_labels_that_both_are_grouped_by() -> None:
     shakes = [Shake({Part.REST: 9}, {Label.VERSION: version, Label.RESUMED: "no"}) for version in ("TLSv1.2", "TLSv1.3")]
     merged = merge(handshakes_of(shakes, BY), handshakes_of(shakes, (Label.RESUMED, Label.CIPHER)))

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who follows the processes of a run: what it attaches, what it looks at, and what it says. The kernel's side is played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ssllatency.cli import follow
+from ssllatency.cli.follow import Follower
+from ssllatency.cli.resolve import Resolved
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.mappings import Mapping
+from ssllatency.model.snapshot import Target
+from ssllatency.probes.plan import ImagePlan
+from ssllatency.targets import MappedFile, Process, Selection, TracedFile
+
+OLD, NEW = 100, 101  # processes
+
+
+def mapped_file(inode: int, path: str = "/usr/lib/libssl.so.3") -> MappedFile:
+    return MappedFile(path, (8, 1), inode, "1000-2000", False)
+
+
+def image_of(file: MappedFile, descriptor: int, *pids: int) -> TracedImage:
+    plan = ImagePlan(file.path, "aa", "OpenSSL 3.0", "libssl", (), ())
+    return TracedImage(plan, f"/proc/self/fd/{descriptor}", pids)
+
+
+@dataclass
+class Kernel:
+    """What the kernel would tell of processes and their mappings."""
+
+    maps: dict[int, list[MappedFile]] = field(default_factory=dict)
+    told: list[Mapping] = field(default_factory=list)
+    lost: int = 0
+    sees_mappings: bool = True
+    account: Any = field(default_factory=lambda: SimpleNamespace(joined=0))
+
+    def joined(self) -> dict[int, int]:
+        return {}
+
+    def mapped(self) -> list[Mapping]:
+        told, self.told = self.told, []
+        return told
+
+    def alive(self) -> list[int]:
+        return list(self.maps)
+
+    def refill(self) -> None:
+        pass
+
+    def map(self, pid: int, file: MappedFile) -> None:
+        """A process maps a file, and the kernel tells of it."""
+        self.maps.setdefault(pid, []).append(file)
+        self.told.append(Mapping(pid, 1, file.path, file.identity))
+
+
+class Session:
+    """The session of these images, and a Follower of it that may look as often as it likes."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        files: Sequence[MappedFile],
+        selection: Selection,
+        *,
+        alone: bool = False,
+        sites: int | None = 4096,
+    ) -> None:
+        images = [image_of(file, number, OLD) for number, file in enumerate(files)]
+        self.included: list[tuple[int, list[int]]] = []
+        self.extended: list[TracedImage] = []
+        self.attachment: Any = SimpleNamespace(
+            targets={OLD: Target(OLD, "nginx", ())},
+            following=kernel,
+            unfollowed="",
+            notes=[],
+            images=images,
+            each_process=alone,
+            site_in=lambda _: sites,
+        )
+        traced = tuple(TracedFile("libssl", OLD, file, (OLD,)) for file in files)
+        resolved = Resolved(tuple(images), (), selection.everything, (), cast("Any", None), traced, selection)
+        self._follower = Follower(self, resolved, ExitStack(), self._extend)
+
+    def include(self, index: int, pids: Sequence[int]) -> None:
+        self.included.append((index, list(pids)))
+
+    def _extend(self, images: Sequence[TracedImage]) -> None:
+        self.extended += images
+        self.attachment.images += images
+
+    def look(self) -> None:
+        """Several times, as if a second had passed before each."""
+        for _ in range(3):
+            self._follower._looked_at = 0.0
+            self._follower.look()
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel()
+    monkeypatch.setattr(follow, "tls_candidates", lambda pid: made.maps.get(pid, []))
+    monkeypatch.setattr(follow, "process_of", lambda pid: Process(pid, 1, "nginx", 0))
+    monkeypatch.setattr(follow, "all_processes", lambda: [Process(pid, 1, "nginx", 0) for pid in made.maps])
+    monkeypatch.setattr(follow, "exists", lambda pid: pid in made.maps)
+    monkeypatch.setattr(follow, "recognised_file", lambda pid, file, _: TracedFile("libssl", pid, file, (pid,)))
+    opened = iter(range(50, 90))
+    monkeypatch.setattr(
+        follow, "open_images", lambda files, *_: tuple(image_of(each.mapping, next(opened), each.pid) for each in files)
+    )
+    return made
+
+
+@pytest.mark.parametrize("selection", [Selection(everything=True), Selection(pids=(OLD,))], ids=["all", "pid"])
+def test_who_maps_a_traced_file_later_is_attached_where_each_has_links_of_its_own(kernel: Kernel, selection: Selection) -> None:
+    first, twin = mapped_file(11), mapped_file(22)
+    kernel.maps = {OLD: [first, twin], NEW: []}  # it has just been forked
+    session = Session(kernel, [first, twin], selection, alone=True)
+    session.look()
+    assert session.included == []
+    kernel.map(NEW, twin)
+    session.look()
+    assert session.included == [(1, [NEW])]
+    assert NEW in session.attachment.targets
+    assert any("was traced" in note and "ms after it had started" in note for note in session.attachment.notes)
+
+
+def test_who_maps_a_traced_file_later_is_a_target_where_all_share_the_links(kernel: Kernel) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(everything=True))
+    session.look()
+    kernel.map(NEW, file)
+    session.look()
+    assert session.included == []
+    assert sorted(session.attachment.targets) == [OLD, NEW]
+
+
+@pytest.mark.parametrize("selection", [Selection(everything=True), Selection(pids=(OLD,))], ids=["all", "pid"])
+def test_what_was_mapped_while_the_probes_were_attached_is_found(kernel: Kernel, selection: Selection) -> None:
+    file, early = mapped_file(11), mapped_file(33)
+    kernel.maps = {OLD: [file, early]}  # which nobody tells of
+    session = Session(kernel, [file], selection, sites=None)
+    session.look()
+    assert [image.pids for image in session.extended] == [(OLD,)]
+
+
+@pytest.mark.parametrize("selection", [Selection(everything=True), Selection(pids=(OLD,))], ids=["all", "pid"])
+def test_where_notices_were_lost_everyone_is_looked_at_again(kernel: Kernel, selection: Selection) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], selection, sites=None)
+    session.look()
+    kernel.maps[OLD].append(mapped_file(33))
+    session.look()
+    assert session.extended == []
+    kernel.lost = 7
+    session.look()
+    assert [image.pids for image in session.extended] == [(OLD,)]
+    assert session.attachment.notes[0] == "7 notices of mapped files were lost: everyone is looked at again."
+
+
+@pytest.mark.parametrize(("site", "byte", "extended"), [(4096, b"\xcc", 0), (4096, b"\x55", 1), (None, b"\xcc", 1)])
+def test_a_copy_that_has_the_breakpoints_already_is_the_same_file(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, site: int | None, byte: bytes, extended: int
+) -> None:
+    """An image may have no operation of its own, as libcrypto where handshakes are measured; or no site at all."""
+    file, twin = mapped_file(11), mapped_file(22)
+    monkeypatch.setattr(follow, "code_byte", lambda *_: byte[0])
+    monkeypatch.setattr(follow, "_byte_of", lambda *_: b"\x55")
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=site)
+    session.look()
+    kernel.map(NEW, twin)
+    session.look()
+    assert len(session.extended) == extended
+
+
+def test_one_file_that_was_asked_for_stays_the_only_one(kernel: Kernel) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    selection = replace(Selection(everything=True), library="/usr/lib/libssl.so.3")
+    session = Session(kernel, [file], selection)
+    kernel.map(NEW, mapped_file(22))
+    session.look()
+    assert session.extended == []

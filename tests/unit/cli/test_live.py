@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a run ends, and what its intervals are, where reading takes longer than an interval."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from ssllatency.cli.live import STOP, Ending, snapshots
+from ssllatency.cli.resolve import Resolved
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.targets import Selection
+
+
+class SlowSession:
+    """A session whose reading takes a while; in the third a signal comes."""
+
+    def __init__(self, number: signal.Signals | None) -> None:
+        self.reads, self._number = 0, number
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        assert per_interval
+        self.reads += 1
+        time.sleep(0.02)
+        if self.reads == 3 and self._number:
+            os.kill(os.getpid(), self._number)
+        return Snapshot("web1", "6.1.0", "libbpf", "2030-01-31T12:00:00Z", self.reads, (), ())
+
+    def detach(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def blocked() -> Iterator[None]:
+    """As prepare() has them: signals wait until they are asked for."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    yield
+    while signal.sigpending() & STOP:
+        signal.sigtimedwait(STOP, 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ending(duration: float) -> Ending:
+    return Ending(Resolved((), (), True, (), cast("Any", None), (), Selection(everything=True)), duration)
+
+
+@pytest.mark.parametrize("number", sorted(STOP))
+def test_a_signal_ends_a_run_whose_intervals_take_longer_than_they_last(number: signal.Signals) -> None:
+    session = SlowSession(number)
+    assert len(list(snapshots(cast("Any", session), ending(60), 0.001))) == session.reads == 4
+
+
+def test_an_interval_that_took_too_long_is_not_made_up_for() -> None:
+    session, number = SlowSession(None), 0
+    for _ in snapshots(cast("Any", session), ending(2), 0.4):
+        number += 1
+        if number == 1:
+            time.sleep(1.3)  # three more would have begun meanwhile
+    assert number <= 4
