@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import os
 import re
@@ -130,8 +131,9 @@ class Table:
         self._write([[one.get(column, "") for column in COLUMNS]])
 
     def _lock(self) -> None:
+        """By the descriptor's own lock: a POSIX lock would go as soon as any descriptor of this file is closed."""
         try:
-            os.lockf(self._fd, os.F_TLOCK, 0)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise LoadError(f"{self._path} is being written by another run of a matrix.") from None
 

@@ -101,6 +101,17 @@ def test_every_torn_end_is_mended(tmp_path: Path) -> None:
             assert not table.kept.torn
 
 
+def test_a_table_has_one_writer(tmp_path: Path) -> None:
+    file = str(tmp_path / "runs.csv")
+    with Table(file, MATRIX) as table:
+        table.append(made(1))
+        with pytest.raises(LoadError, match=r"runs\.csv is being written by another run of a matrix\."):
+            Table(file, MATRIX)
+        table.append(made(2))
+    with Table(file, MATRIX) as table:
+        assert len(table.kept.rows) == 2
+
+
 def test_another_matrix_is_refused(tmp_path: Path) -> None:
     file = str(tmp_path / "runs.csv")
     with Table(file, MATRIX) as table:
