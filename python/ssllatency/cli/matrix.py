@@ -55,14 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _left(matrix: Matrix, plan: Plan, output: str | None) -> Sequence[Run]:
     """The runs that are left where the output holds some already."""
-    file = Path(output) if output else None
-    if file is None or not file.exists():
-        return order(plan.cells, matrix)
-    try:
-        text = file.read_text(errors="replace")
-    except OSError as error:
-        raise SsllatencyError(f"{output} can't be read: {error.strerror}.") from None
-    kept = matrix_csv.Kept(matrix_csv.read(text[: text.rfind("\n") + 1], str(output), matrix.identity))
+    kept = matrix_csv.kept(output, matrix) if output else matrix_csv.Kept()
     return order(plan.cells, matrix, kept.done)
 
 
