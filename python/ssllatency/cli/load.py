@@ -100,6 +100,8 @@ def serving_there(where: Endpoint) -> Selection:
         addresses = {str(one[4][0]) for one in socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)}
     except OSError as error:
         raise SsllatencyError(f"{where.host} can't be found: {error.strerror}.") from None
+    except UnicodeError:
+        raise SsllatencyError(f"{where.host} can't be found: it isn't a name of a host.") from None
     processes = {process.pid: process for process in all_processes() if process.pid != os.getpid()}
     found, hidden = serving(where.port, addresses, processes) if any(map(is_own, addresses)) else ([], 0)
     if not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,9 +69,10 @@ def test_a_server_is_found_by_its_port() -> None:
         load.serving_there(Endpoint("127.0.0.1", port))
 
 
-def test_a_host_without_an_address() -> None:
-    with pytest.raises(SsllatencyError, match=r"name\.invalid can't be found"):
-        load.serving_there(Endpoint("name.invalid", 443))
+@pytest.mark.parametrize("host", ["name.invalid", "my..host", f"{'x' * 64}.example", "\udcff"])
+def test_a_host_without_an_address(host: str) -> None:
+    with pytest.raises(SsllatencyError, match=f"{re.escape(host)} can't be found: "):
+        load.serving_there(Endpoint(host, 443))
 
 
 def ended(output: Output, tool: str = "wrk") -> tuple[Snapshot, int]:
