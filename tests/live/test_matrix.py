@@ -53,6 +53,24 @@ group = "P-384"
 client_certificate = ["none", "need"]
 client_key = "RSA-2048"
 """
+WANTED = """
+seconds = 1
+connections = 20
+repeats = 1
+warm_up = 0
+[servers.web]
+[servers.plain]
+kind = "openssl"
+[factors]
+tool = ["s_time", "h2load"]
+client_certificate = "want"
+client_key = "none"
+page = ["/", "none"]
+[[exclude]]
+server = "web"
+tool = "s_time"
+page = "none"
+"""
 OTHERS = """
 seconds = 1
 repeats = 1
@@ -128,6 +146,13 @@ def test_client_certificates_and_groups(tmp_path: Path, folder: Path) -> None:
     assert {(row["client_certificate"], row["client_key"]) for row in found} == {("none", "-"), ("need", "RSA-2048")}
     checked = {row["client_certificate"]: float(row["peer_verification_mean_us"]) for row in found}
     assert checked["need"] > checked["none"] == 0
+
+
+def test_clients_without_the_certificate_that_is_wanted(tmp_path: Path, folder: Path) -> None:
+    """A server can't ask without one that it would take."""
+    run(WANTED, tmp_path / "runs.csv", folder)
+    found = {(row["server"], row["tool"]) for row in rows(tmp_path / "runs.csv")}
+    assert found == {("web", "s_time"), ("web", "h2load"), ("plain", "s_time")}
 
 
 def test_interrupted_and_continued(tmp_path: Path, folder: Path) -> None:

@@ -79,7 +79,8 @@ def groups_of(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class Keys:
-    """The certificates of servers and clients in a folder that is ours alone; `clients` is a file of all clients' ones."""
+    """The certificates of servers and clients in a folder that is ours alone; `clients` is a file of all clients' ones, or
+    of the servers' where no client has one: a server that asks for certificates must know some."""
 
     folder: Path
     made: Mapping[str, Certificate]
@@ -92,7 +93,8 @@ class Keys:
         names = dict.fromkeys(f"{side}-{kind}" for side, kind in wanted if kind in KEYS)
         made = {name: make_certificate(name.partition("-")[2], folder, name) for name in names}
         clients = folder / "clients.crt"
-        clients.write_text("".join(one.certificate.read_text() for name, one in made.items() if name.startswith("client-")))
+        of_clients = [one for name, one in made.items() if name.startswith("client-")]
+        clients.write_text("".join(one.certificate.read_text() for one in of_clients or made.values()))
         return cls(folder, made, clients)
 
     def server(self, kind: str) -> Certificate:
