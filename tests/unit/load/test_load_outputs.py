@@ -130,6 +130,15 @@ def test_h2load_with_a_connection_a_request() -> None:
     assert any("last one of each client" in caveat for caveat in report.caveats)
 
 
+def test_h2load_keeps_connections_of_http_2_whatever_it_says() -> None:
+    text = text_of("real-h2load-close").replace("http/1.1", "h2")
+    report = TOOLS["h2load"].parse(text, CLOSE)
+    assert connections(report) == (10, 210)
+    assert report.offers_sessions is None
+    assert not any("last one of each client" in caveat for caveat in report.caveats)
+    assert read("real-h2load-close", CLOSE).offers_sessions
+
+
 def test_h2load_for_a_time_does_not_know_its_connects() -> None:
     report = read("real-h2load-duration")
     assert values(report)["requests"] == 18501
