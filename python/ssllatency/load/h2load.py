@@ -128,7 +128,7 @@ def _connections(text: str, close: bool) -> Connections | None:
     if not clients:
         return None
     if "Timing-based" in text:
-        least = 0 if errored or not done else clients
+        least = min(done, 1) if errored or done < clients else clients
         return Connections(least, None, "one a client or one a request, and those of the warm-up aren't counted")
     if close:
         return Connections(done, done + errored, "one a request, as each says Connection: close")

@@ -32,6 +32,11 @@ class _Half:
     marks: str
 
     @property
+    def first(self) -> bool:
+        """Whether it made the connection whose session the others offer."""
+        return self.reused and (self.complete or "\nstarting\n" in self.text)
+
+    @property
     def fetched(self) -> bool:
         """Whether it read a page."""
         found = _CPU.search(self.text) or _REAL.search(self.text)
@@ -49,7 +54,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
     if not halves:
         raise not_its_output("openssl s_time", f'the line "{_NEW} …" or "{_REUSED}"', text)
     counted = sum(half.connections for half in halves)
-    first = sum(half.reused for half in halves)
+    first = sum(half.first for half in halves)
     why = "s_time counts each" + (", but for the first of -reuse, which makes the session" if first else "")
     whole = all(half.complete for half in halves)
     return ClientReport(

@@ -70,6 +70,13 @@ def test_s_time_that_was_interrupted_has_its_marks() -> None:
     assert connections(report) == (223, 224)
 
 
+def test_s_time_without_its_first_connection_has_no_session() -> None:
+    text = text_of("real-s_time-reuse")
+    report = TOOLS["s_time"].parse(text[: text.index("starting")])
+    assert connections(report) == (0, 1)
+    assert connections(TOOLS["s_time"].parse(text[: text.index("starting") + 9])) == (1, 2)
+
+
 def test_results_of_s_time_without_the_rest() -> None:
     report = read("old-s_time-results")
     assert values(report)["connections per user second"] == 100.0
@@ -144,6 +151,13 @@ def test_h2load_for_a_time_does_not_know_its_connects() -> None:
     assert values(report)["requests"] == 18501
     assert not {name for name in values(report) if name.startswith(("connect", "first byte"))}
     assert connections(report) == (4, None)
+
+
+def test_h2load_for_a_time_that_was_too_short_for_its_connects() -> None:
+    """Three answers may all have come by one connection."""
+    text = text_of("real-h2load-duration")
+    for done, least in ((4, 4), (3, 1), (0, 0)):
+        assert connections(TOOLS["h2load"].parse(text.replace("18501", str(done)))) == (least, None)
 
 
 def test_h2load_that_nobody_answered() -> None:
@@ -275,6 +289,13 @@ def test_wrk_with_a_connection_a_request() -> None:
     report = read("real-wrk-close", CLOSE)
     assert report.percentiles == {"latency": {50: 0.0044, 75: 0.0088, 90: 0.01211, 99: 0.02014}}
     assert connections(report) == (570, 574)
+
+
+def test_wrk_that_ended_before_all_had_connected() -> None:
+    """Nine answers may all have come by one connection."""
+    text = text_of("real-wrk-keep")
+    for requests, least in ((10, 10), (9, 1), (0, 0)):
+        assert connections(TOOLS["wrk"].parse(text.replace("30855", str(requests)))) == (least, requests + 10)
 
 
 def test_wrk_that_failed_has_no_latency() -> None:
