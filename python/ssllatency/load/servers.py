@@ -23,7 +23,7 @@ from typing import Protocol
 from ssllatency.load.arguments import Endpoint, endpoint_of
 from ssllatency.load.certificates import Certificate, make_certificate
 from ssllatency.load.figures import LoadError
-from ssllatency.load.matrix import KEYS, NEED, NEW, NONE, Cell, Factor, Kind, ServerEntry, chosen
+from ssllatency.load.matrix import KEYS, NEED, NEW, NONE, Cell, Factor, Kind, ServerEntry, chosen, group_name
 from ssllatency.load.nginx_configuration import PLAIN_BYTES, configuration
 from ssllatency.load.run import end_with_us
 from ssllatency.load.site import Site
@@ -74,7 +74,10 @@ def groups_of(cell: Cell) -> str:
     if not group or cell[Factor.VERSION] == "TLSv1.3":
         return group
     curves = (cell[key].removeprefix("ECDSA-") for key in (Factor.KEY, Factor.CLIENT_KEY) if cell[key].startswith("ECDSA-"))
-    return ":".join(dict.fromkeys((group, *curves)))
+    once: dict[str, str] = {}
+    for name in (group, *curves):
+        once.setdefault(group_name(name), name)
+    return ":".join(once.values())
 
 
 @dataclass(frozen=True)
