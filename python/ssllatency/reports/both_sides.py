@@ -96,7 +96,7 @@ def _resumption(client: ClientReport, handshakes: Handshakes, number: int) -> st
             else "None resumed a session."
         )
     if own == 0:
-        return "The client had no session to offer: it got none from the server, or never read it."
+        return f"None resumed a session: {client.tool} got none from the server, or the server didn't know the one it offered."
     return "None resumed a session, though the client offers the last one it got: the server gives or knows none."
 
 

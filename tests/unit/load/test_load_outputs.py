@@ -64,6 +64,13 @@ def test_s_time_of_both(name: str, new: int, reused: int, resumed: int) -> None:
     assert any("never resumed" in caveat for caveat in report.caveats) == (not resumed)
 
 
+def test_s_time_is_told_of_www_only_where_it_lacks_it() -> None:
+    """A page may be empty, or the server may give no session."""
+    for words, told in ((("-reuse",), True), (("-www", "/", "-reuse"), False), (("--www", "/", "-reuse"), False)):
+        report = read("real-s_time-both", ("openssl", "s_time", *words))
+        assert any("add -www" in caveat for caveat in report.caveats) == told
+
+
 def test_s_time_that_was_interrupted_has_its_marks() -> None:
     report = read("real-s_time-interrupted")
     assert values(report) == {"connections": 223, "resumed": 0}
