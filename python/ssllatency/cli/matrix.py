@@ -71,7 +71,8 @@ def _run(matrix: Matrix, plan: Plan, table: matrix_csv.Table, arguments: argpars
     rows = (*table.kept.rows, *bench.rows)
     place = {cell.key: number for number, cell in enumerate(plan.cells)}
     in_file_order = sorted(rows, key=lambda row: place.get(tuple(row[factor] for factor in Factor), -1))
-    print(matrix_words.effects(in_file_order), end="")
+    whole = [cell for cell in plan.cells if cell.key not in bench.broken]
+    print(matrix_words.effects(in_file_order, whole), end="")
     for sentence in matrix_words.ending(rows, plan, matrix, bench.broken, arguments.output):
         _say(sentence)
     return int(bool(bench.broken) or bench.stopped)
