@@ -32,8 +32,6 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.units import counted, printable
 from ssllatency.targets import Selection
 
-_LATER_S, _UNKNOWN_S = 60.0, 600.0  # how long a run may take longer than it should, and one whose end isn't known
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs what is left of the matrix, and prints the effects of all that is there."""
@@ -163,9 +161,9 @@ class _Bench:
             progress.expect(times.whole_s)
             progress.show(times.elapsed_s, f"{words}: {run.cell}, {elapsed_s:.0f} s")
 
-        should_s = self.matrix.seconds + _LATER_S if run.cell[Factor.TOOL] == "s_time" else _UNKNOWN_S
-        timeout_s = self.arguments.timeout or should_s
-        return run_tool(line, timeout_s=timeout_s, progress=meanwhile, stopped=live.stop_is_asked_for), line
+        whole_s = self.matrix.seconds if run.cell[Factor.TOOL] == "s_time" else None
+        limit_s = load.timeout_s(self.arguments.timeout, whole_s)
+        return run_tool(line, timeout_s=limit_s, progress=meanwhile, stopped=live.stop_is_asked_for), line
 
     def _client(self, output: Output, line: Sequence[str], run: Run) -> ClientReport:
         """What the tool says; LoadError where it failed."""

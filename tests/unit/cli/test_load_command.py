@@ -131,6 +131,10 @@ def test_a_tool_that_was_killed_and_one_that_printed_too_much(capsys: pytest.Cap
     assert "17 bytes of it weren't kept" in capsys.readouterr().err
 
 
+def test_how_long_a_tool_may_run() -> None:
+    assert [load.timeout_s(None, 10.0), load.timeout_s(None, None), load.timeout_s(5.0, 10.0)] == [70, 3600, 5]
+
+
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     primary, secondary = pty.openpty()
     with os.fdopen(secondary, "w") as terminal:
