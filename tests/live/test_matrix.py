@@ -43,6 +43,13 @@ key = ["ECDSA-P-256", "Ed25519"]
 version = ["TLSv1.2", "TLSv1.3"]
 group = ["X25519", "P-256"]
 """
+ONE = """
+connections = 1
+repeats = 3
+[servers.web]
+[factors]
+tool = "h2load"
+"""
 CERTIFICATES = """
 seconds = 1
 repeats = 1
@@ -137,6 +144,15 @@ def test_two_by_two_by_two(tmp_path: Path, folder: Path) -> None:
     assert all(float(row["bytes_per_connection"]) > 64 for row in found if row["tool"] == "s_time")
     assert done.stdout.startswith("Main effects:\n")
     assert "8 runs of 8" in done.stderr
+
+
+def test_each_run_has_its_own_extremes(tmp_path: Path, folder: Path) -> None:
+    """Where there is one handshake all its percentiles are its time, to the nanosecond."""
+    run(ONE, tmp_path / "runs.csv", folder)
+    found = rows(tmp_path / "runs.csv")
+    assert [row["handshakes"] for row in found] == ["1"] * 3
+    for row in found:
+        assert row["wall_p50_us"] == row["wall_p90_us"] == row["wall_p99_us"] == row["wall_mean_us"]
 
 
 def test_client_certificates_and_groups(tmp_path: Path, folder: Path) -> None:
