@@ -43,6 +43,13 @@ key = ["ECDSA-P-256", "Ed25519"]
 version = ["TLSv1.2", "TLSv1.3"]
 group = ["X25519", "P-256"]
 """
+ONE = """
+connections = 1
+repeats = 3
+[servers.web]
+[factors]
+tool = "h2load"
+"""
 CERTIFICATES = """
 seconds = 1
 repeats = 1
@@ -52,6 +59,24 @@ warm_up = 0
 group = "P-384"
 client_certificate = ["none", "need"]
 client_key = "RSA-2048"
+"""
+WANTED = """
+seconds = 1
+connections = 20
+repeats = 1
+warm_up = 0
+[servers.web]
+[servers.plain]
+kind = "openssl"
+[factors]
+tool = ["s_time", "h2load"]
+client_certificate = "want"
+client_key = "none"
+page = ["/", "none"]
+[[exclude]]
+server = "web"
+tool = "s_time"
+page = "none"
 """
 OTHERS = """
 seconds = 1
@@ -121,6 +146,15 @@ def test_two_by_two_by_two(tmp_path: Path, folder: Path) -> None:
     assert "8 runs of 8" in done.stderr
 
 
+def test_each_run_has_its_own_extremes(tmp_path: Path, folder: Path) -> None:
+    """Where there is one handshake all its percentiles are its time, to the nanosecond."""
+    run(ONE, tmp_path / "runs.csv", folder)
+    found = rows(tmp_path / "runs.csv")
+    assert [row["handshakes"] for row in found] == ["1"] * 3
+    for row in found:
+        assert row["wall_p50_us"] == row["wall_p90_us"] == row["wall_p99_us"] == row["wall_mean_us"]
+
+
 def test_client_certificates_and_groups(tmp_path: Path, folder: Path) -> None:
     """What the server saw is what the cells say, or the command would have failed."""
     run(CERTIFICATES, tmp_path / "runs.csv", folder)
@@ -128,6 +162,13 @@ def test_client_certificates_and_groups(tmp_path: Path, folder: Path) -> None:
     assert {(row["client_certificate"], row["client_key"]) for row in found} == {("none", "-"), ("need", "RSA-2048")}
     checked = {row["client_certificate"]: float(row["peer_verification_mean_us"]) for row in found}
     assert checked["need"] > checked["none"] == 0
+
+
+def test_clients_without_the_certificate_that_is_wanted(tmp_path: Path, folder: Path) -> None:
+    """A server can't ask without one that it would take."""
+    run(WANTED, tmp_path / "runs.csv", folder)
+    found = {(row["server"], row["tool"]) for row in rows(tmp_path / "runs.csv")}
+    assert found == {("web", "s_time"), ("web", "h2load"), ("plain", "s_time")}
 
 
 def test_interrupted_and_continued(tmp_path: Path, folder: Path) -> None:

@@ -100,6 +100,8 @@ def serving_there(where: Endpoint) -> Selection:
         addresses = {str(one[4][0]) for one in socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)}
     except OSError as error:
         raise SsllatencyError(f"{where.host} can't be found: {error.strerror}.") from None
+    except UnicodeError:
+        raise SsllatencyError(f"{where.host} can't be found: it isn't a name of a host.") from None
     processes = {process.pid: process for process in all_processes() if process.pid != os.getpid()}
     found, hidden = serving(where.port, addresses, processes) if any(map(is_own, addresses)) else ([], 0)
     if not found:
@@ -116,7 +118,6 @@ def _measure(
     command: Sequence[str], whole_s: float | None, selection: Selection, arguments: argparse.Namespace
 ) -> tuple[Output, Snapshot]:
     """Both sides of one run."""
-    timeout_s = arguments.timeout or (_UNKNOWN_S if whole_s is None else whole_s + _LATER_S)
     with ExitStack() as stack:
         resolved = resolve(selection, arguments, stack)
         session: HandshakeSession | FullSession
@@ -125,13 +126,18 @@ def _measure(
         else:
             session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, None, what="handshakes and functions" if arguments.functions else "handshakes")
-        output = _drive(command, timeout_s, whole_s, session, follower)
+        output = _drive(command, timeout_s(arguments.timeout, whole_s), whole_s, session, follower)
         snapshot = _settled(session)
         return output, resolved.noted(snapshot)
 
 
+def timeout_s(asked_s: float | None, whole_s: float | None) -> float:
+    """How long a tool may run that takes `whole_s` by itself, None where that isn't known."""
+    return asked_s or (_UNKNOWN_S if whole_s is None else whole_s + _LATER_S)
+
+
 def _drive(
-    command: Sequence[str], timeout_s: float, whole_s: float | None, session: HandshakeSession | FullSession, follower: Follower
+    command: Sequence[str], limit_s: float, whole_s: float | None, session: HandshakeSession | FullSession, follower: Follower
 ) -> Output:
     """Runs the tool; meanwhile what the server's processes bring is followed."""
     with Progress(whole_s) as progress:
@@ -141,16 +147,16 @@ def _drive(
             session.poll()
             progress.show(elapsed_s, counted(session.ended, "handshake"))
 
-        return run_tool(command, timeout_s=timeout_s, progress=meanwhile, stopped=live.stop_is_asked_for)
+        return run_tool(command, timeout_s=limit_s, progress=meanwhile, stopped=live.stop_is_asked_for)
 
 
 def settle(session: HandshakeSession | FullSession) -> None:
-    """Waits until the server has ended what the tool left it with, for a while at most."""
+    """Waits until the server has ended what the tool left it with, for a while at most. Reads nothing: the next read has the
+    extremes since the one before."""
     end = time.monotonic() + _SETTLE_S
     while time.monotonic() < end:
         time.sleep(_LOOK_S)
-        measured = session.read().handshakes
-        if not (measured and measured.in_flight):
+        if not session.in_flight:
             break
 
 

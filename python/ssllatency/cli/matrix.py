@@ -32,8 +32,6 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.units import counted, printable
 from ssllatency.targets import Selection
 
-_LATER_S, _UNKNOWN_S = 60.0, 600.0  # how long a run may take longer than it should, and one whose end isn't known
-
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs what is left of the matrix, and prints the effects of all that is there."""
@@ -55,14 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _left(matrix: Matrix, plan: Plan, output: str | None) -> Sequence[Run]:
     """The runs that are left where the output holds some already."""
-    file = Path(output) if output else None
-    if file is None or not file.exists():
-        return order(plan.cells, matrix)
-    try:
-        text = file.read_text(errors="replace")
-    except OSError as error:
-        raise SsllatencyError(f"{output} can't be read: {error.strerror}.") from None
-    kept = matrix_csv.Kept(matrix_csv.read(text[: text.rfind("\n") + 1], str(output), matrix.identity))
+    kept = matrix_csv.kept(output, matrix) if output else matrix_csv.Kept()
     return order(plan.cells, matrix, kept.done)
 
 
@@ -78,7 +69,8 @@ def _run(matrix: Matrix, plan: Plan, table: matrix_csv.Table, arguments: argpars
     rows = (*table.kept.rows, *bench.rows)
     place = {cell.key: number for number, cell in enumerate(plan.cells)}
     in_file_order = sorted(rows, key=lambda row: place.get(tuple(row[factor] for factor in Factor), -1))
-    print(matrix_words.effects(in_file_order), end="")
+    whole = [cell for cell in plan.cells if cell.key not in bench.broken]
+    print(matrix_words.effects(in_file_order, whole), end="")
     for sentence in matrix_words.ending(rows, plan, matrix, bench.broken, arguments.output):
         _say(sentence)
     return int(bool(bench.broken) or bench.stopped)
@@ -169,9 +161,9 @@ class _Bench:
             progress.expect(times.whole_s)
             progress.show(times.elapsed_s, f"{words}: {run.cell}, {elapsed_s:.0f} s")
 
-        should_s = self.matrix.seconds + _LATER_S if run.cell[Factor.TOOL] == "s_time" else _UNKNOWN_S
-        timeout_s = self.arguments.timeout or should_s
-        return run_tool(line, timeout_s=timeout_s, progress=meanwhile, stopped=live.stop_is_asked_for), line
+        whole_s = self.matrix.seconds if run.cell[Factor.TOOL] == "s_time" else None
+        limit_s = load.timeout_s(self.arguments.timeout, whole_s)
+        return run_tool(line, timeout_s=limit_s, progress=meanwhile, stopped=live.stop_is_asked_for), line
 
     def _client(self, output: Output, line: Sequence[str], run: Run) -> ClientReport:
         """What the tool says; LoadError where it failed."""

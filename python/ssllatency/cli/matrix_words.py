@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ssllatency.cli.page import output_page
-from ssllatency.load.matrix import Factor, Matrix, Plan, Run
+from ssllatency.load.matrix import Cell, Factor, Matrix, Plan, Run
 from ssllatency.load.matrix_csv import RATE, REPEAT, Kept
 from ssllatency.load.matrix_time import known_s
 from ssllatency.model.effects import Effects, Observation, design
@@ -75,15 +75,16 @@ def causes(measured: Handshakes | None) -> str:
     return f" On the server: {'; '.join(found)}." if found else ""
 
 
-def effects(rows: Sequence[_Row]) -> str:
-    """The table of the main effects; "" while no repeat is complete."""
+def effects(rows: Sequence[_Row], cells: Sequence[Cell]) -> str:
+    """The table of the main effects of these cells; "" while no repeat has them all."""
     found: dict[str, Effects] = {}
     factors = [str(factor) for factor in Factor]
-    planned = design(factors, [_levels(row) for row in rows])
+    wanted = [cell.key for cell in cells]
+    planned = design(factors, wanted)
     for heading, column in _MEASURED.items():
         known = [row for row in rows if float(row[column] or 0) > 0]
         numbers = [Observation(_levels(row), int(row[REPEAT]), float(row[column])) for row in known]
-        if measured := effects_of(planned, numbers):
+        if measured := effects_of(planned, wanted, numbers):
             found[heading] = measured
     return effects_text.render(found, {name: _mean(name, one) for name, one in found.items()}, output_page()) if found else ""
 

@@ -58,6 +58,11 @@ class FullSession:
         """How many handshakes have ended so far."""
         return self._handshakes.ended
 
+    @property
+    def in_flight(self) -> int:
+        """How many handshakes have begun and not ended."""
+        return self._handshakes.in_flight
+
     def poll(self) -> None:
         """To be called several times a second."""
         self._handshakes.poll()

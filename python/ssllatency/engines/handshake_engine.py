@@ -161,6 +161,11 @@ class HandshakeSession:
         """How many handshakes have ended so far."""
         return int(self._books.ended)
 
+    @property
+    def in_flight(self) -> int:
+        """How many handshakes have begun and not ended."""
+        return len(self._running())
+
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         self._watch_wakes()

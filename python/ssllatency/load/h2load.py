@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest, closes
 from ssllatency.load.reading import figure, find, not_its_output, number, seconds, size
 
+_HTTP_1 = "http/1"  # later ones keep their connections, whatever a request says
 _SPAWNED = re.compile(r"^spawning thread #\d+: (\d+) (?:total client|concurrent client)", re.MULTILINE)
 _OLD_TIME = re.compile(
     r"^finished in (\d+) sec, (\d+) millisec and (\d+) microsec, (\S+) req/s(?:, (\S+) kbytes/s)?", re.MULTILINE
@@ -49,6 +50,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
         raise not_its_output("h2load", 'the line "starting benchmark..." or "finished in …"', text)
     facts = {name: found[1].strip() for name, pattern in _FACTS.items() if (found := find(pattern, text))}
     ended = bool(find(r"^finished in ", text))
+    close = closes(command) and facts.get("application protocol", _HTTP_1).startswith(_HTTP_1)
     rows, percentiles = _times(text)
     return ClientReport(
         tool="h2load",
@@ -56,9 +58,9 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
         figures=(*_rates(text), *_counts(text), *_traffic(text), *rows),
         percentiles=percentiles,
         facts=facts,
-        caveats=tuple(_caveats(text, ended, closes(command))),
-        connections=_connections(text, closes(command)) if ended else None,
-        offers_sessions=closes(command) or None,
+        caveats=tuple(_caveats(text, ended, close)),
+        connections=_connections(text, close) if ended else None,
+        offers_sessions=close or None,
     )
 
 
@@ -126,7 +128,7 @@ def _connections(text: str, close: bool) -> Connections | None:
     if not clients:
         return None
     if "Timing-based" in text:
-        least = 0 if errored or not done else clients
+        least = min(done, 1) if errored or done < clients else clients
         return Connections(least, None, "one a client or one a request, and those of the warm-up aren't counted")
     if close:
         return Connections(done, done + errored, "one a request, as each says Connection: close")

@@ -18,6 +18,11 @@ KEYS = ("RSA-2048", "RSA-3072", "RSA-4096", "ECDSA-P-256", "ECDSA-P-384", "Ed255
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 TOOLS = ("s_time", "h2load")
 
+# What the library calls a group, by the name that sets it, where they differ in more than case.
+_GROUP_NAMES = {
+    "p-256": "secp256r1", "prime256v1": "secp256r1", "p-384": "secp384r1", "p-521": "secp521r1",
+}  # fmt: skip
+
 
 class Factor(StrEnum):
     """What is varied, in the order of the table's columns."""
@@ -131,6 +136,12 @@ class Run:
 def chosen(level: str) -> str:
     """The level as a setting, "" where nothing is to be set."""
     return "" if level in (DEFAULT, NOT_APPLICABLE) else level
+
+
+def group_name(group: str) -> str:
+    """A group's one name, in small letters, by any of those that set it."""
+    name = group.lower()
+    return _GROUP_NAMES.get(name, name)
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,11 @@ from pathlib import Path
 
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.figures import LoadRequest
-from ssllatency.load.matrix import DEFAULT, NEW, NONE, NOT_APPLICABLE, Cell, Factor, Matrix, chosen
+from ssllatency.load.matrix import DEFAULT, NEW, NONE, NOT_APPLICABLE, Cell, Factor, Matrix, chosen, group_name
 from ssllatency.load.servers import Keys, groups_of
 from ssllatency.load.tools import TOOLS
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Handshakes, Label
 
-# What the library calls a group, by the name that sets it, where they differ in more than case.
-_GROUP_NAMES = {
-    "p-256": "secp256r1", "prime256v1": "secp256r1", "p-384": "secp384r1", "p-521": "secp521r1",
-}  # fmt: skip
 # s_time has no option for the groups, but takes them from OpenSSL's configuration.
 _OPENSSL_CONFIGURATION = """\
 openssl_conf = all
@@ -83,7 +79,7 @@ def _wanted(cell: Cell) -> dict[Label, tuple[str, ...]]:
     wanted = {
         Label.VERSION: (cell[Factor.VERSION].lower(),),
         Label.CIPHER: (cell[Factor.CIPHER].lower(),),
-        Label.GROUP: (group, _GROUP_NAMES.get(group, group)),
+        Label.GROUP: (group, group_name(group)),
         Label.RESUMED: (NO if cell[Factor.RESUMPTION] == NEW else YES,),
     }
     if cell[Factor.CLIENT_CERTIFICATE] == NONE:

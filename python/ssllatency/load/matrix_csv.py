@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix import Cell, Factor, Matrix
@@ -103,6 +104,40 @@ class Kept:
         return frozenset((tuple(one[factor] for factor in Factor), int(one[REPEAT])) for one in self.rows)
 
 
+def kept(path: str, matrix: Matrix) -> Kept:
+    """What a file holds, nothing where there is none; it stays as it is. LoadError where it is something else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Kept()
+    except OSError as error:
+        raise LoadError(f"{path} can't be read: {error.strerror}.") from None
+    try:
+        return _kept(fd, path, matrix)[0]
+    finally:
+        os.close(fd)
+
+
+def _kept(fd: int, path: str, matrix: Matrix) -> tuple[Kept, int]:
+    """What the file holds, and how many bytes of it are whole lines."""
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
+        raise LoadError(f"{path} isn't a regular file: name another for the runs' figures.")
+    if about.st_size > _LARGEST:
+        raise LoadError(f"{path} is too large for the runs of a matrix.")
+    with open(fd, "rb", closefd=False) as file:
+        data = file.read(_LARGEST)
+    whole = data[: data.rfind(b"\n") + 1]
+    found = Kept(read(whole.decode(errors="replace"), path, matrix.identity), torn=len(whole) < len(data))
+    if found.torn and not whole and not ",".join(COLUMNS).encode().startswith(data):
+        raise _no_table(path)
+    return found, len(whole)
+
+
+def _no_table(path: str) -> LoadError:
+    return LoadError(f"{path} isn't a table of a matrix's runs: name another file.")
+
+
 class Table:
     """The file while the matrix runs. LoadError where it holds something else. A context manager."""
 
@@ -130,25 +165,22 @@ class Table:
         self._write([[one.get(column, "") for column in COLUMNS]])
 
     def _lock(self) -> None:
+        """By the descriptor's own lock: a POSIX lock would go as soon as any descriptor of this file is closed."""
         try:
-            os.lockf(self._fd, os.F_TLOCK, 0)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise LoadError(f"{self._path} is being written by another run of a matrix.") from None
 
     def _begin(self, matrix: Matrix) -> Kept:
         """What the file holds; an empty one gets its heading."""
-        size = os.fstat(self._fd).st_size
-        if size > _LARGEST:
-            raise LoadError(f"{self._path} is too large for the runs of a matrix.")
-        data = Path(f"/proc/self/fd/{self._fd}").read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        kept = Kept(read(whole.decode(errors="replace"), self._path, matrix.identity), torn=len(whole) < len(data))
-        if kept.torn and not whole and not ",".join(COLUMNS).encode().startswith(data):
-            raise LoadError(f"{self._path} isn't a table of a matrix's runs: name another file.")
-        os.ftruncate(self._fd, len(whole))
+        found, whole = _kept(self._fd, self._path, matrix)
+        try:
+            os.ftruncate(self._fd, whole)
+        except OSError as error:
+            raise LoadError(f"{self._path} can't be written: {error.strerror}.") from None
         if not whole:
             self._write([COLUMNS])
-        return kept
+        return found
 
     def _write(self, rows: Sequence[Sequence[str]]) -> None:
         text = io.StringIO()
@@ -162,11 +194,14 @@ class Table:
 
 def read(text: str, path: str, identity: str) -> tuple[Mapping[str, str], ...]:
     """The rows of a table's text; LoadError where it isn't one, or is another matrix's."""
-    lines = list(csv.reader(io.StringIO(text)))
+    try:
+        lines = list(csv.reader(io.StringIO(text)))
+    except csv.Error:
+        raise _no_table(path) from None
     if not lines:
         return ()
     if tuple(lines[0]) != COLUMNS:
-        raise LoadError(f"{path} isn't a table of a matrix's runs: name another file.")
+        raise _no_table(path)
     rows = []
     for number, line in enumerate(lines[1:], 2):
         found = dict(zip(COLUMNS, line, strict=False))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import selectors
@@ -161,9 +162,11 @@ class _Reader:
         return True
 
     def wait(self, timeout_s: float) -> None:
-        """Takes what there is, or comes within the time."""
+        """Takes what there is, or comes within the time; where nothing can come any more, waits for the end."""
         if not self._selector.get_map():
-            time.sleep(timeout_s)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+            return
         for key, _ in self._selector.select(timeout_s):
             pipe: IO[bytes] = key.fileobj  # type: ignore[assignment]
             piece = os.read(pipe.fileno(), _PIECE)

@@ -32,6 +32,11 @@ class _Half:
     marks: str
 
     @property
+    def first(self) -> bool:
+        """Whether it made the connection whose session the others offer."""
+        return self.reused and (self.complete or "\nstarting\n" in self.text)
+
+    @property
     def fetched(self) -> bool:
         """Whether it read a page."""
         found = _CPU.search(self.text) or _REAL.search(self.text)
@@ -49,7 +54,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
     if not halves:
         raise not_its_output("openssl s_time", f'the line "{_NEW} …" or "{_REUSED}"', text)
     counted = sum(half.connections for half in halves)
-    first = sum(half.reused for half in halves)
+    first = sum(half.first for half in halves)
     why = "s_time counts each" + (", but for the first of -reuse, which makes the session" if first else "")
     whole = all(half.complete for half in halves)
     return ClientReport(
@@ -57,7 +62,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
         command=tuple(command),
         figures=tuple(one for half in halves for one in _figures(half, len(halves) > 1)),
         facts={"sessions": " and ".join("reused" if half.reused else "new" for half in halves)},
-        caveats=(*_caveats(halves), *(() if whole else ("s_time was ended before its results: its marks are counted.",))),
+        caveats=tuple(_caveats(halves, command, whole)),
         offers_sessions=any(half.reused for half in halves),
         connections=Connections(counted + first, counted + first + (not whole), why),
     )
@@ -94,16 +99,18 @@ def _figures(half: _Half, both: bool) -> list[Figure]:
     return found
 
 
-def _caveats(halves: list[_Half]) -> list[str]:
+def _caveats(halves: list[_Half], command: Sequence[str], whole: bool) -> list[str]:
     found = [
         "s_time makes one connection at a time: its count is bounded by the latency of one, not by what the server can do.",
         'It divides by its own user CPU time: "per user second" says what a connection costs the client.',
     ]
     reused = next((half for half in halves if half.reused and half.connections), None)
-    if reused and not reused.fetched and reused.resumed == 0:
+    if reused and not reused.fetched and reused.resumed == 0 and not {"-www", "--www"} & set(command):
         found.append(
             "It never resumed: without -www it reads nothing, and in TLS 1.3 the session comes after the handshake; add -www /."
         )
+    if not whole:
+        found.append("s_time was ended before its results: its marks are counted.")
     return found
 
 

@@ -23,7 +23,7 @@ from typing import Protocol
 from ssllatency.load.arguments import Endpoint, endpoint_of
 from ssllatency.load.certificates import Certificate, make_certificate
 from ssllatency.load.figures import LoadError
-from ssllatency.load.matrix import KEYS, NEED, NEW, NONE, Cell, Factor, Kind, ServerEntry, chosen
+from ssllatency.load.matrix import KEYS, NEED, NEW, NONE, Cell, Factor, Kind, ServerEntry, chosen, group_name
 from ssllatency.load.nginx_configuration import PLAIN_BYTES, configuration
 from ssllatency.load.run import end_with_us
 from ssllatency.load.site import Site
@@ -74,12 +74,16 @@ def groups_of(cell: Cell) -> str:
     if not group or cell[Factor.VERSION] == "TLSv1.3":
         return group
     curves = (cell[key].removeprefix("ECDSA-") for key in (Factor.KEY, Factor.CLIENT_KEY) if cell[key].startswith("ECDSA-"))
-    return ":".join(dict.fromkeys((group, *curves)))
+    once: dict[str, str] = {}
+    for name in (group, *curves):
+        once.setdefault(group_name(name), name)
+    return ":".join(once.values())
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The certificates of servers and clients in a folder that is ours alone; `clients` is a file of all clients' ones."""
+    """The certificates of servers and clients in a folder that is ours alone; `clients` is a file of all clients' ones, or
+    of the servers' where no client has one: a server that asks for certificates must know some."""
 
     folder: Path
     made: Mapping[str, Certificate]
@@ -92,7 +96,8 @@ class Keys:
         names = dict.fromkeys(f"{side}-{kind}" for side, kind in wanted if kind in KEYS)
         made = {name: make_certificate(name.partition("-")[2], folder, name) for name in names}
         clients = folder / "clients.crt"
-        clients.write_text("".join(one.certificate.read_text() for name, one in made.items() if name.startswith("client-")))
+        of_clients = [one for name, one in made.items() if name.startswith("client-")]
+        clients.write_text("".join(one.certificate.read_text() for one in of_clients or made.values()))
         return cls(folder, made, clients)
 
     def server(self, kind: str) -> Certificate:

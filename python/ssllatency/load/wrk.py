@@ -110,7 +110,7 @@ def _connections(requests: int, text: str, command: Sequence[str]) -> Connection
     broken = int(errors[1]) + int(errors[2]) + int(errors[3]) if errors else 0
     if closes(command):
         return Connections(requests, requests + opened + broken, "one a request, and those that were open at the end")
-    least = 0 if broken else opened
+    least = min(requests, 1) if broken or requests < opened else opened
     return Connections(
         least, opened + requests + broken, "one kept open by each of its connections, and more where the server closes"
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, stdev
@@ -98,9 +98,10 @@ def _connected(cells: Sequence[Levels], first: int, second: int) -> bool:
     return len({id(one) for one in group.values()}) == 1
 
 
-def effects(planned: Design, observations: Sequence[Observation]) -> Effects | None:
-    """The main effects of one number, from the repeats in which every cell was measured; None where there is no such repeat."""
-    observations = _complete(observations)
+def effects(planned: Design, cells: Collection[Levels], observations: Sequence[Observation]) -> Effects | None:
+    """The main effects of one number, from the repeats in which each of the cells was measured; None where there is no such
+    repeat."""
+    observations = _complete(frozenset(cells), observations)
     if not observations:
         return None
     repeats: dict[int, dict[Levels, float]] = defaultdict(dict)
@@ -119,12 +120,11 @@ def effects(planned: Design, observations: Sequence[Observation]) -> Effects | N
     )
 
 
-def _complete(observations: Sequence[Observation]) -> list[Observation]:
-    cells = {one.levels for one in observations}
+def _complete(cells: frozenset[Levels], observations: Sequence[Observation]) -> list[Observation]:
     seen: dict[int, set[Levels]] = defaultdict(set)
     for one in observations:
         seen[one.repeat].add(one.levels)
-    return [one for one in observations if seen[one.repeat] == cells]
+    return [one for one in observations if one.levels in cells and seen[one.repeat] >= cells]
 
 
 def _fit(cells: Sequence[Levels], logs: Sequence[float], width: int) -> list[dict[str, float]]:

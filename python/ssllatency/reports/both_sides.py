@@ -35,9 +35,8 @@ def _counts(client: ClientReport, number: int, snapshot: Snapshot) -> str:
     if known is None:
         return f"How many connections {client.tool} made isn't known; {server} can't be held against them."
     if number < known.least:
-        return (
-            f"{_upper(server)} {_are(number)} {known.least - number} fewer than {_client(client, known)}: {_missed(snapshot)}."
-        )
+        fewer = known.least - number
+        return f"{_upper(server)} {_are(number)} {fewer} fewer than {_client(client, known)}: {_missed(snapshot, fewer)}."
     if known.most is not None and number > known.most:
         return (
             f"{_upper(server)} {_are(number)} {number - known.most} more than {_client(client, known)} can be: other clients"
@@ -56,18 +55,25 @@ def _client(client: ClientReport, known: Connections) -> str:
     return f"{client.tool}'s connections, {known.least} to {known.most}"
 
 
-def _missed(snapshot: Snapshot) -> str:
+def _missed(snapshot: Snapshot, number: int) -> str:
+    """Where so many of the client's connections may be."""
     handshakes, losses = snapshot.handshakes, snapshot.losses
     lost = losses.map_full + losses.events_dropped
     lost += handshakes.dropped + handshakes.partial + handshakes.in_flight if handshakes else 0
     if lost:
         return f"{lost} were lost or not over, as the report says"
+    if handshakes and (bad := _unsuccessful(handshakes)) >= number:
+        return f"{bad} didn't succeed there, and in TLS 1.3 the client is done before the server"
     return "another process serves that port too, or something before this server ends TLS"
 
 
+def _unsuccessful(handshakes: Handshakes) -> int:
+    groups = (total(handshakes, ending) for ending in (Ending.FAILURE, Ending.ABANDONED))
+    return sum(group.count for group in groups if group)
+
+
 def _failures(handshakes: Handshakes) -> str:
-    bad = [group for ending in (Ending.FAILURE, Ending.ABANDONED) if (group := total(handshakes, ending))]
-    number = sum(group.count for group in bad)
+    number = _unsuccessful(handshakes)
     return f"{counted(number, 'handshake')} didn't succeed on the server; its report says why." if number else ""
 
 
@@ -90,7 +96,7 @@ def _resumption(client: ClientReport, handshakes: Handshakes, number: int) -> st
             else "None resumed a session."
         )
     if own == 0:
-        return "The client had no session to offer: it got none from the server, or never read it."
+        return f"None resumed a session: {client.tool} got none from the server, or the server didn't know the one it offered."
     return "None resumed a session, though the client offers the last one it got: the server gives or knows none."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,9 +69,10 @@ def test_a_server_is_found_by_its_port() -> None:
         load.serving_there(Endpoint("127.0.0.1", port))
 
 
-def test_a_host_without_an_address() -> None:
-    with pytest.raises(SsllatencyError, match=r"name\.invalid can't be found"):
-        load.serving_there(Endpoint("name.invalid", 443))
+@pytest.mark.parametrize("host", ["name.invalid", "my..host", f"{'x' * 64}.example", "\udcff"])
+def test_a_host_without_an_address(host: str) -> None:
+    with pytest.raises(SsllatencyError, match=f"{re.escape(host)} can't be found: "):
+        load.serving_there(Endpoint(host, 443))
 
 
 def ended(output: Output, tool: str = "wrk") -> tuple[Snapshot, int]:
@@ -127,6 +129,10 @@ def test_a_tool_that_was_killed_and_one_that_printed_too_much(capsys: pytest.Cap
     assert "wrk was killed by signal 9." in capsys.readouterr().err
     assert ended(Output(text_of("real-wrk-keep"), "", 0, 1.0, cut_bytes=17))[1] == 0
     assert "17 bytes of it weren't kept" in capsys.readouterr().err
+
+
+def test_how_long_a_tool_may_run() -> None:
+    assert [load.timeout_s(None, 10.0), load.timeout_s(None, None), load.timeout_s(5.0, 10.0)] == [70, 3600, 5]
 
 
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,8 +86,8 @@ def test_what_is_known_of_the_time() -> None:
     assert times.whole_s is None  # h2load hasn't run yet
 
 
-def rows(number: int) -> list[dict[str, str]]:
-    cells = plan(TWO).cells
+def rows(number: int, factors: str = TWO) -> list[dict[str, str]]:
+    cells = plan(factors).cells
     return [
         {**dict.fromkeys(COLUMNS, ""), **cell.levels, "repeat": str(repeat), "connections": "5", "handshakes": "5",
          "connections_per_s": "200" if cell[Factor.KEY] == "RSA-2048" else "800", "calls_mean_us": "1000"}
@@ -96,12 +96,21 @@ def rows(number: int) -> list[dict[str, str]]:
 
 
 def test_the_table_of_effects() -> None:
-    found = [" ".join(line.split()) for line in matrix_words.effects(rows(2)).splitlines()]
+    found = [" ".join(line.split()) for line in matrix_words.effects(rows(2), plan(TWO).cells).splitlines()]
     assert "FACTOR LEVEL CONNECTIONS/S IN CALLS" in found
     assert "mean of all 400.0/s 1.00 ms" in found
     assert "key RSA-2048 -50.0 % (-50.0 to -50.0) +0.0 % (+0.0 to +0.0)" in found
     assert "Ed25519 +100.0 % (+100.0 to +100.0) +0.0 % (+0.0 to +0.0)" in found
-    assert matrix_words.effects([]) == ""
+    assert matrix_words.effects([], plan(TWO).cells) == ""
+
+
+def test_there_are_no_effects_of_a_round_that_is_not_complete() -> None:
+    """Three of four cells can be told apart, but are half a round."""
+    four = f'{TWO}\nresumption = ["new", "reuse"]'
+    cells, three = plan(four).cells, rows(1, four)[:3]
+    assert matrix_words.effects(three, cells) == ""
+    assert matrix_words.effects(rows(1, four), cells) == matrix_words.effects([*rows(1, four), *rows(2, four)[4:7]], cells)
+    assert matrix_words.effects(three, cells[:3])  # the fourth has failed
 
 
 def test_what_is_said_in_the_beginning_and_the_end() -> None:

@@ -64,10 +64,24 @@ def test_s_time_of_both(name: str, new: int, reused: int, resumed: int) -> None:
     assert any("never resumed" in caveat for caveat in report.caveats) == (not resumed)
 
 
+def test_s_time_is_told_of_www_only_where_it_lacks_it() -> None:
+    """A page may be empty, or the server may give no session."""
+    for words, told in ((("-reuse",), True), (("-www", "/", "-reuse"), False), (("--www", "/", "-reuse"), False)):
+        report = read("real-s_time-both", ("openssl", "s_time", *words))
+        assert any("add -www" in caveat for caveat in report.caveats) == told
+
+
 def test_s_time_that_was_interrupted_has_its_marks() -> None:
     report = read("real-s_time-interrupted")
     assert values(report) == {"connections": 223, "resumed": 0}
     assert connections(report) == (223, 224)
+
+
+def test_s_time_without_its_first_connection_has_no_session() -> None:
+    text = text_of("real-s_time-reuse")
+    report = TOOLS["s_time"].parse(text[: text.index("starting")])
+    assert connections(report) == (0, 1)
+    assert connections(TOOLS["s_time"].parse(text[: text.index("starting") + 9])) == (1, 2)
 
 
 def test_results_of_s_time_without_the_rest() -> None:
@@ -130,11 +144,27 @@ def test_h2load_with_a_connection_a_request() -> None:
     assert any("last one of each client" in caveat for caveat in report.caveats)
 
 
+def test_h2load_keeps_connections_of_http_2_whatever_it_says() -> None:
+    text = text_of("real-h2load-close").replace("http/1.1", "h2")
+    report = TOOLS["h2load"].parse(text, CLOSE)
+    assert connections(report) == (10, 210)
+    assert report.offers_sessions is None
+    assert not any("last one of each client" in caveat for caveat in report.caveats)
+    assert read("real-h2load-close", CLOSE).offers_sessions
+
+
 def test_h2load_for_a_time_does_not_know_its_connects() -> None:
     report = read("real-h2load-duration")
     assert values(report)["requests"] == 18501
     assert not {name for name in values(report) if name.startswith(("connect", "first byte"))}
     assert connections(report) == (4, None)
+
+
+def test_h2load_for_a_time_that_was_too_short_for_its_connects() -> None:
+    """Three answers may all have come by one connection."""
+    text = text_of("real-h2load-duration")
+    for done, least in ((4, 4), (3, 1), (0, 0)):
+        assert connections(TOOLS["h2load"].parse(text.replace("18501", str(done)))) == (least, None)
 
 
 def test_h2load_that_nobody_answered() -> None:
@@ -266,6 +296,13 @@ def test_wrk_with_a_connection_a_request() -> None:
     report = read("real-wrk-close", CLOSE)
     assert report.percentiles == {"latency": {50: 0.0044, 75: 0.0088, 90: 0.01211, 99: 0.02014}}
     assert connections(report) == (570, 574)
+
+
+def test_wrk_that_ended_before_all_had_connected() -> None:
+    """Nine answers may all have come by one connection."""
+    text = text_of("real-wrk-keep")
+    for requests, least in ((10, 10), (9, 1), (0, 0)):
+        assert connections(TOOLS["wrk"].parse(text.replace("30855", str(requests)))) == (least, requests + 10)
 
 
 def test_wrk_that_failed_has_no_latency() -> None:

@@ -109,6 +109,14 @@ def test_a_tool_ends_with_the_process_that_started_it() -> None:
             time.sleep(0.01)
 
 
+def test_one_that_has_closed_its_output_is_waited_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the next look would make the run longer than it was."""
+    monkeypatch.setattr("ssllatency.load.run.LOOK_S", 8.0)
+    output = run(shell("echo out; exec >&- 2>&-; sleep 0.1; exit 7"), timeout_s=30)
+    assert (output.stdout, output.status, output.ended) == ("out\n", 7, Ended.ITSELF)
+    assert output.duration_s < 8
+
+
 def test_long_output_keeps_its_beginning_and_its_end() -> None:
     output = run(shell("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last"), timeout_s=30)
     assert output.stdout.startswith("first\n")

@@ -70,6 +70,14 @@ def test_in_tls_1_2_the_curves_of_certificates_are_offered_as_well(tmp_path: Pat
     assert "ssl_ecdh_curve X25519:P-384:P-256;" in lines(f'{cell}client_certificate = "need"')
 
 
+@pytest.mark.parametrize(("group", "key"), [("prime256v1", "P-256"), ("secp256r1", "P-256"), ("secp384r1", "P-384")])
+def test_a_curve_that_is_the_group_by_another_name_is_offered_once(tmp_path: Path, group: str, key: str) -> None:
+    """OpenSSL refuses a list with a group twice."""
+    cell = f'version = "TLSv1.2"\ngroup = "{group}"\nkey = "ECDSA-{key}"\n'
+    assert f" --groups={group} " in words(tmp_path, f'{cell}tool = "h2load"')
+    assert f"ssl_ecdh_curve {group};" in lines(cell)
+
+
 def test_h2load(tmp_path: Path) -> None:
     found = words(tmp_path, 'tool = "h2load"\ngroup = "P-256"\npage = "/1000"')
     assert found == "h2load --h1 -c 10 -t 1 -n 100 -H Connection: close --groups=P-256 https://127.0.0.1:8443/1000"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.matrices import SERVER, matrix, only_cell
 
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix import Factor
-from ssllatency.load.matrix_csv import COLUMNS, Table, row
+from ssllatency.load.matrix_csv import COLUMNS, Table, kept, row
 from ssllatency.model.client import ClientReport, Connections, Figure
 from ssllatency.model.handshakes import NO, YES, Ending, Label, Part
 from ssllatency.model.snapshot import Losses, Snapshot
@@ -101,6 +102,17 @@ def test_every_torn_end_is_mended(tmp_path: Path) -> None:
             assert not table.kept.torn
 
 
+def test_a_table_has_one_writer(tmp_path: Path) -> None:
+    file = str(tmp_path / "runs.csv")
+    with Table(file, MATRIX) as table:
+        table.append(made(1))
+        with pytest.raises(LoadError, match=r"runs\.csv is being written by another run of a matrix\."):
+            Table(file, MATRIX)
+        table.append(made(2))
+    with Table(file, MATRIX) as table:
+        assert len(table.kept.rows) == 2
+
+
 def test_another_matrix_is_refused(tmp_path: Path) -> None:
     file = str(tmp_path / "runs.csv")
     with Table(file, MATRIX) as table:
@@ -122,10 +134,36 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
         (f"{heading}1,2\n", "line 2, isn't a row"),
         (bad, "line 2, isn't a row"),
         (two, "line 2, isn't a row"),
+        ("one\rtwo\n", "isn't a table"),
+        (heading + "x" * 200_000 + "\n", "isn't a table"),
     ):
-        file.write_text(text)
+        file.write_bytes(text.encode())
         with pytest.raises(LoadError, match=words):
             Table(str(file), MATRIX)
-        assert file.read_text() == text
+        with pytest.raises(LoadError, match=words):
+            kept(str(file), MATRIX)
+        assert file.read_bytes() == text.encode()
     with pytest.raises(LoadError, match="can't be written"):
         Table(str(tmp_path), MATRIX)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/null", str(tmp_path / "pipe")):
+        for made_of in (Table, kept):
+            with pytest.raises(LoadError, match="isn't a regular file"):
+                made_of(path, MATRIX)
+    with pytest.raises(LoadError, match="isn't a regular file"):
+        kept(str(tmp_path), MATRIX)
+
+
+def test_a_table_is_looked_at(tmp_path: Path) -> None:
+    """Also one that is being written, and nothing is changed."""
+    file = tmp_path / "runs.csv"
+    assert kept(str(file), MATRIX).rows == ()
+    with Table(str(file), MATRIX) as table:
+        table.append(made(1))
+        with file.open("a") as more:
+            more.write("torn")
+        assert kept(str(file), MATRIX).done == {(CELL.key, 1)}
+        assert file.read_text().endswith("torn")

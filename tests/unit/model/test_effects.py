@@ -32,9 +32,13 @@ def observed(
 
 
 def fitted(observations: Sequence[Observation]) -> Effects:
-    found = effects(design(FACTORS, [one.levels for one in observations]), observations)
+    found = effects_of([one.levels for one in observations], observations)
     assert found
     return found
+
+
+def effects_of(cells: Sequence[tuple[str, ...]], observations: Sequence[Observation]) -> Effects | None:
+    return effects(design(FACTORS, cells), cells, observations)
 
 
 def logs(found: Effects) -> Mapping[str, Mapping[str, float]]:
@@ -97,7 +101,14 @@ def test_a_repeat_that_is_not_complete_does_not_count() -> None:
     whole = observed(repeats=2)
     part = [Observation(one.levels, 9, one.value * 7) for one in observed(repeats=1)[:5]]
     assert fitted([*whole, *part]) == fitted(whole)
-    assert effects(design(FACTORS, CELLS), []) is None
+    assert effects_of(CELLS, part) is None
+    assert effects_of(CELLS, []) is None
+
+
+def test_a_cell_that_is_not_asked_for_does_not_count() -> None:
+    """One that failed in the end may have been measured in the beginning."""
+    whole = observed(CELLS[1:])
+    assert effects_of(CELLS[1:], [Observation(CELLS[0], 0, 7.0), *whole]) == fitted(whole)
 
 
 def test_a_factor_that_does_not_vary_has_no_effect() -> None:
@@ -119,11 +130,11 @@ def test_factors_that_cannot_be_told_apart_are_one() -> None:
 def test_factors_that_only_three_together_hide_have_no_effect() -> None:
     """Each pair is crossed, but the third level follows from the other two."""
     cells = [(a, b, "x" if a == b else "y") for a in "pq" for b in "pq"] + [("r", "p", "x"), ("r", "q", "x")]
-    found = effects(design(FACTORS, cells), [Observation(cell, 0, 1.0 + number) for number, cell in enumerate(cells)])
+    found = effects_of(cells, [Observation(cell, 0, 1.0 + number) for number, cell in enumerate(cells)])
     assert found
     assert set(found.effects) == {"key", "version", "mode"}
     fewer = [("p", "p", "x"), ("p", "q", "y"), ("q", "p", "y")]
-    found = effects(design(FACTORS, fewer), [Observation(cell, 0, 1.0 + number) for number, cell in enumerate(fewer)])
+    found = effects_of(fewer, [Observation(cell, 0, 1.0 + number) for number, cell in enumerate(fewer)])
     assert found
     assert found.effects == {}
 

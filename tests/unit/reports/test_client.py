@@ -20,6 +20,7 @@ from ssllatency.reports.document import from_document, from_json, to_document, t
 FULL = Shake({Part.PRIVATE_KEY: 600_000, Part.REST: 400_000, Part.WAIT_PEER: 1_000_000}, {Label.RESUMED: NO})
 RESUMED = Shake({Part.REST: 500_000}, {Label.RESUMED: YES})
 FAILED = Shake({Part.REST: 100_000}, ending=Ending.FAILURE, reason="no shared cipher")
+GIVEN_UP = Shake({Part.REST: 100_000}, ending=Ending.ABANDONED)
 CLIENT = ClientReport(
     tool="ab",
     version="2.3",
@@ -144,6 +145,9 @@ def test_counts_that_agree() -> None:
 
 def test_counts_that_differ() -> None:
     assert says(snapshot(FULL), "1 successful handshake is 2 fewer than ab's 3 connections", "another process serves that port")
+    assert says(snapshot(FULL, FAILED), "2 fewer than", "another process serves that port")
+    assert says(snapshot(FULL, FAILED, GIVEN_UP), "2 fewer than", ": 2 didn't succeed there, and in TLS 1.3 the client is done")
+    assert not says(snapshot(FULL, FAILED, GIVEN_UP), "another process")
     assert says(snapshot(FULL, losses=Losses(map_full=2)), "2 fewer than", "2 were lost or not over")
     assert says(snapshot(*[FULL] * 5), "2 more than ab's 3 connections can be", "other clients")
     assert says(snapshot(FULL, client=replace(CLIENT, connections=None)), "How many connections ab made isn't known")
@@ -160,7 +164,7 @@ def test_resumption() -> None:
     own = replace(CLIENT, figures=(Figure("resumed (reused)", 1, "count", ""),), offers_sessions=True)
     assert says(snapshot(FULL, RESUMED, client=own), "resumed a session (50 %); ab itself counted 1.")
     none = replace(own, figures=(Figure("resumed", 0, "count", ""),))
-    assert says(snapshot(FULL, client=none), "had no session to offer")
+    assert says(snapshot(FULL, client=none), "None resumed", "ab got none", "or the server didn't know the one it offered.")
     assert says(snapshot(FULL, client=replace(none, figures=())), "None resumed a session, though the client offers")
     assert says(snapshot(FULL, client=replace(ranged(1, 9), offers_sessions=None)), "was made once")
     assert says(snapshot(FULL, FULL, client=replace(ranged(1, 9), offers_sessions=None)), "None resumed a session.")
