@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, cast
@@ -28,7 +28,7 @@ class SlowSession:
         self.reads += 1
         time.sleep(0.02)
         if self.reads == 3 and self._number:
-            os.kill(os.getpid(), self._number)
+            signal.pthread_kill(threading.get_ident(), self._number)  # another thread may not have it blocked
         return Snapshot("web1", "6.1.0", "libbpf", "2030-01-31T12:00:00Z", self.reads, (), ())
 
     def detach(self) -> None:
