@@ -93,7 +93,9 @@ def _spans(timeline: Sequence[Column], caption: str) -> Table:
 
 def _octave(octave: int) -> str:
     low, high = bucket_bounds(octave * _OCTAVE)[0], bucket_bounds(octave * _OCTAVE + _OCTAVE - 1)[1]
-    return f"{duration(low)}, to {duration(high)}"
+    if low >= html_heatmap.LONGEST_NS:
+        return duration(low)
+    return f"{duration(low if low >= html_heatmap.SHORTEST_NS else 0)}, to {duration(high)}"
 
 
 def _percentiles(timelines: Sequence[Sequence[Column]], what: str) -> Iterator[Block]:

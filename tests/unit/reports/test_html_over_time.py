@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from html_samples import at
 from report_samples import series_of, snapshot_of
 
@@ -74,3 +77,39 @@ def test_recordings_of_an_interval_each_are_said_to_be_wholes() -> None:
         "Successful calls of SSL_read, each recording as a whole.",
     )
     assert _introduction(_section(_every(10.0, [7]))) == "Successful calls of SSL_read, in one interval of 10 s."
+
+
+def test_what_is_too_short_or_too_long_has_no_bounds_that_are_not_known() -> None:
+    values = [0, 40, 64, 65, 128, 2**36, 2**36 + 1, 2**40]
+    recording = Recording.of([at(snapshot_of(series_of("SSL_read", Outcome.SUCCESS, values)), second) for second in range(2)])
+    rows = [("0 ns, to 64 ns", "6"), ("64 ns, to 128 ns", "4"), ("34.4 s, to 68.7 s", "2"), ("68.7 s", "4")]
+    for section, caption in (
+        (_section(recording), "Numbers of the heatmap: durations in each span of time"),
+        (_section(recording, recording), "Numbers of the distribution"),
+    ):
+        lines = _table(section, caption).lines
+        counts = [sum(int(cell.text) for cell in line.cells[:2] if "%" not in cell.text) for line in lines]
+        assert [(line.row.names[0], str(count)) for line, count in zip(lines, counts, strict=True)] == rows
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([40, 70], "The lowest row: 64 ns or less."),
+        ([2**34, 2**37], "The highest row: more than 68.7 s."),
+        ([40, 2**37], "The lowest row: 64 ns or less. The highest row: more than 68.7 s."),
+        ([65, 2**36], ""),
+    ],
+)
+def test_rows_of_what_is_too_short_or_too_long_are_said_to_be(values: list[int], words: str) -> None:
+    """And no duration is marked where they are: how short and how long is not known."""
+    recording = Recording.of([at(snapshot_of(series_of("SSL_read", Outcome.SUCCESS, values)), second) for second in range(2)])
+    figures = {
+        one.plot.caption.split(":")[0]: one.plot for one in _section(recording, recording).blocks if isinstance(one, Figure)
+    }
+    for name in ("Heatmap, after", "Heatmap, before", "Distribution"):
+        assert figures[name].caption.endswith(words)
+        assert ("row:" in figures[name].caption) == bool(words)
+        marks = set(re.findall(r">([\d.]+ (?:ns|s))<", figures[name].drawings))
+        assert marks
+        assert not marks & {"40 ns", "50 ns", "60 ns", "70 s", "80 s", "90 s", "100 s"}
