@@ -91,16 +91,16 @@ def _read_parts(parts: Field) -> dict[Part, Times]:
     count = times[Part.WALL].count
     for part, row in _parts(parts).items():
         if times[part].count > count or (part in EVERY and times[part].count != count):
-            row.get("count").refuse(f"{'' if part in EVERY else 'at most '}that of wall, {count}")
+            row.get("count").contradict(f"{'' if part in EVERY else 'at most '}that of wall, {count}")
     _check_sums(parts, {part: one.total_ns for part, one in times.items()})
     return times
 
 
 def _check_sums(parts: Field, total_ns: Mapping[Part, int]) -> None:
     if total_ns[Part.WALL] != total_ns[Part.CALLS] + sum(total_ns.get(wait, 0) for wait in WAITS):
-        parts.refuse("times of which wall is the sum of calls and the waits")
+        parts.contradict("times of which wall is the sum of calls and the waits")
     if total_ns[Part.CALLS] != sum(total_ns.get(phase, 0) for phase in PHASES):
-        parts.refuse("times of which calls is the sum of the phases")
+        parts.contradict("times of which calls is the sum of the phases")
 
 
 def _read_times(times: Field) -> Times:
