@@ -28,6 +28,18 @@ _MOST_BLOCKS = 30
 _RUNS_ENOUGH = 5
 _FEWEST_FOR_RATE = 30
 _FALSE = 0.05  # how much of what is called a change may be none
+# The parts that aren't told, or not all of them, where this is missing. A phase is missing by its own name as well.
+UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
+    "phases": tuple(phase for phase in PHASES if phase is not Part.REST),
+    "tls_decrypt_ticket": (Part.SESSION_LOOKUP,),
+    "lookup_sess_in_cache": (Part.SESSION_LOOKUP,),
+    "client_hello_cb": (Part.CALLBACKS,),
+    "servername_cb": (Part.CALLBACKS,),
+    "alpn_select_cb": (Part.CALLBACKS,),
+    "cert_cb": (Part.CALLBACKS,),
+    "app_verify_callback": (Part.CALLBACKS,),
+    "offload": (Part.COMPLETION, Part.RESUMPTION),
+}
 
 
 def compare(before: Recording, after: Recording) -> Comparison:
@@ -64,10 +76,12 @@ class _Side:
 
     def _would_be_seen(self, subject: Subject) -> bool:
         """Whether what isn't in the recording didn't happen. Handshakes may have been measured without functions."""
-        if subject.kind == PART:
-            return self.total.handshakes is not None
-        measured = bool(self.total.series) or self.total.handshakes is None
-        return measured and all(missing.function != subject.name for missing in self.total.missing)
+        handshakes, missing = self.total.handshakes, {missing.function for missing in self.total.missing}
+        if subject.kind == FUNCTION:
+            return subject.name not in missing and (bool(self.total.series) or handshakes is None)
+        if handshakes is None or (subject.name in (Part.ON_CPU, Part.OFF_CPU) and not handshakes.off_cpu):
+            return False
+        return all(subject.name not in (name, *UNTOLD_WITHOUT.get(name, ())) for name in missing)
 
 
 def _blocks(recording: Recording) -> list[Snapshot]:

@@ -35,7 +35,10 @@ class Run:
         return self.intervals[0].started
 
     def total(self) -> Snapshot:
-        """All intervals added up exactly. What isn't a count (in flight, missing, notes) is the last interval's."""
+        """All intervals added up exactly. What isn't a count (in flight, missing, notes) is the last interval's.
+
+        The most that waited in an offload is the greatest that is known: where an interval's isn't, it was reached before.
+        """
         return _as_it_ended(merge(*self.intervals), self)
 
 
@@ -88,7 +91,12 @@ def _as_it_ended(added: Snapshot, run: Run) -> Snapshot:
     if handshakes and last.handshakes:
         offload = handshakes.offload
         if offload and last.handshakes.offload:
-            offload = replace(offload, waiting=last.handshakes.offload.waiting)
+            offload = replace(offload, waiting=last.handshakes.offload.waiting, most_waiting=_most_waiting(run))
         handshakes = replace(handshakes, in_flight=last.handshakes.in_flight, offload=offload)
     notes = (*last.notes, *run.notes)
     return replace(added, in_flight=last.in_flight, missing=last.missing, notes=notes, handshakes=handshakes)
+
+
+def _most_waiting(run: Run) -> int | None:
+    known = (one.handshakes.offload for one in run.intervals if one.handshakes and one.handshakes.offload)
+    return max((one.most_waiting for one in known if one.most_waiting is not None), default=None)

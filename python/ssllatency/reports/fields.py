@@ -16,8 +16,18 @@ from ssllatency.reports.units import printable
 _LARGEST = 2**96
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
+_UNREADABLE = "This is not a measurement that ssllatency can read"
+
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
+
+
+class ContradictionError(SsllatencyError):
+    """Numbers of a measurement that must add up don't; `which` names them and says how they must."""
+
+    def __init__(self, which: str) -> None:
+        super().__init__(f"{_UNREADABLE}: {which}.")
+        self.which = which
 
 
 class Field:
@@ -29,8 +39,11 @@ class Field:
 
     def refuse(self, must: str) -> NoReturn:
         """Say what the field must be."""
-        where = printable(self.path) or "the document"
-        raise SsllatencyError(f"This is not a measurement that ssllatency can read: {where} must be {must}.")
+        raise SsllatencyError(f"{_UNREADABLE}: {self._must_be(must)}.")
+
+    def contradict(self, must: str) -> NoReturn:
+        """Say what the field must be by other numbers of the measurement."""
+        raise ContradictionError(self._must_be(must))
 
     def get(self, name: str) -> Field:
         """A member that has to be there."""
@@ -109,6 +122,9 @@ class Field:
         except ValueError:
             valid = None
         return text if valid else self.refuse("a time such as 2030-01-31T12:00:00Z")
+
+    def _must_be(self, must: str) -> str:
+        return f"{printable(self.path) or 'the document'} must be {must}"
 
     def _member(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name

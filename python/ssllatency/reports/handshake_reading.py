@@ -90,14 +90,14 @@ def _read_parts(parts: Field) -> dict[Part, Times]:
     count = times[Part.WALL].count
     for part, row in _parts(parts).items():
         if times[part].count > count or (part in EVERY and times[part].count != count):
-            row.get("count").refuse(f"{'' if part in EVERY else 'at most '}that of wall, {count}")
+            row.get("count").contradict(f"{'' if part in EVERY else 'at most '}that of wall, {count}")
     _check_sums(parts, {part: one.total_ns for part, one in times.items()})
     return times
 
 
 def _check_sums(parts: Field, total_ns: Mapping[Part, int]) -> None:
     if wrong := unequal_sum(total_ns):
-        parts.refuse(f"times of which {wrong}")
+        parts.contradict(f"times of which {wrong}")
 
 
 def _read_times(times: Field) -> Times:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording over time, in few enough columns to be drawn: what was counted in each, exactly.
+"""Recordings over time, in few enough columns to be drawn: what was counted in each, exactly.
 
 An interval belongs to the column that its middle lies in. Runs that overlap are laid over one another by the clock; runs far
 apart each begin at 0, as the time between them would leave them no room.
@@ -25,6 +25,7 @@ _COVERED = 0.5
 _MEASURED = 0.1
 
 Pick = Callable[[Snapshot], Iterable[Times]]
+_Placed = tuple[float, Snapshot]  # an interval, and when after the beginning it began
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,15 @@ def calls_of(function: str) -> Pick:
     return pick
 
 
-def columns(recording: Recording, pick: Pick, most: int = MOST_COLUMNS) -> list[Column]:
-    """All columns from the beginning to the end, equally wide, at most so many."""
-    placed = list(_placed(recording))
-    width_s = _width(recording, max(start_s + interval.duration_s for start_s, interval in placed), most)
+def side_by_side(recordings: Sequence[Recording], pick: Pick, most: int = MOST_COLUMNS) -> list[list[Column]]:
+    """The columns of each recording from the beginning to its end, at most so many. All are equally wide, those of the other
+    recordings too: columns at the same place are of the same time."""
+    placed = [list(_placed(recording)) for recording in recordings]
+    width_s = max(_width(recording, _reach(each), most) for recording, each in zip(recordings, placed, strict=True))
+    return [_columns(each, width_s, pick, most) for each in placed]
+
+
+def _columns(placed: Sequence[_Placed], width_s: float, pick: Pick, most: int) -> list[Column]:
     held: dict[int, list[Snapshot]] = {}
     for start_s, interval in placed:
         position = int((start_s + interval.duration_s / 2) / width_s) if width_s else 0
@@ -83,7 +89,7 @@ def _column(start_s: float, width_s: float, intervals: Sequence[Snapshot], measu
     return Column(start_s, start_s + width_s, measured, counted_s, add_times(picked) if picked else None)
 
 
-def _seconds_covered(placed: Iterable[tuple[float, Snapshot]], width_s: float, number: int) -> list[float]:
+def _seconds_covered(placed: Iterable[_Placed], width_s: float, number: int) -> list[float]:
     """How long each column was measured, whichever column that was counted in."""
     covered = [0.0] * number
     for start_s, interval in placed:
@@ -93,7 +99,12 @@ def _seconds_covered(placed: Iterable[tuple[float, Snapshot]], width_s: float, n
     return covered
 
 
-def _placed(recording: Recording) -> Iterator[tuple[float, Snapshot]]:
+def _reach(placed: Iterable[_Placed]) -> float:
+    """When after the beginning the last ended."""
+    return max(start_s + interval.duration_s for start_s, interval in placed)
+
+
+def _placed(recording: Recording) -> Iterator[_Placed]:
     """Each interval with the seconds from the beginning to its start."""
     starts = [_clock(run.started) for run in recording.runs]
     together = _covered(recording) or len(starts) == 1
@@ -122,6 +133,6 @@ def _clock(started: str) -> float:
 
 
 def _width(recording: Recording, end_s: float, most: int) -> float:
-    """How wide a column is: a whole number of intervals, so that each column holds equally many."""
+    """How wide its columns are by themselves: a whole number of intervals, so that each column holds equally many."""
     usual_s = max(median(interval.duration_s for interval in run.intervals) for run in recording.runs)
     return usual_s * math.ceil(end_s / usual_s / most - 1e-6) if usual_s else end_s / most

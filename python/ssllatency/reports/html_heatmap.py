@@ -15,11 +15,14 @@ from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHi
 from ssllatency.reports.html_columns import Column
 from ssllatency.reports.html_plots import Plot, Size, clock, duration_axis, plot, time_axis
 from ssllatency.reports.html_svg import COLOURS
-from ssllatency.reports.units import counted
+from ssllatency.reports.units import counted, duration
 
 LEVELS = (0.24, 0.38, 0.53, 0.68, 0.84, 1.0)
 # Seen as well on white as on near-black.
 HEAT = (0xE8, 0x59, 0x0C)
+
+# Past these, how short or how long is not known.
+SHORTEST_NS, LONGEST_NS = bucket_bounds(FIRST_BUCKET)[0], bucket_bounds(FIRST_BUCKET + BUCKET_COUNT - 1)[1]
 
 _MOST_ROWS = 64
 _HEIGHT = 280
@@ -36,6 +39,11 @@ class Scale:
     least: float
     greatest: float
     end_s: float
+
+    @property
+    def span_ns(self) -> tuple[float, float]:
+        """From which duration to which the rows are drawn."""
+        return bucket_bounds(self.low * self.per_row)[0], bucket_bounds((self.high + 1) * self.per_row - 1)[1]
 
     def level(self, rate: float) -> int:
         """Which of LEVELS shows so many a second, None of them being -1."""
@@ -72,10 +80,22 @@ def scale_of(timelines: Sequence[Sequence[Column]]) -> Scale | None:
     return Scale(per_row, least // per_row, most // per_row, min(rates), max(rates), end_s)
 
 
+def rows_axis(axes: Axes, scale: Scale) -> None:
+    """The durations of the rows up the side."""
+    duration_axis(axes, *scale.span_ns, SHORTEST_NS, LONGEST_NS)
+
+
+def open_rows(scale: Scale) -> str:
+    """What is to be said of the rows of all that is too short or too long to be told apart: each sentence after a space."""
+    low, high = scale.span_ns
+    lowest = f" The lowest row: {duration(SHORTEST_NS)} or less." if low < SHORTEST_NS else ""
+    return lowest + (f" The highest row: more than {duration(LONGEST_NS)}." if high > LONGEST_NS else "")
+
+
 def heatmap(key: str, columns: Sequence[Column], scale: Scale, title: str, caption: str) -> Plot:
     """The heatmap of one recording."""
     number = sum(column.count for column in columns)
-    low, high = bucket_bounds(scale.low * scale.per_row)[0], bucket_bounds((scale.high + 1) * scale.per_row - 1)[1]
+    low, high = scale.span_ns
     cells, gaps = _cells(columns, scale), _gaps(columns)
 
     def draw(axes: Axes, size: Size) -> None:
@@ -83,12 +103,13 @@ def heatmap(key: str, columns: Sequence[Column], scale: Scale, title: str, capti
         axes.imshow(cells, interpolation="none", extent=extent, aspect="auto", origin="lower", zorder=1)
         for start_s, end_s in gaps:
             axes.axvspan(start_s, end_s, facecolor="none", hatch="//", edgecolor=COLOURS["hatch"], linewidth=0, zorder=1)
-        duration_axis(axes, low, high)
+        rows_axis(axes, scale)
         time_axis(axes, scale.end_s, size)
 
     spans = f"{counted(number, 'duration')} in {counted(len(columns), 'column')} of {clock(columns[0].end_s)}"
     description = f"{spans}; the darker a cell, the more of them in it. The table below has the numbers."
-    return plot(key, draw, _HEIGHT, title, description, f"{caption} Hatched: not measured." if gaps else caption)
+    caption = f"{caption}{' Hatched: not measured.' if gaps else ''}{open_rows(scale)}"
+    return plot(key, draw, _HEIGHT, title, description, caption)
 
 
 def _gaps(columns: Sequence[Column]) -> list[tuple[float, float]]:

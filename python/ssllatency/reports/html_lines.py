@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from ssllatency.model.handshakes import Times
-from ssllatency.model.histogram import bucket_bounds
 from ssllatency.model.timed import quantile_ns
 from ssllatency.reports.html_columns import Column
-from ssllatency.reports.html_heatmap import Scale, buckets
+from ssllatency.reports.html_heatmap import Scale, buckets, open_rows, rows_axis
 from ssllatency.reports.html_plots import Plot, Size, duration_axis, plot, time_axis
 from ssllatency.reports.html_svg import COLOURS
 from ssllatency.reports.html_words import typeset
@@ -93,8 +92,7 @@ def distribution(key: str, measured: Sequence[Times | None], scale: Scale, title
     nothing was counted."""
 
     def draw(axes: Axes, size: Size) -> None:
-        low, high = bucket_bounds(scale.low * scale.per_row)[0], bucket_bounds((scale.high + 1) * scale.per_row - 1)[1]
-        duration_axis(axes, low, high)
+        rows_axis(axes, scale)
         edges = [row * scale.per_row / 16 * math.log10(2) for row in range(scale.low, scale.high + 2)]
         for age, times in reversed(list(enumerate(measured))):
             colour, style = (COLOURS["before"], "--") if age else (COLOURS["after"], "-")
@@ -107,7 +105,7 @@ def distribution(key: str, measured: Sequence[Times | None], scale: Scale, title
 
     names = ("All",) if len(measured) == 1 else ("After", "Before")
     description = " ".join(_quantiles(name, times) for name, times in zip(names, measured, strict=True))
-    return plot(key, draw, _HEIGHT, title, typeset(description), caption)
+    return plot(key, draw, _HEIGHT, title, typeset(description), caption + open_rows(scale))
 
 
 def _quantiles(name: str, times: Times | None) -> str:

@@ -13,7 +13,7 @@ from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports import html_heatmap, html_lines
 from ssllatency.reports.handshake_endings import rate
 from ssllatency.reports.html_blocks import Block, Figure, Level, Section, Sentences
-from ssllatency.reports.html_columns import Column, Pick, calls_of, columns, successful_walls
+from ssllatency.reports.html_columns import Column, Pick, calls_of, side_by_side, successful_walls
 from ssllatency.reports.html_plots import clock
 from ssllatency.reports.html_tables import Row, Table, table
 from ssllatency.reports.html_words import visible
@@ -29,17 +29,18 @@ _OCTAVE = 16
 def over_time(recording: Recording, before: Recording | None, whole: Snapshot) -> Section | None:
     """Everything over time, of `whole`, the recording's total; None where nothing was counted."""
     what, pick = _subject(whole)
-    timelines = [columns(each, pick) for each in (recording, before) if each]
+    timelines = side_by_side([each for each in (recording, before) if each], pick)
     scale = html_heatmap.scale_of(timelines)
     if scale is None:
         return None
-    blocks: list[Block] = [Sentences([_introduction(what, timelines[0])])]
-    if all(len(one) > 1 for one in timelines):
+    longer = any(len(one) > 1 for one in timelines)
+    blocks: list[Block] = [Sentences([_introduction(what, timelines, longer)])]
+    if longer:
         blocks += _heatmaps(timelines, scale, what)
         blocks += _percentiles(timelines, what)
-    if before or len(timelines[0]) == 1:
+    if before or not longer:
         blocks += _distribution(timelines, scale, what)
-    return Section("time", "Over time" if len(timelines[0]) > 1 else "Distribution", blocks)
+    return Section("time", "Over time" if longer else "Distribution", blocks)
 
 
 def _subject(whole: Snapshot) -> tuple[str, Pick]:
@@ -54,11 +55,11 @@ def _subject(whole: Snapshot) -> tuple[str, Pick]:
     return f"successful calls of {visible(function)}", calls_of(function)
 
 
-def _introduction(what: str, timeline: Sequence[Column]) -> str:
-    what = f"{what[0].upper()}{what[1:]}"
-    if len(timeline) == 1:
-        return f"{what}, in one interval of {clock(timeline[0].end_s)}."
-    return f"{what}, in columns of {clock(timeline[0].end_s)} from the beginning on."
+def _introduction(what: str, timelines: Sequence[Sequence[Column]], longer: bool) -> str:
+    what, width = f"{what[0].upper()}{what[1:]}", clock(timelines[0][0].end_s)
+    if longer:
+        return f"{what}, in columns of {width} from the beginning on."
+    return f"{what}, {'each recording as a whole' if len(timelines) > 1 else f'in one interval of {width}'}."
 
 
 def _heatmaps(timelines: Sequence[Sequence[Column]], scale: html_heatmap.Scale, what: str) -> Iterator[Block]:
@@ -92,7 +93,9 @@ def _spans(timeline: Sequence[Column], caption: str) -> Table:
 
 def _octave(octave: int) -> str:
     low, high = bucket_bounds(octave * _OCTAVE)[0], bucket_bounds(octave * _OCTAVE + _OCTAVE - 1)[1]
-    return f"{duration(low)}, to {duration(high)}"
+    if low >= html_heatmap.LONGEST_NS:
+        return duration(low)
+    return f"{duration(low if low >= html_heatmap.SHORTEST_NS else 0)}, to {duration(high)}"
 
 
 def _percentiles(timelines: Sequence[Sequence[Column]], what: str) -> Iterator[Block]:
@@ -106,8 +109,9 @@ def _percentiles(timelines: Sequence[Sequence[Column]], what: str) -> Iterator[B
 
 
 def _column_rows(timeline: Sequence[Column]) -> Iterator[Row]:
-    for column in timeline:
-        yield Row((clock(column.start_s),), (str(column.count) if column.measured else "-", *_percentile_cells(column.times)))
+    for place, column in enumerate(timeline):
+        count = str(column.count) if column.measured else "-"
+        yield Row((clock(column.start_s),), (count, *_percentile_cells(column.times)), place=place)
 
 
 def _percentile_cells(times: Times | None) -> tuple[str, ...]:

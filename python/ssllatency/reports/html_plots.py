@@ -98,12 +98,13 @@ def time_axis(axes: Axes, end_s: float, size: Size) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: clock(value, step)))
 
 
-def duration_axis(axes: Axes, low_ns: float, high_ns: float) -> None:
-    """log10 of nanoseconds up the side, at round durations, with lines across."""
+def duration_axis(axes: Axes, low_ns: float, high_ns: float, first_ns: float = 0, last_ns: float = math.inf) -> None:
+    """log10 of nanoseconds up the side, at round durations from `first_ns` to `last_ns`, with lines across."""
     low, high = math.log10(low_ns), math.log10(high_ns)
     digits = (1,) if high - low > 3 else (1, 2, 5) if high - low > 0.7 else (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
     decades = range(math.floor(low), math.ceil(high) + 1)
-    marks = [mark for decade in decades for digit in digits if low <= (mark := decade + math.log10(digit)) <= high]
+    every = [decade + math.log10(digit) for decade in decades for digit in digits]
+    marks = [mark for mark in every if low <= mark <= high and first_ns <= 10**mark <= last_ns]
     axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(FixedLocator(marks))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _round_duration(10**value)))

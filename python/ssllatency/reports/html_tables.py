@@ -20,14 +20,20 @@ Verdicts = Mapping[tuple[str, ...], tuple[str, str]]
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its names to the left, its cells to the right, how deep it stands below the one that it is a part of, and `mark`:
-    the part that its colour and letter stand for."""
+    """A row: its names to the left, its cells to the right, how deep it stands below the one that it is a part of, `mark`: the
+    part that its colour and letter stand for, and `place`, which tells apart rows of the same names."""
 
     names: tuple[str, ...]
     cells: tuple[str, ...]
     depth: int = 0
     mark: str = ""
     letter: str = ""
+    place: int = 0
+
+    @property
+    def key(self) -> tuple[tuple[str, ...], int, int]:
+        """What the row before has in common with it."""
+        return self.names, self.depth, self.place
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,8 @@ def table(
     """The rows, beside each what it was before. Rows that were before only follow, their cells "-"; of too many the last are
     left out, and said to be. `verdicts` on changes, by the rows' names, stand at the end."""
     rows = list(rows)
-    old = None if before is None else {(row.names, row.depth): row for row in before}
-    lines = [_line(row, None if old is None else old.pop((row.names, row.depth), None), old is not None) for row in rows]
+    old = None if before is None else {row.key: row for row in before}
+    lines = [_line(row, None if old is None else old.pop(row.key, None), old is not None) for row in rows]
     for row in (old or {}).values():
         lines.append(Line(row, tuple(Cell("-", typeset(cell)) for cell in row.cells)))
     if verdicts is not None:

@@ -1,38 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what a file keeps of a measurement: a recording, or documents of schema ssllatency/1, one, or one a line.
 
-What a crash leaves is read: a last line that is torn is left out, and the run says so. Whatever else is broken is refused by
-its line. Of several documents each is an interval; those of one host make a run.
+What a crash leaves is read: a last line that is torn is left out, and the run says so. So is an interval whose numbers
+contradict one another, where there are good ones. Whatever else is broken is refused by its line. Of several documents each is
+an interval; those of one host make a run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import document
-from ssllatency.reports.fields import Field
+from ssllatency.reports.fields import ContradictionError, Field
 from ssllatency.reports.recording_document import SCHEMA
+from ssllatency.reports.units import ranges
 
 
 @dataclass
 class _RunRead:
     """What has been read of a run."""
 
-    version: str
-    command: str
-    interval_s: float | None
-    notes: tuple[str, ...]
+    version: str = ""
+    command: str = ""
+    interval_s: float | None = None
+    notes: tuple[str, ...] = ()
     intervals: list[Snapshot] = field(default_factory=list)
+    left_out: dict[int, ContradictionError] = field(default_factory=dict)  # by line
+    read: int = 0
 
-    def run(self) -> Run:
-        """The run, once it has an interval."""
-        return Run(tuple(self.intervals), self.version, self.command, self.interval_s, self.notes)
+    def take(self, root: Field, line: int) -> None:
+        """Takes the interval of a line, or leaves it out."""
+        self.read += 1
+        try:
+            self.intervals.append(document.from_document(root.value))
+        except ContradictionError as problem:
+            self.left_out[line] = problem
+
+    def run(self, cut: bool) -> Run:
+        """The run, once it has an interval; `cut`: whether it was cut short."""
+        notes = [*self.notes, *([_told(self.left_out)] if self.left_out else [])]
+        if cut:
+            host = self.intervals[-1].host
+            notes.append(f"The recording was cut short: what came after interval {self.read} of {host} isn't in it.")
+        return Run(tuple(self.intervals), self.version, self.command, self.interval_s, tuple(notes))
 
 
 def from_text(text: str, label: str) -> Recording:
@@ -59,34 +75,46 @@ def _recorded(lines: Sequence[str], torn: bool, label: str) -> list[Run]:
             root = Field(_parsed(line))
             if ended:
                 root.refuse("left out: the recording has ended before it")
-            ended = _take(root, runs)
+            ended = _take(root, runs, number)
     return _made(runs, torn or not ended, label)
 
 
-def _take(root: Field, runs: Sequence[_RunRead]) -> bool:
+def _take(root: Field, runs: Sequence[_RunRead], line: int) -> bool:
     """Takes the interval of a line; whether the line is the last one instead, which tells how many there must have been."""
     end = root.optional("end")
     if end:
-        total = sum(len(run.intervals) for run in runs)
+        total = sum(run.read for run in runs)
         if end.get("intervals").whole() != total:
             end.get("intervals").refuse(f"{total}, the number of intervals above")
         return True
     position, number = root.get("run"), root.get("interval")
     if position.whole() >= len(runs):
         position.refuse("the number of a run that the first line has, from 0")
-    intervals = runs[position.whole()].intervals
-    if number.whole() != len(intervals) + 1:
-        number.refuse(f"{len(intervals) + 1}: the intervals of a run are numbered from 1 in their order")
-    intervals.append(document.from_document(root.value))
+    run = runs[position.whole()]
+    if number.whole() != run.read + 1:
+        number.refuse(f"{run.read + 1}: the intervals of a run are numbered from 1 in their order")
+    run.take(root, line)
     return False
 
 
 def _made(runs: Sequence[_RunRead], cut: bool, label: str) -> list[Run]:
     """The runs that have intervals; where the recording was cut short, that is where the last of them ends."""
-    found = [run.run() for run in runs if run.intervals]
-    if not found:
-        raise SsllatencyError(f"{label} holds no whole interval: the recording ended within its first.")
-    return [*found[:-1], _cut(found[-1])] if cut else found
+    found = [run for run in runs if run.intervals]
+    without = {line: problem for run in runs if not run.intervals for line, problem in run.left_out.items()}
+    if found:
+        found[-1].left_out |= without
+        return [run.run(cut and run is found[-1]) for run in found]
+    if without:
+        with _in_line(label, min(without)):
+            raise without[min(without)]
+    raise SsllatencyError(f"{label} holds no whole interval: the recording ended within its first.")
+
+
+def _told(left_out: Mapping[int, ContradictionError]) -> str:
+    """What is said of the intervals that are left out: where they are, and why the first of them is."""
+    if len(left_out) == 1:
+        return "".join(f"1 interval was left out: line {line}: {problem.which}." for line, problem in left_out.items())
+    return f"{len(left_out)} intervals were left out: lines {ranges(left_out)}; in the first, {left_out[min(left_out)].which}."
 
 
 def _read_run(run: Field) -> _RunRead:
@@ -100,24 +128,17 @@ def _read_run(run: Field) -> _RunRead:
 
 
 def _documents(lines: Sequence[str], torn: bool, label: str) -> list[Run]:
-    hosts: dict[str, list[Snapshot]] = {}
+    hosts: dict[str, _RunRead] = {}
     for number, line in enumerate(lines, 1):
         with _in_line(label, number):
             root = Field(_parsed(line))
             if root.optional("handshake"):  # one by itself, of `handshakes --over`
                 continue
-            interval = document.from_document(root.value)
-        hosts.setdefault(interval.host, []).append(interval)
+            host = root.optional("host")
+            hosts.setdefault(str(host.value) if host else "", _RunRead()).take(root, number)
     if not hosts:
         raise SsllatencyError(f"{label} holds no whole interval.")
-    runs = [Run(tuple(intervals)) for intervals in hosts.values()]
-    return [*runs[:-1], _cut(runs[-1])] if torn else runs
-
-
-def _cut(run: Run) -> Run:
-    number = len(run.intervals)
-    note = f"The recording was cut short: what came after interval {number} of {run.intervals[-1].host} isn't in it."
-    return replace(run, notes=(*run.notes, note))
+    return _made(list(hosts.values()), torn, label)
 
 
 def _parsed(text: str) -> object:

@@ -14,13 +14,15 @@ import pytest
 from tests.handshakes import Shake
 from tests.recordings import calls_of, interval_of, recording_of, shakes_of
 
-from ssllatency.model.compare import compare
+from ssllatency.elf.callbacks import NAMES
+from ssllatency.model.compare import UNTOLD_WITHOUT, compare
 from ssllatency.model.comparison import FUNCTION, WHOLE, Change, Comparison, Subject, Verdict
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import Ending, Part
+from ssllatency.model.handshakes import PHASES, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.resampling import Block, Quantity, Sample, draws
 from ssllatency.model.snapshot import Missing, Outcome
+from ssllatency.probes.handshake_plan import Phase
 
 TRIALS = 80
 F = Subject(FUNCTION, "F", "success")
@@ -209,6 +211,50 @@ def test_what_was_not_measured_is_not_none() -> None:
     for side, subject in ((functions, WHOLE), (shakes, SIGN), (untraced, SIGN)):
         for change in changes(compare(side, both), subject).values():
             assert (change.before, change.verdict) == (None, Verdict.UNKNOWN)
+
+
+def _shaken(parts: Sequence[Part], off_cpu: bool = False, missing: str = "") -> Recording:
+    """Handshakes that have these parts, measured with `off_cpu`, and with something missing."""
+    made = []
+    for number in range(6):
+        shakes = [Shake(dict.fromkeys((Part.WAIT_OFFLOAD, *parts), 1000 + one)) for one in range(40)]
+        base = interval_of(number, shakes)
+        assert base.handshakes
+        absent = (Missing(missing, "libssl.so.3", "a reason"),) if missing else ()
+        made.append(replace(base, missing=absent, handshakes=replace(base.handshakes, off_cpu=off_cpu)))
+    return Recording.of(made)
+
+
+LACKING = {
+    Part.ON_CPU: "",
+    Part.OFF_CPU: "",
+    Part.PRIVATE_KEY: Phase.PRIVATE_KEY,
+    Part.KEY_EXCHANGE: Phase.KEY_EXCHANGE,
+    Part.PEER_VERIFICATION: "phases",
+    Part.SESSION_LOOKUP: "tls_decrypt_ticket",
+    Part.CALLBACKS: "cert_cb",
+    Part.COMPLETION: "offload",
+}
+
+
+@pytest.mark.parametrize(("part", "missing"), LACKING.items())
+def test_parts_that_one_side_did_not_measure_have_no_rate_there(part: Part, missing: str) -> None:
+    subject = Subject("part", str(part), "success")
+    lacking, measured = _shaken([], missing=missing), _shaken([part], off_cpu=True)
+    none = _shaken([], off_cpu=True, missing="errors")
+    for found in (changes(compare(lacking, measured), subject), changes(compare(measured, lacking), subject)):
+        for change in found.values():
+            assert None in (change.before, change.after)
+            assert (change.probability, change.verdict) == (None, Verdict.UNKNOWN)
+    rate = changes(compare(measured, none), subject)[Quantity.RATE]
+    assert (rate.after, rate.verdict) == (0, Verdict.FEWER)
+
+
+def test_what_a_handshake_plan_calls_missing_is_known_here() -> None:
+    """The names are the planner's, which the model doesn't import."""
+    assert set(NAMES) | {"phases", "offload", "tls_decrypt_ticket", "lookup_sess_in_cache"} == set(UNTOLD_WITHOUT)
+    assert {str(phase) for phase in Phase} <= {str(part) for part in PHASES}
+    assert {phase for phase in Phase if phase not in UNTOLD_WITHOUT["phases"]} == set()
 
 
 def test_hosts_and_runs_are_compared_as_they_are_added_up() -> None:

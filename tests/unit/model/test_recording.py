@@ -11,6 +11,7 @@ from tests.recordings import calls_of, interval_of, recording_of, shakes_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Handshakes, Offload
+from ssllatency.model.offload_arithmetic import difference
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Losses, Snapshot
 
@@ -47,6 +48,39 @@ def test_what_is_no_count_is_that_of_the_last_interval() -> None:
     found = handshakes(total).offload
     assert found
     assert (found.waiting, found.most_waiting, found.pauses) == (2, 5, 20)
+
+
+@pytest.mark.parametrize(
+    ("cumulative", "most"), [((2, 5, 5, 7, 7), 7), ((3, 3, 3), 3), ((0, 0, 4), 4), ((0, 0), None), ((6,), 6)]
+)
+def test_the_most_that_waited_in_a_run_is_that_of_the_interval_in_which_it_rose(
+    cumulative: tuple[int, ...], most: int | None
+) -> None:
+    """Of an interval it is known only where it rose, as the trace keeps the most since its start."""
+    offload = Offload("qatengine", waiting=0, most_waiting=0, pauses=0, handshakes=0, software=0, unseen=0)
+    made, before = [], offload
+    for number, waited in enumerate(cumulative):
+        now = replace(before, most_waiting=waited, pauses=before.pauses + 1)
+        base = interval_of(number, [])
+        made.append(replace(base, handshakes=replace(handshakes(base), offload=difference(now, before))))
+        before = now
+    recording = Recording.of(made)
+    found = handshakes(recording.total()).offload
+    assert found
+    assert (found.most_waiting, found.pauses) == (most, len(cumulative))
+
+
+def test_the_most_that_waited_in_several_runs_is_known_where_it_is_of_each() -> None:
+    offload = Offload("qatengine", waiting=0, most_waiting=4, pauses=1, handshakes=1, software=0, unseen=0)
+
+    def run(most: int | None) -> Run:
+        base = interval_of(0, [])
+        return Run((replace(base, handshakes=replace(handshakes(base), offload=replace(offload, most_waiting=most))),))
+
+    for runs, most in (((run(4), run(6)), 6), ((run(4), run(None)), None)):
+        found = handshakes(Recording(runs).total()).offload
+        assert found
+        assert found.most_waiting == most
 
 
 def test_runs_of_several_hosts_add_up_and_their_intervals_are_in_order() -> None:

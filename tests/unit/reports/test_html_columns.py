@@ -13,7 +13,7 @@ from report_samples import series_of, snapshot_of
 
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.reports.html_columns import MOST_COLUMNS, calls_of, columns, successful_walls
+from ssllatency.reports.html_columns import MOST_COLUMNS, Column, Pick, calls_of, side_by_side, successful_walls
 from ssllatency.reports.html_heatmap import LEVELS, buckets, scale_of
 
 READ = calls_of("SSL_read")
@@ -22,6 +22,11 @@ READ = calls_of("SSL_read")
 def _interval(second: float, duration_s: float = 1.0, calls: int = 1) -> Snapshot:
     series = [series_of("SSL_read", Outcome.SUCCESS, [1000] * calls)] if calls else []
     return at(snapshot_of(*series), second, duration_s)
+
+
+def columns(recording: Recording, pick: Pick, most: int = MOST_COLUMNS) -> list[Column]:
+    """Those of one recording by itself."""
+    return side_by_side([recording], pick, most)[0]
 
 
 @given(
@@ -41,6 +46,16 @@ def test_each_call_is_in_one_column_and_columns_follow_one_another(
     assert sum(column.counted_s for column in made) == pytest.approx(length_s * len(counts))
     assert made[0].start_s == 0
     assert all(one.end_s == pytest.approx(other.start_s) for one, other in pairwise(made))
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.floats(0.01, 100)), min_size=2, max_size=3), st.integers(1, 20))
+def test_columns_of_several_recordings_are_of_one_width(shapes: list[tuple[int, float]], most: int) -> None:
+    lengths = [[_interval(number * length_s, length_s) for number in range(intervals)] for intervals, length_s in shapes]
+    made = side_by_side([Recording.of(intervals) for intervals in lengths], READ, most)
+    assert [sum(column.count for column in each) for each in made] == [intervals for intervals, _ in shapes]
+    assert max(map(len, made)) <= most
+    for beside in zip(*made, strict=False):
+        assert len({(column.start_s, column.end_s) for column in beside}) == 1
 
 
 def test_an_interval_is_a_column_where_there_is_room() -> None:

@@ -62,13 +62,13 @@ def test_each_line_is_a_document_of_its_own() -> None:
 @given(st.integers(0, len(TEXT)))
 def test_cut_anywhere_it_lacks_at_most_the_interval_that_was_being_written(length: int) -> None:
     text, whole = TEXT[:length], kept()
-    written = max(0, text.count("\n") - 1)  # lines of intervals that were written whole
+    written = max(0, TEXT[: length + 1].count("\n") - 1)  # lines of intervals that were written whole, but for the newline
     if not written:
         with pytest.raises(SsllatencyError):
             from_text(text, "x")
         return
     read = from_text(text, "web1.jsonl")
-    assert written - 1 <= len(read.intervals) <= written + 1
+    assert written - 1 <= len(read.intervals) <= written
     assert read.intervals == whole.intervals[: len(read.intervals)]
     assert read.runs[0].notes[0] == "A note."
     cut_short = [note for note in read.total().notes if "cut short" in note]
@@ -130,6 +130,68 @@ def test_what_is_broken_is_refused_by_its_line(text: str, line: str, words: str)
     assert sentence.startswith(f"web1.jsonl, {line}: this is not a measurement that ssllatency can read: ")
     assert words in sentence
     assert sentence.count(". ") == 0
+
+
+def _miscounted(line: Line) -> None:
+    """As a row of the kernel's reads while a handshake is being counted: its sums don't add up."""
+    line["handshakes"]["groups"][0]["parts"]["calls"]["total_ns"] += 5
+
+
+def _mistimed(line: Line) -> None:
+    rest = line["handshakes"]["groups"][0]["parts"]["rest"]
+    rest["exponential"]["underflow"] += 1
+    rest["count"] += 1
+
+
+def test_an_interval_whose_sums_do_not_add_up_is_left_out_and_said_to_be() -> None:
+    whole = kept()
+    for broken, why in ((_miscounted, "times of which wall is the sum of calls and the waits"), (_mistimed, "that of wall")):
+        read = from_text(changed(3, broken), "web1.jsonl")
+        assert read.intervals == (whole.intervals[0], whole.intervals[2])
+        first, note = read.runs[0].notes
+        assert first == "A note."
+        assert note.startswith("1 interval was left out: line 3: handshakes.groups[0].parts")
+        assert why in note
+        assert note in read.total().notes
+        assert from_text("".join(to_lines(read, by_process=True)), "web1.jsonl") == read
+
+
+def test_of_several_intervals_that_are_left_out_all_lines_are_told() -> None:
+    lines = "".join(to_lines(kept(6))).splitlines()
+    for number in (1, 3, 4):
+        fields = json.loads(lines[number])
+        _miscounted(fields)
+        lines[number] = json.dumps(fields)
+    note = from_text("\n".join(lines) + "\n", "x").runs[0].notes[-1]
+    assert note.startswith("3 intervals were left out: lines 2, 4-5; in the first, handshakes.groups[0].parts must be times")
+
+
+def test_intervals_left_out_of_a_run_that_has_no_other_are_told_of_by_the_last() -> None:
+    runs = (*kept(1).runs, *recording_of(2, 1, host="web2").runs)
+    lines = "".join(to_lines(Recording(runs))).splitlines()
+    fields = json.loads(lines[1])
+    _miscounted(fields)
+    read = from_text("\n".join([lines[0], json.dumps(fields), *lines[2:], ""]), "x")
+    assert read.hosts == ("web2",)
+    assert read.total().notes[0].startswith("1 interval was left out: line 2: ")
+
+
+def test_a_recording_without_any_good_interval_is_refused_by_its_first_line() -> None:
+    alone = "".join(to_lines(kept(1)))
+    lines = alone.splitlines()
+    fields = json.loads(lines[1])
+    _miscounted(fields)
+    for text in ("\n".join([lines[0], json.dumps(fields), lines[2], ""]), json.dumps(fields), f"{json.dumps(fields)}\n" * 2):
+        with pytest.raises(SsllatencyError, match=r"his is not a measurement .* must be times of which wall is the sum"):
+            from_text(text, "x")
+
+
+def test_a_document_among_others_whose_sums_do_not_add_up_is_left_out() -> None:
+    documents = [document.to_document(interval) for interval in kept().intervals]
+    _miscounted(documents[1])
+    read = from_text("".join(f"{json.dumps(one)}\n" for one in documents), "x")
+    assert read.intervals == (kept().intervals[0], kept().intervals[2])
+    assert read.runs[0].notes[0].startswith("1 interval was left out: line 2: ")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "x", "[]", "{}", "[[" * 10**5, TEXT.splitlines()[0], TEXT[:100]])
