@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ssllatency.engines import kernel
@@ -73,8 +75,27 @@ class Linker:
         if self.method is not kernel.Method.PERF:
             descriptor = self.loaded.program_fd(program)
             return [kernel.create_link(descriptor, file, sites, pid=pid, at_return=at_return, session=session)]
-        attach = self.loaded.attach_perf
-        return [attach(program, pid or -1, file, offset, cookie, at_return=at_return) for offset, cookie in sites]
+        return self._perf_links(file, program, sites, pid, at_return=at_return)
+
+    def _perf_links(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool) -> list[Closable]:
+        """A perf event for each site: all or none."""
+        _take_all_files()
+        links: list[Closable] = []
+        try:
+            for offset, cookie in sites:
+                links.append(self.loaded.attach_perf(program, pid or -1, file, offset, cookie, at_return=at_return))
+        except BaseException:
+            close_all(links)
+            raise
+        return links
+
+
+def _take_all_files() -> None:
+    """Raises the soft bound on open files to the hard one: a perf event and its link are two descriptors for each site of each
+    process, and the 1,024 of the usual soft bound are those of five processes with a hundred sites."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(ValueError, OSError):  # refused where the hard bound is past fs.nr_open; attaching says what it lacks
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def close_all(links: list[Closable]) -> None:
