@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stays attached where the kernel refuses a probe, and how many files probes may take."""
+"""Who gets links of whose own and by which method, and what stays attached where the kernel refuses a probe."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import errno
 import os
 import resource
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ssllatency.engines.base import AttachError, TracedImage
+from ssllatency.engines import kernel
+from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.kernel import Method
 from ssllatency.engines.links import Linker
 from ssllatency.probes.plan import ImagePlan
@@ -45,8 +48,8 @@ def linker(loaded: Any) -> Linker:
     return Linker(loaded, Method.PERF, each_process=True)
 
 
-def image(*pids: int) -> TracedImage:
-    return TracedImage(ImagePlan("/lib/libssl.so.3", "", "", "libssl", (), ()), "/lib/libssl.so.3", pids)
+def image(*pids: int, build_id: str = "") -> TracedImage:
+    return TracedImage(ImagePlan("/lib/libssl.so.3", build_id, "", "libssl", (), ()), "/lib/libssl.so.3", pids)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, 524])
@@ -77,3 +80,50 @@ def few_files() -> Iterator[int]:
 def test_perf_events_may_take_all_files_there_may_be(few_files: int) -> None:
     linker(Refusing(0)).attach(image(1), "at_exit", SITES)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (few_files, few_files)
+
+
+ONE, TWO, MAYBE_ONE = (image(1),), (image(1, 2),), (image(1, build_id="a"), image(2, build_id="a"))
+
+
+def attached(monkeypatch: pytest.MonkeyPatch, newest: Method, whole: bool, request: Request) -> Attachment:
+    """How a kernel of that kind is to attach the request's probes."""
+    monkeypatch.setattr(kernel, "best_method", lambda: newest)
+    monkeypatch.setattr(kernel, "filters_whole_processes", lambda: whole)
+    loaded: Any = SimpleNamespace(sessions=True)
+    return Attachment(request, loaded)
+
+
+@pytest.mark.parametrize(
+    ("newest", "whole", "request_", "method", "each"),
+    [
+        # A link's pid means the whole process.
+        (Method.MULTI, True, Request(ONE, ()), Method.MULTI, True),
+        (Method.MULTI, True, Request(TWO, (), links="process"), Method.MULTI, True),
+        (Method.SESSION, True, Request(MAYBE_ONE, ()), Method.SESSION, True),
+        # It means the process's first thread only.
+        (Method.MULTI, False, Request(ONE, ()), Method.MULTI, False),
+        (Method.MULTI, False, Request(TWO, (), links="shared"), Method.MULTI, False),
+        (Method.MULTI, False, Request(TWO, (), links="process"), Method.PERF, True),
+        (Method.MULTI, False, Request(MAYBE_ONE, ()), Method.PERF, True),
+        (Method.MULTI, False, Request(MAYBE_ONE, (), links="shared"), Method.PERF, True),
+        (Method.MULTI, False, Request(ONE, (), method="multi"), Method.MULTI, False),
+        (Method.MULTI, False, Request(ONE, (), method="perf"), Method.PERF, True),
+        # It has no such links.
+        (Method.PERF, False, Request(ONE, ()), Method.PERF, True),
+        (Method.PERF, False, Request(TWO, ()), Method.PERF, False),
+    ],
+)
+def test_no_thread_of_a_process_is_lost_to_its_links(
+    monkeypatch: pytest.MonkeyPatch, newest: Method, whole: bool, request_: Request, method: Method, each: bool
+) -> None:
+    attachment = attached(monkeypatch, newest, whole, request_)
+    assert (attachment.method, attachment.each_process) == (method, each)
+    assert attachment._filtered != each
+
+
+@pytest.mark.parametrize(("images", "links"), [(ONE, "process"), (MAYBE_ONE, "auto")])
+def test_links_that_would_lose_threads_are_refused_where_asked_for(
+    monkeypatch: pytest.MonkeyPatch, images: tuple[TracedImage, ...], links: str
+) -> None:
+    with pytest.raises(AttachError, match="only the first thread of a process"):
+        attached(monkeypatch, Method.MULTI, False, Request(images, (), method="multi", links=links))
