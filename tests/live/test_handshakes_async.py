@@ -126,6 +126,20 @@ def test_batches_by_function_and_lanes(tmp_path: Path) -> None:
     assert_books(shakes)
 
 
+def test_batches_by_a_library_that_is_loaded_late(tmp_path: Path) -> None:
+    with obedient(sys.executable, "-c", BATCHES, build_lanes(tmp_path)) as (pid, do), Shakes(pid) as shakes:
+        do("mbx_x25519_mb8")
+        shakes.wait_until_said("libcrypto_mb")
+        do("mbx_x25519_mb8 5 5 8")
+        do("mbx_rsa_public_ssl_mb8 7")
+    told = shakes.document["async"]
+    assert told["engine"] == "libcrypto_mb"
+    assert {each["function"]: each["fill"] for each in told["batches"]} == {
+        "mbx_rsa_public_ssl_mb8": [0, 0, 0, 0, 0, 0, 0, 1, 0],
+        "mbx_x25519_mb8": [0, 0, 0, 0, 0, 2, 0, 0, 1],
+    }
+
+
 def test_no_offload_is_told_of_where_there_is_none(certificates: Path) -> None:
     with Nginx(certificates, Settings()) as server, Shakes(server.master_pid) as shakes:
         Client(server.port["rsa"], TLS_1_3).connect()

@@ -24,7 +24,7 @@ from ssllatency.engines.collect import Extremes
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.handshake_names import ENDINGS
 from ssllatency.engines.handshake_sites import (
-    batch_functions,
+    BATCH_FUNCTIONS,
     batch_sites,
     error_sites,
     layout_record,
@@ -75,7 +75,6 @@ class HandshakeSession:
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
         self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=("at_write", "at_switch"), beside=beside)
-        self._batch_functions = batch_functions(image.plan for image in self._images)
         self._singles: Ring | None = None
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
@@ -142,7 +141,7 @@ class HandshakeSession:
             "at_error": [error_sites(plan.errors) for plan in plans],
             "at_software": [software_sites(image.plan) for image in images],
             "at_wake_set": [[(plan.wake.offset, 0)] if plan.wake else [] for plan in plans],
-            "at_batch": [batch_sites(image.plan, self._batch_functions) for image in images],
+            "at_batch": [batch_sites(image.plan) for image in images],
             "at_phase": [begins for begins, _ in phases],
         }
 
@@ -277,7 +276,7 @@ class HandshakeSession:
             handshakes=books.paused,
             software=books.software,
             unseen=books.unseen,
-            batches=collect.batches(self._batches.items(), self._batch_functions),
+            batches=collect.batches(self._batches.items(), BATCH_FUNCTIONS),
             pollers=self._polling_threads(),
         )
 
