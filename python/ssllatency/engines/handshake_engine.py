@@ -41,6 +41,7 @@ from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake_plan import HandshakePlan
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
+_TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
 _SINGLES_BYTES = 1 << 20
 _NEVER = (1 << 64) - 1
 _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
@@ -74,7 +75,7 @@ class HandshakeSession:
         self._request = request
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
-        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=("at_write", "at_switch"), beside=beside)
+        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=_TRACEPOINTS, beside=beside)
         self._singles: Ring | None = None
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
@@ -91,6 +92,7 @@ class HandshakeSession:
         loaded.resize_map("rows", len(ENDINGS) + (self._request.most_rows if self._request.by else len(ENDINGS)))
         self.attachment.load()
         self._fill_maps()
+        self.attachment.attach_tracepoint("at_thread_end")
         self.attachment.attach(self._sites(self._images, self._plans))
         if self._request.off_cpu:
             self.attachment.attach_tracepoint("at_switch")
@@ -271,7 +273,7 @@ class HandshakeSession:
         return Offload(
             engine=", ".join(engines) or "ASYNC jobs",
             waiting=waiting,
-            most_waiting=books.most_waiting_offload,
+            most_waiting=None if self._dropped else books.most_waiting_offload,  # who was dropped may have waited on
             pauses=books.pauses,
             handshakes=books.paused,
             software=books.software,
