@@ -9,10 +9,10 @@
 #include <linux/ptrace.h>
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
 
 #include "follow.h"
 #include "targets.bpf.h"
+#include "tasks.bpf.h"
 
 const volatile struct ssll_follow_config rules SEC(".rodata.rules") = {};
 
@@ -29,21 +29,6 @@ struct {
 	__uint(key_size, 4);
 	__uint(value_size, 4);
 } cgroup SEC(".maps");
-
-typedef struct {
-	int counter;
-} atomic_t;
-
-struct signal_struct {
-	atomic_t live;
-} __attribute__((preserve_access_index));
-
-struct task_struct {
-	int pid;
-	int tgid;
-	struct signal_struct *signal;
-	char comm[SSLL_COMM];
-} __attribute__((preserve_access_index));
 
 static __always_inline void tell(__u32 tgid)
 {
@@ -132,7 +117,7 @@ int at_exit(struct bpf_raw_tracepoint_args *ctx)
 	__u32 tgid = BPF_CORE_READ(task, tgid);
 	struct ssll_targets *word = target_word(tgid);
 
-	if (!word || !is_target(tgid) || BPF_CORE_READ(task, signal, live.counter))
+	if (!word || !is_target(tgid) || !process_ends(task))
 		return 0;
 	put(&word->kin, target_bit(tgid), false);
 	put(&word->members, target_bit(tgid), false);

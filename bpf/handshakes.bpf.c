@@ -68,6 +68,12 @@ int at_write(struct bpf_raw_tracepoint_args *ctx)
 	return written(descriptor);
 }
 
+SEC("raw_tracepoint/sched_process_exit")
+int at_thread_end(struct bpf_raw_tracepoint_args *ctx)
+{
+	return thread_ends((struct task_struct *)ctx->args[0]);
+}
+
 SEC("raw_tracepoint/sched_switch")
 int at_switch(struct bpf_raw_tracepoint_args *ctx)
 {

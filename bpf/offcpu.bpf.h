@@ -9,13 +9,7 @@
 #define OFFCPU_BPF_H
 
 #include "accounts.bpf.h"
-#include <bpf/bpf_core_read.h>
-
-struct task_struct {
-	int pid;
-	unsigned long nvcsw;
-	unsigned long nivcsw;
-} __attribute__((preserve_access_index));
+#include "tasks.bpf.h"
 
 static __always_inline int threads_switch(struct task_struct *from, struct task_struct *to)
 {

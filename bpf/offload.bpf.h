@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What an offload does: handshakes that wait for it, when their operation was completed, the lanes of multi-buffer calls.
+ * Those that wait are counted for each process too: when it is killed they wait no more.
  *
  * An engine wakes the application by writing to the descriptor that it put into the SSL's ASYNC_WAIT_CTX, so that write is the
  * completion. Which descriptor that is, is known from the call that put it there.
@@ -9,6 +10,7 @@
 #define OFFLOAD_BPF_H
 
 #include "accounts.bpf.h"
+#include "tasks.bpf.h"
 #include "times.bpf.h"
 
 enum { LANES = 8 };
@@ -38,6 +40,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct ssll_poller);
 } pollers SEC(".maps");
+
+/* How many handshakes of a process wait. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __s64);
+} waiting_in SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -90,7 +100,11 @@ static __always_inline int written(__u32 descriptor)
 static __always_inline void offload_wait_begins(struct ssll_handshake *handshake)
 {
 	__s64 waiting = __sync_fetch_and_add(&books.waiting_offload, 1) + 1;
+	const __s64 none = 0;
+	__u32 tgid = this_process();
+	__s64 *own = FOUND_OR_MADE(&waiting_in, &tgid, &none);
 
+	count_at((__u64 *)own);
 	handshake->pauses++;
 	count(&books.pauses);
 	if (waiting > 0)
@@ -101,7 +115,11 @@ static __always_inline void offload_wait_begins(struct ssll_handshake *handshake
 static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, __u64 now)
 {
 	__u64 completed = handshake->completed_ns;
+	__u32 tgid = this_process();
+	__s64 *own = bpf_map_lookup_elem(&waiting_in, &tgid);
 
+	if (own)
+		__sync_fetch_and_add(own, -1);
 	__sync_fetch_and_add(&books.waiting_offload, -1);
 	if (!completed) {
 		count(&books.unseen);
@@ -113,6 +131,20 @@ static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, 
 		completed = now;
 	handshake->parts[SSLL_PART_OFFLOAD_COMPLETION] += completed - handshake->since_ns;
 	handshake->parts[SSLL_PART_OFFLOAD_RESUMPTION] += now - completed;
+}
+
+/* A thread ends: with the last one of a process, whatever of it waits. */
+static __always_inline int thread_ends(struct task_struct *thread)
+{
+	__u32 tgid = this_process();
+	__s64 *own = bpf_map_lookup_elem(&waiting_in, &tgid), waited;
+
+	if (!own || !process_ends(thread))
+		return 0;
+	waited = *own;
+	if (!bpf_map_delete_elem(&waiting_in, &tgid)) /* else it was done for another of the last threads */
+		__sync_fetch_and_add(&books.waiting_offload, -waited);
+	return 0;
 }
 
 /* A multi-buffer function is entered; its first argument is an array of pointers, NULL for a lane that isn't used. */

@@ -100,6 +100,7 @@ class AsyncServer:
             build("async-server")
         self.final: Counts = {}
         self._process: subprocess.Popen[bytes] | None = None
+        self._killed = False
         self.directory = Path(tempfile.mkdtemp(prefix="ssllatency-async-", dir=self.root / "tmp" if self.root else None))
         try:
             self._start()
@@ -110,7 +111,7 @@ class AsyncServer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            if error is None:
+            if error is None and not self._killed:
                 self.stop()
         finally:
             self.kill()
@@ -158,6 +159,7 @@ class AsyncServer:
             self._process.wait()
             assert self._process.stdout is not None
             self._process.stdout.close()
+        self._killed = True
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _start(self) -> None:

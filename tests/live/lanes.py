@@ -13,12 +13,12 @@ _SOURCE = '#define TRACED __attribute__((noinline, visibility("default")))\n' + 
     for name in FUNCTIONS
 )
 # Python that has libssl mapped; its argument is the library. It says "ready", then for each line "FUNCTION LANES …" makes a
-# batch of each size and says "done".
+# batch of each size and says "done". The first line loads the library.
 BATCHES = """
 import ctypes, ssl, sys
-library = ctypes.CDLL(sys.argv[1])
 print("ready", flush=True)
 for line in sys.stdin:
+    library = ctypes.CDLL(sys.argv[1])
     name, *sizes = line.split()
     for used in map(int, sizes):
         getattr(library, name)((ctypes.c_void_p * 8)(*[1] * used))

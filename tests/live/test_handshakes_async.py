@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import resource
+import socket
+import ssl
 import sys
 from collections import Counter
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from tests import foreign
+from tests.waiting import wait_for
 
 from .async_servers import AsyncServer, AsyncSettings, Counts, load, offload
 from .clients import TLS_1_3, Client
@@ -105,6 +109,53 @@ def test_operations_that_the_engine_turns_down(certificates: Path) -> None:
     assert_told_like(shakes, final)
 
 
+def begun(server: AsyncServer, number: int) -> list[ssl.SSLSocket]:
+    """Connections whose handshakes wait for the server's offload."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    plain = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(number)]
+    connections = [context.wrap_socket(each, do_handshake_on_connect=False) for each in plain]
+    for connection in connections:
+        connection.setblocking(False)
+        with suppress(ssl.SSLWantReadError):
+            connection.do_handshake()
+    wait_for(lambda: server.counts()["engine"]["pauses"] == number)
+    return connections
+
+
+def test_who_was_killed_waits_for_nothing(certificates: Path) -> None:
+    settings = AsyncSettings(engine=offload(threads=8, delay_us=10_000_000))
+    with (
+        ExitStack() as opened,
+        AsyncServer(certificates, settings) as first,
+        AsyncServer(certificates, settings) as second,
+        Shakes(first.pid, second.pid) as shakes,
+    ):
+        for server, number in ((first, 5), (second, 3)):
+            for connection in begun(server, number):
+                opened.enter_context(connection)
+            if server is first:
+                first.kill()
+    told = shakes.document["async"]
+    second.kill()
+    assert (told["pauses"], told["waiting"], told["most_waiting"]) == (8, 3, 5)
+
+
+def test_most_that_waited_is_not_known_where_accounts_were_dropped(certificates: Path) -> None:
+    number = 60
+    settings = AsyncSettings(engine=offload(threads=number, delay_us=10_000_000))
+    with (
+        ExitStack() as opened,
+        AsyncServer(certificates, settings) as server,
+        Shakes(server.pid, options=("--max-in-flight", "16")) as shakes,
+    ):
+        for connection in begun(server, number):
+            opened.enter_context(connection)
+    server.kill()
+    assert shakes.document["handshakes"]["dropped"] > 0
+    assert shakes.document["async"]["most_waiting"] is None
+
+
 def test_batches_by_function_and_lanes(tmp_path: Path) -> None:
     library = build_lanes(tmp_path)
     with obedient(sys.executable, "-c", BATCHES, library) as (pid, do):
@@ -124,6 +175,20 @@ def test_batches_by_function_and_lanes(tmp_path: Path) -> None:
     }
     assert [(each["count"], each["lanes"]) for each in told["batches"]] == [(6, 8), (2, 8), (1, 8)]
     assert_books(shakes)
+
+
+def test_batches_by_a_library_that_is_loaded_late(tmp_path: Path) -> None:
+    with obedient(sys.executable, "-c", BATCHES, build_lanes(tmp_path)) as (pid, do), Shakes(pid) as shakes:
+        do("mbx_x25519_mb8")
+        shakes.wait_until_said("libcrypto_mb")
+        do("mbx_x25519_mb8 5 5 8")
+        do("mbx_rsa_public_ssl_mb8 7")
+    told = shakes.document["async"]
+    assert told["engine"] == "libcrypto_mb"
+    assert {each["function"]: each["fill"] for each in told["batches"]} == {
+        "mbx_rsa_public_ssl_mb8": [0, 0, 0, 0, 0, 0, 0, 1, 0],
+        "mbx_x25519_mb8": [0, 0, 0, 0, 0, 2, 0, 0, 1],
+    }
 
 
 def test_no_offload_is_told_of_where_there_is_none(certificates: Path) -> None:

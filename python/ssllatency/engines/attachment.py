@@ -59,7 +59,7 @@ class Attachment:
         loaded already and closed later than this one, whose set of processes, `targets` and `notes` serve both."""
         self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
         self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
-        self.method = choose_method(request.method, sessions=self.object.sessions)
+        self.method = choose_method(request, sessions=self.object.sessions)
         self.operations = numbered(request.images, later=request.follow is not None)
         self.images = list(request.images)
         self._beside = beside
@@ -71,9 +71,7 @@ class Attachment:
         self._pids = sorted({pid for image in request.images for pid in image.pids})
         followed = request if self.following else replace(request, follow=None)
         self.each_process = links_each_process(followed, self.method)
-        # A link's pid means all threads of the process; on kernels where it doesn't, the programs filter as well.
-        whole = self.method is kernel.Method.PERF or kernel.filters_whole_processes()
-        self._filtered = not request.everyone and not (self.each_process and whole)
+        self._filtered = not request.everyone and not self.each_process  # else the kernel picks the process, all its threads
         self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
         self._words: dict[int, int] = {}
         self.span = Span()

@@ -24,7 +24,7 @@ from ssllatency.engines.collect import Extremes
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.handshake_names import ENDINGS
 from ssllatency.engines.handshake_sites import (
-    batch_functions,
+    BATCH_FUNCTIONS,
     batch_sites,
     error_sites,
     layout_record,
@@ -41,6 +41,7 @@ from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.probes.handshake_plan import HandshakePlan
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
+_TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
 _SINGLES_BYTES = 1 << 20
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
 _NEVER = (1 << 64) - 1
@@ -75,8 +76,7 @@ class HandshakeSession:
         self._request = request
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(watched(image) for image in self._images))
-        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=("at_write", "at_switch"), beside=beside)
-        self._batch_functions = batch_functions(image.plan for image in self._images)
+        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=_TRACEPOINTS, beside=beside)
         self._singles: Ring | None = None
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
@@ -93,6 +93,7 @@ class HandshakeSession:
         loaded.resize_map("rows", len(ENDINGS) + (self._request.most_rows if self._request.by else len(ENDINGS)))
         self.attachment.load()
         self._fill_maps()
+        self.attachment.attach_tracepoint("at_thread_end")
         self.attachment.attach(self._sites(self._images, self._plans))
         if self._request.off_cpu:
             self.attachment.attach_tracepoint("at_switch")
@@ -143,7 +144,7 @@ class HandshakeSession:
             "at_error": [error_sites(plan.errors) for plan in plans],
             "at_software": [software_sites(image.plan) for image in images],
             "at_wake_set": [[(plan.wake.offset, 0)] if plan.wake else [] for plan in plans],
-            "at_batch": [batch_sites(image.plan, self._batch_functions) for image in images],
+            "at_batch": [batch_sites(image.plan) for image in images],
             "at_phase": [begins for begins, _ in phases],
         }
 
@@ -286,12 +287,12 @@ class HandshakeSession:
         return Offload(
             engine=", ".join(engines) or "ASYNC jobs",
             waiting=waiting,
-            most_waiting=books.most_waiting_offload,
+            most_waiting=None if self._dropped else books.most_waiting_offload,  # who was dropped may have waited on
             pauses=books.pauses,
             handshakes=books.paused,
             software=books.software,
             unseen=books.unseen,
-            batches=collect.batches(self._batches.items(), self._batch_functions),
+            batches=collect.batches(self._batches.items(), BATCH_FUNCTIONS),
             pollers=self._polling_threads(),
         )
 

@@ -11,6 +11,7 @@ from ssllatency import abi
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sites import Sites, argument, library_record, packed
 from ssllatency.model.handshakes import Label
+from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, Phase, PhaseCall
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Role, SslOffsets
 
@@ -29,6 +30,8 @@ _AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it; in Bo
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
 _FIELDS = {Label.ROLE: "server", Label.PROCESS: "tgid"}  # of abi.Labels, where they aren't called as the label
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
+# The multi-buffer functions by the kernel's numbers: all of them, as a library of them may come later.
+BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if operation.library == "libcrypto_mb")
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 
 
@@ -96,15 +99,9 @@ def software_sites(plan: ImagePlan) -> Sites:
     return [(offset, 0) for _, offset in _entries(plan, _SOFTWARE)]
 
 
-def batch_sites(plan: ImagePlan, operations: Sequence[str]) -> Sites:
-    """The entries of the multi-buffer functions; `operations` are those by the kernel's numbers."""
-    return [(offset, operations.index(name) << abi.Cookie.OPERATION) for name, offset in _entries(plan, operations)]
-
-
-def batch_functions(plans: Iterable[ImagePlan]) -> list[str]:
-    """The multi-buffer functions that are there."""
-    names = (planned.operation for plan in plans for planned in plan.operations)
-    return sorted({name for name in names if name.startswith("mbx_")})
+def batch_sites(plan: ImagePlan) -> Sites:
+    """The entries of the multi-buffer functions, each with its place in BATCH_FUNCTIONS."""
+    return [(offset, BATCH_FUNCTIONS.index(name) << abi.Cookie.OPERATION) for name, offset in _entries(plan, BATCH_FUNCTIONS)]
 
 
 def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, int]]:

@@ -123,9 +123,10 @@ def best_method() -> Method:
 
 @cache
 def filters_whole_processes() -> bool:
-    """Whether a uprobe_multi link with a pid covers all threads of the process.
+    """Whether a uprobe_multi link with a pid covers all threads of the process; else it covers the thread of that number only.
 
-    Since Linux 6.10, and in stable kernels with the fix: those refuse a negative pid before they look at the path.
+    Since Linux 6.10 (commit 46ba0e49b642), and in stable kernels with the fix: those refuse a negative pid before they look at
+    the path.
     """
     return _answer(TRACE_UPROBE_MULTI, -1) == errno.EINVAL
 

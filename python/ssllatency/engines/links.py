@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ssllatency.engines import kernel
@@ -19,14 +21,32 @@ LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
 
 
-def choose_method(wanted: str, *, sessions: bool = True) -> kernel.Method:
-    """The way of attaching that is asked for, or the newest that the kernel has; no session where the programs can't be one."""
-    method = kernel.best_method() if wanted == "auto" else kernel.Method(wanted)
-    if sessions or method is not kernel.Method.SESSION:
+def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
+    """The way of attaching that is asked for, or the newest that serves; no session where the programs can't be one."""
+    auto = request.method == "auto"
+    method = kernel.best_method() if auto else kernel.Method(request.method)
+    if method is kernel.Method.SESSION and not sessions:
+        if not auto:
+            raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
+        method = kernel.Method.MULTI
+    if not _needs_own_links(request) or _covers_all_threads(method):
         return method
-    if wanted == "auto":
-        return kernel.Method.MULTI
-    raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
+    if auto:
+        return kernel.Method.PERF
+    raise AttachError(
+        f"{method} links of each process of its own would see only the first thread of a process on this kernel, "
+        "which lacks a fix of Linux 6.10: leave out --attach, or take perf."
+    )
+
+
+def _needs_own_links(request: Request) -> bool:
+    """Whether no link can be shared: files that may be one to the kernel, or asked for."""
+    return may_be_one_file(request.images) or request.links == "process"
+
+
+def _covers_all_threads(method: kernel.Method) -> bool:
+    """Whether a link of one process sees all its threads. A perf event's does: the kernel compares address spaces."""
+    return method is kernel.Method.PERF or kernel.filters_whole_processes()
 
 
 def links_each_process(request: Request, method: kernel.Method) -> bool:
@@ -36,14 +56,15 @@ def links_each_process(request: Request, method: kernel.Method) -> bool:
     them that costs more than the filter (bench/processes.py). A link can't be had before its process is there, so a child's
     first calls would be missed: who is followed shares. Files that may be one to the kernel never share: each process has its
     own. A perf event holds one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own.
+    Where the kernel drops the hits of other threads than a link's, no filter in the program brings them back: they share.
     """
-    if may_be_one_file(request.images):
+    if _needs_own_links(request):
         return True
-    if request.links != "auto":
-        return request.links == "process"
+    if request.links == "shared" or request.everyone or request.follow is not None:
+        return False
     pids = {pid for image in request.images for pid in image.pids}
     most = 1 if method is kernel.Method.PERF else LINK_EACH_PROCESS
-    return not request.everyone and request.follow is None and len(pids) <= most
+    return len(pids) <= most and _covers_all_threads(method)
 
 
 @dataclass(frozen=True)
@@ -73,8 +94,27 @@ class Linker:
         if self.method is not kernel.Method.PERF:
             descriptor = self.loaded.program_fd(program)
             return [kernel.create_link(descriptor, file, sites, pid=pid, at_return=at_return, session=session)]
-        attach = self.loaded.attach_perf
-        return [attach(program, pid or -1, file, offset, cookie, at_return=at_return) for offset, cookie in sites]
+        return self._perf_links(file, program, sites, pid, at_return=at_return)
+
+    def _perf_links(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool) -> list[Closable]:
+        """A perf event for each site: all or none."""
+        _take_all_files()
+        links: list[Closable] = []
+        try:
+            for offset, cookie in sites:
+                links.append(self.loaded.attach_perf(program, pid or -1, file, offset, cookie, at_return=at_return))
+        except BaseException:
+            close_all(links)
+            raise
+        return links
+
+
+def _take_all_files() -> None:
+    """Raises the soft bound on open files to the hard one: a perf event and its link are two descriptors for each site of each
+    process, and the 1,024 of the usual soft bound are those of five processes with a hundred sites."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(ValueError, OSError):  # refused where the hard bound is past fs.nr_open; attaching says what it lacks
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def close_all(links: list[Closable]) -> None:

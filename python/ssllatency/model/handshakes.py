@@ -224,9 +224,9 @@ class Offload:
     """Asynchronous work. `engine` names what offloads ("libcrypto_mb", "qatengine", "ASYNC jobs").
 
     `waiting` and `most_waiting`: handshakes paused in the offload, now and at most, the latter None where it isn't known (an
-    interval whose most was reached before it); `pauses` in all, in `handshakes` that had any. `software`: private-key
-    operations inside handshakes that OpenSSL's own methods did instead. `unseen`: waits whose completion wasn't seen, so that
-    they aren't split.
+    interval whose most was reached before it, or accounts that were dropped); `pauses` in all, in `handshakes` that had any.
+    `software`: private-key operations inside handshakes that OpenSSL's own methods did instead. `unseen`: waits whose
+    completion wasn't seen, so that they aren't split.
     """
 
     engine: str

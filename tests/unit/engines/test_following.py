@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from ssllatency import abi
+from ssllatency.engines import kernel
 from ssllatency.engines.base import Request, Rules, TracedImage
 from ssllatency.engines.following import TargetBits, pids_of
 from ssllatency.engines.kernel import Method
@@ -60,7 +61,8 @@ def image(build_id: str, *pids: int, operations: tuple[str, ...] = ()) -> Traced
         (Request((image("", 1), image("", 2)), (), follow=Rules()), False),
     ],
 )
-def test_who_is_followed_shares_links(request_: Request, each: bool) -> None:
+def test_who_is_followed_shares_links(monkeypatch: pytest.MonkeyPatch, request_: Request, each: bool) -> None:
+    monkeypatch.setattr(kernel, "filters_whole_processes", lambda: True)
     assert links_each_process(request_, Method.MULTI) == each
 
 

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is read of the kernel's record of a thread. */
+#ifndef TASKS_BPF_H
+#define TASKS_BPF_H
+
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "ssllatency.h"
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+} __attribute__((preserve_access_index));
+
+struct task_struct {
+	int pid;
+	int tgid;
+	struct signal_struct *signal;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	char comm[SSLL_COMM];
+} __attribute__((preserve_access_index));
+
+/* Whether a thread that ends is the last one of its process. Two that end at once may both be told so. */
+static __always_inline bool process_ends(struct task_struct *thread)
+{
+	return !BPF_CORE_READ(thread, signal, live.counter);
+}
+
+#endif

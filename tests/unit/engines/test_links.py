@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who gets links of whose own and by which method, and what stays attached where the kernel refuses a probe."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ssllatency.engines import kernel
+from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.kernel import Method
+from ssllatency.engines.links import Linker
+from ssllatency.probes.plan import ImagePlan
+
+SITES = [(offset, offset) for offset in range(0x100, 0x105)]
+
+
+class Link:
+    def __init__(self, pid: int) -> None:
+        self.pid, self.closed = pid, False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Refusing:
+    """Stands for a loaded object: the third site of process 2 is refused."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.links = number, list[Link]()
+
+    def attach_perf(self, _program: str, pid: int, _path: str, offset: int, _cookie: int, *, at_return: bool) -> Link:
+        assert not at_return
+        if pid == 2 and offset == SITES[2][0]:
+            raise OSError(self.number, os.strerror(self.number))
+        self.links.append(Link(pid))
+        return self.links[-1]
+
+
+def linker(loaded: Any) -> Linker:
+    return Linker(loaded, Method.PERF, each_process=True)
+
+
+def image(*pids: int, build_id: str = "") -> TracedImage:
+    return TracedImage(ImagePlan("/lib/libssl.so.3", build_id, "", "libssl", (), ()), "/lib/libssl.so.3", pids)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, 524])
+def test_nothing_stays_attached_where_a_site_is_refused(number: int) -> None:
+    loaded = Refusing(number)
+    with pytest.raises(AttachError):
+        linker(loaded).attach(image(1, 2, 3), "at_exit", SITES)
+    assert [link.pid for link in loaded.links] == [1] * 5 + [2] * 2
+    assert all(link.closed for link in loaded.links)
+
+
+def test_of_a_process_that_ends_meanwhile_nothing_stays_attached() -> None:
+    loaded = Refusing(errno.ESRCH)
+    links = linker(loaded).attach(image(1, 2, 3), "at_exit", SITES)
+    assert links == [link for link in loaded.links if link.pid != 2]
+    assert {link.pid: link.closed for link in loaded.links} == {1: False, 2: True, 3: False}
+
+
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """The hard bound on open files; the soft one is lower."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1] - 1), before[1]))
+    yield before[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_perf_events_may_take_all_files_there_may_be(few_files: int) -> None:
+    linker(Refusing(0)).attach(image(1), "at_exit", SITES)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (few_files, few_files)
+
+
+ONE, TWO, MAYBE_ONE = (image(1),), (image(1, 2),), (image(1, build_id="a"), image(2, build_id="a"))
+
+
+def attached(monkeypatch: pytest.MonkeyPatch, newest: Method, whole: bool, request: Request) -> Attachment:
+    """How a kernel of that kind is to attach the request's probes."""
+    monkeypatch.setattr(kernel, "best_method", lambda: newest)
+    monkeypatch.setattr(kernel, "filters_whole_processes", lambda: whole)
+    loaded: Any = SimpleNamespace(sessions=True)
+    return Attachment(request, loaded)
+
+
+@pytest.mark.parametrize(
+    ("newest", "whole", "request_", "method", "each"),
+    [
+        # A link's pid means the whole process.
+        (Method.MULTI, True, Request(ONE, ()), Method.MULTI, True),
+        (Method.MULTI, True, Request(TWO, (), links="process"), Method.MULTI, True),
+        (Method.SESSION, True, Request(MAYBE_ONE, ()), Method.SESSION, True),
+        # It means the process's first thread only.
+        (Method.MULTI, False, Request(ONE, ()), Method.MULTI, False),
+        (Method.MULTI, False, Request(TWO, (), links="shared"), Method.MULTI, False),
+        (Method.MULTI, False, Request(TWO, (), links="process"), Method.PERF, True),
+        (Method.MULTI, False, Request(MAYBE_ONE, ()), Method.PERF, True),
+        (Method.MULTI, False, Request(MAYBE_ONE, (), links="shared"), Method.PERF, True),
+        (Method.MULTI, False, Request(ONE, (), method="multi"), Method.MULTI, False),
+        (Method.MULTI, False, Request(ONE, (), method="perf"), Method.PERF, True),
+        # It has no such links.
+        (Method.PERF, False, Request(ONE, ()), Method.PERF, True),
+        (Method.PERF, False, Request(TWO, ()), Method.PERF, False),
+    ],
+)
+def test_no_thread_of_a_process_is_lost_to_its_links(
+    monkeypatch: pytest.MonkeyPatch, newest: Method, whole: bool, request_: Request, method: Method, each: bool
+) -> None:
+    attachment = attached(monkeypatch, newest, whole, request_)
+    assert (attachment.method, attachment.each_process) == (method, each)
+    assert attachment._filtered != each
+
+
+@pytest.mark.parametrize(("images", "links"), [(ONE, "process"), (MAYBE_ONE, "auto")])
+def test_links_that_would_lose_threads_are_refused_where_asked_for(
+    monkeypatch: pytest.MonkeyPatch, images: tuple[TracedImage, ...], links: str
+) -> None:
+    with pytest.raises(AttachError, match="only the first thread of a process"):
+        attached(monkeypatch, Method.MULTI, False, Request(images, (), method="multi", links=links))
