@@ -87,7 +87,7 @@ def tracers() -> tuple[Tracer, ...]:
 def attached(tracer: Tracer, pid: int, directory: Path) -> Iterator[Run]:
     """Run a tracer on a process for the length of the block. The run's output and memory are there after the block.
 
-    Plans are kept in `directory`, so the first run of ssllatency plans and the later ones find the plan.
+    Plans are kept in `directory`, each tracer's apart, so that the first run of each plans and the later ones find the plan.
     """
     run = Run()
     if not tracer.command:
@@ -97,7 +97,7 @@ def attached(tracer: Tracer, pid: int, directory: Path) -> Iterator[Run]:
     outputs = (directory / "tracer.out", directory / "tracer.err")
     with outputs[0].open("w") as out, outputs[1].open("w") as err:
         started = time.monotonic()
-        environment = os.environ | {"XDG_CACHE_HOME": str(directory / "cache")}
+        environment = os.environ | {"XDG_CACHE_HOME": str(directory / "cache" / tracer.name)}
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
     try:
         _wait_until_attached(process, outputs)

@@ -10,17 +10,22 @@ is no more than the quickest call takes by either engine's measure, for its meas
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_for
+
 from .clients import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_time, server_calls
 from .servers import Nginx, Settings
+from .test_follow import children
 from .test_outcomes import reset_in_the_middle, speak_nonsense
 from .trace import PROGRAM, Document, Trace, counts, losses
 
@@ -149,6 +154,35 @@ def test_a_killed_bcc_engine_leaves_nothing(certificates: Path, lacking: dict[st
         server.wait_idle()
         assert settles_at(before)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("interval", [(), ("-i", "0.2")], ids=["whole", "intervals"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_bpftrace_that_ends_by_itself_is_an_error(
+    certificates: Path, lacking: dict[str, str], interval: tuple[str, ...], number: signal.Signals
+) -> None:
+    """Nothing is counted from then on, so what it had counted is no report of the run."""
+    skip_without(lacking, "bpftrace")
+    with Nginx(certificates) as server:
+        command = [PROGRAM, "trace", "-p", str(server.master_pid), "--engine", "bpftrace", "-d", "60", *interval]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as traced:
+            assert traced.stderr
+            assert traced.stderr.readline().startswith("Tracing ")
+            (bpftrace,) = children(traced.pid)
+            os.kill(bpftrace, number)
+            wait_for(lambda: has_ended(bpftrace))
+            traced.send_signal(signal.SIGINT)
+            said = traced.stderr.read()
+        assert traced.returncode == 1
+        assert said.startswith("ssllatency: bpftrace ended during the run")
+        assert said.count("\n") == 1
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is over, though nobody may have asked for its status yet."""
+    with suppress(OSError):
+        return not Path(f"/proc/{pid}/cmdline").read_bytes()
+    return True
 
 
 def kernel_objects() -> set[tuple[str, int]]:

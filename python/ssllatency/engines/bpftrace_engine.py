@@ -15,7 +15,7 @@ from dataclasses import replace
 from ssllatency.engines import bpftrace_numbers as numbers
 from ssllatency.engines import bpftrace_script, collect
 from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.bpftrace_process import BEGIN, OWN_PROBES, WAKE, Bpftrace
+from ssllatency.engines.bpftrace_process import BEGIN, EXTRA, OWN_PROBES, Bpftrace
 from ssllatency.engines.bpftrace_symbols import symbol_file
 from ssllatency.engines.clock import Span
 from ssllatency.engines.images import may_be_one_file, unreadable
@@ -135,7 +135,7 @@ def script(request: Request) -> str:
     """The text that bpftrace runs for a request."""
     everyone = request.everyone and not may_be_one_file(request.images)
     recorder = numbers.Numbers(request.linear, names=request.everyone)
-    return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=BEGIN, extra=WAKE)
+    return bpftrace_script.render(request.images, recorder, role=request.role, everyone=everyone, begin=BEGIN, extra=EXTRA)
 
 
 def _reachable(image: TracedImage) -> TracedImage:

@@ -28,8 +28,10 @@ LAST = "@zz_end"  # maps are printed in the order of their names: this one ends 
 READY = "attached"
 BEGIN = [f"{LAST} = 1;", "@wake = 1;", f'printf("{READY}\\n");']
 # A signal that comes just before bpftrace goes to wait for events is seen with the next one only: so there is one each second.
-WAKE = ["", "interval:s:1", "{", "clear(@wake);", "}"]
-OWN_PROBES = 2
+_WAKE = ["", "interval:s:1", "{", "clear(@wake);", "}"]
+_OVER = "ended by itself"
+EXTRA = [*_WAKE, "", "END", "{", f'printf("{_OVER}\\n");', "}"]
+OWN_PROBES = 3
 # Since 0.22 (its #3522) the signal prints what a probe of the script prints; until then it printed all maps by itself.
 _SIGNAL_IS_A_PROBE = (0, 22)
 _ATTACH_TIMEOUT_S, _READ_TIMEOUT_S, _SILENCE_S = 120.0, 30.0, 4.0
@@ -67,13 +69,13 @@ def print_at_signal(script: str) -> str:
 
 class Bpftrace:
     """One run. `symbols` are files by the path of the library that each belongs to; `probes` is the number of probes in the
-    script, `keys` the most that a map holds. The script has BEGIN in its BEGIN, and WAKE."""
+    script, `keys` the most that a map holds. The script has BEGIN in its BEGIN, and EXTRA."""
 
     def __init__(self, script: str, symbols: Mapping[str, bytes], *, probes: int, keys: int) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix=f"ssllatency-{os.getpid()}-")
         self._maps: dict[str, Any] = {}
         self._pending = b""
-        self._ended = False
+        self._ended = self._over = False
         bpftrace = program()
         by_probe = version(bpftrace) >= _SIGNAL_IS_A_PROBE
         self._probes = probes + by_probe
@@ -114,7 +116,10 @@ class Bpftrace:
         raise AttachError(f"bpftrace {self._said()}")
 
     def maps(self) -> dict[str, Any]:
-        """What the maps hold now, by name; once it has ended, what they held last. SsllatencyError where it doesn't tell."""
+        """What the maps hold now, by name; after end(), what they held last.
+
+        SsllatencyError where it doesn't tell, or has ended by itself, since nothing was counted from then on.
+        """
         deadline = time.monotonic() + _READ_TIMEOUT_S
         while not self._ended and not self._take():
             if time.monotonic() > deadline:
@@ -147,8 +152,7 @@ class Bpftrace:
         """Asks for a print of all maps and reads it; false where it may lack some.
 
         Since 0.21 each call that finds a map full is told of as an error, and those may leave no room for the prints. They are
-        read first: a signal that comes while it waits to write makes it mute. Where it has ended by itself nothing happens: it
-        has printed its maps.
+        read first: a signal that comes while it waits to write makes it mute.
         """
         while self._process.poll() is None and self._readable(0.0) and self._receive():
             self._pending = self._pending.rpartition(b"\n")[2]
@@ -162,8 +166,10 @@ class Bpftrace:
             if LAST in found and whole:
                 self._maps = found
             if LAST in found or line is _SILENCE:
-                return whole
-        return True
+                break
+        if line is None or self._over or self._process.poll() is not None:
+            raise SsllatencyError(f"bpftrace ended during the run, and {self._said()}")
+        return whole
 
     def _line(self, deadline: float) -> dict[str, Any] | None:
         """The next line that is JSON; None at the end, _SILENCE where nothing comes in time."""
@@ -190,6 +196,7 @@ class Bpftrace:
         """Reads a piece of its output; false at the end."""
         piece = os.read(self._output(), 1 << 20)
         self._pending += piece
+        self._over = self._over or _OVER.encode() in self._pending
         return bool(piece)
 
     def _said(self) -> str:

@@ -16,6 +16,15 @@ from ssllatency.cli.main import SUBCOMMANDS, run
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
 
 
+def test_the_command_takes_no_module_from_the_folder_it_is_run_in(tmp_path: Path) -> None:
+    """Root runs it in folders where others may write."""
+    (tmp_path / "argparse.py").write_text("raise SystemExit('a module of this folder')\n")
+    program = Path(__file__).resolve().parents[3] / "tools" / "ssllatency"
+    done = subprocess.run([program, "--version"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ssllatency ")
+
+
 def test_a_subcommand_brings_in_no_other() -> None:
     """Each start would take longer by what the others import."""
     code = (
