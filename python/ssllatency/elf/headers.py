@@ -23,6 +23,7 @@ from ssllatency.elf.source import ElfError, Source
 
 MACHINES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64"}
 MAX_SEGMENTS = 128
+MAX_ADDRESS = 1 << 56
 MAX_SECTIONS = 4096
 MAX_TAGS = 4096
 MAX_NOTES = 64 * 1024
@@ -112,7 +113,10 @@ class Headers:
 
         if table.count > MAX_SEGMENTS:
             raise ElfError(f"{self.source.label} has more than {MAX_SEGMENTS} program headers.")
-        return tuple(_entries(elf, elf.structs.Elf_Phdr, table, convert))
+        segments = tuple(_entries(elf, elf.structs.Elf_Phdr, table, convert))
+        if any(each.address + each.memory_size > MAX_ADDRESS for each in segments):
+            raise ElfError(f"{self.source.label} has a segment beyond the addresses that a process has.")
+        return segments
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:

@@ -81,9 +81,11 @@ class Memory:
 
     def code_pieces(self, overlap: int, within: tuple[int, int] | None = None) -> Iterator[tuple[int, bytes]]:
         """The same for executable segments, or what of them lies in [start, end)."""
+        left = MAX_SCAN
         for segment in self._loads:
             if segment.flags & _PF_X:
-                size = min(segment.file_size, segment.memory_size, MAX_SCAN)
+                size = min(segment.file_size, segment.memory_size, left)
+                left -= size
                 first, last = within or (segment.address, segment.address + size)
                 yield from self._pieces(segment, max(0, first - segment.address), min(size, last - segment.address), overlap)
 

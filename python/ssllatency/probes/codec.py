@@ -13,6 +13,7 @@ from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.plan import (
     CONDITIONS,
     CONSTANTS,
+    LARGEST_FRAME,
     Cost,
     ImagePlan,
     Leaving,
@@ -25,7 +26,6 @@ from ssllatency.probes.plan import (
 
 KINDS = ("libssl", "libcrypto", "libcrypto_mb", "qatengine", "static", "")
 _HIGHEST_ADDRESS = 1 << 63
-_LARGEST_FRAME = 1 << 24
 _REGISTER = re.compile(r"[a-z][a-z0-9]{0,4}")
 
 
@@ -117,7 +117,7 @@ def probe(values: object, file_size: int) -> Probe:
         role=role,
         instruction=checks.text(record["instruction"], "instruction"),
         cost=cost,
-        stack_delta=checks.number(record["stack_delta"], "stack_delta", _LARGEST_FRAME),
+        stack_delta=checks.number(record["stack_delta"], "stack_delta", LARGEST_FRAME),
         return_register=register,
         shared=checks.flag(record["shared"], "shared"),
         keeps_length=checks.flag(record["keeps_length"], "keeps_length"),

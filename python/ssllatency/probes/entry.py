@@ -11,7 +11,7 @@ from itertools import takewhile
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.flow import Graph, Unplannable
 from ssllatency.probes.machine import Emulation, Flow, Instruction
-from ssllatency.probes.plan import Cost
+from ssllatency.probes.plan import LARGEST_FRAME, Cost
 from ssllatency.probes.values import NOT_LEFT, Ending
 
 
@@ -63,7 +63,9 @@ def _candidates(graph: Graph, needed: frozenset[str], emulation: Emulation) -> I
     for each in head(graph):
         cost = site_cost(graph, each, emulation)
         delta = graph.delta(each.address)
-        if cost is not None and delta is not None and each.flow is not Flow.RETURN:  # which is left for the exit
+        if (
+            cost is not None and delta is not None and 0 <= delta < LARGEST_FRAME and each.flow is not Flow.RETURN
+        ):  # which is left for the exit
             yield Site(each, cost, delta)
         if needed & each.writes or not (certain or each.landing_pad):
             return

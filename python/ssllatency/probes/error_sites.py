@@ -10,9 +10,8 @@ from ssllatency.probes.entry import Site, entry_site
 from ssllatency.probes.flow import Unplannable
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite
 from ssllatency.probes.machine import Emulation, Machine
-from ssllatency.probes.plan import Probe, Role
+from ssllatency.probes.plan import LARGEST_FRAME, Probe, Role
 
-_LARGEST_FRAME = 1 << 16  # bytes; there are 16 bits for it in a site's cookie
 _WAKE = "ASYNC_WAIT_CTX_set_wait_fd"
 
 
@@ -57,7 +56,7 @@ class Entries:
 
 def probe_at(image: Image, site: Site, role: Role) -> Probe:
     """The probe of a site. Unplannable where the file has no bytes for it, or its frame can't be told to the kernel side."""
-    if not 0 <= site.stack_delta < _LARGEST_FRAME:
+    if not 0 <= site.stack_delta < LARGEST_FRAME:
         raise Unplannable(f"the stack at {site.address:#x} is too far from where it was at the function's entry")
     try:
         offset = image.file_offset(site.address)

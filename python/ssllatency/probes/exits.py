@@ -19,7 +19,7 @@ from ssllatency.probes.cut import Edge, Point, Points, cut
 from ssllatency.probes.entry import Site, head_until, site_cost
 from ssllatency.probes.flow import Graph, Unplannable
 from ssllatency.probes.machine import CALLS, Emulation, Flow
-from ssllatency.probes.plan import Cost
+from ssllatency.probes.plan import LARGEST_FRAME, Cost
 from ssllatency.probes.values import Ending, Value, return_values, value_bits
 
 # A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
@@ -85,7 +85,9 @@ class Chooser:
         cost = site_cost(self.graph, each, self.emulation)
         delta = 0 if each.flow is Flow.RETURN else self.graph.delta(address)
         single_stepped = cost is Cost.SINGLE_STEPPED and each.flow is not Flow.RETURN
-        return None if cost is None or delta is None or single_stepped else Site(each, cost, delta, ending)
+        if cost is None or delta is None or single_stepped or not 0 <= delta < LARGEST_FRAME:
+            return None
+        return Site(each, cost, delta, ending)
 
     def _endings(self, address: int, values: dict[int, Value | None]) -> Ending | None:
         return endings(self.graph, address, values) if self.branches else None
@@ -100,7 +102,7 @@ class Chooser:
         each = self.graph.nodes[address]
         cost, delta = site_cost(self.graph, each, self.emulation), self.graph.delta(address)
         both = endings(self.graph, address, values)
-        if both is None or cost is not Cost.EMULATED or delta is None:
+        if both is None or cost is not Cost.EMULATED or delta is None or not 0 <= delta < LARGEST_FRAME:
             return []
         before: Point = ("after", address) if address in values else _SOURCE
         return [

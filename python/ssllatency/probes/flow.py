@@ -18,7 +18,8 @@ from ssllatency.probes.machine import CALLS, Flow, Frame, Instruction, Machine
 
 # Caps, as the file is untrusted: of one operation, of all operations of a file, and of a path that is looked back on.
 MAX_INSTRUCTIONS = 20_000
-MAX_DECODED = 1_000_000
+MAX_DECODED = 150_000
+MAX_EDGES = 100_000
 MAX_PATH = 2_000
 _CHUNK = 512  # bytes decoded at once
 
@@ -50,9 +51,11 @@ class Code:
 
     def bounds(self, address: int, size: int = 0) -> tuple[int, int] | None:
         """[start, end) of the function that holds `address`: by the unwind tables, else by its symbol's size."""
-        if address not in self._bounds:
-            self._bounds[address] = self.image.function_bounds(address) or ((address, address + size) if size else None)
-        return self._bounds[address]
+        known = self._bounds.get(address)
+        if known is None and (size or address not in self._bounds):
+            known = self.image.function_bounds(address) or ((address, address + size) if size else None)
+            self._bounds[address] = known
+        return known
 
     def at(self, address: int, bounds: tuple[int, int]) -> Instruction | None:
         """The instruction at `address`, None where there is none within `bounds`."""
@@ -182,7 +185,7 @@ class _Builder:
         self.tail_jumps: set[int] = set()
 
     def explore(self, entry: int) -> None:
-        work = [entry]
+        work, edges = [entry], 0
         while work:
             address = work.pop()
             if address in self.nodes:
@@ -191,9 +194,10 @@ class _Builder:
             if each is None:
                 raise Unplannable(f"its code at {address:#x} can't be decoded")
             self.nodes[address] = each
-            if len(self.nodes) > MAX_INSTRUCTIONS:
-                raise Unplannable("it is too large to be followed")
             found = tuple(dict.fromkeys(self._successors(each)))
+            edges += len(found)
+            if len(self.nodes) > MAX_INSTRUCTIONS or edges > MAX_EDGES:
+                raise Unplannable("it is too large to be followed")
             self.successors[address] = found
             work.extend(reversed(found))
 
@@ -323,6 +327,8 @@ def build(code: Code, entry: int, size: int, resolve: ResolveTail) -> Graph:
     own = code.bounds(entry, size)
     if own is None:
         raise Unplannable("its end isn't known")
+    if own[0] != entry:  # a debug file may be wrong, or another container's
+        raise Unplannable(f"the unwind tables know no function that begins at {entry:#x}")
     builder = _Builder(code, entry, own, resolve)
     builder.explore(entry)
     stack_pointer = code.machine.stack_pointer

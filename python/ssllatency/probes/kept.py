@@ -81,5 +81,5 @@ class Cache:
         if not isinstance(build_id, str) or not build_id:
             return False
         if debug is not None:
-            return store.same_debug_file(debug)
+            return store.same_debug_file(debug, self.debug_roots)
         return complete or not store.debug_file_has_come(build_id, self.debug_roots)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import ssllatency
+from ssllatency.elf.source import MAX_FILE
 
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
 _SUFFIX = ".json"
+_PROCESS_ROOT = re.compile(r"/proc/\d+/root/")
 
 
 def default_directory() -> Path:
@@ -45,10 +48,17 @@ def entry_name(content: str, *settings: object) -> str:
 
 
 def digest(path: str | Path) -> str:
-    """The SHA-256 of a file's contents, "" if it can't be read."""
-    with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - a path under /proc is not to be resolved
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """The SHA-256 of a file's contents, "" if it can't be read, or isn't a file that Source.open would take."""
+    with suppress(OSError), open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     return ""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Without waiting for a pipe's other end."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 @cache
@@ -74,15 +84,21 @@ def identity(path: str) -> list[Any] | None:
     return [path, 0, 0]
 
 
-def same_debug_file(found: object) -> bool:
-    """Whether `found`, an identity() from an entry, is that of a file which hasn't changed since."""
+def same_debug_file(found: object, debug_roots: Sequence[str]) -> bool:
+    """Whether `found`, an identity() from an entry, is that of a file in these roots which hasn't changed since."""
     return (
         isinstance(found, list)
         and len(found) == 3
         and isinstance(found[0], str)
         and "\0" not in found[0]
+        and _lies_in(found[0], debug_roots)
         and identity(found[0]) == found
     )
+
+
+def _lies_in(path: str, debug_roots: Sequence[str]) -> bool:
+    """Whether a file that was found in one of some roots lies in one of these: a container's is believed of itself alone."""
+    return any(path.startswith(f"{root}/") if root != "/" else not _PROCESS_ROOT.match(path) for root in debug_roots)
 
 
 def debug_file_has_come(build_id: str, debug_roots: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ssllatency.abi import Convention
 from ssllatency.elf.image import Image
@@ -66,11 +67,24 @@ class Ways:
 
     def _passed(self, site: Site) -> int:
         """How many other sites a call passes at most before this one. None of them lies in a loop."""
-        before = [each for each in self.exits if each.ending.goes_on and site.address in self._ahead(each)]
-        return max((self._passed(each) + 1 for each in before), default=0)
+        if site.address not in self._most_passed:
+            before = [each for each in self.exits if site.address in self._ahead.get(each.address, ())]
+            self._most_passed[site.address] = max((self._passed(each) + 1 for each in before), default=0)
+        return self._most_passed[site.address]
 
-    def _ahead(self, site: Site) -> set[int]:
-        """What may be run after the branch went on in the direction in which it isn't left."""
+    @cached_property
+    def _most_passed(self) -> dict[int, int]:
+        """What _passed() has found."""
+        return {}
+
+    @cached_property
+    def _ahead(self) -> dict[int, set[int]]:
+        """What may be run after a branch went on in the direction in which it isn't left."""
         successors = self.graph.successors
-        on = (to for to in successors[site.address] if site.ending.towards(site.instruction, to) is None)
-        return reachable(successors, on)
+        return {
+            site.address: reachable(
+                successors, [to for to in successors[site.address] if site.ending.towards(site.instruction, to) is None]
+            )
+            for site in self.exits
+            if site.ending.goes_on
+        }

@@ -148,6 +148,7 @@ def patched(good: bytes, offset: int, value: bytes) -> Source:
         (18, b"\x28", "the file is for another machine than x86-64 and aarch64."),
         (32, b"\xff" * 8, "the file is cut short or damaged."),
         (56, b"\xff\xff", "the file has more than 128 program headers."),
+        (80, b"\x00" + b"\xff" * 7, "the file has a segment beyond the addresses that a process has."),
     ],
 )
 def test_what_is_wrong_with_the_file_is_said(good: bytes, offset: int, value: bytes, sentence: str) -> None:

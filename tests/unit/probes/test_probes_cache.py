@@ -190,6 +190,44 @@ def test_debug_file_that_comes_or_changes_is_looked_at(library: Path, directory:
     assert not again()
 
 
+def test_a_debug_file_is_believed_in_its_own_root_alone(library: Path, directory: Path, tmp_path: Path) -> None:
+    """A container that has the same library may have a debug file of its own, with other symbols."""
+    build_id = Image.open(library).build_id
+    debug = tmp_path / "container/usr/lib/debug/.build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+    debug.parent.mkdir(parents=True)
+    build.run("objcopy", "--only-keep-debug", library, debug)
+
+    def kept(*roots: str) -> bool:
+        image = Image.open(library, debug_roots=roots)
+        return cached_plan(library, lambda: image, directory=directory, debug_roots=roots)[1]
+
+    container, host = str(tmp_path / "container"), str(tmp_path / "host")
+    assert [kept(container, host), kept(container, host)] == [False, True]
+    assert not kept(host)
+
+
+@pytest.mark.parametrize(
+    ("path", "roots", "inside"),
+    [
+        ("/usr/lib/debug/x", ("/",), True),
+        ("/usr/lib/debug/x", ("/proc/7/root", "/"), True),
+        ("/proc/7/root/usr/lib/debug/x", ("/proc/7/root", "/"), True),
+        ("/proc/7/root/usr/lib/debug/x", ("/",), False),
+        ("/proc/7/root/usr/lib/debug/x", ("/proc/70/root", "/"), False),
+    ],
+)
+def test_whose_root_a_debug_file_lies_in(path: str, roots: tuple[str, ...], inside: bool) -> None:
+    assert store._lies_in(path, roots) == inside
+
+
+def test_what_is_no_file_of_a_sane_size_is_not_hashed(tmp_path: Path) -> None:
+    huge, pipe = tmp_path / "huge", tmp_path / "pipe"
+    with huge.open("wb") as file:
+        file.truncate(8 << 40)
+    os.mkfifo(pipe)
+    assert [store.digest(each) for each in (huge, pipe, "/dev/zero", tmp_path)] == ["", "", "", ""]
+
+
 def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
     assert default_directory() == Path("/var/cache/ssllatency")

@@ -12,7 +12,7 @@ from tests.unit.probes.assembled import Assembled, function
 from ssllatency.probes.costs import cost_ns
 from ssllatency.probes.entry import Site, entry_site
 from ssllatency.probes.exits import Chooser
-from ssllatency.probes.flow import Graph
+from ssllatency.probes.flow import Graph, Unplannable, build
 from ssllatency.probes.machine import BASELINE
 from ssllatency.probes.plan import Cost, Role
 from ssllatency.probes.values import NOT_LEFT, Ending
@@ -63,6 +63,28 @@ def test_a_call_costs_its_dearest_way_out(assembled: Assembler) -> None:
     plan = code.plan()
     assert code.exits(plan) == ["at_r", "at_x"]
     assert cost_ns(plan) == 5500
+
+
+def test_many_branches_on_the_way_out_are_planned_in_no_time(assembled: Assembler) -> None:
+    """Each passes those before it; counted one by one, thirty of them would take days."""
+    branches = "".join("call other@PLT\ntest %eax, %eax\njg 8f\n" for _ in range(30))
+    body = f"sub $8, %rsp\n{branches}xor %eax, %eax\nadd $8, %rsp\nret\n8: mov $1, %eax\nadd $8, %rsp\nret\n"
+    plan = assembled(function("f", body)).plan()
+    assert max(probe.passed for probe in plan.probes) in (0, 29, 30)
+
+
+def test_a_symbol_within_a_function_is_not_planned(assembled: Assembler) -> None:
+    """As a debug file may say that isn't the library's: 0x50 is a push in the middle of an instruction."""
+    code = assembled(function("f", "push %rbx\nmov $0x50505090, %eax\npop %rbx\nret\n"))
+    start = code.symbols["f"]
+    with pytest.raises(Unplannable, match="know no function that begins at"):
+        build(code.planner().code, start + 3, 4, code.planner().tails.targets)
+
+
+def test_a_frame_that_a_cookie_has_no_room_for_is_left_by_the_return(assembled: Assembler) -> None:
+    head, foot = "at_a: push %rbx\nsub $0x10020, %rsp\n", "add $0x10020, %rsp\npop %rbx\n"
+    plan = (code := assembled(function("f", GUARDED.format(head=head, foot=foot)))).plan()
+    assert (code.entry(plan), code.exits(plan)) == ("at_a", ["at_r"])
 
 
 # The check.
