@@ -17,6 +17,7 @@ import pytest
 from ssllatency.elf.image import Image
 from ssllatency.engines.base import AttachError, LinearRange, Request, TracedImage
 from ssllatency.engines.bpftrace_engine import BpftraceEngine, BpftraceSession
+from ssllatency.engines.bpftrace_process import OWN_PROBES
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
@@ -206,6 +207,6 @@ def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:
     """Nothing is probed in a file whose build-id isn't that of the plan."""
     other = replace(plan, build_id="00" * 20)
     with running(plan) as subject:
-        with pytest.raises(AttachError, match=r"set 2 of |Could not resolve symbol"):
+        with pytest.raises(AttachError, match=rf"set {OWN_PROBES} of |Could not resolve symbol"):
             BpftraceEngine().attach(replace(subject.request(), images=(TracedImage(other, plan.path, (subject.pid,)),)))
         assert breakpoints(subject) == 0
