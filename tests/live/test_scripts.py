@@ -50,6 +50,32 @@ for line in sys.stdin:
             context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost").do_handshake()
     print("done", flush=True)
 """
+# Calls ASYNC_pause_job, for each line "THREADS KNOWN" in as many threads one after another: where KNOWN is 1 between two calls
+# for a connection, which fail.
+PAUSES = """
+import ctypes, ssl, sys, threading
+libssl, libcrypto = ctypes.CDLL("libssl.so.3"), ctypes.CDLL("libcrypto.so.3")
+pointer = ctypes.c_void_p
+for function in (libssl.TLS_method, libssl.SSL_CTX_new, libssl.SSL_new):
+    function.restype = pointer
+context = pointer(libssl.SSL_CTX_new(pointer(libssl.TLS_method())))
+def pause_once(known):
+    if not known:
+        return libcrypto.ASYNC_pause_job()
+    connection = pointer(libssl.SSL_new(context))
+    libssl.SSL_do_handshake(connection)
+    libcrypto.ASYNC_pause_job()
+    libssl.SSL_do_handshake(connection)
+    libssl.SSL_free(connection)
+print("ready", flush=True)
+for line in sys.stdin:
+    count, known = map(int, line.split())
+    for _ in range(count):
+        thread = threading.Thread(target=pause_once, args=(known,))
+        thread.start()
+        thread.join()
+    print("done", flush=True)
+"""
 
 
 class Script:
@@ -162,6 +188,19 @@ def test_sslasync_bt_on_a_server_with_jobs(certificates: Path) -> None:
         final = server.stop()
     assert script.value("pauses") == final["engine"]["pauses"] == script.histogram("wait_us")
     assert script.value("started") >= script.value("pauses")
+    assert "@paused[" not in script.output
+
+
+def test_sslasync_bt_loses_no_wait_of_many_threads() -> None:
+    with (
+        obedient(sys.executable, "-c", PAUSES) as (pid, do),
+        Script("bpftrace", TOOLS / "sslasync.bt", "libcrypto", pid) as script,
+    ):
+        do("5000 1")
+        do("3 0")
+    assert script.value("pauses") == 5003
+    assert script.histogram("wait_us") == 5000
+    assert script.value("lost[pauses whose connection isn't known]") == 3
     assert "@paused[" not in script.output
 
 
