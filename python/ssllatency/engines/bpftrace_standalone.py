@@ -46,7 +46,8 @@ _END = ["", "END", "{", "clear(@running);", "}"]
 _PRINTS = """\
 It prints, at its end: @hist, @stat and @most, microseconds of the calls that succeeded, by function; @histF, @statF and @mostF
 of all others; @why, what those waited for (retry) or why they failed, as SSL_get_error would say; @lost, calls that were seen
-only in part, among them those that ran when the trace began. bpftrace takes some seconds to end: a tenth for each site."""
+only in part, among them those that ran when the trace began. bpftrace takes some seconds to end, a tenth for each site, and
+removes one after the other: let the load rest before Ctrl-C, or part of @lost is calls of those seconds, which weren't lost."""
 _CAVEATS = """\
 The breakpoints are set for every process that maps the files; a condition picks the processes that are counted. Sites are
 entry and exit instructions, as `ssllatency probes` shows them; no return probe is set, so a server with OpenSSL's ASYNC jobs
