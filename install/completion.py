@@ -28,18 +28,26 @@ FILES = {
     "fish": "fish/vendor_completions.d/{}.fish",
 }
 # Lines of PID and name: who maps libssl or libcrypto; where one may look into nobody (before `sudo`), all but kernel threads.
-_PROCESSES = """cd /proc && found=$(grep -lsE "/lib(ssl|crypto)[.-]" [0-9]*/maps)
+# A name is whatever the process chose, so no shell may expand it.
+_PROCESSES = """cd /proc || exit
+found=$(grep -lsE "/lib(ssl|crypto)[.-]" [0-9]*/maps)
 for each in ${found:-$(grep -ls . [0-9]*/cmdline)}; do
-  read -r name 2>/dev/null <"${each%/*}/comm" && echo "${each%/*} $name"
+  IFS= read -r name 2>/dev/null <"${each%/*}/comm" && printf "%s %s\\n" "${each%/*}" "$name"
 done"""
 _LIST = f"sh -c {shlex.quote(_PROCESSES)}"
 _FUNCTIONS = {
     "bash": f"""_ssllatency_pids() {{
-  compgen -W "$({_LIST} | cut -d ' ' -f 1)" -- "$1"
+  local each
+  while IFS=' ' read -r each _; do
+    [[ $each == "$1"* && $each != *[!0-9]* ]] && printf '%s\\n' "$each"
+  done < <({_LIST})
 }}
 _ssllatency_names() {{
-  local IFS=$'\\n'
-  compgen -W "$({_LIST} | cut -d ' ' -f 2- | sort -u)" -- "$1"
+  local each
+  while IFS= read -r each; do
+    printf -v each %q "$each"
+    [[ $each == "$1"* ]] && printf '%s\\n' "$each"
+  done < <({_LIST} | cut -d ' ' -f 2- | sort -u)
 }}""",
     "zsh": f"""_ssllatency_pids() {{
   local -a found=("${{(@f)$({_LIST})}}")

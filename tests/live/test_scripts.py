@@ -36,6 +36,46 @@ pytestmark = pytest.mark.usefixtures("tracing", "bpftrace")
 TOP = Path(__file__).resolve().parents[2]
 TOOLS = TOP / "tools"
 CONNECTIONS, REQUESTS = 12, 3
+LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
+# Runs a command where another file has taken the place of a library.
+IN_ITS_PLACE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+# A line begins as many handshakes, all of which wait for the server.
+CLIENT = """
+import contextlib, ssl, sys
+context = ssl.create_default_context()
+print("ready", flush=True)
+for line in sys.stdin:
+    for _ in range(int(line)):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost").do_handshake()
+    print("done", flush=True)
+"""
+# Calls ASYNC_pause_job, for each line "THREADS KNOWN" in as many threads one after another: where KNOWN is 1 between two calls
+# for a connection, which fail.
+PAUSES = """
+import ctypes, ssl, sys, threading
+libssl, libcrypto = ctypes.CDLL("libssl.so.3"), ctypes.CDLL("libcrypto.so.3")
+pointer = ctypes.c_void_p
+for function in (libssl.TLS_method, libssl.SSL_CTX_new, libssl.SSL_new):
+    function.restype = pointer
+context = pointer(libssl.SSL_CTX_new(pointer(libssl.TLS_method())))
+def pause_once(known):
+    if not known:
+        return libcrypto.ASYNC_pause_job()
+    connection = pointer(libssl.SSL_new(context))
+    libssl.SSL_do_handshake(connection)
+    libcrypto.ASYNC_pause_job()
+    libssl.SSL_do_handshake(connection)
+    libssl.SSL_free(connection)
+print("ready", flush=True)
+for line in sys.stdin:
+    count, known = map(int, line.split())
+    for _ in range(count):
+        thread = threading.Thread(target=pause_once, args=(known,))
+        thread.start()
+        thread.join()
+    print("done", flush=True)
+"""
 
 
 class Script:
@@ -151,6 +191,19 @@ def test_sslasync_bt_on_a_server_with_jobs(certificates: Path) -> None:
     assert "@paused[" not in script.output
 
 
+def test_sslasync_bt_loses_no_wait_of_many_threads() -> None:
+    with (
+        obedient(sys.executable, "-c", PAUSES) as (pid, do),
+        Script("bpftrace", TOOLS / "sslasync.bt", "libcrypto", pid) as script,
+    ):
+        do("5000 1")
+        do("3 0")
+    assert script.value("pauses") == 5003
+    assert script.histogram("wait_us") == 5000
+    assert script.value("lost[pauses whose connection isn't known]") == 3
+    assert "@paused[" not in script.output
+
+
 def test_sslasync_bt_counts_lanes(tmp_path: Path) -> None:
     library = build_lanes(tmp_path)
     script = Script("bpftrace", TOOLS / "sslasync.bt", library)
@@ -180,13 +233,30 @@ def test_a_printed_script_counts_exactly(certificates: Path, tmp_path: Path) -> 
 
 def test_a_printed_script_refuses_another_build(tmp_path: Path) -> None:
     library = tmp_path / "libssl.so.3"
-    shutil.copy("/usr/lib/x86_64-linux-gnu/libssl.so.3", library)
+    shutil.copy(LIBSSL, library)
     subprocess.run([TOOLS / "ssllatency", "script", library, "-o", tmp_path / "one.bt"], check=True)
     library.write_bytes(library.read_bytes() + b"\0")
     done = subprocess.run(["sh", tmp_path / "one.bt"], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert f"{library} isn't the file that this script was made for" in done.stderr
+
+
+def test_a_printed_script_traces_the_file_of_another_mount_namespace(tmp_path: Path) -> None:
+    """Not the one that has its path here."""
+    file, library = tmp_path / "one.bt", tmp_path / LIBSSL.name
+    library.write_bytes(LIBSSL.read_bytes() + b"\0")
+    command = ("unshare", "--mount", "sh", "-c", IN_ITS_PLACE, "sh", library, LIBSSL, sys.executable, "-c", CLIENT)
+    with obedient(*command) as (pid, do), obedient(sys.executable, "-c", CLIENT) as (_, do_here):
+        place = f"/proc/{pid}/root{LIBSSL}"
+        subprocess.run([TOOLS / "ssllatency", "script", "--role", "any", place, "-o", file], check=True)
+        assert {line.split(":")[1] for line in file.read_text().splitlines() if line.startswith("uprobe:")} == {
+            f"/proc/{pid}/./root{LIBSSL}"
+        }
+        with Script("sh", file) as script:
+            do("5")
+            do_here("3")
+    assert script.counts("statF") == {"SSL_do_handshake": 5}
 
 
 def engine_snapshot(pid: int, drive: object) -> Snapshot:
@@ -265,7 +335,7 @@ def test_no_file_stays(tmp_path: Path) -> None:
     """The printed script's own folder is gone a moment after it has ended."""
     file, place = tmp_path / "one.bt", tmp_path / "place"
     place.mkdir()
-    subprocess.run([TOOLS / "ssllatency", "script", "/usr/lib/x86_64-linux-gnu/libssl.so.3", "-o", file], check=True)
+    subprocess.run([TOOLS / "ssllatency", "script", LIBSSL, "-o", file], check=True)
     with Script("env", f"TMPDIR={place}", "sh", file):
         assert list(place.iterdir())
     deadline = time.monotonic() + 20

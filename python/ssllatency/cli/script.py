@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,12 +48,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _files(arguments: argparse.Namespace) -> Resolved:
     source, planned = PlanSource(arguments), []
-    for name in dict.fromkeys(str(Path(name).resolve()) for name in arguments.files):
+    for name in dict.fromkeys(map(_lasting, arguments.files)):
         if not Path(name).is_file():
             raise SsllatencyError(f"there is no file {name}.")
         planned.append((source.plan(name, name), (0,)))
     images = tuple(TracedImage(plan, plan.path, ()) for plan in complete(planned))
     return Resolved(images, (), True, (), source)
+
+
+def _lasting(name: str) -> str:
+    """The file's path without links, where it leads to the same file: that below a /proc/PID/root of another mount namespace,
+    which is written as seen from there, leads to a file of ours, or to none."""
+    with suppress(OSError, RuntimeError):  # the latter for a loop of links
+        resolved = Path(name).resolve()
+        if resolved.samefile(name):
+            return str(resolved)
+    return str(Path(name).absolute())
 
 
 def _processes(resolved: Resolved) -> Resolved:

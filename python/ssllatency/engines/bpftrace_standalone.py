@@ -12,6 +12,7 @@ import hashlib
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ssllatency.engines import bpftrace_script
@@ -38,11 +39,15 @@ _SHELL = """\
 //bin/true; exec bpftrace "$0"
 """
 _SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+@,=~-]+")
+# bpftrace looks for the symbols of /proc/PID/root/PATH as if it were PATH, which may be a file of the host's in the same
+# script. Spelled otherwise the path is taken as it is.
+_ROOT_OF_A_PROCESS = re.compile(r"^(/proc/[0-9]+/)root/")
 _END = ["", "END", "{", "clear(@running);", "}"]
 _PRINTS = """\
 It prints, at its end: @hist, @stat and @most, microseconds of the calls that succeeded, by function; @histF, @statF and @mostF
 of all others; @why, what those waited for (retry) or why they failed, as SSL_get_error would say; @lost, calls that were seen
-only in part, among them those that ran when the trace began. bpftrace takes some seconds to end: a tenth for each site."""
+only in part, among them those that ran when the trace began. bpftrace takes some seconds to end, a tenth for each site, and
+removes one after the other: let the load rest before Ctrl-C, or part of @lost is calls of those seconds, which weren't lost."""
 _CAVEATS = """\
 The breakpoints are set for every process that maps the files; a condition picks the processes that are counted. Sites are
 entry and exit instructions, as `ssllatency probes` shows them; no return probe is set, so a server with OpenSSL's ASYNC jobs
@@ -61,6 +66,7 @@ def standalone(images: Sequence[TracedImage], about: Sequence[str], *, role: Rol
             raise SsllatencyError(
                 "the path of a library has characters that a script can't hold: trace it by `ssllatency trace`."
             )
+    images = [replace(image, file=_ROOT_OF_A_PROCESS.sub(r"\1./root/", image.file)) for image in images]
     named = [bpftrace_script.sites(image) for image in images]
     if not any(named):
         raise SsllatencyError("none of the functions can be traced by bpftrace: take `ssllatency trace`.")

@@ -63,6 +63,7 @@ def test_a_subcommand_brings_in_no_other() -> None:
         (["script"], 2, "name either files or targets"),
         (["script", "x", "-p", "1"], 2, "name either files or targets"),
         (["script", "no/such/file"], 1, "there is no file"),
+        (["script", "/proc/self/fd/no"], 1, "there is no file"),
         (["script", __file__], 1, "not an ELF file"),
         (["script", "--hist", "5:1:1", "x"], 2, "isn't MIN:MAX:STEP"),
         (["script", "--hist", "5:10:2", "x"], 2, "take 5:11:2"),
@@ -120,6 +121,26 @@ def test_a_reader_that_goes_away_is_no_error_to_see() -> None:
     done = subprocess.run(["bash", "-c", command], cwd=top, env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
+
+
+def test_a_link_that_names_another_file_is_not_followed_by_its_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As one below /proc does where the file is gone, or in a mount namespace of another."""
+    libssl = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
+    copy, decoy = tmp_path / "libssl.so.3", tmp_path / "libssl.so.3 (deleted)"
+    copy.write_bytes(libssl.read_bytes())
+    with copy.open() as opened:
+        copy.unlink()
+        decoy.write_bytes(libssl.read_bytes())
+        name = f"/proc/{os.getpid()}/fd/{opened.fileno()}"
+        assert run(["script", name]) == 0
+        assert f"uprobe:{name}:" in capsys.readouterr().out
+
+
+def test_a_link_that_is_no_other_file_is_followed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    link, libssl = tmp_path / "link", Path("/usr/lib/x86_64-linux-gnu/libssl.so.3").resolve()
+    link.symlink_to(libssl)
+    assert run(["script", str(link)]) == 0
+    assert f"uprobe:{libssl}:" in capsys.readouterr().out
 
 
 def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

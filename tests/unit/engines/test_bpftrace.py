@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import struct
@@ -285,6 +286,23 @@ def test_names_of_the_target_cant_end_the_comment(tmp_path_factory: pytest.TempP
     assert script.count("*/") == 2
     assert "\n//bin/true; reboot" not in script
     assert script.startswith("#!/bin/sh\n//bin/true;")
+
+
+def test_the_root_of_a_process_is_not_taken_off_its_files(tmp_path: Path) -> None:
+    """bpftrace does so where it is spelled in the common way, when it looks for the names of sites."""
+    here = tmp_path / "libssl.so.3"
+    here.write_bytes(b"library")
+    files = [str(here), f"/proc/{os.getpid()}/root{here}"]
+    script = bpftrace_standalone.standalone(
+        [TracedImage(image(READ).plan, file, (7,)) for file in files],
+        ["x"],
+        role=Side.SERVER,
+        linear=LinearRange(),
+        everyone=True,
+    )
+    shown = [str(here), f"/proc/{os.getpid()}/./root{here}"]
+    assert [line.split()[-1] for line in script.splitlines() if "bin/true; name " in line] == shown
+    assert {line.split(":")[1] for line in script.splitlines() if line.startswith("uprobe:")} == set(shown)
 
 
 # ---- bpftrace's versions ----

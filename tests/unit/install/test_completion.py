@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import ssl
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ zpty -w -n shell "$2"$'\\t\\t'
 zpty -r -m shell got "*$3*" && print -r -- "$got"
 zpty -d shell
 """
+# Names of processes that a shell would make something else of.
+ODD_NAMES = ("$(>ran)", "`>ran`", "a\\n$(>ran)", "a\\n$(>ran) b", ";>ran", "two  words ", "it's \"x", "*", "~")
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,47 @@ def test_processes_with_a_tls_library(complete: Callable[[str], set[str]]) -> No
             assert str(bare.pid) not in offered
         bare.kill()
     assert name in complete("ssllatency trace --comm ")
+
+
+@pytest.fixture(params=ODD_NAMES)
+def odd_name(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """This process under another name, in a folder that is empty and stays so."""
+    assert ssl.OPENSSL_VERSION
+    comm = Path("/proc/self/comm")
+    before = comm.read_text()
+    monkeypatch.chdir(tmp_path)
+    comm.write_text(request.param)
+    yield request.param
+    comm.write_text(before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_name_is_expanded(complete: Callable[[str], set[str]], odd_name: str) -> None:
+    offered = complete("ssllatency trace -p ")
+    assert str(os.getpid()) in offered
+    assert all(word.isdecimal() for word in offered)
+    assert odd_name not in complete("ssllatency trace --comm nothing-is-named-so")
+
+
+@pytest.mark.parametrize("complete", ["bash"], indirect=True)
+def test_bash_inserts_a_quoted_name(complete: Callable[[str], set[str]], odd_name: str) -> None:
+    (quoted,) = (word for word in complete("ssllatency trace --comm ") if shlex.split(word) == [odd_name])
+    assert said(programs.path("bash"), "-c", f"printf %s {quoted}") == odd_name
+    assert complete(f"ssllatency trace --comm {quoted[:2]}") >= {quoted}
+
+
+@pytest.mark.parametrize("complete", ["fish"], indirect=True)
+def test_fish_is_given_the_name(complete: Callable[[str], set[str]], odd_name: str) -> None:
+    assert odd_name in complete("ssllatency trace --comm ")
+
+
+@pytest.mark.usefixtures("odd_name")
+@pytest.mark.parametrize("odd_name", ["$(>ran)"], indirect=True)
+def test_zsh_expands_no_name(share: Path) -> None:
+    functions = (share / completion.FILES["zsh"].format("ssllatency")).parent
+    for option, word in {"-p": str(os.getpid()), "--comm": "ran"}.items():
+        screen = said(programs.path("zsh"), "-f", "-c", ZSH, "zsh", functions, f"ssllatency trace {option} ", word)
+        assert ("$(>ran" if option == "--comm" else word) in screen.replace("\\", "")
 
 
 def test_files(complete: Callable[[str], set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
