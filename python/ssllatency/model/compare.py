@@ -76,12 +76,12 @@ class _Side:
 
     def _would_be_seen(self, subject: Subject) -> bool:
         """Whether what isn't in the recording didn't happen. Handshakes may have been measured without functions."""
-        handshakes, missing = self.total.handshakes, {missing.function for missing in self.total.missing}
-        if subject.kind == FUNCTION:
-            return subject.name not in missing and (bool(self.total.series) or handshakes is None)
-        if handshakes is None or (subject.name in (Part.ON_CPU, Part.OFF_CPU) and not handshakes.off_cpu):
+        handshakes = self.total.handshakes
+        if subject.name in _untold(self.total):
             return False
-        return all(subject.name not in (name, *UNTOLD_WITHOUT.get(name, ())) for name in missing)
+        if subject.kind == FUNCTION:
+            return bool(self.total.series) or handshakes is None
+        return handshakes is not None and (subject.name not in (Part.ON_CPU, Part.OFF_CPU) or handshakes.off_cpu)
 
 
 def _blocks(recording: Recording) -> list[Snapshot]:
@@ -171,13 +171,25 @@ def _judged_change(quantity: Quantity, change: Change, limit: float) -> Change:
     return replace(change, verdict=up if (change.after or 0) > (change.before or 0) else down)
 
 
+def _untold(snapshot: Snapshot) -> set[str]:
+    """The functions and parts that it couldn't tell of, though they occurred."""
+    missing = {one.function for one in snapshot.missing}
+    return missing | {part for name in missing for part in UNTOLD_WITHOUT.get(name, ())}
+
+
 def _contributions(before: Snapshot, after: Snapshot) -> tuple[Contribution, ...]:
     groups = [group for group in (_group(one, Ending.SUCCESS) for one in (before, after)) if group]
     if len(groups) < 2:
         return ()
+    # What one side doesn't tell apart lies in its rest, and is put there on the other side as well.
+    untold = _untold(before) | _untold(after)
+    hidden = {part for part in PHASES[:-1] if part in untold and any(part not in group.parts for group in groups)}
     found = []
     for part in (*PHASES, *WAITS):
-        means = [Fraction(group.parts[part].total_ns if part in group.parts else 0, group.count) for group in groups]
+        within = {part, *hidden} if part is Part.REST else {part} - hidden
+        means = [
+            Fraction(sum(group.parts[one].total_ns for one in within & group.parts.keys()), group.count) for group in groups
+        ]
         if any(means):
             found.append(Contribution(part, *means))
     change = sum((one.change_ns for one in found), Fraction())

@@ -277,3 +277,13 @@ def test_many_runs_are_drawn_as_wholes() -> None:
     assert mean.verdict is Verdict.NOISE
     within = changes(compare(recording_of(1, 20), recording_of(50, 20, key_ns=770_000)), SIGN)[Quantity.MEAN]
     assert within.verdict is Verdict.SLOWER
+
+
+def test_a_phase_that_one_side_did_not_tell_apart_contributes_in_the_rest() -> None:
+    lacking, measured = _shaken([], missing="private_key"), _shaken([Part.PRIVATE_KEY])
+    for sides in ((lacking, measured), (measured, lacking)):
+        found = {one.part: one for one in compare(*sides).contributions}
+        assert Part.PRIVATE_KEY not in found
+        rest, whole = found[Part.REST], compare(*sides).contributions
+        assert rest.change_ns == sum(one.change_ns for one in whole)
+    assert Part.PRIVATE_KEY in {one.part for one in compare(_shaken([]), measured).contributions}
