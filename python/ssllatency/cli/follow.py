@@ -168,6 +168,7 @@ class Follower:
         try:
             found = tls_candidates(pid)
             while new := self._unknown(found):
+                mapped |= self._heard_of(pid)
                 self._take(pid, new, mapped)
                 found = tls_candidates(pid)  # its loader may have gone on meanwhile
             self._enlist(pid, found)
@@ -175,6 +176,12 @@ class Follower:
             if exists(pid):
                 self._say(f"{self._name(pid)} can't be looked at: {error}")
         self._looked.add(pid)
+
+    def _heard_of(self, pid: int) -> dict[Identity, int]:
+        """What the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
+        if self._attachment.following:
+            self._hear(self._attachment.following)
+        return self._waiting.pop(pid, {})
 
     def _unknown(self, files: Sequence[MappedFile]) -> list[MappedFile]:
         """Those that aren't known yet; none where one file was asked for."""
@@ -228,11 +235,12 @@ class Follower:
 
     def _enlist(self, pid: int, found: Sequence[MappedFile]) -> None:
         """Notes the process for the report, and attaches what it maps where every process has links of its own."""
-        indices = [index for file in found if (index := self._known.get(file.identity)) is not None]
+        numbers = {index: file for file in found if (index := self._known.get(file.identity)) is not None}
+        indices = list(numbers)
         process, before = process_of(pid), self._attachment.targets.get(pid)
         if not indices or process is None:
             return
-        libraries = [library_of(self._attachment.images[index]) for index in indices]
+        libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
         kept = before.libraries if before else ()
         if self._attachment.each_process and self._include(pid, indices) and before is None:
             age_ms = (time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_time / os.sysconf("SC_CLK_TCK")) * 1e3

@@ -13,7 +13,7 @@ import pytest
 
 from ssllatency.cli import follow
 from ssllatency.cli.follow import Follower
-from ssllatency.cli.resolve import Resolved
+from ssllatency.cli.resolve import Resolved, library_of
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.mappings import Mapping
 from ssllatency.model.snapshot import Target
@@ -38,6 +38,7 @@ class Kernel:
 
     maps: dict[int, list[MappedFile]] = field(default_factory=dict)
     told: list[Mapping] = field(default_factory=list)
+    deaf: int = 0  # so often nothing is told yet
     lost: int = 0
     sees_mappings: bool = True
     account: Any = field(default_factory=lambda: SimpleNamespace(joined=0))
@@ -46,6 +47,9 @@ class Kernel:
         return {}
 
     def mapped(self) -> list[Mapping]:
+        self.deaf -= 1
+        if self.deaf >= 0:
+            return []
         told, self.told = self.told, []
         return told
 
@@ -150,6 +154,27 @@ def test_what_was_mapped_while_the_probes_were_attached_is_found(kernel: Kernel,
     session = Session(kernel, [file], selection, sites=None)
     session.look()
     assert [image.pids for image in session.extended] == [(OLD,)]
+
+
+def test_a_mapping_that_is_seen_before_it_is_told_of_is_said_by_its_time(kernel: Kernel) -> None:
+    file = mapped_file(11)
+    kernel.maps, kernel.deaf = {OLD: [file]}, 1
+    kernel.map(OLD, mapped_file(33))
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    session.look()
+    assert len(session.extended) == 1
+    assert any("ms before it was traced" in note for note in session.attachment.notes)
+
+
+def test_a_target_has_each_library_once(kernel: Kernel) -> None:
+    """Also where the file is no longer there."""
+    file = replace(mapped_file(11), deleted=True)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    asked_for = library_of(session.attachment.images[0], deleted=True)
+    session.attachment.targets[OLD] = Target(OLD, "nginx", (asked_for,))
+    session.look()
+    assert session.attachment.targets[OLD].libraries == (asked_for,)
 
 
 @pytest.mark.parametrize("selection", [Selection(everything=True), Selection(pids=(OLD,))], ids=["all", "pid"])
