@@ -97,7 +97,7 @@ def attached(tracer: Tracer, pid: int, directory: Path) -> Iterator[Run]:
     outputs = (directory / "tracer.out", directory / "tracer.err")
     with outputs[0].open("w") as out, outputs[1].open("w") as err:
         started = time.monotonic()
-        environment = os.environ | {"XDG_CACHE_HOME": str(directory / "cache" / tracer.name)}
+        environment = os.environ | {"XDG_CACHE_HOME": str(directory / f"cache of {tracer.name}")}
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
     try:
         _wait_until_attached(process, outputs)
