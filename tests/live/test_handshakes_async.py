@@ -166,15 +166,20 @@ def test_batches_by_function_and_lanes(tmp_path: Path) -> None:
             do("mbx_x25519_mb8 5")
             with obedient(sys.executable, "-c", BATCHES, library) as (_, other):
                 other("mbx_x25519_mb8 4 4")
-    told = shakes.document["async"]
-    assert told["engine"] == "libcrypto_mb"
-    assert {each["function"]: each["fill"] for each in told["batches"]} == {
+    assert fills(shakes) == {
         "mbx_rsa_private_crt_ssl_mb8": [0, 3, 0, 1, 0, 0, 0, 0, 2],
         "mbx_rsa_public_ssl_mb8": [1, 0, 0, 0, 0, 0, 0, 1, 0],
         "mbx_x25519_mb8": [0, 0, 0, 0, 0, 1, 0, 0, 0],
     }
-    assert [(each["count"], each["lanes"]) for each in told["batches"]] == [(6, 8), (2, 8), (1, 8)]
+    assert [(each["count"], each["lanes"]) for each in shakes.document["async"]["batches"]] == [(6, 8), (2, 8), (1, 8)]
     assert_books(shakes)
+
+
+def fills(shakes: Shakes) -> dict[str, list[int]]:
+    """By function how many batches used so many lanes; libcrypto_mb did them."""
+    told = shakes.document["async"]
+    assert told["engine"] == "libcrypto_mb"
+    return {each["function"]: each["fill"] for each in told["batches"]}
 
 
 def test_batches_by_a_library_that_is_loaded_late(tmp_path: Path) -> None:
@@ -183,9 +188,7 @@ def test_batches_by_a_library_that_is_loaded_late(tmp_path: Path) -> None:
         shakes.wait_until_said("libcrypto_mb")
         do("mbx_x25519_mb8 5 5 8")
         do("mbx_rsa_public_ssl_mb8 7")
-    told = shakes.document["async"]
-    assert told["engine"] == "libcrypto_mb"
-    assert {each["function"]: each["fill"] for each in told["batches"]} == {
+    assert fills(shakes) == {
         "mbx_rsa_public_ssl_mb8": [0, 0, 0, 0, 0, 0, 0, 1, 0],
         "mbx_x25519_mb8": [0, 0, 0, 0, 0, 2, 0, 0, 1],
     }

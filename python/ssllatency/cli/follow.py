@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -236,13 +236,12 @@ class Follower:
     def _enlist(self, pid: int, found: Sequence[MappedFile]) -> None:
         """Notes the process for the report, and attaches what it maps where every process has links of its own."""
         numbers = {index: file for file in found if (index := self._known.get(file.identity)) is not None}
-        indices = list(numbers)
         process, before = process_of(pid), self._attachment.targets.get(pid)
-        if not indices or process is None:
+        if not numbers or process is None:
             return
         libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
         kept = before.libraries if before else ()
-        if self._attachment.each_process and self._include(pid, indices) and before is None:
+        if self._attachment.each_process and self._include(pid, numbers) and before is None:
             age_ms = (time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_time / os.sysconf("SC_CLK_TCK")) * 1e3
             self._say(
                 f"{self._name(pid)} was traced {age_ms:.0f} ms after it had started: its calls until then aren't counted."
@@ -250,7 +249,7 @@ class Follower:
         if before or len(self._attachment.targets) < _MOST_TARGETS:
             self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*kept, *libraries))))
 
-    def _include(self, pid: int, indices: Sequence[int]) -> bool:
+    def _include(self, pid: int, indices: Iterable[int]) -> bool:
         """Attaches to the process those of the images that it isn't attached to yet; whether there were any."""
         new = [index for index in indices if (pid, index) not in self._linked]
         for index in new:

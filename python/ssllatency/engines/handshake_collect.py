@@ -11,7 +11,7 @@ from ssllatency import abi
 from ssllatency.elf.names import Names
 from ssllatency.engines.collect import Extremes, exponential
 from ssllatency.engines.handshake_names import ENDINGS, LABELS, cause, key_name, label_value
-from ssllatency.model.handshake_arithmetic import add_alike
+from ssllatency.model.handshake_arithmetic import add_alike, add_causes, add_keys
 from ssllatency.model.handshakes import EVERY, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
 
 NamesOf = Callable[[int], Names]  # of the library with this index
@@ -64,27 +64,21 @@ class Rows:
 
 def causes(pairs: Pairs, names: NamesOf) -> tuple[Cause, ...]:
     """Why handshakes didn't succeed, the most frequent first; what only differs in its library's index is one."""
-    found: dict[tuple[object, ...], Cause] = {}
+    found = []
     for raw_key, raw_tally in pairs:
         key, tally = abi.CauseKey.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
-        one = cause(key, tally, names(key.library))
-        identity = (one.ending, one.reason, one.code, one.library, one.alert, one.sent, one.state)
-        same = found.get(identity)
-        total = (same.count, same.total_ns) if same else (0, 0)
-        found[identity] = Cause(*identity, one.count + total[0], one.total_ns + total[1])
-    return tuple(sorted(found.values(), key=lambda one: -one.count))
+        found.append(cause(key, tally, names(key.library)))
+    return tuple(sorted(add_causes(found), key=lambda one: -one.count))
 
 
 def keys(pairs: Pairs, names: NamesOf) -> tuple[KeyUse, ...]:
     """The private keys used, by kind, that which took most time first."""
-    totals: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    found = []
     for raw_key, raw_tally in pairs:
         use, tally = abi.KeyUse.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
-        total = totals[abi.KeyOperation(use.operation).name.lower(), key_name(use, names(use.library))]
-        total[0] += tally.count
-        total[1] += tally.total_ns
-    found = (KeyUse(operation, key, *total) for (operation, key), total in totals.items())
-    return tuple(sorted(found, key=lambda use: -use.total_ns))
+        kind = abi.KeyOperation(use.operation).name.lower(), key_name(use, names(use.library))
+        found.append(KeyUse(*kind, tally.count, tally.total_ns))
+    return tuple(sorted(add_keys(found), key=lambda use: -use.total_ns))
 
 
 def mix(pairs: Pairs, names: NamesOf) -> dict[Label, dict[str, int]]:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import handshake_arithmetic
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
+from ssllatency.model.keyed import gathered, listed, once
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
@@ -26,7 +26,6 @@ ALL_PROCESSES = 0
 _SOME_WITHOUT_HANDSHAKES = "Handshakes were measured in some only: {} measurements of one kind."
 
 _Key = tuple[str, Outcome, int | None]
-_T = TypeVar("_T")
 
 
 def add_series(parts: Sequence[Series], pid: int | None) -> Series:
@@ -93,18 +92,18 @@ def merge(*measured: Snapshot) -> Snapshot:
     hosts = {each.host for each in measured}
     apart = measured if len(hosts) == 1 else [by_function(each) for each in measured]
     return Snapshot(
-        host=_listed(each.host for each in measured),
-        kernel=_listed(each.kernel for each in measured),
-        engine=_listed(each.engine for each in measured),
+        host=listed(each.host for each in measured),
+        kernel=listed(each.kernel for each in measured),
+        engine=listed(each.engine for each in measured),
         started=min((each.started for each in measured), key=lambda text: (datetime.fromisoformat(text), text)),
         # Whole microseconds, so that the sum is exact.
         duration_s=round(sum(each.duration_s for each in measured), 6),
         targets=_merged_targets(chain.from_iterable(each.targets for each in measured)),
         series=_gathered(chain.from_iterable(each.series for each in apart)),
-        missing=_once(each.missing for each in measured),
+        missing=once(each.missing for each in measured),
         losses=add_losses(*(each.losses for each in measured)),
         in_flight=sum(each.in_flight for each in measured),
-        notes=_once(each.notes for each in measured),
+        notes=once(each.notes for each in measured),
         handshakes=_handshakes_sum([each.handshakes for each in measured], by_process=len(hosts) == 1),
     )
 
@@ -119,10 +118,7 @@ def _key(series: Series) -> _Key:
 
 
 def _gathered(series: Iterable[Series]) -> tuple[Series, ...]:
-    groups: dict[_Key, list[Series]] = {}
-    for one in series:
-        groups.setdefault(_key(one), []).append(one)
-    return tuple(add_series(group, key[2]) for key, group in groups.items())
+    return gathered(series, _key, lambda group: add_series(group, group[0].pid))
 
 
 def _since(later: Series, earlier: Series | None) -> Series:
@@ -176,14 +172,6 @@ def _not_one_trace(series: Series) -> SsllatencyError:
 def _after(started: str, duration_s: float) -> str:
     end = (datetime.fromisoformat(started) + timedelta(seconds=duration_s)).isoformat()
     return end.replace("+00:00", "Z") if started.endswith("Z") else end
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(_once(name.split(", ") for name in names))
-
-
-def _once(lists: Iterable[Iterable[_T]]) -> tuple[_T, ...]:
-    return tuple(dict.fromkeys(chain.from_iterable(lists)))
 
 
 def _merged_targets(targets: Iterable[Target]) -> tuple[Target, ...]:

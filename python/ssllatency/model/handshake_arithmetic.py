@@ -38,6 +38,16 @@ def add_alike(groups: Iterable[Group]) -> tuple[Group, ...]:
     return gathered(groups, _group, add_groups)
 
 
+def add_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+    """Those that only differ in how often they occurred as one."""
+    return gathered(causes, _cause, _add_counted)
+
+
+def add_keys(uses: Iterable[KeyUse]) -> tuple[KeyUse, ...]:
+    """Those of the same kind of key as one."""
+    return gathered(uses, _key, _add_counted)
+
+
 def total(handshakes: Handshakes, ending: Ending) -> Group | None:
     """All groups of one ending added up, without labels; None where no handshake ended so."""
     groups = [group for group in handshakes.groups if group.ending is ending and group.count]
@@ -56,8 +66,8 @@ def merge(*parts: Handshakes) -> Handshakes:
     by = tuple(label for label in Label if all(label in each.by for each in parts))
     return Handshakes(
         groups=_grouped(chain.from_iterable(each.groups for each in parts), by),
-        causes=gathered(chain.from_iterable(each.causes for each in parts), _cause, _add_counted),
-        keys=gathered(chain.from_iterable(each.keys for each in parts), _key, _add_counted),
+        causes=add_causes(chain.from_iterable(each.causes for each in parts)),
+        keys=add_keys(chain.from_iterable(each.keys for each in parts)),
         mix=_mix_sum([each.mix for each in parts]),
         slowest=tuple(sorted(chain.from_iterable(each.slowest for each in parts), key=lambda one: -one.parts[Part.WALL])),
         by=by,

@@ -168,10 +168,6 @@ class ExponentialHistogram:
         lower, upper = bounds
         return 2 * lower * upper / (lower + upper)
 
-    def __add__(self, other: ExponentialHistogram) -> ExponentialHistogram:
-        """The calls of both."""
-        return self.added((self, other))
-
     def __sub__(self, earlier: ExponentialHistogram) -> ExponentialHistogram:
         """The calls since `earlier`. Raises ValueError where `earlier` holds calls that this one doesn't."""
         start = min(self.offset, earlier.offset)
@@ -237,10 +233,6 @@ class LinearHistogram:
     def count(self) -> int:
         """Number of calls."""
         return sum(self.counts)
-
-    def __add__(self, other: LinearHistogram) -> LinearHistogram:
-        """The calls of both. Raises SsllatencyError when their buckets differ."""
-        return self.added((self, other))
 
     def __sub__(self, earlier: LinearHistogram) -> LinearHistogram:
         """The calls since `earlier`. Raises SsllatencyError when the buckets differ, ValueError when `earlier` holds more."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import chain
 from typing import Protocol, TypeVar
 
 
@@ -15,6 +16,7 @@ class Row(Protocol):
 
 
 T = TypeVar("T", bound=Row)
+H = TypeVar("H", bound=Hashable)
 
 
 def gathered(rows: Iterable[T], key: Callable[[T], Hashable], add: Callable[[Sequence[T]], T]) -> tuple[T, ...]:
@@ -23,6 +25,16 @@ def gathered(rows: Iterable[T], key: Callable[[T], Hashable], add: Callable[[Seq
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return tuple(add(group) for group in groups.values())
+
+
+def once(lists: Iterable[Iterable[H]]) -> tuple[H, ...]:
+    """What is in any of them, each once, in the order in which they first occur."""
+    return tuple(dict.fromkeys(chain.from_iterable(lists)))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names, some of which may be lists already, as one list with each name once."""
+    return ", ".join(once(name.split(", ") for name in names))
 
 
 def since(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from ssllatency.model.handshakes import Batches, Offload, PollingThread
-from ssllatency.model.keyed import gathered, since
+from ssllatency.model.keyed import gathered, listed, since
 
 
 def merge(*known: Offload | None) -> Offload | None:
@@ -18,7 +18,7 @@ def merge(*known: Offload | None) -> Offload | None:
         return None
     most = [each.most_waiting for each in parts if each.most_waiting is not None]
     return Offload(
-        engine=", ".join(dict.fromkeys(chain.from_iterable(each.engine.split(", ") for each in parts))),
+        engine=listed(each.engine for each in parts),
         waiting=sum(each.waiting for each in parts),
         most_waiting=max(most) if len(most) == len(parts) else None,
         pauses=sum(each.pauses for each in parts),

@@ -36,6 +36,12 @@ def site_cost(graph: Graph, each: Instruction, emulation: Emulation) -> Cost | N
     return None if cost is Cost.OPTIMISED and leaf else cost
 
 
+def site_delta(graph: Graph, address: int) -> int | None:
+    """How far the stack is at a site from where it was at the entry; None where that isn't known, or a cookie has no room."""
+    delta = graph.delta(address)
+    return delta if delta is not None and 0 <= delta < LARGEST_FRAME else None
+
+
 def head(graph: Graph) -> Iterator[Instruction]:
     """The instructions from the entry that control runs through in a straight line, entered nowhere but at the top."""
     address = graph.entry
@@ -62,10 +68,8 @@ def _candidates(graph: Graph, needed: frozenset[str], emulation: Emulation) -> I
     certain = graph.certain
     for each in head(graph):
         cost = site_cost(graph, each, emulation)
-        delta = graph.delta(each.address)
-        if (
-            cost is not None and delta is not None and 0 <= delta < LARGEST_FRAME and each.flow is not Flow.RETURN
-        ):  # which is left for the exit
+        delta = site_delta(graph, each.address)
+        if cost is not None and delta is not None and each.flow is not Flow.RETURN:  # which is left for the exit
             yield Site(each, cost, delta)
         if needed & each.writes or not (certain or each.landing_pad):
             return

@@ -16,10 +16,10 @@ from ssllatency.abi import Convention
 from ssllatency.probes.branches import endings, peeled, run_once, settled
 from ssllatency.probes.catalogue import succeeds
 from ssllatency.probes.cut import Edge, Point, Points, cut
-from ssllatency.probes.entry import Site, head_until, site_cost
+from ssllatency.probes.entry import Site, head_until, site_cost, site_delta
 from ssllatency.probes.flow import Graph, Unplannable
 from ssllatency.probes.machine import CALLS, Emulation, Flow
-from ssllatency.probes.plan import LARGEST_FRAME, Cost
+from ssllatency.probes.plan import Cost
 from ssllatency.probes.values import Ending, Value, return_values, value_bits
 
 # A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
@@ -83,11 +83,9 @@ class Chooser:
         if ending is None or ending.goes_on or not settled(ending, branches=self.branches):
             return None
         cost = site_cost(self.graph, each, self.emulation)
-        delta = 0 if each.flow is Flow.RETURN else self.graph.delta(address)
+        delta = 0 if each.flow is Flow.RETURN else site_delta(self.graph, address)
         single_stepped = cost is Cost.SINGLE_STEPPED and each.flow is not Flow.RETURN
-        if cost is None or delta is None or single_stepped or not 0 <= delta < LARGEST_FRAME:
-            return None
-        return Site(each, cost, delta, ending)
+        return None if cost is None or delta is None or single_stepped else Site(each, cost, delta, ending)
 
     def _endings(self, address: int, values: dict[int, Value | None]) -> Ending | None:
         return endings(self.graph, address, values) if self.branches else None
@@ -100,9 +98,9 @@ class Chooser:
         """The sites on a branch that is left in one direction only, one for each that leads into the tail. Not where only
         failed calls leave: all others would pay for them."""
         each = self.graph.nodes[address]
-        cost, delta = site_cost(self.graph, each, self.emulation), self.graph.delta(address)
+        cost, delta = site_cost(self.graph, each, self.emulation), site_delta(self.graph, address)
         both = endings(self.graph, address, values)
-        if both is None or cost is not Cost.EMULATED or delta is None or not 0 <= delta < LARGEST_FRAME:
+        if both is None or cost is not Cost.EMULATED or delta is None:
             return []
         before: Point = ("after", address) if address in values else _SOURCE
         return [

@@ -7,6 +7,7 @@ Two sections, as there: @hist and @stat are the calls that succeeded, @histF and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series
@@ -17,14 +18,14 @@ _KIBI = 1024
 _MEBI = 1024 * 1024
 
 
+@dataclass(frozen=True)
 class _Calls:
     """The calls of one function in one section."""
 
-    def __init__(self, function: str, linear: LinearHistogram) -> None:
-        self.function = printable(function)
-        self.linear = linear
-        self.count = 0
-        self.total_ns = 0
+    function: str
+    linear: LinearHistogram
+    count: int
+    total_ns: int
 
 
 def paragraphs(series: Sequence[Series]) -> list[list[str]]:
@@ -37,15 +38,18 @@ def paragraphs(series: Sequence[Series]) -> list[list[str]]:
 
 def _collected(series: Iterable[Series]) -> list[_Calls]:
     """Calls by function, retries and failures together."""
-    calls: dict[str, _Calls] = {}
+    calls: dict[str, list[Series]] = {}
     for one in series:
-        if one.function in calls:
-            calls[one.function].linear += one.linear
-        else:
-            calls[one.function] = _Calls(one.function, one.linear)
-        calls[one.function].count += one.count
-        calls[one.function].total_ns += one.total_ns
-    return list(calls.values())
+        calls.setdefault(one.function, []).append(one)
+    return [
+        _Calls(
+            printable(function),
+            LinearHistogram.added([one.linear for one in group]),
+            sum(one.count for one in group),
+            sum(one.total_ns for one in group),
+        )
+        for function, group in calls.items()
+    ]
 
 
 def _histograms(label: str, calls: Iterable[_Calls]) -> Iterator[str]:

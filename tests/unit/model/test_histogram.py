@@ -127,8 +127,8 @@ def test_dense_of_another_size_is_refused(size: int) -> None:
 
 @given(VALUES, VALUES)
 def test_sum_is_the_histogram_of_all_values(first: list[int], second: list[int]) -> None:
-    assert exponential(first) + exponential(second) == exponential(first + second)
-    assert linear(first) + linear(second) == linear(first + second)
+    assert ExponentialHistogram.added((exponential(first), exponential(second))) == exponential(first + second)
+    assert LinearHistogram.added((linear(first), linear(second))) == linear(first + second)
 
 
 @given(VALUES, VALUES)
@@ -235,4 +235,4 @@ def test_impossible_linear_histograms_are_refused(minimum: int, maximum: int, st
 
 def test_linear_histograms_of_different_buckets_are_not_added() -> None:
     with pytest.raises(SsllatencyError, match=r"0 to 1000 us by 300 and 0 to 2000 us by 300"):
-        linear([1]) + LinearHistogram.from_values(0, 2000, 300, [1])
+        LinearHistogram.added((linear([1]), LinearHistogram.from_values(0, 2000, 300, [1])))
