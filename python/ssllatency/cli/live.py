@@ -14,7 +14,6 @@ from ssllatency.cli.follow import Follower, rules_for
 from ssllatency.cli.resolve import Resolved
 from ssllatency.engines import choice, doctor
 from ssllatency.engines.base import Request, Session
-from ssllatency.model.arithmetic import difference
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.reports.units import counted, printable
@@ -126,6 +125,8 @@ def snapshots(
 ) -> Iterator[Snapshot]:
     """The whole run as one snapshot, or one for each interval; then the probes are gone. `look` is called many times a second,
     and once more before each snapshot. What was counted by `earlier` isn't in the first."""
+    from ssllatency.model.arithmetic import difference  # not before the probes are attached
+
     stopped = False
     border, pause = time.monotonic() + (interval or float("inf")), _LOOK_S if look else float("inf")
     while not stopped:

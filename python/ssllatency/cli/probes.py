@@ -12,7 +12,8 @@ from pathlib import Path
 from ssllatency.cli import options
 from ssllatency.cli.file_facts import look_inside
 from ssllatency.cli.follow import rules_for
-from ssllatency.cli.resolve import PlanSource, Resolved, resolve
+from ssllatency.cli.plan_source import PlanSource
+from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines import kernel
 from ssllatency.engines.base import Request
 from ssllatency.engines.links import links_each_process
@@ -68,7 +69,7 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
         if arguments.files:
             plans = [_handshake_plan(PlanSource(arguments), name) for name in arguments.files]
         else:
-            resolved = resolve(selection, arguments, stack)
+            resolved = resolve(selection, arguments, stack, handshakes=True)
             images = (image for image in resolved.images if image.plan.kind in _OPENSSL)
             plans = [resolved.source.handshake_plan_of(image) for image in images]
     if arguments.json:

@@ -6,24 +6,17 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
 
 from ssllatency.cli.file_facts import KnownFiles
-from ssllatency.elf.names import Names, names
-from ssllatency.engines import kernel
+from ssllatency.cli.plan_source import File, PlanSource
 from ssllatency.engines.base import TracedImage
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Library, Snapshot, Target
-from ssllatency.probes.cache import cached_plan
-from ssllatency.probes.handshake_cache import cached_handshake_plan
-from ssllatency.probes.handshake_plan import HandshakePlan
 from ssllatency.probes.join import complete
-from ssllatency.probes.machine import Emulation
-from ssllatency.probes.names import cached_names
-from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.units import ranges
 from ssllatency.targets import (
     Hazards,
@@ -33,7 +26,6 @@ from ssllatency.targets import (
     TracedFile,
     all_processes,
     cgroup_folder,
-    exists,
     file_identity,
     hazards,
     listing,
@@ -41,14 +33,11 @@ from ssllatency.targets import (
     possible_hazards,
     root_of,
     select,
-    survey,
     tls_files,
+    tls_stacks,
 )
 
-if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
-
-NO_HAZARDS, NO_SELECTION = Hazards(), Selection()
+NO_SELECTION = Selection()
 
 
 @dataclass(frozen=True)
@@ -73,78 +62,9 @@ class Resolved:
         return replace(snapshot, notes=(*snapshot.notes, *self.notes))
 
 
-class PlanSource:
-    """Plans files as the command's options say, through the cache unless they say otherwise."""
-
-    def __init__(self, arguments: argparse.Namespace, found: Hazards = NO_HAZARDS) -> None:
-        version = kernel.release()
-        self.danger = kernel.return_probes_kill(version, seccomp=found.seccomp, shadow_stack=found.shadow_stack)
-        self._return_probes, self._cached = not arguments.no_return_probes and not self.danger, not arguments.no_cache
-        # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
-        nops, nop5 = version >= (6, 16, 0), version >= (6, 18, 0)
-        self._emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not found.shadow_stack)
-        self._plans: dict[tuple[object, ...], ImagePlan] = {}
-
-    def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
-        """The plan of the file at `path`; `root` is where the target's debug files are looked for before the host's."""
-        status = os.stat(path)  # noqa: PTH116 - a path under /proc is not to be resolved
-        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, label, root)
-        if key not in self._plans:
-            self._plans[key] = self._planned(path, label, root)
-        return self._plans[key]
-
-    def _planned(self, path: str, label: str, root: str) -> ImagePlan:
-        roots, open_image = _roots(root), _opener(path, label, root)
-        if not self._cached:
-            from ssllatency.probes.planner import plan_image
-
-            return plan_image(open_image(), return_probes=self._return_probes, emulation=self._emulation)
-        options = {"return_probes": self._return_probes, "emulation": self._emulation}
-        return cached_plan(path, open_image, label=label, debug_roots=roots, **options)[0]  # type: ignore[arg-type]
-
-    def handshake_plan(self, path: str, label: str, root: str = "/") -> HandshakePlan:
-        """The handshake plan of the file at `path`; arguments as those of plan()."""
-        roots, open_image = _roots(root), _opener(path, label, root)
-        if not self._cached:
-            from ssllatency.probes.phases import plan_handshake
-
-            return plan_handshake(open_image(), emulation=self._emulation)
-        return cached_handshake_plan(path, open_image, label=label, debug_roots=roots, emulation=self._emulation)[0]
-
-    def handshake_plan_of(self, image: TracedImage) -> HandshakePlan:
-        """The handshake plan of a file that processes map."""
-        return self.handshake_plan(image.file, image.plan.path, _root_of(image))
-
-    def names_of(self, image: TracedImage) -> Names:
-        """What the codes mean that a file uses which processes map."""
-        root = _root_of(image)
-        open_image = _opener(image.file, image.plan.path, root)
-        return cached_names(image.file, open_image, debug_roots=_roots(root))[0] if self._cached else names(open_image())
-
-
-def _roots(root: str) -> tuple[str, ...]:
-    """Where debug files are looked for: in the target's root, then in the host's."""
-    return (root, "/") if root != "/" else ("/",)
-
-
-def _opener(path: str, label: str, root: str) -> Callable[[], Image]:
-    """What opens the file at `path`; the ELF parser is brought in only where it does."""
-
-    def open_image() -> Image:
-        from ssllatency.elf.image import Image
-
-        return Image.open(path, label=label, debug_roots=_roots(root))
-
-    return open_image
-
-
-def _root_of(image: TracedImage) -> str:
-    """The root of a process that maps the file and is still there, else the host's."""
-    return next((root_of(pid) for pid in image.pids if exists(pid)), "/")
-
-
-def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> Resolved:
-    """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
+def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False) -> Resolved:
+    """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`. `handshakes` says
+    that their handshake plans will be asked for, too.
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
     """
@@ -164,9 +84,13 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
     if source.danger:
         warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(selection.library)] if selection.library else []
-    recognise = Recogniser(source)
+
+    def ahead(opened: Iterable[tuple[int, str, str]]) -> None:
+        notes = [] if selection.library else [partial(untraced_notes, processes, beside_openssl=True)]
+        source.make_ahead([File(f"/proc/self/fd/{fd}", *where) for fd, *where in opened], handshakes=handshakes, others=notes)
+
     try:
-        files = tls_files(processes, recognise, named=named, problem=problem)
+        files = tls_files(processes, Recogniser(source), named=named, problem=problem, ahead=ahead)
     except NoTlsFile as error:
         if not wait:
             raise SsllatencyError(" ".join(untraced_notes(processes, beside_openssl=False)) or str(error)) from None
@@ -184,7 +108,7 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
 def untraced_notes(processes: Iterable[Process], *, beside_openssl: bool) -> tuple[str, ...]:
     """Sentences about the TLS of these processes that isn't traced."""
     known = KnownFiles()
-    found = survey(processes, known.describe)
+    found = tls_stacks(processes, known.describe)
     known.save()
     return tuple(listing.untraced(found, beside_openssl=beside_openssl))
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ssllatency import __version__
 from ssllatency.cli import options
-from ssllatency.cli.resolve import PlanSource, Resolved, resolve
+from ssllatency.cli.plan_source import PlanSource
+from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.bpftrace_standalone import standalone
 from ssllatency.engines.images import may_be_one_file

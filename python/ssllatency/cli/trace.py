@@ -15,7 +15,6 @@ from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.trace_session import TraceSession
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports import document, text
 
 SUMMARY = "the ssllatency report: histograms and stats by function"
 
@@ -58,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
+    from ssllatency.reports import document, text  # not before the probes are attached
+
     if arguments.json:
         print(document.to_json(snapshot, by_process=arguments.by_process), flush=True)
     else:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import capstone
@@ -20,9 +21,9 @@ def _decoder(machine: str) -> capstone.Cs:
     return decoder
 
 
-def instructions(code: bytes, address: int, machine: str) -> list[capstone.CsInsn]:
-    """The instructions of `code`, which lies at `address`, with detail; shorter than the code where a byte can't be decoded.
+def instructions(code: bytes, address: int, machine: str) -> Iterator[capstone.CsInsn]:
+    """The instructions of `code`, which lies at `address`, with detail; they end before a byte that can't be decoded.
 
     `machine` is a key of MACHINES.
     """
-    return list(_decoder(machine).disasm(code, address))
+    return iter(_decoder(machine).disasm(code, address))

@@ -8,7 +8,6 @@ dozen maps, and the breakpoints are set for everyone who maps the files: a condi
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -36,7 +35,7 @@ class BpftraceEngine:
 
     def attach(self, request: Request) -> BpftraceSession:
         """Attaches all probes of the request or none."""
-        if platform.machine() != "x86_64":
+        if os.uname().machine != "x86_64":
             raise SsllatencyError("the bpftrace engine knows the registers of x86-64 only.")
         session = BpftraceSession(request)
         try:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import re
 import struct
 from collections.abc import Sequence
@@ -46,7 +45,7 @@ class Link:
 
 def bpf(command: int, attributes: bytes) -> int:
     """The bpf system call: its result, or minus the error number."""
-    number = _BPF_SYSCALL.get(platform.machine())
+    number = _BPF_SYSCALL.get(os.uname().machine)
     if number is None:
         return -errno.ENOSYS
     buffer = ctypes.create_string_buffer(attributes.ljust(_ATTRIBUTE_SIZE, b"\0"), _ATTRIBUTE_SIZE)

@@ -19,6 +19,7 @@ from ssllatency.errors import SsllatencyError
 
 SONAME = "libbpf.so.1"
 _BATCH = 64
+_DEBUG = 2  # LIBBPF_DEBUG
 _PRINT_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
@@ -72,8 +73,11 @@ _messages: list[str] = []
 
 
 @_PRINT_FUNCTION  # type: ignore[untyped-decorator]
-def _keep_message(_level: int, template: bytes, arguments: int) -> int:
-    """libbpf's messages are kept for the sentence of an error instead of going to standard error."""
+def _keep_message(level: int, template: bytes, arguments: int) -> int:
+    """libbpf's messages are kept for the sentence of an error instead of going to standard error. Not the hundreds of each
+    loading that say what went well: keeping them took longer than the loading."""
+    if level >= _DEBUG:
+        return 0
     text = ctypes.create_string_buffer(4096)
     ctypes.CDLL(None).vsnprintf(text, ctypes.c_size_t(len(text)), ctypes.c_char_p(template), ctypes.c_void_p(arguments))
     _messages.append(text.value.decode(errors="replace").strip())

@@ -7,7 +7,6 @@ import errno
 import os
 import resource
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -120,6 +119,8 @@ def _take_all_files() -> None:
 def close_all(links: list[Closable]) -> None:
     """Closes and forgets the links, side by side: the kernel takes some 50 ms over each, nearly all of it waiting."""
     if links:
+        from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
+
         with ThreadPoolExecutor(min(len(links), 64)) as pool:
             list(pool.map(lambda link: link.close(), links))
         links.clear()

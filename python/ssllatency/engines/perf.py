@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 from functools import cache
 from pathlib import Path
@@ -54,7 +53,7 @@ def open_event(attributes: bytes, *, pid: int, cpu: int) -> int:
     """The descriptor of a perf event; `attributes` is a struct perf_event_attr. OSError where the kernel refuses."""
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     call = ctypes.CDLL(None, use_errno=True).syscall
-    event = int(call(_PERF_EVENT_OPEN[platform.machine()], buffer, pid, cpu, -1, ctypes.c_ulong(_CLOSE_ON_EXEC)))
+    event = int(call(_PERF_EVENT_OPEN[os.uname().machine], buffer, pid, cpu, -1, ctypes.c_ulong(_CLOSE_ON_EXEC)))
     if event < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return event

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from ssllatency.model.client import ClientReport
-from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
+
+if TYPE_CHECKING:
+    from ssllatency.model.client import ClientReport
+    from ssllatency.model.handshakes import Handshakes
 
 
 class Outcome(StrEnum):

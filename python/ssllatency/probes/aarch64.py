@@ -88,8 +88,8 @@ class Aarch64Instruction:
 
     @property
     def text(self) -> str:
-        decoded = instructions(struct.pack("<I", self.word), self.address, "aarch64")
-        return f"{decoded[0].mnemonic} {decoded[0].op_str}".strip() if decoded else f".inst {self.word:#010x}"
+        decoded = next(instructions(struct.pack("<I", self.word), self.address, "aarch64"), None)
+        return f"{decoded.mnemonic} {decoded.op_str}".strip() if decoded else f".inst {self.word:#010x}"
 
     @cached_property
     def target(self) -> int | None:
@@ -264,14 +264,16 @@ def _vector_to_general(word: int) -> bool:
 
 
 def _decoded(code: bytes, address: int) -> Iterator[Aarch64Instruction]:
-    exclusive = 0  # so many instructions may still lie between an exclusive load and its store
-    for place, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) // 4 * 4])):
+    exclusive, words = 0, len(code) // 4  # so many instructions may still lie between an exclusive load and its store
+    for place, (word,) in enumerate(struct.iter_unpack("<I", code[: words * 4])):
         if word >> 25 & 15 not in _GROUPS and word >> 16:
             return
+        pairs = word & 0x3FA00000 == 0x08000000 or word & 0xBFA00000 == 0x88200000  # ldxr, stxr and their like; for pairs
+        loads = pairs and word & 0x00400000
+        if loads and 0 < place >= words - _LONGEST_EXCLUSIVE:
+            return  # its store may lie past this code: who decodes from here on sees both
         yield Aarch64Instruction(word, address + 4 * place, exclusive > 0)
-        exclusive -= 1
-        if word & 0x3FA00000 == 0x08000000 or word & 0xBFA00000 == 0x88200000:  # ldxr, stxr and their like; for pairs
-            exclusive = _LONGEST_EXCLUSIVE if word & 0x00400000 else 0
+        exclusive = (_LONGEST_EXCLUSIVE if loads else 0) if pairs else exclusive - 1
 
 
 class Aarch64:
@@ -281,8 +283,8 @@ class Aarch64:
     result_register = "x0"
     argument_registers = _NAMES[:8]
 
-    def decode(self, code: bytes, address: int) -> Sequence[Aarch64Instruction]:
-        return () if address % 4 else tuple(_decoded(code, address))
+    def decode(self, code: bytes, address: int) -> Iterator[Aarch64Instruction]:
+        return iter(()) if address % 4 else _decoded(code, address)
 
     def tail_slot(self, path: Sequence[Instruction]) -> int | None:
         return aarch64_tables.tail_slot(cast("aarch64_tables.Path", path))

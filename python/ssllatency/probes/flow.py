@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.probes.machine import CALLS, Flow, Frame, Instruction, Machine
+from ssllatency.probes.machine import CALLS, ENDS, Flow, Frame, Instruction, Machine
 
 # Caps, as the file is untrusted: of one operation, of all operations of a file, and of a path that is looked back on.
 MAX_INSTRUCTIONS = 20_000
@@ -63,7 +63,11 @@ class Code:
             if len(self._instructions) > MAX_DECODED:
                 raise Unplannable("the file has too much code to be followed")
             for decoded in self.machine.decode(self.read(address, min(_CHUNK, bounds[1] - address)), address):
-                self._instructions.setdefault(decoded.address, decoded)
+                if decoded.address in self._instructions:
+                    break
+                self._instructions[decoded.address] = decoded
+                if decoded.flow in ENDS:
+                    break
         each = self._instructions.get(address)
         return each if each is not None and each.end <= bounds[1] else None
 
@@ -167,9 +171,9 @@ class Graph:
         """The functions that are entered by a tail call: with the stack pointer that the operation was entered with."""
         found: set[tuple[int, int]] = set()
         for address, successors in self.successors.items():
-            after = self.nodes[address].frame(self.frames.get(address, {})).get(self.stack_pointer)
-            crossing = (self.functions[each] for each in successors if self.functions[each] != self.functions[address])
-            found.update(function for function in crossing if after in (0, None))
+            crossing = [self.functions[each] for each in successors if self.functions[each] != self.functions[address]]
+            if crossing and self.nodes[address].frame(self.frames.get(address, {})).get(self.stack_pointer) in (0, None):
+                found.update(crossing)
         return frozenset(found) - {self.own}
 
 

@@ -5,7 +5,7 @@ to registers, and how the kernel runs it under a probe. One implementation an ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -46,6 +46,7 @@ class Flow(Enum):
 
 
 CALLS = (Flow.CALL, Flow.INDIRECT_CALL)
+ENDS = (Flow.RETURN, Flow.STOP, Flow.JUMP, Flow.INDIRECT_JUMP)  # what follows them isn't run next
 
 
 class Instruction(Protocol):
@@ -117,8 +118,8 @@ class Machine(Protocol):
     def result_register(self) -> str: ...
     @property
     def argument_registers(self) -> tuple[str, ...]: ...
-    def decode(self, code: bytes, address: int) -> Sequence[Instruction]:
-        """The instructions of `code`; shorter than it where a byte can't be decoded."""
+    def decode(self, code: bytes, address: int) -> Iterator[Instruction]:
+        """The instructions of `code`, each decoded when it is taken; they end before a byte that can't be decoded."""
 
     def tail_slot(self, path: Sequence[Instruction]) -> int | None:
         """The displacement from which the last instruction of `path`, an indirect jump, loads its target; None if it isn't

@@ -8,7 +8,7 @@ is_prefix_bad(), insn_masking_exception(). Where that file allows more than is l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from typing import cast
 
@@ -266,12 +266,6 @@ def _without_stack_pointer(frame: Frame) -> Frame:
     return {register: delta for register, delta in frame.items() if register != "rsp"}
 
 
-def _decoded(raw: Iterable[capstone.CsInsn], code: bytes, address: int) -> Iterable[X86Instruction]:
-    for each in raw:
-        start = each.address - address
-        yield X86Instruction(each, code[start : start + each.size])
-
-
 class X86:
     """The x86-64 machine with the System V calling convention. Paths are of instructions that its `decode` gave."""
 
@@ -279,8 +273,10 @@ class X86:
     result_register = "rax"
     argument_registers = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 
-    def decode(self, code: bytes, address: int) -> Sequence[X86Instruction]:
-        return tuple(_decoded(instructions(code, address, "x86-64"), code, address))
+    def decode(self, code: bytes, address: int) -> Iterator[X86Instruction]:
+        for raw in instructions(code, address, "x86-64"):
+            start = raw.address - address
+            yield X86Instruction(raw, code[start : start + raw.size])
 
     def tail_slot(self, path: Sequence[Instruction]) -> int | None:
         return x86_tables.tail_slot(cast("x86_tables.Path", path), wide_names())

@@ -17,7 +17,7 @@ from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.selection import Selection, kept_comm, members, select
-from ssllatency.targets.survey import FileFacts, Survey, survey
+from ssllatency.targets.survey import FileFacts, Survey, survey, tls_stacks
 
 __all__ = [
     "Container",
@@ -54,4 +54,5 @@ __all__ = [
     "survey",
     "tls_candidates",
     "tls_files",
+    "tls_stacks",
 ]

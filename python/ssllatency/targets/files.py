@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
@@ -21,6 +23,8 @@ from ssllatency.targets.processes import PROC, Process, exists, root_of
 
 # The star before .so also takes the copies that Python wheels bundle: libssl-8b5ba2b3.so.1.1.
 _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so*")
+
+_MOST_AHEAD = 32
 
 
 class NoTlsFile(SsllatencyError):
@@ -67,6 +71,7 @@ def tls_files(
     *,
     named: Collection[tuple[int, int, int]] = (),
     problem: Problem = fail,
+    ahead: Callable[[Sequence[tuple[int, str, str]]], None] | None = None,
 ) -> list[TracedFile]:
     """The TLS files of `processes`, ordered by path.
 
@@ -74,9 +79,14 @@ def tls_files(
     maps it; it is called once a file, and the descriptor is closed when it returns. `named` are files (see file_identity) that
     are candidates whatever their name. `problem` takes the SsllatencyError of a process or file that can't be read; if it
     returns, the search goes on without. Processes that end meanwhile are left out. NoTlsFile where no process maps a TLS file.
+
+    `ahead` is given, before any is asked about, what `recognise` will be given of the first libraries among the candidates.
     """
     processes = list(processes)
     users = _candidates(processes, proc, named, problem)
+    if ahead:
+        with ExitStack() as stack:
+            ahead(_first_libraries(users, proc, stack))
     found = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
     if not found:
         raise NoTlsFile(_none_found(processes))
@@ -118,6 +128,18 @@ def has_library_name(path: str) -> bool:
     """Whether the file at `path` is called as the libraries are that are traced."""
     name = path.rpartition("/")[2]
     return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
+
+
+def _first_libraries(users: Users, proc: Path, stack: ExitStack) -> list[tuple[int, str, str]]:
+    """Libraries among the candidates with the descriptors, open as long as `stack`, the paths and the roots."""
+    libraries = (next(iter(mappings.items())) for mappings in users.values())
+    found = []
+    for pid, mapping in islice((each for each in libraries if has_library_name(each[1].path)), _MOST_AHEAD):
+        with suppress(SsllatencyError):  # which is told when it is asked about
+            fd = open_mapped(pid, mapping, proc)
+            stack.callback(os.close, fd)
+            found.append((fd, mapping.path, root_of(pid, proc)))
+    return found
 
 
 def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Path, problem: Problem) -> TracedFile | None:

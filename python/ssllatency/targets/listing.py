@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +54,13 @@ def sentences(survey: Survey) -> Iterator[str]:
     yield from survey.unread
 
 
-def untraced(survey: Survey, *, beside_openssl: bool) -> list[str]:
+def untraced(found: Mapping[Process, Iterable[Stack]], *, beside_openssl: bool) -> list[str]:
     """A sentence for each TLS implementation in these processes that isn't traced; `beside_openssl`: others of it are."""
     users: dict[tuple[str, str], list[Process]] = {}
-    for row in survey.processes:
-        for stack in row.stacks:
+    for process, stacks in found.items():
+        for stack in stacks:
             if stack.why_not:
-                users.setdefault((stack.implementation, stack.why_not), []).append(row.process)
+                users.setdefault((stack.implementation, stack.why_not), []).append(process)
     return [_untraced(named(those), *stack, beside_openssl=beside_openssl) for stack, those in users.items()]
 
 

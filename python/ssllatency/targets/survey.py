@@ -103,6 +103,14 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, unread)
 
 
+def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> dict[Process, tuple[Stack, ...]]:
+    """What of TLS is in each of these processes, without where it is and listens: their descriptors, which may be as many as
+    their connections, aren't looked at. `describe` as for survey(); what can't be looked into is left out."""
+    looks, _ = _look(processes, proc)
+    facts, _ = _facts(looks, describe, proc)
+    return {look.process: _stacks(look, facts) for look in looks}
+
+
 @dataclass(frozen=True)
 class _Look:
     """What a process maps: candidates are the files whose content tells whether they hold TLS."""

@@ -110,25 +110,34 @@ def test_calls_are_left_alone_where_they_must_be(word: int) -> None:
 
 def test_nothing_between_exclusive_load_and_store_is_probed() -> None:
     words = (0xC85FFC20, 0xB4000060, 0xC802FC20, 0xB4000060)  # ldaxr, cbz, stlxr, cbz
-    decoded = Aarch64().decode(struct.pack("<4I", *words), ADDRESS)
+    decoded = list(Aarch64().decode(struct.pack("<4I", *words), ADDRESS))
     assert [each.cost(BASELINE) for each in decoded] == [None, None, None, Cost.EMULATED]
 
 
 @pytest.mark.parametrize("before", [0x48627C04, 0xC8DFFC20, 0xC802FC20])  # caspa, ldar, stlxr: complete in themselves
 def test_other_atomic_instructions_open_nothing(before: int) -> None:
-    assert Aarch64().decode(struct.pack("<2I", before, 0xB4000060), ADDRESS)[1].cost(BASELINE) is Cost.EMULATED
+    assert list(Aarch64().decode(struct.pack("<2I", before, 0xB4000060), ADDRESS))[1].cost(BASELINE) is Cost.EMULATED
 
 
 def test_an_exclusive_load_without_a_store_does_not_rule_for_ever() -> None:
-    decoded = Aarch64().decode(struct.pack("<I", 0xC87F0820) + 40 * struct.pack("<I", 0xB4000060), ADDRESS)  # ldxp
+    decoded = list(Aarch64().decode(struct.pack("<I", 0xC87F0820) + 40 * struct.pack("<I", 0xB4000060), ADDRESS))  # ldxp
     assert decoded[1].cost(BASELINE) is None
     assert decoded[40].cost(BASELINE) is Cost.EMULATED
 
 
+def test_an_exclusive_load_near_the_end_of_the_code_is_left_to_the_next() -> None:
+    load, store, other = 0xC85FFC20, 0xC802FC20, 0xB4000060
+    nops = struct.pack("<8I", *8 * [0xD503201F])
+    code = nops + struct.pack("<3I", load, other, store)
+    assert len(list(Aarch64().decode(code, ADDRESS))) == 8
+    assert [each.cost(BASELINE) for each in Aarch64().decode(code[len(nops) :], ADDRESS + len(nops))] == [None, None, None]
+    assert len(list(Aarch64().decode(code + 4 * nops, ADDRESS))) == 11 + 32
+
+
 def test_decoding_ends_at_what_is_no_code() -> None:
-    assert len(Aarch64().decode(struct.pack("<2I", 0xD65F03C0, 0x60000001), ADDRESS)) == 1
-    assert len(Aarch64().decode(struct.pack("<I", 0xD65F03C0) + b"\x1f\x20", ADDRESS)) == 1
-    assert not Aarch64().decode(struct.pack("<I", 0xD65F03C0), ADDRESS + 2)
+    assert len(list(Aarch64().decode(struct.pack("<2I", 0xD65F03C0, 0x60000001), ADDRESS))) == 1
+    assert len(list(Aarch64().decode(struct.pack("<I", 0xD65F03C0) + b"\x1f\x20", ADDRESS))) == 1
+    assert not list(Aarch64().decode(struct.pack("<I", 0xD65F03C0), ADDRESS + 2))
 
 
 @pytest.mark.parametrize(

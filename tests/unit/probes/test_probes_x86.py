@@ -16,9 +16,8 @@ NOPS = Emulation(multibyte_nops=True)
 
 def one(code: str) -> X86Instruction:
     """The instruction that the hexadecimal bytes are."""
-    decoded = X86().decode(bytes.fromhex(code), ADDRESS)
-    assert len(decoded) == 1
-    return decoded[0]
+    (decoded,) = X86().decode(bytes.fromhex(code), ADDRESS)
+    return decoded
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import FileFacts, Survey, all_processes, listing, survey
+from ssllatency.targets import FileFacts, Survey, all_processes, listing, survey, tls_stacks
 
 AddProcess = Callable[..., Path]
 MapsLine = Callable[..., str]
@@ -111,13 +111,13 @@ def test_the_sentences(host: Path, describe: Describer) -> None:
 
 def test_what_is_said_where_it_is_traced_or_not(host: Path, describe: Describer) -> None:
     processes = [process for process in all_processes(host) if process.pid in (30, 40, 50)]
-    assert listing.untraced(survey(processes, describe, host), beside_openssl=False) == [
+    assert listing.untraced(tls_stacks(processes, describe, host), beside_openssl=False) == [
         "The TLS of caddy (PID 30) is Go crypto/tls, which isn't traced: only OpenSSL is.",
         "hidden (PID 40) can't be traced: OpenSSL shows no names.",
         "The TLS of java (PID 50), if there is any, is Java's own TLS (JSSE), which isn't traced: only OpenSSL is.",
     ]
     mixed = [process for process in all_processes(host) if process.pid in (10, 60)]
-    assert listing.untraced(survey(mixed, describe, host), beside_openssl=True) == [
+    assert listing.untraced(tls_stacks(mixed, describe, host), beside_openssl=True) == [
         "GnuTLS, which isn't traced, is mapped by mixed (PID 60) as well."
     ]
 
