@@ -16,7 +16,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.probes.cache import cached_plan
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import Hazards, exists, root_of
+from ssllatency.targets import Hazards, exists, has_library_name, root_of
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -92,18 +92,15 @@ class PlanSource:
         return cached_names(file.path, file.open, debug_roots=file.debug_roots)[0] if self._cached else names(file.open())
 
     def make_ahead(self, files: Iterable[File], *, handshakes: bool, others: Sequence[Callable[[], object]] = ()) -> None:
-        """Sees to it that the plans of the files are in the cache, making side by side what isn't; with `handshakes` their
-        handshake plans too. `others` are done beside that, where there is any of it to be done, if what they find is kept too.
+        """Sees to it that the plans of the files are in the cache, making side by side what isn't; with `handshakes` the
+        libraries' handshake plans too. `others` are done beside that, for what they leave in the cache.
         """
         if not self._cached:
             return
-        by_size = sorted(files, key=_size, reverse=True)
-        missing = [
-            partial(self._once, make, file, file.open)
-            for make in ([self._handshake_planned] if handshakes else []) + [self._planned]  # what takes longest comes first
-            for file in by_size
-            if not self._is_kept(make, file)
-        ]
+        by_size = sorted(files, key=_size, reverse=True)  # what takes longest comes first
+        libraries = [file for file in by_size if has_library_name(file.label)] if handshakes else []
+        wanted = [(self._handshake_planned, file) for file in libraries] + [(self._planned, file) for file in by_size]
+        missing = [partial(self._once, make, file, file.open) for make, file in wanted if not self._is_kept(make, file)]
         if len(missing) > 1:
             side_by_side([*missing, *others])
 

@@ -19,6 +19,7 @@ _CHUNK = 64
 _LONGEST = 15
 _CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 _ENDS = ("ud2", "int3", "hlt")
+_LAST = ("ret", "jmp", *_ENDS)  # what follows them isn't run next
 _REGISTER, _IMMEDIATE = 1, 2  # capstone.CS_OP_REG, CS_OP_IMM
 
 
@@ -64,8 +65,12 @@ class X86Evaluation(Evaluation):
             code = self.image.code(address, _CHUNK)
             for each in instructions(code, address, self.image.machine):
                 # One that ends near the end of the chunk may have been cut, and is decoded again from its own start.
-                if each.address == address or each.address + _LONGEST <= address + len(code):
-                    self._decoded.setdefault(each.address, each)
+                cut = each.address != address and each.address + _LONGEST > address + len(code)
+                if cut or each.address in self._decoded:
+                    break
+                self._decoded[each.address] = each
+                if each.mnemonic in _LAST:
+                    break
         return self._decoded.get(address)
 
     def step(self, state: State) -> bool:

@@ -68,9 +68,10 @@ class TraceSession:
         self._series = loaded.map("series", ctypes.sizeof(abi.SeriesKey), ctypes.sizeof(abi.Series))
         self._processes = loaded.map("processes", 4, ctypes.sizeof(abi.Process))
         self._folded = loaded.map("folded", 4, 1)
+        blank = abi.Series()
         for number in range(len(self._operations)):
             for outcome in abi.Outcome:
-                self._series.update(abi.SeriesKey(0, number, outcome), abi.Series())
+                self._series.update(abi.SeriesKey(0, number, outcome), blank)
 
     def extend(self, images: Sequence[TracedImage]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import pairwise
 from operator import add, sub
 from typing import ClassVar
@@ -56,6 +55,8 @@ def quantile_rank(q: float, count: int) -> int:
     """
     if not 0 <= q <= 1:
         raise ValueError(f"a quantile lies between 0 and 1, not at {q}")
+    from fractions import Fraction  # not before the probes are attached
+
     # 0.07 as a binary fraction is a little more than 7/100, and would move the rank of 100 calls from 7 to 8.
     return max(1, math.ceil(Fraction(q).limit_denominator(1_000_000) * count))
 

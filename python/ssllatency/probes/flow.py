@@ -21,7 +21,7 @@ MAX_INSTRUCTIONS = 20_000
 MAX_DECODED = 150_000
 MAX_EDGES = 100_000
 MAX_PATH = 2_000
-_CHUNK = 512  # bytes decoded at once
+_CHUNK = 128  # bytes decoded at once
 
 NORETURN = frozenset(
     (

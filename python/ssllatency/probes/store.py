@@ -47,12 +47,21 @@ def entry_name(content: str, *settings: object) -> str:
     return hashlib.sha256(parts.encode()).hexdigest() + _SUFFIX if content and code else ""
 
 
-def digest(path: str | Path) -> str:
-    """The SHA-256 of a file's contents, "" if it can't be read, or isn't a file that Source.open would take."""
+_digests: dict[tuple[int, ...], str] = {}
+
+
+def digest(path: str | Path, *, anew: bool = False) -> str:
+    """The SHA-256 of a file's contents, "" if it can't be read, or isn't a file that Source.open would take.
+
+    It is remembered as long as the file's times say that nothing was written; `anew` reads it all the same.
+    """
     with suppress(OSError), open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if anew or key not in _digests:
+                _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+            return _digests[key]
     return ""
 
 

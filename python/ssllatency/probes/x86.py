@@ -197,7 +197,7 @@ class X86Instruction:
         operands = self.raw.op_str
         if operands.startswith(("rsp", "esp", "sp")) and self.raw.mnemonic not in ("cmp", "test", "call", "jmp"):
             return self._moved(before, after)
-        if self.raw.mnemonic in ("xchg", "xadd") and operands.endswith(("rsp", "esp", ", sp")):
+        if operands.endswith(("rsp", "esp", ", sp")) and self.raw.mnemonic in ("xchg", "xadd"):
             return _without_stack_pointer(after)
         if operands.startswith(_FRAME_ALIASES) and self.raw.mnemonic in ("mov", "lea"):
             return self._aliased(before, after)

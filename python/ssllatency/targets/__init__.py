@@ -10,7 +10,15 @@ from ssllatency.targets import listing
 from ssllatency.targets.cgroups import cgroup_folder, is_unified
 from ssllatency.targets.code import code_byte
 from ssllatency.targets.containers import Container
-from ssllatency.targets.files import NoTlsFile, TracedFile, may_hold_tls, recognised_file, tls_candidates, tls_files
+from ssllatency.targets.files import (
+    NoTlsFile,
+    TracedFile,
+    has_library_name,
+    may_hold_tls,
+    recognised_file,
+    tls_candidates,
+    tls_files,
+)
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.listening import is_own, serving
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
@@ -36,6 +44,7 @@ __all__ = [
     "executable_path",
     "exists",
     "file_identity",
+    "has_library_name",
     "hazards",
     "is_own",
     "is_unified",

@@ -80,13 +80,13 @@ def tls_files(
     are candidates whatever their name. `problem` takes the SsllatencyError of a process or file that can't be read; if it
     returns, the search goes on without. Processes that end meanwhile are left out. NoTlsFile where no process maps a TLS file.
 
-    `ahead` is given, before any is asked about, what `recognise` will be given of the first libraries among the candidates.
+    `ahead` is given, before any is asked about, what `recognise` will be given of the first candidates.
     """
     processes = list(processes)
     users = _candidates(processes, proc, named, problem)
     if ahead:
         with ExitStack() as stack:
-            ahead(_first_libraries(users, proc, stack))
+            ahead(_first_candidates(users, proc, stack))
     found = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
     if not found:
         raise NoTlsFile(_none_found(processes))
@@ -130,11 +130,10 @@ def has_library_name(path: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
 
 
-def _first_libraries(users: Users, proc: Path, stack: ExitStack) -> list[tuple[int, str, str]]:
-    """Libraries among the candidates with the descriptors, open as long as `stack`, the paths and the roots."""
-    libraries = (next(iter(mappings.items())) for mappings in users.values())
+def _first_candidates(users: Users, proc: Path, stack: ExitStack) -> list[tuple[int, str, str]]:
+    """Some of the candidates with the descriptors, open as long as `stack`, the paths and the roots."""
     found = []
-    for pid, mapping in islice((each for each in libraries if has_library_name(each[1].path)), _MOST_AHEAD):
+    for pid, mapping in (next(iter(mappings.items())) for mappings in islice(users.values(), _MOST_AHEAD)):
         with suppress(SsllatencyError):  # which is told when it is asked about
             fd = open_mapped(pid, mapping, proc)
             stack.callback(os.close, fd)

@@ -19,7 +19,7 @@ from ssllatency.probes.plan import ImagePlan
 
 NOBODY = 1 << 22  # past the greatest PID
 OPTIONS = argparse.Namespace(no_return_probes=False, no_cache=False)
-FILES = [File("/bin/true", "first"), File("/bin/false", "second")]
+FILES = [File("/bin/true", "libssl.so.first"), File("/bin/false", "libssl.so.second")]
 
 
 @pytest.mark.parametrize(
