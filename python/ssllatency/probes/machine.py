@@ -119,7 +119,8 @@ class Machine(Protocol):
     @property
     def argument_registers(self) -> tuple[str, ...]: ...
     def decode(self, code: bytes, address: int) -> Iterator[Instruction]:
-        """The instructions of `code`, each decoded when it is taken; they end before a byte that can't be decoded."""
+        """The instructions of `code`, each decoded when it is taken. They end before a byte that can't be decoded; and before
+        one of which what follows the code may have to be known, if it isn't the first: go on from there."""
 
     def tail_slot(self, path: Sequence[Instruction]) -> int | None:
         """The displacement from which the last instruction of `path`, an indirect jump, loads its target; None if it isn't
