@@ -186,7 +186,13 @@ class Measured:
         return {} if self._by == "snoop" else losses(self._run.document)
 
 
-def test_later_workers_are_targets_and_earlier_ones_keep_their_numbers(certificates: Path) -> None:
+@pytest.mark.parametrize("cache", ["as it is", "empty"])
+def test_later_workers_are_targets_and_earlier_ones_keep_their_numbers(
+    cache: str, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an empty cache, what follows them is loaded while the files are planned."""
+    if cache == "empty":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with Nginx(certificates) as server, Trace(server.master_pid, options=("--by-process",)) as trace:
         client = Client(server.port["ecdsa"], TLS_1_3)
         served = {}

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,7 @@ from ssllatency.model.snapshot import Target
 from ssllatency.reports.units import printable
 from ssllatency.targets import (
     MappedFile,
+    Selection,
     all_processes,
     code_byte,
     exists,
@@ -54,9 +55,8 @@ class Growing(Protocol):
         """Attaches the image of that number to processes that came later."""
 
 
-def rules_for(resolved: Resolved) -> Rules | None:
+def rules_for(selection: Selection) -> Rules | None:
     """Who is to be followed; None for everyone who maps one file, for whom nothing can come later."""
-    selection = resolved.selection
     if selection.library is not None:
         return None
     unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
@@ -65,6 +65,20 @@ def rules_for(resolved: Resolved) -> Rules | None:
         comm=kept_comm(selection.comm) if selection.comm is not None else "",
         cgroup=selection.cgroup if unified and selection.cgroup else "",
     )
+
+
+def load_early(selection: Selection, stack: ExitStack) -> Following | None:
+    """What will follow later processes, loaded and kept as long as `stack`; None where there is nothing to follow, or the
+    kernel refuses: that is found out and told when the probes are attached."""
+    rules = rules_for(selection)
+    if rules is None:
+        return None
+    following = Following(rules, everyone=selection.everything)
+    stack.callback(following.close)
+    with suppress(SsllatencyError):
+        following.load()
+        return following
+    return None
 
 
 class Follower:

@@ -14,7 +14,7 @@ from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower
 from ssllatency.cli.page import output_page
 from ssllatency.cli.plan_source import PlanSource
-from ssllatency.cli.resolve import Resolved, resolve
+from ssllatency.cli.resolve import Resolved
 from ssllatency.elf.names import Names, join
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.full_session import FullSession
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     selection = options.selection(arguments)
     live.prepare()
     with ExitStack() as stack:
-        resolved = resolve(selection, arguments, stack, handshakes=True)
+        resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
         session, follower = attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
         end = live.Ending(resolved, arguments.duration, follower)

@@ -8,16 +8,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 from ssllatency.cli import doctor as doctor_command
-from ssllatency.cli.follow import Follower, rules_for
-from ssllatency.cli.resolve import Resolved
+from ssllatency.cli.follow import Follower, load_early, rules_for
+from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines import choice, doctor
 from ssllatency.engines.base import Request, Session
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.reports.units import counted, printable
-from ssllatency.targets import exists
+from ssllatency.targets import Selection, exists
 
 STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
@@ -43,6 +44,13 @@ def stop_is_asked_for() -> bool:
     return bool(signal.sigpending() & STOP)
 
 
+def resolved_ahead(
+    selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False
+) -> Resolved:
+    """What is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned."""
+    return resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
+
+
 def announce(resolved: Resolved, duration: float | None, what: str = "") -> None:
     """Says on standard error that the probes are attached, and what couldn't be looked at. `what` is traced, else functions."""
     planned = (planned.operation for image in resolved.images for planned in image.plan.operations)
@@ -62,7 +70,8 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         resolved.images,
         resolved.targets,
         resolved.everyone,
-        follow=rules_for(resolved),
+        follow=rules_for(resolved.selection),
+        following=resolved.following,
         role=arguments.role,
         method=arguments.attach,
         links=arguments.links,

@@ -17,7 +17,6 @@ from ssllatency.cli import handshakes, live, options
 from ssllatency.cli.follow import Follower
 from ssllatency.cli.page import output_page
 from ssllatency.cli.progress import Progress
-from ssllatency.cli.resolve import resolve
 from ssllatency.engines.full_session import FullSession
 from ssllatency.engines.handshake_engine import HandshakeSession
 from ssllatency.errors import SsllatencyError
@@ -119,7 +118,7 @@ def _measure(
 ) -> tuple[Output, Snapshot]:
     """Both sides of one run."""
     with ExitStack() as stack:
-        resolved = resolve(selection, arguments, stack)
+        resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
         session: HandshakeSession | FullSession
         if arguments.functions:
             session, follower = handshakes.attach(FullSession, resolved, arguments, stack)

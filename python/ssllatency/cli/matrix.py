@@ -14,7 +14,6 @@ from pathlib import Path
 from ssllatency.cli import handshakes, live, load, matrix_words
 from ssllatency.cli.follow import Follower
 from ssllatency.cli.progress import Progress
-from ssllatency.cli.resolve import resolve
 from ssllatency.engines.handshake_engine import HandshakeSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.load import matrix_cells, matrix_csv, matrix_file, servers
@@ -111,7 +110,7 @@ class _Bench:
         self._attach(Selection(pids=tuple(dict.fromkeys(pids))), stack)
 
     def _attach(self, selection: Selection, stack: ExitStack) -> None:
-        resolved = resolve(selection, self.arguments, stack)
+        resolved = live.resolved_ahead(selection, self.arguments, stack, handshakes=True)
         self.session: HandshakeSession
         self.follower: Follower
         self.session, self.follower = handshakes.attach(HandshakeSession, resolved, self.arguments, stack)

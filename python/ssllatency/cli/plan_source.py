@@ -91,18 +91,29 @@ class PlanSource:
         file = File(image.file, image.plan.path, _root_of(image))
         return cached_names(file.path, file.open, debug_roots=file.debug_roots)[0] if self._cached else names(file.open())
 
-    def make_ahead(self, files: Iterable[File], *, handshakes: bool, others: Sequence[Callable[[], object]] = ()) -> None:
-        """Sees to it that the plans of the files are in the cache, making side by side what isn't; with `handshakes` the
-        libraries' handshake plans too. `others` are done beside that, for what they leave in the cache.
+    def make_ahead(
+        self,
+        files: Iterable[File],
+        *,
+        handshakes: bool = False,
+        others: Sequence[Callable[[], object]] = (),
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Sees to it that the plans of the files are in the cache, and with `handshakes` the libraries' handshake plans too.
+
+        Where one isn't, all are made side by side; `others` are done beside that, for what they leave in the cache, and
+        `meanwhile` by this process.
         """
         if not self._cached:
             return
         by_size = sorted(files, key=_size, reverse=True)  # what takes longest comes first
         libraries = [file for file in by_size if has_library_name(file.label)] if handshakes else []
         wanted = [(self._handshake_planned, file) for file in libraries] + [(self._planned, file) for file in by_size]
-        missing = [partial(self._once, make, file, file.open) for make, file in wanted if not self._is_kept(make, file)]
-        if len(missing) > 1:
-            side_by_side([*missing, *others])
+        if len(wanted) > 1 and not all(
+            self._is_kept(make, file) for make, file in reversed(wanted)
+        ):  # a glance at the smallest
+            plans = [partial(self._once, make, file, file.open) for make, file in wanted]
+            side_by_side([*plans, *others], meanwhile)
 
     def _is_kept(self, make: Callable[[File, Open], object], file: File) -> bool:
         try:

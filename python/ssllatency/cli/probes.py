@@ -88,7 +88,7 @@ def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
 
 def _links(resolved: Resolved) -> str:
     """How the probes of these processes would be attached, and who pays."""
-    request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules_for(resolved))
+    request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules_for(resolved.selection))
     # By version, as asking the kernel needs privileges.
     method = kernel.Method.MULTI if kernel.release() >= (6, 6, 0) else kernel.Method.PERF
     if links_each_process(request, method):

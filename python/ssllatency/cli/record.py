@@ -12,7 +12,6 @@ from contextlib import ExitStack
 
 from ssllatency import __version__
 from ssllatency.cli import handshakes, live, options, recordings
-from ssllatency.cli.resolve import resolve
 from ssllatency.engines.full_session import FullSession
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.recording_document import end_line, header_line, interval_line, run_fields
@@ -40,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     recordings.refuse_overwriting(arguments.output, force=arguments.force)
     live.prepare()
     with ExitStack() as stack:
-        resolved = resolve(selection, arguments, stack)
+        resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
         session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
         writer = stack.enter_context(recordings.Writer(arguments.output, force=arguments.force))
         earlier = session.read(per_interval=True)

@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ssllatency.cli.file_facts import KnownFiles
 from ssllatency.cli.plan_source import File, PlanSource
@@ -37,6 +38,9 @@ from ssllatency.targets import (
     tls_stacks,
 )
 
+if TYPE_CHECKING:
+    from ssllatency.engines.following import Following
+
 NO_SELECTION = Selection()
 
 
@@ -45,7 +49,7 @@ class Resolved:
     """Planned files with the processes that map them: `files` and `images` in the same order.
 
     `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
-    `notes` say what of these processes isn't traced, or isn't what is on disk.
+    `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
     """
 
     images: tuple[TracedImage, ...]
@@ -56,15 +60,25 @@ class Resolved:
     files: tuple[TracedFile, ...] = ()
     selection: Selection = NO_SELECTION
     notes: tuple[str, ...] = ()
+    following: Following | None = None
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these notes."""
         return replace(snapshot, notes=(*snapshot.notes, *self.notes))
 
 
-def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False) -> Resolved:
-    """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`. `handshakes` says
-    that their handshake plans will be asked for, too.
+def resolve(
+    selection: Selection,
+    arguments: argparse.Namespace,
+    stack: ExitStack,
+    *,
+    handshakes: bool = False,
+    load_early: Callable[[Selection, ExitStack], Following | None] = lambda _selection, _stack: None,
+) -> Resolved:
+    """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
+
+    `handshakes` says that their handshake plans will be asked for, too. `load_early` may load what will follow later processes,
+    while other processes plan.
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
     """
@@ -85,9 +99,16 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
         warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(selection.library)] if selection.library else []
 
+    early: list[Following | None] = []
+
     def ahead(opened: Iterable[tuple[int, str, str]]) -> None:
         notes = [] if selection.library else [partial(untraced_notes, processes, beside_openssl=True)]
-        source.make_ahead([File(f"/proc/self/fd/{fd}", *where) for fd, *where in opened], handshakes=handshakes, others=notes)
+        source.make_ahead(
+            [File(f"/proc/self/fd/{fd}", *where) for fd, *where in opened],
+            handshakes=handshakes,
+            others=notes,
+            meanwhile=lambda: early.append(load_early(selection, stack)),
+        )
 
     try:
         files = tls_files(processes, Recogniser(source), named=named, problem=problem, ahead=ahead)
@@ -102,7 +123,8 @@ def resolve(selection: Selection, arguments: argparse.Namespace, stack: ExitStac
     targets = _targets(files, images, comms)
     notes = () if selection.library else untraced_notes(processes, beside_openssl=True)
     notes = (*_replaced(targets), *notes)
-    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, notes)
+    following = early[0] if early else None
+    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, notes, following)
 
 
 def untraced_notes(processes: Iterable[Process], *, beside_openssl: bool) -> tuple[str, ...]:

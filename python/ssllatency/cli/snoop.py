@@ -15,7 +15,7 @@ from itertools import islice
 from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower
 from ssllatency.cli.output import Output
-from ssllatency.cli.resolve import Resolved, resolve
+from ssllatency.cli.resolve import Resolved
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.snoop import RING_BYTES, EventFilter, SnoopSession, events_of
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise SsllatencyError("the buffer can have at most 1048576 KiB.", 2)
     live.prepare()
     with ExitStack() as stack:
-        resolved = _only(arguments.function, resolve(selection, arguments, stack))
+        resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack))
         wanted = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
         session = SnoopSession(live.request(resolved, arguments), wanted, arguments.buffer << 10)
         stack.callback(session.close)

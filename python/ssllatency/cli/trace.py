@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower
-from ssllatency.cli.resolve import resolve
 from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.trace_session import TraceSession
@@ -39,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     selection = options.selection(arguments)
     engine = choice.engine(live.prepare(arguments.engine))
     with ExitStack() as stack:
-        resolved = resolve(selection, arguments, stack)
+        resolved = live.resolved_ahead(selection, arguments, stack)
         request = replace(
             live.request(resolved, arguments),
             linear=arguments.hist,

@@ -79,8 +79,8 @@ class Attachment:
 
     def _open_following(self) -> tuple[Following | None, str]:
         """The object that keeps the set of processes, and where there is none why."""
-        if self.request.follow is None:
-            return None, ""
+        if self.request.follow is None or self.request.following:
+            return self.request.following, ""
         try:
             following = Following(self.request.follow, everyone=self.request.everyone)
         except SsllatencyError as error:

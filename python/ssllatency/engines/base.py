@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
+
+if TYPE_CHECKING:
+    from ssllatency.engines.following import Following
 
 
 class Role(StrEnum):
@@ -72,7 +75,8 @@ class Rules:
 class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
-    `follow`: processes that come later are traced as well, whom it says; None: only those that are there.
+    `follow`: processes that come later are traced as well, whom it says; None: only those that are there. `following`: what
+    follows them where it is loaded already; who made it closes it.
     `floor`: empty programs at the same sites, libbpf's only. `method`: "auto", "perf", "multi" or, libbpf's only, "session";
     `links`: "auto", "process" (links of its own for each) or "shared" (one link and a filter in the program). bpftrace knows
     none of the three.
@@ -82,6 +86,7 @@ class Request:
     targets: tuple[Target, ...]
     everyone: bool = False
     follow: Rules | None = None
+    following: Following | None = None
     role: Role = Role.SERVER
     linear: LinearRange = LinearRange()
     maximum_processes: int = 256

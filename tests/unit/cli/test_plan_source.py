@@ -64,11 +64,15 @@ def test_plans_made_ahead_are_there_when_they_are_asked_for(tmp_path: Path, monk
 def test_nothing_is_made_ahead_of_what_is_kept_or_of_a_single_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made: list[int] = []
-    monkeypatch.setattr(plan_source, "side_by_side", lambda tasks: made.append(len(tasks)))
+    monkeypatch.setattr(plan_source, "side_by_side", lambda tasks, _: made.append(len(tasks)))
     source = PlanSource(OPTIONS)
-    source.make_ahead(FILES, handshakes=False)
+    source.make_ahead(FILES)
     assert made == [2]
-    source.plan(FILES[0].path, FILES[0].label)
-    source.make_ahead(FILES, handshakes=False)
+    source.make_ahead(FILES[:1])
     PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True)).make_ahead(FILES, handshakes=True)
+    for file in FILES:
+        source.plan(file.path, file.label)
+    PlanSource(OPTIONS).make_ahead(FILES)
     assert made == [2]
+    PlanSource(OPTIONS).make_ahead(FILES, handshakes=True)
+    assert made == [2, 4]

@@ -68,6 +68,11 @@ def test_tasks_run_at_the_same_time_in_processes_of_their_own(tmp_path: Path) ->
     assert str(os.getpid()) in {first.read_text().strip(), second.read_text().strip()}
 
 
+def test_what_is_done_meanwhile_is_done_here_while_the_first_task_runs(tmp_path: Path) -> None:
+    side_by_side([meet(tmp_path / "a", tmp_path / "b"), note(tmp_path / "c")], meet(tmp_path / "b", tmp_path / "a"))
+    assert (tmp_path / "b").read_text() == f"{os.getpid()}\n" != (tmp_path / "a").read_text()
+
+
 def test_an_error_ends_its_task_only(tmp_path: Path) -> None:
     side_by_side([lambda: 1 / 0, note(tmp_path / "done"), (tmp_path / "missing").stat, note(tmp_path / "also")])
     assert (tmp_path / "done").exists()
