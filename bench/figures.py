@@ -57,12 +57,12 @@ def worker_table(rates: Costs, cpu_ns: Costs) -> str:
     return _table(head, rows)
 
 
-def start_table(attach_s: Costs, peak_bytes: Costs) -> str:
-    """Seconds to attached, and peak memory. The first start of ssllatency finds no plan kept from before."""
-    head = ("", "first start to attached", "later starts, median", "peak memory")
+def start_table(first_s: Costs, later_s: Costs, peak_bytes: Costs) -> str:
+    """Seconds to attached without plans kept from before and with them, medians; and peak memory."""
+    head = ("", "first start to attached", "later starts", "peak memory")
     rows = [
-        (name, f"{times[0]:.2f} s", f"{median(times[1:] or times):.2f} s", f"{max(peak_bytes[name]) / 2**20:.0f} MiB")
-        for name, times in attach_s.items()
+        (name, f"{median(first_s[name]):.2f} s", f"{median(later_s[name]):.2f} s", f"{max(peak_bytes[name]) / 2**20:.0f} MiB")
+        for name in first_s
     ]
     return _table(head, rows)
 

@@ -63,7 +63,8 @@ Another pump on the same libssl, which isn't traced, while the first one is.
 
 ## To start, and to hold
 
-From the start of the command to the line that says it is tracing; the memory is the most that any run took.
+From the start of the command to the line that says it is tracing, medians of the rounds; a first start finds no plan of the
+libraries in the cache. The memory is the most that any run took.
 
 {start}
 

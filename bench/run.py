@@ -29,7 +29,7 @@ import figures
 import page
 import processes
 from ssllatency.engines.links import LINK_EACH_PROCESS
-from tracers import ROOT, SNOOP, SSLLATENCY, BenchError, Run, Tracer, tracers
+from tracers import ROOT, SNOOP, SSLLATENCY, BenchError, Run, Tracer, attached, forget, tracers
 from works import CONNECTIONS, Cpus, Pump, build_pump, choose_cpus, client, measure_pump, measure_worker, worker
 
 PROGRAMS = {"nginx": "nginx-light", "wrk": "wrk", "taskset": "util-linux", "cc": "gcc", "openssl": "openssl"}
@@ -61,19 +61,22 @@ def _table() -> Table:
 
 @dataclass
 class Results:
-    """What was measured, each by tracer, one for each round (attach and peak: for each start)."""
+    """What was measured, each by tracer, one for each round (peak: for each start). `first_s` and `later_s` are from a tracer's
+    start to attached to the pump, without plans and with them."""
 
     pump: Table = field(default_factory=_table)
     rate: dict[str, Table] = field(default_factory=lambda: defaultdict(_table))
     cpu_ns: dict[str, Table] = field(default_factory=lambda: defaultdict(_table))
-    attach_s: Table = field(default_factory=_table)
+    first_s: Table = field(default_factory=_table)
+    later_s: Table = field(default_factory=_table)
     peak_bytes: Table = field(default_factory=_table)
     growth: processes.Growth = field(default_factory=processes.Growth)
 
-    def started(self, tracer: Tracer, run: Run) -> None:
-        """Note how long a tracer took to attach and how much memory it took."""
+    def started(self, tracer: Tracer, run: Run, attach_s: Table | None = None) -> None:
+        """Note how much memory a tracer took, and in `attach_s` how long it took to attach."""
         if tracer.command:
-            self.attach_s[tracer.name].append(run.attach_s)
+            if attach_s is not None:
+                attach_s[tracer.name].append(run.attach_s)
             self.peak_bytes[tracer.name].append(run.peak_bytes)
 
 
@@ -139,9 +142,13 @@ def _measure(effort: Effort) -> Results:
 
 
 def _pump_round(results: Results, effort: Effort, pump: Pump, tracer: Tracer, directory: Path) -> None:
+    forget(tracer, directory)
     cost, run = measure_pump(pump, tracer, directory, effort.turns, effort.batches)
     results.pump[tracer.name].append(cost)
-    results.started(tracer, run)
+    results.started(tracer, run, results.first_s)
+    with attached(tracer, pump.pid, directory) as again:
+        pass
+    results.started(tracer, again, results.later_s)
 
 
 def _worker_round(results: Results, effort: Effort, server: Nginx, cpus: Cpus, tracer: Tracer, directory: Path) -> None:
@@ -178,7 +185,7 @@ def _page(results: Results, effort: Effort) -> str:
         limit=LINK_EACH_PROCESS,
         growth=processes.table(results.growth),
         unrelated=processes.unrelated_table(results.growth),
-        start=figures.start_table(results.attach_s, results.peak_bytes),
+        start=figures.start_table(results.first_s, results.later_s, results.peak_bytes),
     )
 
 

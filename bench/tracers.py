@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ATTACH_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-_POLL_S = 0.001
+_POLL_S = 0.003
 
 
 class BenchError(RuntimeError):
@@ -83,11 +83,20 @@ def tracers() -> tuple[Tracer, ...]:
     )
 
 
+def _cache(tracer: Tracer, directory: Path) -> Path:
+    return directory / f"cache of {tracer.name}"
+
+
+def forget(tracer: Tracer, directory: Path) -> None:
+    """Has the tracer's next start in `directory` plan anew."""
+    shutil.rmtree(_cache(tracer, directory), ignore_errors=True)
+
+
 @contextlib.contextmanager
 def attached(tracer: Tracer, pid: int, directory: Path) -> Iterator[Run]:
     """Run a tracer on a process for the length of the block. The run's output and memory are there after the block.
 
-    Plans are kept in `directory`, each tracer's apart, so that the first run of each plans and the later ones find the plan.
+    Plans are kept in `directory`, each tracer's apart, until forget() removes them.
     """
     run = Run()
     if not tracer.command:
@@ -97,7 +106,7 @@ def attached(tracer: Tracer, pid: int, directory: Path) -> Iterator[Run]:
     outputs = (directory / "tracer.out", directory / "tracer.err")
     with outputs[0].open("w") as out, outputs[1].open("w") as err:
         started = time.monotonic()
-        environment = os.environ | {"XDG_CACHE_HOME": str(directory / f"cache of {tracer.name}")}
+        environment = os.environ | {"XDG_CACHE_HOME": str(_cache(tracer, directory))}
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
     try:
         _wait_until_attached(process, outputs)
