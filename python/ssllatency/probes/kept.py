@@ -60,7 +60,7 @@ class Cache:
             return kept, True
         image = open_image()
         made = make(image)
-        if name and image.build_id and store.digest(path, anew=True) == content:
+        if name and image.build_id and store.digest(path) == content:
             debug = store.identity(image.debug_file)
             store.store(directory, name, {"build_id": image.build_id, "debug": debug, kind.name: kind.to_values(made)})
         return made, False

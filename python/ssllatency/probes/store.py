@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -25,6 +26,7 @@ from ssllatency.elf.source import MAX_FILE
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
 _SUFFIX = ".json"
+_TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
 _PROCESS_ROOT = re.compile(r"/proc/\d+/root/")
 
 
@@ -50,16 +52,17 @@ def entry_name(content: str, *settings: object) -> str:
 _digests: dict[tuple[int, ...], str] = {}
 
 
-def digest(path: str | Path, *, anew: bool = False) -> str:
+def digest(path: str | Path) -> str:
     """The SHA-256 of a file's contents, "" if it can't be read, or isn't a file that Source.open would take.
 
-    It is remembered as long as the file's times say that nothing was written; `anew` reads it all the same.
+    It is remembered as long as the file's times say that nothing was written, once they are old enough to tell.
     """
     with suppress(OSError), open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
             key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-            if anew or key not in _digests:
+            settled = time.time_ns() - status.st_ctime_ns > _TIMES_TELL_NS
+            if not settled or key not in _digests:
                 _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
             return _digests[key]
     return ""

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -234,3 +236,25 @@ def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", "/root")
     assert default_directory() == Path("/root/.cache/ssllatency")
+
+
+def test_a_file_that_changes_while_it_is_planned_is_not_kept(library: Path, directory: Path) -> None:
+    def opened() -> Image:
+        image = Image.open(library)
+        library.write_bytes(library.read_bytes()[:-1] + b"!")
+        return image
+
+    store.digest(library)
+    cached_plan(library, opened, directory=directory)
+    assert entries(directory) == []
+
+
+def test_a_digest_is_remembered_until_the_file_is_written(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = time.time_ns() + 5 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: old)  # as if it had been written five seconds ago
+    first = store.digest(library)
+    monkeypatch.setattr(hashlib, "file_digest", None)
+    assert store.digest(library) == first
+    monkeypatch.undo()
+    library.write_bytes(library.read_bytes() + b"!")
+    assert store.digest(library) != first
