@@ -9,8 +9,6 @@ private-key operation makes them long; as both see each call, whatever else the 
 from __future__ import annotations
 
 import argparse
-import functools
-import operator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -64,8 +62,7 @@ def traced(certificates: Path) -> tuple[Rows, Rows]:
 
 def latencies(found: Rows, function: str) -> ExponentialHistogram:
     """Those of all calls of a function, however they ended."""
-    histograms = (row.exponential for (name, _), row in found.items() if name == function)
-    return functools.reduce(operator.add, histograms)
+    return ExponentialHistogram.added([row.exponential for (name, _), row in found.items() if name == function])
 
 
 def test_exit_sites_and_return_probes_agree(certificates: Path) -> None:

@@ -112,11 +112,11 @@ def test_another_system_runs_it_or_says_what_it_lacks(tmp_path: Path) -> None:
 
 def test_a_python_that_lacks_a_part_is_one_sentence(tmp_path: Path) -> None:
     prefix = installed.install("make", tmp_path)
-    removed = "raise ModuleNotFoundError(name='fractions')\n"
-    (prefix / "lib" / "ssllatency" / "fractions.py").write_text(removed)
+    removed = "raise ModuleNotFoundError(name='argparse')\n"
+    (prefix / "lib" / "ssllatency" / "argparse.py").write_text(removed)
     done = run(prefix / "bin" / "ssllatency", "doctor")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("ssllatency: /usr/bin/python3 has no module fractions: ")
+    assert done.stderr.startswith("ssllatency: /usr/bin/python3 has no module argparse: ")
     assert done.stderr.count("\n") == 1
 
 

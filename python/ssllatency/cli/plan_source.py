@@ -11,16 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ssllatency.cli.side_by_side import side_by_side
+from ssllatency.elf.names import Names, names
 from ssllatency.engines import kernel
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.cache import cached_plan
 from ssllatency.probes.machine import Emulation
+from ssllatency.probes.names import cached_names
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import Hazards, exists, has_library_name, root_of
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
-    from ssllatency.elf.names import Names
     from ssllatency.probes.handshake_plan import HandshakePlan
 
 NO_HAZARDS = Hazards()
@@ -85,9 +86,6 @@ class PlanSource:
 
     def names_of(self, image: TracedImage) -> Names:
         """What the codes mean that a file uses which processes map."""
-        from ssllatency.elf.names import names
-        from ssllatency.probes.names import cached_names
-
         file = File(image.file, image.plan.path, _root_of(image))
         return cached_names(file.path, file.open, debug_roots=file.debug_roots)[0] if self._cached else names(file.open())
 
@@ -109,9 +107,8 @@ class PlanSource:
         by_size = sorted(files, key=_size, reverse=True)  # what takes longest comes first
         libraries = [file for file in by_size if has_library_name(file.label)] if handshakes else []
         wanted = [(self._handshake_planned, file) for file in libraries] + [(self._planned, file) for file in by_size]
-        if len(wanted) > 1 and not all(
-            self._is_kept(make, file) for make, file in reversed(wanted)
-        ):  # a glance at the smallest
+        kept = all(self._is_kept(make, file) for make, file in reversed(wanted))  # the smallest tells soonest
+        if len(wanted) > 1 and not kept:
             plans = [partial(self._once, make, file, file.open) for make, file in wanted]
             side_by_side([*plans, *others], meanwhile)
 

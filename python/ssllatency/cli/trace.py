@@ -5,6 +5,7 @@ for all others, then percentiles, reasons, and what was left out or lost. Ends a
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -49,16 +50,21 @@ def run(arguments: argparse.Namespace) -> int:
         stack.callback(session.close)
         follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
         live.announce(resolved, arguments.duration)
-        end = live.Ending(resolved, arguments.duration, follower)
+        end, show = live.Ending(resolved, arguments.duration, follower), _printer(arguments)
         for snapshot in live.snapshots(session, end, arguments.interval):
-            _print(resolved.noted(snapshot), arguments)
+            show(resolved.noted(snapshot))
     return 0
 
 
-def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
-    from ssllatency.reports import document, text  # not before the probes are attached
+def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:
+    """What prints a snapshot. The reports are imported here: not before the probes are attached, and not days later, when
+    another version of them may have been installed."""
+    from ssllatency.reports import document, text
 
-    if arguments.json:
-        print(document.to_json(snapshot, by_process=arguments.by_process), flush=True)
-    else:
-        print(text.render(snapshot, by_process=arguments.by_process), end="\n" if arguments.interval else "", flush=True)
+    def show(snapshot: Snapshot) -> None:
+        if arguments.json:
+            print(document.to_json(snapshot, by_process=arguments.by_process), flush=True)
+        else:
+            print(text.render(snapshot, by_process=arguments.by_process), end="\n" if arguments.interval else "", flush=True)
+
+    return show

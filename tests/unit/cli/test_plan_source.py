@@ -14,7 +14,7 @@ from ssllatency.cli import plan_source
 from ssllatency.cli.plan_source import File, PlanSource
 from ssllatency.elf.image import Image
 from ssllatency.engines.base import TracedImage
-from ssllatency.probes import handshake_cache, names
+from ssllatency.probes import handshake_cache
 from ssllatency.probes.plan import ImagePlan
 
 NOBODY = 1 << 22  # past the greatest PID
@@ -38,7 +38,7 @@ def test_debug_files_are_looked_for_in_the_root_of_a_process_that_is_there(
 
         return call
 
-    for module, name in ((handshake_cache, "cached_handshake_plan"), (names, "cached_names")):
+    for module, name in ((handshake_cache, "cached_handshake_plan"), (plan_source, "cached_names")):
         monkeypatch.setattr(module, name, recorded(getattr(module, name)))
     source = PlanSource(OPTIONS)
     image = TracedImage(ImagePlan("/bin/true", "", "", "", (), ()), "/bin/true", pids)
