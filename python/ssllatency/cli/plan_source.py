@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -94,13 +94,11 @@ class PlanSource:
         files: Iterable[File],
         *,
         handshakes: bool = False,
-        others: Sequence[Callable[[], object]] = (),
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Sees to it that the plans of the files are in the cache, and with `handshakes` the libraries' handshake plans too.
 
-        Where one isn't, all are made side by side; `others` are done beside that, for what they leave in the cache, and
-        `meanwhile` by this process.
+        Where one isn't, all are made side by side, and `meanwhile` is run by this process.
         """
         if not self._cached:
             return
@@ -110,7 +108,7 @@ class PlanSource:
         kept = all(self._is_kept(make, file) for make, file in reversed(wanted))  # the smallest tells soonest
         if len(wanted) > 1 and not kept:
             plans = [partial(self._once, make, file, file.open) for make, file in wanted]
-            side_by_side([*plans, *others], meanwhile)
+            side_by_side(plans, meanwhile)
 
     def _is_kept(self, make: Callable[[File, Open], object], file: File) -> bool:
         try:

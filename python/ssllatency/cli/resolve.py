@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ssllatency.cli.file_facts import KnownFiles
@@ -101,14 +101,17 @@ def resolve(
 
     early: list[Following | None] = []
 
+    @cache
+    def notes() -> tuple[str, ...]:
+        return () if selection.library else untraced_notes(processes, beside_openssl=True)
+
+    def meanwhile() -> None:
+        notes()
+        early.append(load_early(selection, stack))
+
     def ahead(opened: Iterable[tuple[int, str, str]]) -> None:
-        notes = [] if selection.library else [partial(untraced_notes, processes, beside_openssl=True)]
-        source.make_ahead(
-            [File(f"/proc/self/fd/{fd}", *where) for fd, *where in opened],
-            handshakes=handshakes,
-            others=notes,
-            meanwhile=lambda: early.append(load_early(selection, stack)),
-        )
+        files = [File(f"/proc/self/fd/{fd}", *where) for fd, *where in opened]
+        source.make_ahead(files, handshakes=handshakes, meanwhile=meanwhile)
 
     try:
         files = tls_files(processes, Recogniser(source), named=named, problem=problem, ahead=ahead)
@@ -121,10 +124,8 @@ def resolve(
     images = open_images(files, source, stack)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(files, images, comms)
-    notes = () if selection.library else untraced_notes(processes, beside_openssl=True)
-    notes = (*_replaced(targets), *notes)
-    following = early[0] if early else None
-    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, notes, following)
+    told, following = (*_replaced(targets), *notes()), early[0] if early else None
+    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following)
 
 
 def untraced_notes(processes: Iterable[Process], *, beside_openssl: bool) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def test_debug_files_are_looked_for_in_the_root_of_a_process_that_is_there(
 
 def test_plans_made_ahead_are_there_when_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    PlanSource(OPTIONS).make_ahead(FILES, handshakes=True, others=[lambda: (tmp_path / "other").touch()])
+    PlanSource(OPTIONS).make_ahead(FILES, handshakes=True, meanwhile=(tmp_path / "other").touch)
     assert (tmp_path / "other").exists()
 
     def refuse(path: str, **_: object) -> Image:
