@@ -24,7 +24,9 @@ from pathlib import Path
 
 import pytest
 
+from ssllatency.targets.listening import serving
 from tests import foreign
+from tests.waiting import wait_for
 
 from .servers import START_TIMEOUT_S, Certificate, Nginx, ServerError, free_ports
 from .tls_servers import TlsServer, TlsSettings
@@ -50,7 +52,6 @@ def haproxy(pair: Certificate) -> Iterator[Running]:
         (folder / "both.pem").write_text(pair.certificate.read_text() + pair.key.read_text())
         (folder / "conf").write_text(_HAPROXY.format(folder=folder, port=port))
         with _process([program, "-db", "-f", folder / "conf"], folder, port) as pid:
-            wait_for(lambda: _haproxy_told(folder / "stats")["handshakes"] > 0)  # it counts the look whether it serves
             yield Running(pid, port, lambda: _haproxy_told(folder / "stats"))
 
 
@@ -182,17 +183,38 @@ def postgresql(pair: Certificate) -> Iterator[Running]:
         options = {**_POSTGRESQL, "port": port, "ssl_cert_file": f"{folder}/crt", "ssl_key_file": f"{folder}/key"}
         command = [*prefix, programs[-1], "-D", folder / "data", *(f"--{name}={value}" for name, value in options.items())]
         with _process(command, folder, port) as pid:
-            wait_for(lambda: len(_children(pid)) >= _POSTGRESQL_OWN)
-            own = _children(pid)
+            own = _postgresql_at_rest(pid)
 
             def told() -> Told:
-                wait_for(lambda: _children(pid) == own)
+                assert _postgresql_at_rest(pid) == own  # else it has started them anew, as it does when one was killed
                 return _lines(folder / "output", handshakes="SSL enabled (protocol=TLSv1")
 
             yield Running(pid, port, told)
 
 
-_POSTGRESQL_OWN = 4  # processes that aren't for connections: checkpointer, background writer, WAL writer, replication launcher
+def _postgresql_at_rest(pid: int) -> dict[str, str]:
+    """The PIDs of its processes by title, once it has just those that are neither for a connection nor for its start."""
+
+    def own() -> dict[str, str]:
+        found = _titles(pid)
+        return found if sorted(found) == _POSTGRESQL_OWN else {}
+
+    titles: dict[str, str] = wait_for(own)
+    return titles
+
+
+def _titles(pid: int) -> dict[str, str]:
+    """The children's PIDs by title. One that hasn't set its title yet has its parent's."""
+    found: dict[str, str] = {}
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            found[Path(f"/proc/{child}/cmdline").read_text().rstrip("\0 ")] = child
+    return found
+
+
+_POSTGRESQL_OWN = [
+    f"postgres: {name}" for name in ("background writer", "checkpointer", "logical replication launcher", "walwriter")
+]
 _POSTGRESQL = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -229,19 +251,6 @@ const server = https.createServer({cert: fs.readFileSync(certificate), key: fs.r
 server.on("secureConnection", () => fs.writeSync(1, "secured\\n"));
 server.listen(Number(port), "127.0.0.1");
 """
-
-
-def _children(pid: int) -> set[str]:
-    return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Waits until it holds; TimeoutError where it doesn't come to that."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("a server didn't come to rest")
-        time.sleep(0.02)
 
 
 @contextmanager
@@ -331,11 +340,11 @@ def _process(command: list[object], folder: Path, port: int) -> Iterator[int]:
 
 
 def _wait_until_serving(process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
+    """Waits until it listens. It isn't connected to: that would be in its books, and in ours where it comes to it late."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        if serving(port, ("127.0.0.1",), [process.pid])[0]:
             return
-        time.sleep(0.05)
+        time.sleep(0.02)
     said = "".join(file.read_text(errors="replace") for file in (folder / "output", folder / "log") if file.exists())
     raise ServerError(f"{process.args} did not start: {said[-2000:]}")

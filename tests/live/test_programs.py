@@ -14,10 +14,12 @@ from ssl import TLSVersion
 
 import pytest
 
+from tests.waiting import wait_for
+
 from . import programs
 from .bad_clients import context
 from .clients import TLS_1_2, TLS_1_3, Client
-from .programs import Running, Told, wait_for
+from .programs import Running, Told
 from .servers import Certificate, Nginx, Settings, make_certificate
 from .shakes import Shakes, assert_books, labels_of
 from .trace import Trace, counts, losses
