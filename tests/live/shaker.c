@@ -7,6 +7,9 @@
 //   update       TLS 1.3: SSL_do_handshake, then each side renews its keys
 //   jump         a callback of the first SSL jumps out of SSL_do_handshake; the next ones are made where that was freed
 //   again        SSL_clear, and the same two SSLs shake hands once more
+//   keep12       TLS 1.2: the server keeps the session by a callback that takes a nap
+//   keep13       TLS 1.3: the same, for each of two tickets
+//   staple       the client asks for a certificate's status, and the server's callback for it takes a nap
 //   begin        a server that waits for its client's first message, and is kept
 //   free         of those that are kept, the one that began last is freed
 #include <openssl/err.h>
@@ -15,6 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define NAP_US 20000
 
 static SSL *server, *client, *kept[200000];
 static int keeps;
@@ -139,6 +145,33 @@ static void again(void)
 	both(SSL_do_handshake, SSL_do_handshake);
 }
 
+static int keep(SSL *ssl, SSL_SESSION *session)
+{
+	(void)ssl;
+	(void)session;
+	usleep(NAP_US);
+	return 0;
+}
+
+static int staple(SSL *ssl, void *nothing)
+{
+	(void)nothing;
+	if (ssl == server)
+		usleep(NAP_US);
+	return SSL_TLSEXT_ERR_NOACK;
+}
+
+static void set_up(SSL_CTX *context, const char *how)
+{
+	int keeps_sessions = !strncmp(how, "keep", 4);
+	int old = !strcmp(how, "renegotiate") || !strcmp(how, "keep12");
+
+	SSL_CTX_set_max_proto_version(context, old ? TLS1_2_VERSION : TLS1_3_VERSION);
+	SSL_CTX_set_options(context, keeps_sessions && old ? SSL_OP_NO_TICKET : 0);
+	SSL_CTX_sess_set_new_cb(context, keeps_sessions ? keep : NULL);
+	SSL_CTX_set_tlsext_status_cb(context, staple);
+}
+
 static void begin(SSL_CTX *context)
 {
 	SSL *ssl = SSL_new(context);
@@ -167,7 +200,9 @@ static void talk(const char *how, SSL_CTX *context)
 		return;
 	}
 	open_pair(context);
-	if (!strcmp(how, "accept"))
+	if (!strcmp(how, "staple"))
+		SSL_set_tlsext_status_type(client, TLSEXT_STATUSTYPE_ocsp);
+	if (!strcmp(how, "accept") || !strncmp(how, "keep", 4) || !strcmp(how, "staple"))
 		both(SSL_accept, SSL_connect);
 	else if (!strcmp(how, "io"))
 		both(read_some, write_some);
@@ -197,7 +232,7 @@ int main(int count, char **words)
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin) && sscanf(line, "%15s %d", how, &number) == 2) {
-		SSL_CTX_set_max_proto_version(context, strcmp(how, "renegotiate") ? TLS1_3_VERSION : TLS1_2_VERSION);
+		set_up(context, how);
 		while (number-- > 0)
 			talk(how, context);
 		printf("done\n");

@@ -140,6 +140,20 @@ def test_a_callback_that_sleeps(certificates: Path) -> None:
     assert_books(shakes)
 
 
+@pytest.mark.parametrize(("how", "naps"), [("keep12", 1), ("keep13", 2), ("staple", 1)])
+def test_what_the_server_does_for_sessions_and_certificates(certificates: Path, shaker: Path, how: str, naps: int) -> None:
+    """The session's store and the status of the certificate are the application's callbacks, of 20 ms each here."""
+    with shaking(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+        do(f"{how} {TIMES}")
+        do(f"accept {TIMES}")
+    assert endings(shakes.document) == {"success": 2 * TIMES}
+    for single in shakes.singles[:TIMES]:
+        assert single["parts_ns"]["callbacks"] >= naps * 20_000_000
+        assert single["parts_ns"]["rest"] < 20_000_000
+    assert all("callbacks" not in single["parts_ns"] for single in shakes.singles[TIMES:])
+    assert_books(shakes)
+
+
 def test_on_and_off_the_processor_under_load(certificates: Path) -> None:
     """More workers than processors: each handshake's time in calls is split without remainder."""
     with (

@@ -12,15 +12,20 @@ from ssllatency.elf.values import Field, Place, Value
 _CTX, _CALLBACK = Place("argument", 0), Place("callback", 0)
 _MAX_OFFSET = 1 << 16
 _METHODS = ("TLS_method", "TLS_server_method", "TLS_client_method")
-# The arguments that set the server name's callback: 53 is SSL_CTRL_SET_TLSEXT_SERVERNAME_CB of include/openssl/tls1.h.
-_SET_SERVERNAME: dict[str, Value] = {"rdi": _CTX, "rsi": 53, "rdx": _CALLBACK}
-# By the field's name in OpenSSL's source, the function that sets it in SSL_CTX.
-_IN_CTX = {
+# By the field's name in OpenSSL's source, the command of SSL_CTX_callback_ctrl that sets it: SSL_CTRL_SET_TLSEXT_SERVERNAME_CB
+# and SSL_CTRL_SET_TLSEXT_STATUS_REQ_CB of include/openssl/tls1.h.
+_COMMANDS = {"servername_cb": 53, "status_cb": 63}
+# By the field's name, the function that sets it in SSL_CTX.
+_SETTERS = {
     "alpn_select_cb": "SSL_CTX_set_alpn_select_cb",
     "client_hello_cb": "SSL_CTX_set_client_hello_cb",
     "app_verify_callback": "SSL_CTX_set_cert_verify_callback",
+    "new_session_cb": "SSL_CTX_sess_set_new_cb",
 }
-NAMES = ("client_hello_cb", "servername_cb", "alpn_select_cb", "cert_cb", "app_verify_callback")
+NAMES = (
+    *("client_hello_cb", "servername_cb", "alpn_select_cb", "cert_cb", "status_cb", "app_verify_callback"),
+    "new_session_cb",  # with which an application keeps the session that was made
+)
 
 CallbackPath = tuple[int, int]  # the offset of a pointer in SSL, and of the callback behind that pointer
 
@@ -38,6 +43,8 @@ def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
     try:
         if name == "cert_cb":
             path = _stored(accessors.follow("SSL_set_cert_cb", rsi=_CALLBACK), name)
+        elif name == "new_session_cb":
+            path = (_session_ctx(accessors), *_in_ctx(accessors.image, name))
         else:
             path = (*accessors.returned("SSL_get_SSL_CTX").path, *_in_ctx(accessors.image, name))
     except (UnclearError, ElfError) as problem:
@@ -47,28 +54,38 @@ def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
     return path[0], path[1]
 
 
+def _session_ctx(accessors: Accessors) -> int:
+    """The offset of the SSL_CTX that keeps the sessions: the one whose cache is looked into. It stays when the server's name
+    changes the connection's."""
+    fields = accessors.follow("SSL_has_matching_session_id").fields
+    pointers = {field.path[0] for field in fields if len(field.path) == 2}
+    if len(pointers) != 1:
+        raise UnclearError("SSL_has_matching_session_id doesn't simply look into one SSL_CTX")
+    return pointers.pop()
+
+
 def _in_ctx(image: Image, name: str) -> tuple[int, ...]:
-    if name == "servername_cb":
-        address = _control(image)
-        return _stored(followed(image, address, _SET_SERVERNAME), name)
-    function = image.function(_IN_CTX[name])
+    if name in _COMMANDS:
+        arguments: dict[str, Value] = {"rdi": _CTX, "rsi": _COMMANDS[name], "rdx": _CALLBACK}
+        return _stored(followed(image, _control(image, arguments), arguments), name)
+    function = image.function(_SETTERS[name])
     if function is None:
-        raise UnclearError(f"the library has no {_IN_CTX[name]}")
+        raise UnclearError(f"the library has no {_SETTERS[name]}")
     return _stored(followed(image, function.address, {"rdi": _CTX, "rsi": _CALLBACK}), name)
 
 
-def _control(image: Image) -> int:
-    """The method's function that SSL_CTX_callback_ctrl passes such a command on to."""
+def _control(image: Image, arguments: dict[str, Value]) -> int:
+    """The method's function that SSL_CTX_callback_ctrl passes on to what it is called with."""
     function = image.function("SSL_CTX_callback_ctrl")
     makers = (image.function(name) for name in _METHODS)
     tables = [returned_address(image, maker.address) for maker in makers if maker]
     if function is None or not tables or tables[0] is None:
         raise UnclearError("the library has no SSL_CTX_callback_ctrl, or no method that can be read")
-    read = followed(image, function.address, _SET_SERVERNAME).fields
+    read = followed(image, function.address, arguments).fields
     slots = {field.path[1] for field in read if len(field.path) == 2}
     target = image.pointer(tables[0] + slots.pop()) if len(slots) == 1 else None
     if target is None or not image.executable(target):
-        raise UnclearError("SSL_CTX_callback_ctrl doesn't simply pass servername_cb on")
+        raise UnclearError("SSL_CTX_callback_ctrl doesn't simply pass its commands on")
     return target
 
 

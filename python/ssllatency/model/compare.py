@@ -37,7 +37,9 @@ UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
     "servername_cb": (Part.CALLBACKS,),
     "alpn_select_cb": (Part.CALLBACKS,),
     "cert_cb": (Part.CALLBACKS,),
+    "status_cb": (Part.CALLBACKS,),
     "app_verify_callback": (Part.CALLBACKS,),
+    "new_session_cb": (Part.CALLBACKS,),
     "offload": (Part.COMPLETION, Part.RESUMPTION),
 }
 

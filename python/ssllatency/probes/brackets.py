@@ -2,13 +2,13 @@
 """The sites around one call in a function: the cheapest instruction before it that leads to it alone, and one past it.
 
 Both lie in the straight line that the call is in, so each run of the call crosses both, the process's end aside. Before the
-call nothing else may be entered or left: each instruction there is the only way to the next. What is past the call may be
-reached by other ways as well.
+call nothing else may be entered or left, but for calls that are known to take no time: each instruction there is the only way
+to the next. What is past the call may be reached by other ways as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from ssllatency.probes.costs import COST_NS
@@ -32,14 +32,23 @@ class Begin:
 
 
 def begin_site(
-    graph: Graph, call: int, needed: frozenset[str], wanted: frozenset[str], emulation: Emulation, *, branches: bool = False
+    graph: Graph,
+    call: int,
+    needed: frozenset[str],
+    wanted: frozenset[str],
+    emulation: Emulation,
+    *,
+    branches: bool = False,
+    passing: Collection[int] = (),
 ) -> Begin:
     """The site at, or before, the call at the address `call`. The registers `needed` hold their arguments there, and those in
-    `wanted` where it costs no more. `branches`: it may be a conditional branch. Unplannable with the reason."""
+    `wanted` where it costs no more. `branches`: it may be a conditional branch. `passing`: calls that may lie behind it.
+    Unplannable with the reason."""
     each = graph.nodes.get(call)
     if each is None or each.flow not in CALLS:
         raise Unplannable(f"what is at {call:#x} is no call")
-    begins = (begin for begin in _begins(graph, each, needed, wanted, emulation) if branches or not begin[1].condition)
+    ways = _before(graph, each, passing)
+    begins = (begin for begin in _begins(graph, ways, needed, wanted, emulation) if branches or not begin[1].condition)
     found = min(begins, key=lambda begin: begin[0], default=None)
     if found is None:
         raise Unplannable(f"no instruction before the call at {call:#x} can be probed with its arguments in place")
@@ -47,13 +56,13 @@ def begin_site(
 
 
 def _begins(
-    graph: Graph, call: Instruction, needed: frozenset[str], wanted: frozenset[str], emulation: Emulation
+    graph: Graph, backwards: Iterable[Instruction], needed: frozenset[str], wanted: frozenset[str], emulation: Emulation
 ) -> Iterator[tuple[tuple[int, int, int], Begin]]:
     """Each with what to rank it by: what it costs, how much is lost, how far away it is."""
     lost: frozenset[str] = frozenset()
-    following = call.end
-    for distance, each in enumerate(_before(graph, call)):
-        lost |= each.writes if each is not call else frozenset()
+    following = -1
+    for distance, each in enumerate(backwards):
+        lost |= each.writes if distance else frozenset()
         if lost & needed:
             return
         cost, delta = site_cost(graph, each, emulation), graph.delta(each.address)
@@ -64,8 +73,8 @@ def _begins(
         following = each.address
 
 
-def _before(graph: Graph, call: Instruction) -> Iterator[Instruction]:
-    """The call, and backwards what leads to it in a straight line; a branch is the last."""
+def _before(graph: Graph, call: Instruction, passing: Collection[int]) -> Iterator[Instruction]:
+    """The call, and backwards what leads to it in a straight line, the calls `passing` too; a branch is the last."""
     each = call
     certain = graph.certain
     while True:
@@ -76,7 +85,7 @@ def _before(graph: Graph, call: Instruction) -> Iterator[Instruction]:
         each = graph.nodes[before[0]]
         if each.flow is Flow.BRANCH and len(graph.successors[each.address]) > 1:
             yield each
-        if each.flow not in (Flow.NEXT, Flow.JUMP):
+        if each.flow not in (Flow.NEXT, Flow.JUMP) and each.address not in passing:
             return
 
 

@@ -29,6 +29,7 @@ from ssllatency.probes.plan import Probe, Role
 from ssllatency.probes.planner import kind_of, libraries_in, machine_of
 from ssllatency.probes.pointer_calls import calls_through
 
+_TAKES_A_REFERENCE = "SSL_SESSION_up_ref"  # libssl calls it for the callback that follows, and nothing else does it do
 _NOT_FOUND = {
     Phase.PRIVATE_KEY: "libssl calls no function that is known to use a private key",
     Phase.KEY_EXCHANGE: "libssl calls no function that is known to make or combine a key exchange's keys",
@@ -118,7 +119,7 @@ class _Planner:
 
     @cached_property
     def _sites(self) -> dict[str, list[int]]:
-        found = calls_of(self._image, phase_calls.NAMES | hidden.NAMES, self._code.within)
+        found = calls_of(self._image, phase_calls.NAMES | hidden.NAMES | {_TAKES_A_REFERENCE}, self._code.within)
         return {name: [site for site in sites if self._inside(site)] for name, sites in found.items()}
 
     def _inside(self, site: int) -> bool:
@@ -207,7 +208,8 @@ class _Planner:
     def _begin(self, call: _Call) -> Begin:
         graph = self._bodies.graph(self._start(call))
         needed, wanted = self._register(call.callee.skip_null), self._register(call.callee.size_argument)
-        return begin_site(graph, call.site, needed, wanted, self._emulation, branches=not needed | wanted)
+        passing = self._sites[_TAKES_A_REFERENCE]
+        return begin_site(graph, call.site, needed, wanted, self._emulation, branches=not needed | wanted, passing=passing)
 
     def _start(self, call: _Call) -> int:
         start = self._bodies.function(call.site)

@@ -34,7 +34,8 @@ def function(image: Image, address: int) -> dict[int, Any]:
 
 
 def walk(image: Image, call: PhaseCall) -> Walk:
-    """From the begin, past exactly one call, to the end. AssertionError where there is no such way."""
+    """From the begin, past exactly one call, to the end; a session's reference may be taken before. AssertionError where there
+    is no such way."""
     nodes = function(image, call.begin.address)
     address, taken = call.begin.address, call.taken
     passed: Any = None
@@ -45,7 +46,7 @@ def walk(image: Image, call: PhaseCall) -> Walk:
             return Walk(passed, clean)
         name = each.mnemonic.split()[-1]
         following = address + each.size
-        if name in _CALLS:
+        if name in _CALLS and not _takes_a_reference(image, each):
             assert passed is None, f"two calls lie between the sites of {call.callee}"
             passed = each
         elif name in _JUMPS or (name.startswith("j") and address == call.begin.address and taken):
@@ -55,6 +56,15 @@ def walk(image: Image, call: PhaseCall) -> Walk:
         assert name != "ret"
         address = following
     raise AssertionError(f"no end of {call.callee} is reached from {call.begin.address:#x}")
+
+
+def _takes_a_reference(image: Image, each: Any) -> bool:
+    """Whether the call is of SSL_SESSION_up_ref."""
+    operand = each.op_str.lstrip("#")
+    if not operand.startswith("0x"):
+        return False
+    function, target = image.function("SSL_SESSION_up_ref"), int(operand, 16)
+    return image.plt_target(target) == "SSL_SESSION_up_ref" or (function is not None and function.address == target)
 
 
 def _parts(name: str) -> bool:

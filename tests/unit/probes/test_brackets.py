@@ -34,11 +34,16 @@ class Code:
         emulation: Emulation = BASELINE,
         *,
         branches: bool = True,
+        passing: Collection[str] = (),
     ) -> Begin:
-        return begin_site(self._graph, self._made.symbols["at_call"], needed, wanted, emulation, branches=branches)
+        passed, call = {self._made.symbols[name] for name in passing}, self._made.symbols["at_call"]
+        return begin_site(self._graph, call, needed, wanted, emulation, branches=branches, passing=passed)
 
     def begins(self, *arguments: frozenset[str], emulation: Emulation = BASELINE, branches: bool = True) -> str:
-        return self._made.label(self.begin(*arguments, emulation=emulation, branches=branches).site.address)
+        return self.label(self.begin(*arguments, emulation=emulation, branches=branches))
+
+    def label(self, begin: Begin) -> str:
+        return self._made.label(begin.site.address)
 
     def end(self, avoid: Collection[str] = (), emulation: Emulation = BASELINE) -> str:
         avoided = {self._made.symbols[name] for name in avoid}
@@ -147,6 +152,27 @@ def test_nothing_before_another_call_is_a_begin(code: Make) -> None:
     assert made.begins() == "at_call"
     with pytest.raises(Unplannable):
         made.begin(emulation=NO_CALLS)
+
+
+def test_a_call_that_takes_no_time_may_be_the_begin_or_lie_behind_it(code: Make) -> None:
+    made = code("""
+        push %rbx
+        test %rbx,%rbx
+        at_branch: je 1f
+        call first@PLT
+        at_after: mov %rax,%rdi
+        at_brief: call brief@PLT
+        at_call: call *%rbx
+        1: pop %rbx
+        ret
+    """)
+    assert made.begins() == "at_call"
+    brief = made.begin(passing=["at_brief"])
+    assert (made.label(brief), brief.site.cost, brief.condition) == ("at_brief", Cost.EMULATED, "")
+    assert made.label(made.begin(emulation=NO_CALLS, passing=["at_brief"])) == "at_after"
+    assert made.label(made.begin(frozenset(("rdi",)), passing=["at_brief"])) == "at_call"
+    with pytest.raises(Unplannable):
+        made.begin(frozenset(("rdi",)), emulation=NO_CALLS, passing=["at_brief"])
 
 
 def test_where_a_jump_may_lead_anywhere_the_call_alone_is_sure(code: Make) -> None:
