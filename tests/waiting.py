@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+def wait_for(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """What the condition says once it says something."""
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):

@@ -28,7 +28,7 @@ from ssllatency.load.certificates import Certificate
 from ssllatency.load.servers import free_ports
 
 KEYS = {"rsa": "RSA-2048", "rsa4096": "RSA-4096", "ecdsa": "ECDSA-P-256", "ed25519": "Ed25519"}
-START_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 30.0
 
 # What nginx sends before the body of `return 200`, with server_tokens off. The date always has 29 characters.
 _HEAD = (
@@ -180,7 +180,7 @@ class Nginx:
             words = response.read().decode().split()
         return Status(active=int(words[2]) - 1, handled=int(words[8]) - self._status_queries)
 
-    def wait_idle(self, timeout_s: float = 10.0) -> Status:
+    def wait_idle(self, timeout_s: float = 30.0) -> Status:
         """Wait until every connection is over, and say how many there were. TimeoutError when one stays open."""
         deadline = time.monotonic() + timeout_s
         while (status := self.status()).active:

@@ -170,7 +170,7 @@ def test_a_bpftrace_that_ends_by_itself_is_an_error(
             assert traced.stderr.readline().startswith("Tracing ")
             (bpftrace,) = children(traced.pid)
             os.kill(bpftrace, number)
-            wait_for(lambda: has_ended(bpftrace))
+            wait_for(lambda: has_ended(bpftrace), 60)  # a tenth of a second for each probe, on an idle machine
             traced.send_signal(signal.SIGINT)
             said = traced.stderr.read()
         assert traced.returncode == 1

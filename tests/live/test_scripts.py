@@ -59,6 +59,7 @@ pointer = ctypes.c_void_p
 for function in (libssl.TLS_method, libssl.SSL_CTX_new, libssl.SSL_new):
     function.restype = pointer
 context = pointer(libssl.SSL_CTX_new(pointer(libssl.TLS_method())))
+libcrypto.ASYNC_get_current_job()  # makes the thread-local variable in which ASYNC_pause_job looks, else it has another's
 def pause_once(known):
     if not known:
         return libcrypto.ASYNC_pause_job()
