@@ -167,7 +167,9 @@ static void set_up(SSL_CTX *context, const char *how)
 	int old = !strcmp(how, "renegotiate") || !strcmp(how, "keep12");
 
 	SSL_CTX_set_max_proto_version(context, old ? TLS1_2_VERSION : TLS1_3_VERSION);
-	SSL_CTX_set_options(context, keeps_sessions && old ? SSL_OP_NO_TICKET : 0);
+	SSL_CTX_clear_options(context, SSL_OP_NO_TICKET);
+	if (keeps_sessions && old)
+		SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
 	SSL_CTX_sess_set_new_cb(context, keeps_sessions ? keep : NULL);
 	SSL_CTX_set_tlsext_status_cb(context, staple);
 }

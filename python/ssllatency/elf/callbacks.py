@@ -22,10 +22,7 @@ _SETTERS = {
     "app_verify_callback": "SSL_CTX_set_cert_verify_callback",
     "new_session_cb": "SSL_CTX_sess_set_new_cb",
 }
-NAMES = (
-    *("client_hello_cb", "servername_cb", "alpn_select_cb", "cert_cb", "status_cb", "app_verify_callback"),
-    "new_session_cb",  # with which an application keeps the session that was made
-)
+NAMES = ("cert_cb", *_COMMANDS, *_SETTERS)
 
 CallbackPath = tuple[int, int]  # the offset of a pointer in SSL, and of the callback behind that pointer
 

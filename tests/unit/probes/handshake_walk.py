@@ -46,7 +46,7 @@ def walk(image: Image, call: PhaseCall) -> Walk:
             return Walk(passed, clean)
         name = each.mnemonic.split()[-1]
         following = address + each.size
-        if name in _CALLS and not _takes_a_reference(image, each):
+        if name in _CALLS and not calls(image, each, "SSL_SESSION_up_ref"):
             assert passed is None, f"two calls lie between the sites of {call.callee}"
             passed = each
         elif name in _JUMPS or (name.startswith("j") and address == call.begin.address and taken):
@@ -58,13 +58,13 @@ def walk(image: Image, call: PhaseCall) -> Walk:
     raise AssertionError(f"no end of {call.callee} is reached from {call.begin.address:#x}")
 
 
-def _takes_a_reference(image: Image, each: Any) -> bool:
-    """Whether the call is of SSL_SESSION_up_ref."""
+def calls(image: Image, each: Any, name: str) -> bool:
+    """Whether the call is one of this function by its address."""
     operand = each.op_str.lstrip("#")
     if not operand.startswith("0x"):
         return False
-    function, target = image.function("SSL_SESSION_up_ref"), int(operand, 16)
-    return image.plt_target(target) == "SSL_SESSION_up_ref" or (function is not None and function.address == target)
+    function, target = image.function(name), int(operand, 16)
+    return image.plt_target(target) == name or (function is not None and function.address == target)
 
 
 def _parts(name: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.probes.golden import locate
-from tests.unit.probes.handshake_walk import function, walk
+from tests.unit.probes.handshake_walk import calls, function, walk
 from tests.unit.probes.test_probes_system import depth, unwind_tables
 
 from ssllatency.elf.image import Image
@@ -103,14 +103,12 @@ def test_the_way_from_each_begin_leads_through_its_call_to_its_end(name: str, em
 
 def _calls(image: Image, instruction: object, callee: str) -> bool:
     """Whether the call goes to libcrypto's function; where it goes to a hidden one or a callback, only what form it has."""
-    operand = str(instruction.op_str).lstrip("#")  # type: ignore[attr-defined]
-    direct = operand.startswith("0x")
+    direct = str(instruction.op_str).lstrip("#").startswith("0x")  # type: ignore[attr-defined]
     if callee.endswith(("_cb", "_callback")):
         return not direct
     if callee in LOOKUPS:
         return direct
-    target = image.function(callee)
-    return image.plt_target(int(operand, 16)) == callee or (target is not None and target.address == int(operand, 16))
+    return calls(image, instruction, callee)
 
 
 @pytest.mark.parametrize("name", LIBSSL)
