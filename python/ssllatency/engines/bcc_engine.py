@@ -75,7 +75,7 @@ class _Map(libbpf.Map):
 class BccObject:
     """The programs and maps of `trace`, as bcc makes them: the interface of libbpf's BpfObject."""
 
-    sessions = False  # a session's program calls a kernel function, which bcc can't
+    sessions = False
 
     def __init__(self) -> None:
         self._bcc = import_bcc()

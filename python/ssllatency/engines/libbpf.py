@@ -51,6 +51,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_object__find_map_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
     "bpf_object__next_program": (_POINTER, (_POINTER, _POINTER)),
     "bpf_program__name": (ctypes.c_char_p, (_POINTER,)),
+    "bpf_program__section_name": (ctypes.c_char_p, (_POINTER,)),
     "bpf_program__set_autoload": (ctypes.c_int, (_POINTER, ctypes.c_bool)),
     "bpf_program__set_expected_attach_type": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "bpf_program__fd": (ctypes.c_int, (_POINTER,)),
@@ -196,6 +197,11 @@ class BpfObject:
             names.append(self._library.bpf_program__name(program).decode())
             program = self._library.bpf_object__next_program(self._handle, program)
         return names
+
+    def section_of(self, name: str) -> str:
+        """The section of a program: its type, and what it is attached to."""
+        section: bytes = self._library.bpf_program__section_name(self._program(name))
+        return section.decode()
 
     def has_map(self, name: str) -> bool:
         """Whether the object has a map of this name."""
