@@ -26,6 +26,7 @@ from ssllatency.engines.trace_session import TraceSession
 from ssllatency.errors import SsllatencyError
 
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free")
+_FOR_SESSIONS = frozenset({"no_session_program"})  # maps that only a program for sessions asks for
 _ARRAY, _MMAPABLE = 2, 1 << 10  # BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE
 
 
@@ -79,7 +80,7 @@ class BccObject:
 
     def __init__(self) -> None:
         self._bcc = import_bcc()
-        self._shapes = dict(abi.MAPS)
+        self._shapes = {name: shape for name, shape in abi.MAPS.items() if name not in _FOR_SESSIONS}
         for name, kind in _VALUES.items():
             self._shapes[name] = abi.MapShape(_ARRAY, 4, ctypes.sizeof(kind), 1, _MMAPABLE)
         self._values = {name: kind() for name, kind in _VALUES.items()}
