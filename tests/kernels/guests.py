@@ -34,7 +34,7 @@ def boot(kernel: Installed, checks: tuple[str, ...], parameters: str, limit_s: f
         disk, console = Path(name, "results"), Path(name, "console")
         with disk.open("wb") as file:
             file.truncate(_RESULTS_BYTES)
-        words = command(kernel, checkout, disk, f"{parameters} checks={','.join(checks)}".strip())
+        words = command(kernel, checkout, disk, f"{parameters} checks={','.join(checks).replace(' ', '_')}".strip())
         began = time.monotonic()
         trouble = _run(words, console, limit_s)
         seconds = time.monotonic() - began

@@ -11,8 +11,15 @@ from tests.kernels.packages import WANTED
 ALL = tuple(WANTED)
 CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
-_LOADS = ("doctor",)
-_COUNTS = ("trace", "handshakes", "snoop")
+_SELECTED = ("doctor", "programs load", "trace", "handshakes", "snoop", "record", "reload")
+_COUNTS = (
+    *("trace perf", "trace multi", "trace session"),
+    *("links process", "links shared", "links process perf", "links shared perf"),
+    *("handshakes off-CPU", "reload perf", "threads", "threads links process", "started later"),
+)
+_RIGHTS = ("three capabilities", "three capabilities perf", "seccomp")
+_LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
+_EVERYTHING = (*_SELECTED, *_COUNTS, *_RIGHTS, *_LEAVINGS)
 
 
 @dataclass(frozen=True)
@@ -28,11 +35,22 @@ class Plan:
 
 def plans(selection: str, architecture: str) -> list[Plan]:
     """The guests of a selection: "ci", "all", or kernels by name, separated by commas. ValueError for a name of none."""
-    names = CI if selection == "ci" else ALL if selection == "all" else tuple(selection.split(","))
+    if selection == "ci":
+        return [plan for name in CI for plan in _selected(Installed(name, architecture))]
+    names = ALL if selection == "all" else tuple(selection.split(","))
     if unknown := [name for name in names if name not in WANTED]:
         raise ValueError(f"no kernel is called {' or '.join(unknown)}: choose from ci, all, {', '.join(WANTED)}")
-    return [_matrix(Installed(name, architecture)) for name in names]
+    return [plan for name in names for plan in _everything(Installed(name, architecture))]
 
 
-def _matrix(kernel: Installed) -> Plan:
-    return Plan(kernel.name, kernel, "", (*_LOADS, *_COUNTS), 900)
+def _selected(kernel: Installed) -> list[Plan]:
+    """What CI has time for: a guest of each kernel, which ends with a minute of stress."""
+    return [Plan(kernel.name, kernel, "preempt=full stress_s=60", (*_SELECTED, "stress"), 420)]
+
+
+def _everything(kernel: Installed) -> list[Plan]:
+    """Every check, and the stress as long as a defect took to show, with each way of preempting."""
+    stresses = [
+        Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=180", ("stress",), 600) for way in ("full", "lazy")
+    ]
+    return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), *stresses]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out the checks that the kernel's command line names (`checks=a,b`), and writes each result to the third disk at once,
+"""Carries out the checks that `checks=a_check,another` on the kernel's command line names, and writes each result to disk at once,
 so that a kernel that falls over takes none of them along. The kernel's log is the last result."""
 
 from __future__ import annotations
@@ -12,18 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.kernels.guest.checks import CHECKS
+from tests.kernels.guest.checks import CHECKS, parameter
 from tests.kernels.guest.ways import Refused
 from tests.kernels.results import KERNEL_LOG, Outcome, Result
 
 RESULTS_DISK = Path("/dev/vdc")
 _LOG_BYTES = 200_000
-
-
-def parameter(name: str, otherwise: str = "") -> str:
-    """A parameter of the kernel's command line."""
-    words = (word.partition("=") for word in Path("/proc/cmdline").read_text().split())
-    return next((value for key, _, value in words if key == name), otherwise)
 
 
 def carry_out(name: str, check: Callable[[], dict[str, Any] | None]) -> Result:
@@ -55,7 +49,7 @@ class ResultsDisk:
 def main() -> None:
     disk = ResultsDisk()
     print(f"guest: Linux {os.uname().release} after {Path('/proc/uptime').read_text().split()[0]} s", flush=True)
-    for name in parameter("checks").split(","):
+    for name in parameter("checks").replace("_", " ").split(","):
         result = carry_out(name, CHECKS[name])
         disk.add(result)
         print(f"guest: {name}: {result.outcome} in {result.seconds} s {result.detail}", flush=True)

@@ -4,20 +4,24 @@
 from __future__ import annotations
 
 import functools
+import json
+import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.live import snoop, trace
 from tests.live.clients import TLS_1_2, TLS_1_3, Client, server_calls
 from tests.live.servers import Nginx, make_certificate
 from tests.live.snoop import Snoop
-from tests.live.trace import Document, Trace, counts, losses
+from tests.live.trace import PROGRAM, Document, Trace, counts, losses
 
-_CONNECTIONS = ((key, version) for key in ("rsa", "ecdsa") for version in (TLS_1_2, TLS_1_3))
-CONNECTIONS = tuple(_CONNECTIONS)
+CONNECTIONS = tuple((key, version) for key in ("rsa", "ecdsa") for version in (TLS_1_2, TLS_1_3))
 TIMES = 5
+# An emulated processor takes its time.
+trace.ATTACH_TIMEOUT_S = snoop.ATTACH_TIMEOUT_S = trace.STOP_TIMEOUT_S = snoop.STOP_TIMEOUT_S = 150.0
 
 
 @functools.cache
@@ -73,9 +77,9 @@ class Handshakes(Trace):
 def traced(*options: str) -> dict[str, Any]:
     """A trace of the shared server with these options counts exactly."""
     nginx = server()
-    with Trace(nginx.master_pid, options=options) as trace:
+    with Trace(nginx.master_pid, options=options) as command:
         expected = connect(nginx)
-    return assert_document(trace.document, expected)
+    return assert_document(command.document, expected)
 
 
 def handshakes(*options: str) -> dict[str, Any]:
@@ -85,6 +89,30 @@ def handshakes(*options: str) -> dict[str, Any]:
         expected = connect(nginx)
     assert losses(command.document) == {}, f"lost: {losses(command.document)}"
     return assert_same({"SSL_do_handshake": command.successful}, {"SSL_do_handshake": expected["SSL_do_handshake"]})
+
+
+def recorded() -> dict[str, Any]:
+    """`ssllatency record` of the shared server, rendered by `report`, counts exactly."""
+    nginx = server()
+    with tempfile.TemporaryDirectory() as folder:
+        kept = str(Path(folder, "kept.jsonl"))
+        with Record(nginx.master_pid, options=("-i", "1", "-o", kept)):
+            expected = connect(nginx)
+        done = subprocess.run([PROGRAM, "report", kept, "--json"], capture_output=True, text=True, timeout=120, check=True)
+    return assert_document(json.loads(done.stdout), expected)
+
+
+class Record(Trace):
+    """`ssllatency record`, which writes a file and prints nothing."""
+
+    SUBCOMMAND = "record"
+
+    def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
+        super().__init__(*pids, options=options)
+        self._command.remove("--json")
+
+    def _keep(self, text: str) -> None:
+        assert text == "", f"it printed: {text}"
 
 
 def snooped() -> dict[str, Any]:
