@@ -128,15 +128,18 @@ def make_initrd(kernel: Path, busybox: Path, initrd: Path) -> None:
 
 
 def _modules(kernel: Path, wanted: Sequence[str]) -> list[Path]:
-    """The files of these modules and of what they depend on, in the order of loading."""
+    """The files of these modules and of what they depend on, in the order of loading; none of what is built in."""
     base = kernel / "usr" if (kernel / "usr/lib/modules").exists() else kernel
     (modules,) = (base / "lib/modules").iterdir()
     run("/sbin/depmod", "-b", base, modules.name)
-    found: dict[Path, None] = {}
-    for name in wanted:
-        lines = run("/sbin/modprobe", "-d", base, "-S", modules.name, "--show-depends", name).splitlines()
-        found |= {Path(line.split()[1]): None for line in lines if line.startswith("insmod ")}
-    return list(found)
+    return [modules / path for path in load_order((modules / "modules.dep").read_text(), wanted)]
+
+
+def load_order(dependencies: str, wanted: Sequence[str]) -> list[str]:
+    """The paths in a modules.dep of the modules of these names, each after those that it depends on, which it lists last first."""
+    lines = (line.split(":") for line in dependencies.splitlines())
+    needed = {Path(path).name.partition(".ko")[0]: [*reversed(others.split()), path] for path, others in lines}
+    return list(dict.fromkeys(path for name in wanted for path in needed.get(name, ())))
 
 
 def _decompressed(module: Path) -> bytes:

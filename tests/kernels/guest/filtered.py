@@ -37,7 +37,7 @@ def install() -> None:
 
 
 def unknown_call_ends_in(number: int) -> str:
-    """What becomes of a process under the filter that makes this system call: the signal that kills it, "ENOSYS", "returned"."""
+    """How a process under the filter ends that makes this system call: the signal that kills it, "ENOSYS", or "returned"."""
     pid = os.fork()
     if pid == 0:
         install()

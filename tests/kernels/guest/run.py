@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out the checks that `checks=a_check,another` on the kernel's command line names, and writes each result to disk at once,
-so that a kernel that falls over takes none of them along. The kernel's log is the last result."""
+"""Carries out the checks that the kernel's command line names (`checks=a_check,another`). Each result is on the third disk before
+the next check begins, so that a kernel that falls over takes none of them along; the last one is the kernel's log."""
 
 from __future__ import annotations
 
