@@ -136,7 +136,7 @@ def _modules(kernel: Path, wanted: Sequence[str]) -> list[Path]:
 
 
 def load_order(dependencies: str, wanted: Sequence[str]) -> list[str]:
-    """The paths in a modules.dep of the modules of these names, each after those that it depends on, which it lists last first."""
+    """The paths in a modules.dep of these modules, each after those that it depends on; the file has them in reverse."""
     lines = (line.split(":") for line in dependencies.splitlines())
     needed = {Path(path).name.partition(".ko")[0]: [*reversed(others.split()), path] for path, others in lines}
     return list(dict.fromkeys(path for name in wanted for path in needed.get(name, ())))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out the checks that the kernel's command line names (`checks=a_check,another`). Each result is on the third disk before
+"""Carries out the checks that the kernel's command line names (`checks=a_check,another`). Each result is on the disk before
 the next check begins, so that a kernel that falls over takes none of them along; the last one is the kernel's log."""
 
 from __future__ import annotations
