@@ -53,8 +53,9 @@ comma := ,
 test: ## all tests that this machine can run
 	$(Q)tools/setup
 	$(Q)tools/setup-foreign
+	$(Q)tools/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
 	$(Q)$(MAKE) bpf lint check-abi
-	$(Q)$(PYTHON) tests/run.py unit load live
+	$(Q)$(PYTHON) tests/run.py unit load live kernels
 test-unit: ## no root, no kernel, no clang
 	$(Q)$(PYTHON) tests/run.py unit
 test-load: bpf ## every BPF program passes the verifier and attaches

@@ -19,6 +19,11 @@ _COUNTS = (
 )
 _RIGHTS = ("three capabilities", "three capabilities perf", "seccomp")
 _LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
+# The last one can't be undone.
+_ODD = (
+    *("lockdown integrity", "no tracefs", "no BTF", "no uprobes", "cgroup v1", "cgroup hybrid"),
+    *("unprivileged_bpf_disabled", "lockdown confidentiality"),
+)
 _EVERYTHING = (*_SELECTED, *_COUNTS, *_RIGHTS, *_LEAVINGS)
 
 
@@ -53,4 +58,5 @@ def _everything(kernel: Installed) -> list[Plan]:
     stresses = [
         Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=180", ("stress",), 600) for way in ("full", "lazy")
     ]
-    return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), *stresses]
+    odd = Plan(f"{kernel.name} odd", kernel, "lockdown=integrity", _ODD, 900)
+    return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), odd, *stresses]

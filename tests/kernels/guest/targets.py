@@ -124,11 +124,7 @@ class _NamedNginx(Nginx):
 
 def three_capabilities(*options: str) -> dict[str, Any]:
     """Nobody with the three capabilities of docs/privileges.md counts exactly, or is told that perf events ask for more."""
-    folder = Path(tempfile.mkdtemp())
-    os.chown(folder, _NOBODY, _NOBODY)
-    user = ("--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups")
-    limits = ("--inh-caps", f"-all,{_THREE}", "--ambient-caps", f"-all,{_THREE}", "--bounding-set", f"-all,{_THREE}")
-    prefix = ("setpriv", *user, *limits, "env", f"HOME={folder}", f"XDG_CACHE_HOME={folder}")
+    prefix = as_nobody(f"-all,{_THREE}")
 
     def run() -> dict[str, Any]:
         nginx = server()
@@ -139,6 +135,15 @@ def three_capabilities(*options: str) -> dict[str, Any]:
     if len(ways()) == 1 or "perf" in options:
         raise Refused(refusal(run, "as perf events, for which it asks for CAP_SYS_ADMIN"))
     return run()
+
+
+def as_nobody(capabilities: str) -> tuple[str, ...]:
+    """The prefix that runs a command as a user whom no server runs as, with these capabilities, as setpriv wants them said."""
+    folder = Path(tempfile.mkdtemp())
+    os.chown(folder, _NOBODY, _NOBODY)
+    user = ("--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups")
+    limits = (word for name in ("inh-caps", "ambient-caps", "bounding-set") for word in (f"--{name}", capabilities))
+    return ("setpriv", *user, *limits, "env", f"HOME={folder}", f"XDG_CACHE_HOME={folder}")
 
 
 class _FilteredNginx(Nginx):
