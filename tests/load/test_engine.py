@@ -18,6 +18,7 @@ from ssllatency.engines.links import LINK_EACH_PROCESS
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
+from tests.waiting import wait_for
 
 from . import scenarios
 from .conftest import Subject, breakpoints, counts
@@ -192,6 +193,19 @@ def test_detached_and_killed_tracers_leave_no_breakpoint(subject: Subject) -> No
     os.waitpid(child, 0)
     subject.do("calls", 1)
     assert breakpoints(subject) == 0
+
+
+def test_perf_events_that_the_kernel_removes_slowly_count_nothing_more(subject: Subject) -> None:
+    """A process of their own holds them until they are gone: who has detached doesn't wait."""
+    session = subject.attach(method="perf")
+    subject.do("calls", 10)
+    session.detach()
+    subject.do("calls", 7)
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 10, ("RSA_sign", FAILURE): 10}
+    assert snapshot.losses == Losses()
+    wait_for(lambda: not breakpoints(subject))
 
 
 def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject, tmp_path: Path) -> None:
