@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.kernels.machine import Installed
-from tests.kernels.packages import WANTED
+from tests.kernels.packages import WANTED, version_of
 
 ALL = tuple(WANTED)
+_LAZY = (6, 13)  # the first Linux with preempt=lazy
 CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
 _SELECTED = ("doctor", "programs load", "trace", "handshakes", "snoop", "record", "reload")
@@ -54,9 +55,8 @@ def _selected(kernel: Installed) -> list[Plan]:
 
 
 def _everything(kernel: Installed) -> list[Plan]:
-    """Every check, and the stress as long as a defect took to show, with each way of preempting."""
-    stresses = [
-        Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=180", ("stress",), 600) for way in ("full", "lazy")
-    ]
+    """Every check, and the stress three times as long as a defect took to show, with each way of preempting."""
+    ways = ("full", "lazy") if version_of(kernel.release) >= _LAZY else ("full",)
+    stresses = [Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=90", ("stress",), 480) for way in ways]
     odd = Plan(f"{kernel.name} odd", kernel, "lockdown=integrity", _ODD, 900)
     return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), odd, *stresses]
