@@ -20,7 +20,7 @@ PREFIX ?= /usr/local
 
 .PHONY: help
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all
 all: deps bpf ## everything that running from the checkout needs
@@ -66,7 +66,9 @@ test-kernels: bpf ## other kernels under QEMU; KERNELS=all for all of them (an h
 	$(Q)tools/setup-kernels $(kernels_named)
 	$(Q)SSLLATENCY_KERNELS=$(KERNELS) $(PYTHON) tests/run.py kernels
 
-.PHONY: golden sweep
+.PHONY: kernels-table golden sweep
+kernels-table: ## the tables of docs/kernels.md, from what the guests found last
+	$(Q)$(PYTHON) -m tests.kernels.table --write
 golden: ## write the golden plans and the tables of docs/probe-sites.md anew
 	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.golden --write
 sweep: ## plan and check every function of nine libraries, about 7 minutes

@@ -175,7 +175,7 @@ def filtered() -> dict[str, Any]:
 
 
 def _return_probes_count(nginx: Nginx, worker: int) -> None:
-    """Return probes on a process under the filter, which ssllatency takes for a few functions only, here for all that it can."""
+    """Return probes on a process under the filter, for all functions: ssllatency itself takes them for few or none."""
     path = libssl_of(worker)
     image = TracedImage(plan_image(Image.open(path), prefer_return_probes=True), path, (worker,))
     session = LibbpfEngine().attach(Request((image,), (Target(worker, "nginx", ()),)))
