@@ -51,7 +51,7 @@ def plans(selection: str, architecture: str) -> list[Plan]:
 
 def _selected(kernel: Installed) -> list[Plan]:
     """What CI has time for: a guest of each kernel, which ends with a minute of stress."""
-    return [Plan(kernel.name, kernel, "preempt=full stress_s=60", (*_SELECTED, "stress"), 420)]
+    return [Plan(kernel.name, kernel, "preempt=full stress_s=60", (*_SELECTED, "stress"), 600)]
 
 
 def _everything(kernel: Installed) -> list[Plan]:
