@@ -23,7 +23,7 @@ _LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothin
 # The last one can't be undone.
 _ODD = (
     *("lockdown integrity", "no tracefs", "no BTF", "no uprobes", "cgroup v1", "cgroup hybrid"),
-    *("unprivileged_bpf_disabled", "lockdown confidentiality"),
+    *("unprivileged BPF disabled", "lockdown confidentiality"),
 )
 _EVERYTHING = (*_SELECTED, *_COUNTS, *_RIGHTS, *_LEAVINGS)
 

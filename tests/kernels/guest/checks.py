@@ -70,7 +70,7 @@ CHECKS: dict[str, Check] = {
     "no tracefs": odd.no_tracefs,
     "cgroup v1": odd.cgroup_v1,
     "cgroup hybrid": odd.cgroup_hybrid,
-    "unprivileged_bpf_disabled": odd.unprivileged_bpf_disabled,
+    "unprivileged BPF disabled": odd.unprivileged_bpf_disabled,
     "lockdown integrity": odd.lockdown_integrity,
     "lockdown confidentiality": odd.lockdown_confidentiality,
     "stress": stress,

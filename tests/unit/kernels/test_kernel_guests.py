@@ -46,6 +46,10 @@ def test_all_is_every_kernel_and_every_check() -> None:
     assert {check for plan in chosen for check in plan.checks} == set(CHECKS) - {"panic"}
 
 
+def test_names_of_checks_survive_the_kernels_command_line() -> None:
+    assert not [name for name in CHECKS if "_" in name or "," in name]
+
+
 def test_a_kernel_of_no_name_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no kernel is called 5\.4: choose from ci, all, 6\.1"):
         plans("5.4,6.1", "amd64")
