@@ -21,7 +21,7 @@ _COUNTS = (
 _RIGHTS = ("three capabilities", "three capabilities perf", "seccomp")
 _LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
 # The last one can't be undone.
-_ODD = (
+ODD = (
     *("lockdown integrity", "no tracefs", "no BTF", "no uprobes", "cgroup v1", "cgroup hybrid"),
     *("unprivileged BPF disabled", "lockdown confidentiality"),
 )
@@ -58,5 +58,5 @@ def _everything(kernel: Installed) -> list[Plan]:
     """Every check, and the stress three times as long as a defect took to show, with each way of preempting."""
     ways = ("full", "lazy") if version_of(kernel.release) >= _LAZY else ("full",)
     stresses = [Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=90", ("stress",), 480) for way in ways]
-    odd = Plan(f"{kernel.name} odd", kernel, "lockdown=integrity", _ODD, 900)
+    odd = Plan(f"{kernel.name} odd", kernel, "lockdown=integrity", ODD, 900)
     return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), odd, *stresses]

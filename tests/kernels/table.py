@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.kernels.machine import FOLDER, TOP
 from tests.kernels.packages import version_of
+from tests.kernels.plans import ODD
 from tests.kernels.results import Outcome
 
 PAGE = TOP / "docs" / "kernels.md"
@@ -29,6 +30,8 @@ _COLUMNS = {
     "each way of attaching": ("trace perf", "trace multi", "trace session"),
     "each kind of links": ("links process", "links shared", "links process perf", "links shared perf"),
     "later processes, threads": ("reload", "reload perf", "threads", "threads links process", "started later"),
+    "rights, seccomp": ("three capabilities", "three capabilities perf", "seccomp"),
+    "odd machines": ODD,
     "nothing left": ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf"),
 }
 
@@ -73,14 +76,15 @@ def _results(group: Sequence[Guest]) -> dict[str, Any]:
 
 
 def _cell(results: Mapping[str, Any], checks: Sequence[str]) -> str:
-    """ "exact", with the checks that the kernel has no way for left out; what failed by its name."""
+    """What failed or was refused, by its name, and whether all was run."""
     done = {name: results[name]["outcome"] for name in checks if name in results}
     if failed := [name for name, outcome in done.items() if outcome == Outcome.FAILED]:
         return f"{_PROBLEM}: {', '.join(failed)}"
     if not done:
         return "not run"
     refused = [name for name, outcome in done.items() if outcome == Outcome.REFUSED]
-    return "yes" + (f"; refused: {', '.join(refused)}" if refused else "")
+    extent = "yes" if len(done) == len(checks) else f"{len(done)} of {len(checks)} run"
+    return extent + (f"; refused: {', '.join(refused)}" if refused else "")
 
 
 def _stress(group: Sequence[Guest]) -> str:
