@@ -62,7 +62,7 @@ test-load: bpf ## every BPF program passes the verifier and attaches
 	$(Q)$(PYTHON) tests/run.py load
 test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live
-test-kernels: bpf ## other kernels under QEMU; KERNELS=all for all of them (an hour), or by name
+test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (45 minutes), or by name
 	$(Q)tools/setup-kernels $(kernels_named)
 	$(Q)SSLLATENCY_KERNELS=$(KERNELS) $(PYTHON) tests/run.py kernels
 
