@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tiers of tests that this machine can run, and names those that it left out and why.
 
-Usage: run.py TIER… with TIER one of unit, load, live. The exit status is 1 if a test failed, or if in CI (the environment
-variable CI is set) a test of a tier that this machine can run was skipped. Tests that need hardware that this machine lacks are
-no failure there either (tests/machine.py): each tier's output names them last, with the reason.
+Usage: run.py TIER… with TIER one of unit, load, live, kernels. The exit status is 1 if a test failed, or if in CI (the
+environment variable CI is set) a test of a tier that this machine can run was skipped. Tests that need hardware that this
+machine lacks are no failure there either (tests/machine.py): each tier's output names them last, with the reason.
 
-A machine that can't trace leaves out load and live. In CI that is a failure, too, but for the tiers that the environment
-variable SSLLATENCY_MAY_LEAVE_OUT names, separated by spaces.
+A machine that can't trace leaves out load and live, one that can't boot guests kernels. In CI that is a failure, too, but for the
+tiers that the environment variable SSLLATENCY_MAY_LEAVE_OUT names, separated by spaces.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP))
+
+from tests.kernels.machine import native_architecture, why_not  # noqa: E402
+from tests.kernels.plans import plans  # noqa: E402
+
 PRIVILEGED = ("load", "live")
 DOCTOR = (TOP / "tools" / "ssllatency", "doctor", "--quiet")
 DOCTOR_TIMEOUT_S = 120
@@ -34,6 +39,14 @@ def obstacle() -> str:
     return told
 
 
+def no_guests() -> str:
+    """Why no other kernel can be booted here; "" when one can."""
+    chosen = plans(os.environ.get("SSLLATENCY_KERNELS", "ci"), native_architecture())
+    if not any(plan.kernel.release for plan in chosen):
+        return "its kernels haven't been fetched (tools/setup-kernels)"
+    return why_not(native_architecture())
+
+
 def run_tier(tier: str) -> bool:
     """Whether all tests of the tier passed."""
     print(f"==> tests/{tier}", flush=True)
@@ -45,12 +58,14 @@ def main() -> int:
     """The exit status."""
     tiers = sys.argv[1:]
     why = obstacle() if set(tiers) & set(PRIVILEGED) else ""
-    left_out = [tier for tier in tiers if why and tier in PRIVILEGED]
+    left_out = {tier: why for tier in tiers if why and tier in PRIVILEGED}
+    if "kernels" in tiers and (no_kernel := no_guests()):
+        left_out["kernels"] = no_kernel
     failed = [tier for tier in tiers if tier not in left_out and not run_tier(tier)]
-    for tier in left_out:
-        print(f"==> tests/{tier} left out: {why}")
+    for tier, reason in left_out.items():
+        print(f"==> tests/{tier} left out: {reason}")
     if os.environ.get("CI"):
-        failed += [tier for tier in left_out if tier not in os.environ.get("SSLLATENCY_MAY_LEAVE_OUT", "").split()]
+        failed += left_out.keys() - set(os.environ.get("SSLLATENCY_MAY_LEAVE_OUT", "").split())
     if failed:
         print(f"==> failed: {' '.join(failed)}")
     return int(bool(failed))

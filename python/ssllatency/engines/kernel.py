@@ -8,9 +8,11 @@ import errno
 import os
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
+
+from ssllatency.engines.seccomp import decides_on_return_probes
 
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 _BPF_PROG_LOAD, _BPF_LINK_CREATE = 5, 28
@@ -28,6 +30,10 @@ class Method(StrEnum):
     PERF = "perf"
     MULTI = "multi"
     SESSION = "session"
+
+
+# The Linux that each came with, as kernels without it are told.
+SINCE = {Method.PERF: "5.15", Method.MULTI: "6.6", Method.SESSION: "6.13"}
 
 
 class Link:
@@ -111,13 +117,19 @@ def _answer(attach_type: int, pid: int) -> int:
 
 
 @cache
+def _answer_to(method: Method) -> int:
+    return _answer(TRACE_UPROBE_SESSION if method is Method.SESSION else TRACE_UPROBE_MULTI, 0)
+
+
 def best_method() -> Method:
     """The newest way of attaching that this kernel has."""
-    if _answer(TRACE_UPROBE_SESSION, 0) == errno.EBADF:
-        return Method.SESSION  # Since Linux 6.13.
-    if _answer(TRACE_UPROBE_MULTI, 0) == errno.EBADF:
-        return Method.MULTI  # Since Linux 6.6.
-    return Method.PERF
+    newest_first = (Method.SESSION, Method.MULTI)
+    return next((method for method in newest_first if _answer_to(method) == errno.EBADF), Method.PERF)
+
+
+def lacks(method: Method) -> bool:
+    """Whether this kernel has no such way of attaching; not where it doesn't let this user ask."""
+    return method is not Method.PERF and _answer_to(method) not in (errno.EBADF, errno.EPERM, errno.EACCES)
 
 
 @cache
@@ -136,14 +148,20 @@ def release(text: str | None = None) -> tuple[int, int, int]:
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
 
 
-def return_probes_kill(version: tuple[int, int, int], *, seccomp: bool, shadow_stack: bool) -> str:
+def return_probes_kill(
+    version: tuple[int, int, int],
+    *,
+    seccomp: bool,
+    shadow_stack: bool,
+    decides: Callable[[], bool] = decides_on_return_probes,
+) -> str:
     """Why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
 
-    Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know (let through since 6.13.3, commit
-    cf6cb56ef244). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
+    Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know. Those with the fix are told by asking
+    (`decides`). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
     """
-    if seccomp and version[:2] >= (6, 11) and version < (6, 13, 3):
-        return "Linux 6.11 to 6.13.2 kills a process with a seccomp filter at a return probe"
+    if seccomp and (6, 11, 0) <= version < (6, 13, 3) and decides():
+        return "this kernel, between Linux 6.11 and 6.13.2, kills a process with a seccomp filter at a return probe"
     if shadow_stack and version[:2] < (6, 11):
         return "before Linux 6.11 a process with a shadow stack dies at a return probe"
     return ""
