@@ -6,8 +6,8 @@ Usage: run.py TIER… with TIER one of unit, load, live, kernels. The exit statu
 environment variable CI is set) a test of a tier that this machine can run was skipped. Tests that need hardware that this
 machine lacks are no failure there either (tests/machine.py): each tier's output names them last, with the reason.
 
-A machine that can't trace leaves out load and live, one that can't boot guests kernels. In CI that is a failure, too, but for the
-tiers that the environment variable SSLLATENCY_MAY_LEAVE_OUT names, separated by spaces.
+A machine that can't trace leaves out load and live, one that can't boot guests kernels. In CI that is a failure, too, but for
+the tiers that the environment variable SSLLATENCY_MAY_LEAVE_OUT names, separated by spaces.
 """
 
 from __future__ import annotations
