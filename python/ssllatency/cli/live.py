@@ -15,6 +15,7 @@ from ssllatency.cli.follow import Follower, load_early, rules_for
 from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines import choice, doctor
 from ssllatency.engines.base import Request, Session
+from ssllatency.engines.links import take_all_files
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.reports.units import counted, printable
@@ -36,6 +37,7 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
     if chosen.why:
         print(f"ssllatency: {printable(chosen.why)}", file=sys.stderr)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    take_all_files()
     return chosen.name
 
 

@@ -32,6 +32,9 @@ SUBCOMMANDS = (
 STATUSES = "exit status: 0 done, 1 failed, 2 misuse"
 OUTPUTS = "Results go to standard output, everything else to standard error."
 
+TRACEBACK = "SSLLATENCY_TRACEBACK"  # for developers: an unforeseen exception is shown as Python does
+_LONGEST = 300  # characters of an exception's text
+
 
 class _Parser(argparse.ArgumentParser):
     """argparse with a one-sentence error."""
@@ -74,7 +77,24 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        print(printable(_unforeseen(error)), file=sys.stderr)
+        return 1
     return int(status)
+
+
+def _unforeseen(error: Exception) -> str:
+    """What is said of an exception that nobody foresaw. Whatever was attached is detached by now."""
+    if isinstance(error, ModuleNotFoundError):  # python3-minimal, or a part that was removed
+        return (
+            f"ssllatency: {sys.executable} has no module {error.name}: install the whole of Python (apt-get install python3),"
+            " or ssllatency anew."
+        )
+    text = " ".join(str(error).split())[:_LONGEST]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"ssllatency failed: {what}; this is a defect, please report it ({TRACEBACK}=1 shows where it happened)."
 
 
 def main() -> None:

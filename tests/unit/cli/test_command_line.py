@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ssllatency.cli import doctor
 from ssllatency.cli.main import SUBCOMMANDS, run
 
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
@@ -112,6 +113,25 @@ def test_the_sites_of_a_handshakes_phases_are_listed(capsys: pytest.CaptureFixtu
     assert "EVP_DigestSign" in [call["callee"] for call in document["files"][0]["calls"]]
     assert run(["probes", "--handshakes", str(LIBSSL)]) == 0
     assert "EVP_DigestSign" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("error", [ValueError("an odd\nvalue\x1b[2J"), OSError(24, "Too many open files"), AssertionError()])
+def test_what_nobody_foresaw_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert run(["doctor"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"ssllatency failed: {type(error).__name__}")
+    assert "; this is a defect, please report it" in said
+    assert said.count("\n") == 1
+    assert said.rstrip("\n").isprintable()
+    monkeypatch.setenv("SSLLATENCY_TRACEBACK", "1")
+    with pytest.raises(type(error)):
+        run(["doctor"])
 
 
 def test_a_reader_that_goes_away_is_no_error_to_see() -> None:
