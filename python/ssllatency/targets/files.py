@@ -194,13 +194,20 @@ def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Pa
         try:
             fd = open_mapped(pid, mappings[pid], proc)
         except SsllatencyError as error:
-            if exists(pid, proc):
+            if exists(pid, proc) and _still_maps(pid, mappings[pid], proc):
                 errors.append(error)
             continue
         return _recognised(fd, pid, mappings, recognise, problem, proc)
     if errors:
         problem(errors[0])
     return None
+
+
+def _still_maps(pid: int, mapping: MappedFile, proc: Path) -> bool:
+    try:
+        return mapping.identity in {file.identity for file in mapped_files(pid, proc)}
+    except SsllatencyError:
+        return True
 
 
 def _recognised(

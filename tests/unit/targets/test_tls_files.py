@@ -162,6 +162,16 @@ def test_a_file_that_nobody_can_open_is_a_problem(
     assert recognise.asked == []
 
 
+def test_a_file_that_was_unmapped_meanwhile_is_left_out(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    kept, gone = maps_line(make("libssl.so.3", "libssl")), maps_line(make("libssl.so.2", "libssl"), path="/gone/libssl.so.2")
+    folder = add_process(10, maps=kept + gone)
+    ahead = lambda _: (folder / "maps").write_text(kept)  # noqa: E731 - it is called once the maps were read
+    found = tls_files(all_processes(proc), recognise, proc, ahead=ahead)
+    assert summary(found) == [("libssl.so.3", "libssl", 10, (10,))]
+
+
 def test_processes_that_ended_are_left_out(
     proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
 ) -> None:
