@@ -32,6 +32,7 @@ SUBCOMMANDS = (
 STATUSES = "exit status: 0 done, 1 failed, 2 misuse"
 OUTPUTS = "Results go to standard output, everything else to standard error."
 
+ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where programs are looked for under sudo
 TRACEBACK = "SSLLATENCY_TRACEBACK"  # for developers: an unforeseen exception is shown as Python does
 _LONGEST = 300  # characters of an exception's text
 
@@ -63,6 +64,8 @@ def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line; the exit status."""
+    if _is_sudo():
+        os.environ["PATH"] = ROOTS_PATH
     try:
         parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
         status = parsed.run(parsed)
@@ -83,6 +86,11 @@ def run(arguments: Sequence[str]) -> int:
         print(printable(_unforeseen(error)), file=sys.stderr)
         return 1
     return int(status)
+
+
+def _is_sudo() -> bool:
+    """Whether root runs it on behalf of another user, whose PATH this may be: sudo leaves it where it has no secure_path."""
+    return os.geteuid() == 0 and os.environ.get("SUDO_UID", "0") != "0"
 
 
 def _unforeseen(error: Exception) -> str:

@@ -23,6 +23,7 @@ from ssllatency.targets.processes import PROC, Process, exists, root_of
 
 # The star before .so also takes the copies that Python wheels bundle: libssl-8b5ba2b3.so.1.1.
 _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so*")
+_USUAL_NAMES = ("libssl.so", "libcrypto.so")
 
 _MOST_AHEAD = 32
 # A process can map tens of thousands of files, and name them as it likes: so many of one, and of all, are looked into.
@@ -133,10 +134,15 @@ def most_important(
 
 
 def few_of(files: Sequence[MappedFile], executable: str | None, named: Collection[Identity] = ()) -> list[MappedFile]:
-    """MOST_OF_PROCESS of the files of one process at most: the named ones and the executable come first."""
+    """MOST_OF_PROCESS of the files of one process at most: first come the named ones, the executable, and OpenSSL's by name."""
     if len(files) <= MOST_OF_PROCESS:
         return list(files)
-    return sorted(files, key=lambda file: (file.identity not in named, file.path != executable))[:MOST_OF_PROCESS]
+
+    def rank(file: MappedFile) -> tuple[bool, bool, bool]:
+        usual = file.path.rpartition("/")[2].startswith(_USUAL_NAMES)
+        return file.identity not in named, file.path != executable, not usual
+
+    return sorted(files, key=rank)[:MOST_OF_PROCESS]
 
 
 def too_many(process: Process, files: int) -> str:
