@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from ssllatency.cli.printing import show
 from ssllatency.engines import choice, doctor
 from ssllatency.engines.objects import object_path
 
@@ -28,13 +29,13 @@ def run(arguments: argparse.Namespace) -> int:
     obstacle = doctor.can_trace(here)
     if arguments.quiet:
         if obstacle:
-            print(obstacle)
+            show(obstacle)
         return int(obstacle is not None)
     for finding in doctor.findings(here):
-        print(f"{_word(finding):8} {finding.name}: {finding.detail}")
+        show(f"{_word(finding):8} {finding.name}: {finding.detail}")
         if finding.remedy:
-            print(f"{'':8}   mend it with: {finding.remedy}")
-    print(f"\n{_verdict(here)}")
+            show(f"{'':8}   mend it with: {finding.remedy}")
+    show(f"\n{_verdict(here)}")
     return int(obstacle is not None)
 
 

@@ -8,7 +8,6 @@ yet (another OpenSSL after an upgrade, a library loaded late), and gathers names
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -16,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from ssllatency.cli.printing import tell
 from ssllatency.cli.resolve import Recogniser, Resolved, library_of, open_images
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Rules, TracedImage
@@ -23,7 +23,6 @@ from ssllatency.engines.following import Following
 from ssllatency.engines.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
-from ssllatency.reports.units import printable
 from ssllatency.targets import (
     MOST_OF_PROCESS,
     MappedFile,
@@ -317,7 +316,7 @@ class Follower:
             return
         if len(self._attachment.notes) < _MOST_NOTES:
             self._attachment.notes.append(sentence)
-            print(f"ssllatency: {printable(sentence)}", file=sys.stderr, flush=True)
+            tell(sentence)
             return
         self._unsaid += 1
         self._attachment.notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ssllatency.cli.printing import tell
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
@@ -30,7 +30,7 @@ def write(name: str, recording: Recording, before: Recording | None = None, comp
         Path(name).write_text(page, encoding="utf-8")
     except OSError as error:
         raise SsllatencyError(f"{name} can't be written: {error.strerror}.") from None
-    print(f"ssllatency: {name} holds the page.", file=sys.stderr)
+    tell(f"{name} holds the page.")
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from dataclasses import replace
 from ssllatency.cli import handshakes, live, options
 from ssllatency.cli.follow import Follower
 from ssllatency.cli.page import output_page
+from ssllatency.cli.printing import show, tell
 from ssllatency.cli.progress import Progress
 from ssllatency.engines.full_session import FullSession
 from ssllatency.engines.handshake_engine import HandshakeSession
@@ -27,7 +27,7 @@ from ssllatency.load.run import run as run_tool
 from ssllatency.load.tools import TOOLS, Tool, report_of, version_of
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import client_text, document, text
-from ssllatency.reports.units import counted, printable
+from ssllatency.reports.units import counted
 from ssllatency.targets import Selection, all_processes, is_own, serving
 
 SUMMARY = "drive s_time, h2load, ab or wrk against a server while tracing it"
@@ -171,11 +171,11 @@ def _with_client(snapshot: Snapshot, output: Output, tool: Tool, command: Sequen
     """The measurement with the client's report, and the exit status: 1 where the tool failed or can't be understood."""
     failed = output.ended is Ended.TIMEOUT or (output.ended is Ended.ITSELF and output.status != 0)
     for sentence in complaints(output, command[0]) if failed or output.cut_bytes else ():
-        print(f"ssllatency: {printable(sentence)}", file=sys.stderr)
+        tell(sentence)
     try:
         return replace(snapshot, client=report_of(tool, output, command, version)), int(failed)
     except LoadError as error:
-        print(f"ssllatency: {printable(str(error))}", file=sys.stderr)
+        tell(str(error))
         return snapshot, 1
 
 
@@ -193,8 +193,8 @@ def complaints(output: Output, name: str) -> list[str]:
 
 def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
     if arguments.json:
-        print(document.to_json(snapshot))
+        show(document.to_json(snapshot))
         return
-    print(client_text.render(snapshot, output_page()), end="")
+    show(client_text.render(snapshot, output_page()), end="")
     if snapshot.series:
-        print("\n" + text.render(snapshot), end="")
+        show("\n" + text.render(snapshot), end="")

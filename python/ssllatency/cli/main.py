@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from ssllatency import __version__
+from ssllatency.cli.printing import tell, tell_line
 from ssllatency.errors import SsllatencyError
-from ssllatency.reports.units import printable
 
 # In the order in which help shows them. Each module has SUMMARY, add_arguments(parser), run(arguments).
 SUBCOMMANDS = (
@@ -71,8 +71,8 @@ def run(arguments: Sequence[str]) -> int:
         status = parsed.run(parsed)
         sys.stdout.flush()
     except SsllatencyError as error:
-        sentence = printable(str(error))
-        print(f"ssllatency: {sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}", file=sys.stderr)
+        sentence = str(error)
+        tell(f"{sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}")
         return error.status
     except BrokenPipeError:
         # The reader has gone (`| head`). Python would complain once more when it flushes standard output at exit.
@@ -83,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
-        print(printable(_unforeseen(error)), file=sys.stderr)
+        tell_line(_unforeseen(error))
         return 1
     return int(status)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from ssllatency.cli import handshakes, live, load, matrix_words
 from ssllatency.cli.follow import Follower
+from ssllatency.cli.printing import show, tell
 from ssllatency.cli.progress import Progress
 from ssllatency.engines.handshake_engine import HandshakeSession
 from ssllatency.errors import SsllatencyError
@@ -28,7 +28,7 @@ from ssllatency.load.tools import TOOLS, report_of, version_of
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.client import ClientReport
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.units import counted, printable
+from ssllatency.reports.units import counted
 from ssllatency.targets import Selection
 
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not plan.cells:
         raise SsllatencyError(f"{arguments.matrix} leaves no cell: {'; '.join(plan.dropped)}.")
     if arguments.dry_run:
-        print(matrix_words.dry_run(matrix, plan, _left(matrix, plan, arguments.output)), end="")
+        show(matrix_words.dry_run(matrix, plan, _left(matrix, plan, arguments.output)), end="")
         return 0
     if not arguments.output:
         raise SsllatencyError("Name the file for the runs' figures: -o FILE.", 2)
@@ -69,14 +69,14 @@ def _run(matrix: Matrix, plan: Plan, table: matrix_csv.Table, arguments: argpars
     place = {cell.key: number for number, cell in enumerate(plan.cells)}
     in_file_order = sorted(rows, key=lambda row: place.get(tuple(row[factor] for factor in Factor), -1))
     whole = [cell for cell in plan.cells if cell.key not in bench.broken]
-    print(matrix_words.effects(in_file_order, whole), end="")
+    show(matrix_words.effects(in_file_order, whole), end="")
     for sentence in matrix_words.ending(rows, plan, matrix, bench.broken, arguments.output):
         _say(sentence)
     return int(bool(bench.broken) or bench.stopped)
 
 
 def _say(sentence: str) -> None:
-    print(f"ssllatency: {printable(sentence)}", file=sys.stderr, flush=True)
+    tell(sentence)
 
 
 @dataclass

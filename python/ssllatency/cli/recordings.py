@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ssllatency.cli.printing import tell
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
 from ssllatency.reports.recording_reading import from_text
@@ -19,7 +20,7 @@ def read(name: str) -> Recording:
     """The recording in a file, - for standard input. What a run has to say about itself goes to standard error."""
     recording = from_text(_text(name), "standard input" if name == "-" else name)
     for note in dict.fromkeys(note for run in recording.runs for note in run.notes):
-        print(f"ssllatency: {recording.label}: {note}", file=sys.stderr)
+        tell(f"{recording.label}: {note}")
     return recording
 
 

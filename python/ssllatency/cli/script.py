@@ -15,6 +15,7 @@ from pathlib import Path
 from ssllatency import __version__
 from ssllatency.cli import options
 from ssllatency.cli.plan_source import PlanSource
+from ssllatency.cli.printing import show
 from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.bpftrace_standalone import standalone
@@ -118,7 +119,7 @@ def _about(resolved: Resolved) -> list[str]:
 
 def _write(text: str, output: str | None) -> None:
     if output is None:
-        print(text, end="")
+        show(text, end="")
         return
     try:
         Path(output).write_text(text)
