@@ -62,15 +62,15 @@ OWN = "a temporary folder of ours"
 # By module, or by module and function, what is opened there.
 ALLOWED = {
     "cli/follow.py:_byte_of": HANDLE,
-    "cli/html.py": OUTPUT,
+    "cli/html.py:_plain_matplotlib": OWN,
     "cli/main.py:run": "/dev/null",
     "cli/matrix.py": OWN,
+    "cli/output_files.py": OUTPUT,
     "cli/plan_source.py": HANDLE,
     "cli/probes.py:_existing": USER,
     "cli/recordings.py": USER,
     "cli/script.py:_at_a_path": HANDLE,
     "cli/script.py:_lasting": USER,
-    "cli/script.py:_write": OUTPUT,
     "engines/bcc_engine.py:BccObject._compile": OURS,
     "engines/bcc_engine.py:_BccSession.name_of": PROC,
     "engines/bpftrace_process.py:Bpftrace.__init__": OWN,

@@ -8,10 +8,9 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from ssllatency.cli import output_files
 from ssllatency.cli.printing import tell
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
 from ssllatency.reports import html_page
@@ -26,10 +25,7 @@ def write(name: str, recording: Recording, before: Recording | None = None, comp
     """Writes the page; a file of that name is overwritten. Raises SsllatencyError where it can't be made or written."""
     with _plain_matplotlib():
         page = html_page.page(recording, before, comparison)
-    try:
-        Path(name).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise SsllatencyError(f"{name} can't be written: {error.strerror}.") from None
+    output_files.write(name, page)
     tell(f"{name} holds the page.")
 
 

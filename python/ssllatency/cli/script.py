@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ssllatency import __version__
-from ssllatency.cli import options
+from ssllatency.cli import options, output_files
 from ssllatency.cli.plan_source import PlanSource
 from ssllatency.cli.printing import show
 from ssllatency.cli.resolve import Resolved, resolve
@@ -121,7 +121,4 @@ def _write(text: str, output: str | None) -> None:
     if output is None:
         show(text, end="")
         return
-    try:
-        Path(output).write_text(text)
-    except OSError as error:
-        raise SsllatencyError(f"{output} can't be written: {error.strerror}.") from None
+    output_files.write(output, text)
