@@ -20,6 +20,7 @@ from ssllatency.cli.progress import Progress
 from ssllatency.engines.full_session import FullSession
 from ssllatency.engines.handshake_engine import HandshakeSession
 from ssllatency.errors import SsllatencyError
+from ssllatency.load.account import Account, of_tools
 from ssllatency.load.arguments import Endpoint, endpoint, expected_s, refuse_plain
 from ssllatency.load.figures import LoadError
 from ssllatency.load.run import Ended, Output
@@ -43,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="its own arguments, passed on unchanged"
     )
     parser.add_argument("--program", metavar="FILE", help="the tool's executable in place of the one on the PATH")
+    parser.add_argument("--user", metavar="NAME", default="",
+                        help="run the tool as this user (under root sudo's user, else nobody)")  # fmt: skip
     parser.add_argument("--timeout", type=options.positive, metavar="SECONDS",
                         help="end the tool after so long (a minute after its own end, an hour where it has none)")  # fmt: skip
     parser.add_argument("--functions", action="store_true", help="measure each function as well, as trace does")
@@ -65,12 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
     command = [arguments.program or tool.program, *tool.leading, *words]
     refuse_plain(arguments.tool, words)
-    version = version_of(tool, arguments.program or "")
+    account = of_tools(arguments.user)
+    version = version_of(tool, arguments.program or "", account)
     selection = options.selection(arguments)
     if selection == Selection():
         selection = serving_there(endpoint(arguments.tool, words))
     live.prepare()
-    output, snapshot = _measure(command, expected_s(arguments.tool, words), selection, arguments)
+    output, snapshot = _measure(command, account, expected_s(arguments.tool, words), selection, arguments)
     snapshot, status = _with_client(snapshot, output, tool, command, version)
     _print(snapshot, arguments)
     return status
@@ -114,7 +118,11 @@ def serving_there(where: Endpoint) -> Selection:
 
 
 def _measure(
-    command: Sequence[str], whole_s: float | None, selection: Selection, arguments: argparse.Namespace
+    command: Sequence[str],
+    account: Account | None,
+    whole_s: float | None,
+    selection: Selection,
+    arguments: argparse.Namespace,
 ) -> tuple[Output, Snapshot]:
     """Both sides of one run."""
     with ExitStack() as stack:
@@ -125,7 +133,8 @@ def _measure(
         else:
             session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, None, what="handshakes and functions" if arguments.functions else "handshakes")
-        output = _drive(command, timeout_s(arguments.timeout, whole_s), whole_s, session, follower)
+        limit_s = timeout_s(arguments.timeout, whole_s)
+        output = _drive(command, account, limit_s, whole_s, session, follower)
         snapshot = _settled(session)
         return output, resolved.noted(snapshot)
 
@@ -136,7 +145,12 @@ def timeout_s(asked_s: float | None, whole_s: float | None) -> float:
 
 
 def _drive(
-    command: Sequence[str], limit_s: float, whole_s: float | None, session: HandshakeSession | FullSession, follower: Follower
+    command: Sequence[str],
+    account: Account | None,
+    limit_s: float,
+    whole_s: float | None,
+    session: HandshakeSession | FullSession,
+    follower: Follower,
 ) -> Output:
     """Runs the tool; meanwhile what the server's processes bring is followed."""
     with Progress(whole_s) as progress:
@@ -146,7 +160,7 @@ def _drive(
             session.poll()
             progress.show(elapsed_s, counted(session.ended, "handshake"))
 
-        return run_tool(command, timeout_s=limit_s, progress=meanwhile, stopped=live.stop_is_asked_for)
+        return run_tool(command, timeout_s=limit_s, account=account, progress=meanwhile, stopped=live.stop_is_asked_for)
 
 
 def settle(session: HandshakeSession | FullSession) -> None:

@@ -17,6 +17,7 @@ from ssllatency.cli.progress import Progress
 from ssllatency.engines.handshake_engine import HandshakeSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.load import matrix_cells, matrix_csv, matrix_file, servers
+from ssllatency.load.account import of_tools
 from ssllatency.load.arguments import endpoint_of
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix import Factor, Matrix, Plan, Run, order
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.output:
         raise SsllatencyError("Name the file for the runs' figures: -o FILE.", 2)
     for tool in sorted({cell[Factor.TOOL] for cell in plan.cells}):
-        version_of(TOOLS[tool])  # says where one isn't installed
+        version_of(TOOLS[tool], account=of_tools(arguments.user))  # says where one isn't installed
     live.prepare()
     with matrix_csv.Table(arguments.output, matrix) as table:
         return _run(matrix, plan, table, arguments)
@@ -94,9 +95,11 @@ class _Bench:
         """Starts the servers of these runs, and attaches to all of them once."""
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-matrix-")))
         folder.chmod(0o711)  # nginx's workers go through it to their pages
-        (folder / "keys").mkdir(mode=0o700)
+        (folder / "keys").mkdir(mode=0o711)  # clients that run as another user read theirs
+        (folder / "keys").chmod(0o711)
+        self.account = of_tools(self.arguments.user)
         cells = list(dict.fromkeys(run.cell for run in runs))
-        self.keys = servers.Keys.make(folder / "keys", cells)
+        self.keys = servers.Keys.make(folder / "keys", cells, self.account)
         self.servers: dict[str, servers.Server] = {}
         pids: list[int] = []
         for name, entry in self.matrix.servers.items():
@@ -162,7 +165,8 @@ class _Bench:
 
         whole_s = self.matrix.seconds if run.cell[Factor.TOOL] == "s_time" else None
         limit_s = load.timeout_s(self.arguments.timeout, whole_s)
-        return run_tool(line, timeout_s=limit_s, progress=meanwhile, stopped=live.stop_is_asked_for), line
+        output = run_tool(line, timeout_s=limit_s, account=self.account, progress=meanwhile, stopped=live.stop_is_asked_for)
+        return output, line
 
     def _client(self, output: Output, line: Sequence[str], run: Run) -> ClientReport:
         """What the tool says; LoadError where it failed."""
