@@ -124,7 +124,16 @@ def connect(port: int, folder: Path, canaries: Secrets) -> None:
             plain.recv(100)
     for version in ("tls1_2", "tls1_3"):
         kept = folder / f"session-{version}"
-        openssl("s_client", "-connect", f"127.0.0.1:{port}", f"-{version}", "-sess_out", str(kept), input=f"{question}\n")
+        openssl(
+            "s_client",
+            "-ign_eof",
+            "-connect",
+            f"127.0.0.1:{port}",
+            f"-{version}",
+            "-sess_out",
+            str(kept),
+            input=f"{question}\n",
+        )
         text = openssl("sess_id", "-in", str(kept), "-noout", "-text")
         ticket = re.search(r"TLS session ticket:\n((?: +[0-9a-f]{4} - .*\n)+)", text)
         assert ticket
