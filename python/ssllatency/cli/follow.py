@@ -27,6 +27,7 @@ from ssllatency.targets import (
     MOST_OF_PROCESS,
     MappedFile,
     Selection,
+    TracedFile,
     all_processes,
     code_byte,
     exists,
@@ -237,7 +238,7 @@ class Follower:
         self._known |= dict.fromkeys(file.identity for file in new)
         self._files_of[pid] = self._files_of.get(pid, 0) + len(new)
         try:
-            files = [file for each in new if (file := recognised_file(pid, each, self._recognise))]
+            files = self._recognised(pid, new)
             images = open_images(files, self._resolved.source, self._stack, self._beside(pid)) if files else ()
         except SsllatencyError:
             if not exists(pid):  # another process may map them as well
@@ -251,6 +252,20 @@ class Follower:
                 fresh.append((file.mapping, image))
         if fresh:
             self._extend_by(pid, fresh, mapped)
+
+    def _recognised(self, pid: int, new: Sequence[MappedFile]) -> list[TracedFile]:
+        """Those that hold TLS code. One that is damaged, or can't be opened, doesn't keep the others from being traced."""
+        found = []
+        for each in new:
+            try:
+                file = recognised_file(pid, each, self._recognise)
+            except SsllatencyError as error:
+                if not exists(pid):
+                    raise
+                self._say(f"{self._name(pid)} maps a file that can't be looked at: {error}")
+                continue
+            found += [file] if file else []
+        return found
 
     def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, int]) -> None:
         first = len(self._attachment.images)

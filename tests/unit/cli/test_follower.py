@@ -16,6 +16,7 @@ from ssllatency.cli.follow import Follower
 from ssllatency.cli.resolve import Resolved, library_of
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.mappings import Mapping
+from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import MOST_OF_PROCESS, MappedFile, Process, Selection, TracedFile
@@ -259,6 +260,26 @@ def test_a_look_ends_in_time(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) ->
     assert looked == [200, 201, 202]
     session._follower.look()
     assert looked[3:] == [203, 204, 205]
+
+
+def test_a_damaged_file_does_not_hide_the_next_one(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both were mapped since the last look."""
+    file, damaged, new = mapped_file(11), mapped_file(22, "/tmp/libssl.so.bad"), mapped_file(33)
+
+    def recognised(pid: int, each: MappedFile, _: object) -> TracedFile:
+        if each is damaged:
+            raise SsllatencyError(f"{each.path} is damaged.")
+        return TracedFile("libssl", pid, each, (pid,))
+
+    monkeypatch.setattr(follow, "recognised_file", recognised)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    session.look()
+    for each in (damaged, new):
+        kernel.map(OLD, each)
+    session.look()
+    assert [image.plan.path for image in session.extended] == [new.path]
+    assert any("/tmp/libssl.so.bad is damaged" in note for note in session.attachment.notes)
 
 
 def test_one_file_that_was_asked_for_stays_the_only_one(kernel: Kernel) -> None:
