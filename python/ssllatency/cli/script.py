@@ -5,7 +5,6 @@ that the libraries are those that it was made for, traces, and prints histograms
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -44,11 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     selection = options.files_or_selection(arguments, "script")
     with ExitStack() as stack:
         resolved = _files(arguments, stack) if arguments.files else resolve(selection, arguments, stack)
-        digests = [_digest(image.file) for image in resolved.images]
+        contents = [_content(image.file) for image in resolved.images]
         resolved = _at_lasting_paths(resolved)
         text = standalone(
             resolved.images,
-            digests,
+            contents,
             _about(resolved),
             role=arguments.role,
             linear=arguments.hist,
@@ -84,9 +83,9 @@ def _lasting(name: str, fd: int) -> str:
     return str(Path(name).absolute())
 
 
-def _digest(path: str) -> str:
+def _content(path: str) -> bytes:
     with os.fdopen(open_regular(path), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return file.read()
 
 
 def _at_lasting_paths(resolved: Resolved) -> Resolved:

@@ -8,6 +8,7 @@ that the sites were planned in, unpack the symbol files that the comment below t
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 import textwrap
 from collections.abc import Sequence
@@ -59,15 +60,15 @@ def safe_path(path: str) -> bool:
 
 def standalone(
     images: Sequence[TracedImage],
-    digests: Sequence[str],
+    contents: Sequence[bytes],
     about: Sequence[str],
     *,
     role: Role,
     linear: LinearRange,
     everyone: bool,
 ) -> str:
-    """The script's text. `about` says in lines what it was made for; an image's `file` is where that host has it, and `digests`
-    are the SHA-256 of the files' contents, in the order of the images."""
+    """The script's text. `about` says in lines what it was made for; an image's `file` is where that host has it, and `contents`
+    are what was read of the very files that were planned, in the order of the images: they aren't opened again."""
     for image in images:
         if not safe_path(image.file):
             raise SsllatencyError(
@@ -77,16 +78,17 @@ def standalone(
     named = [bpftrace_script.sites(image) for image in images]
     if not any(named):
         raise SsllatencyError("none of the functions can be traced by bpftrace: take `ssllatency trace`.")
-    numbered = enumerate(zip(images, digests, strict=True), 1)
-    checks = [line for number, (image, digest) in numbered for line in _checks(number, image.file, digest)]
+    numbered = enumerate(zip(images, contents, strict=True), 1)
+    checks = [line for number, (image, content) in numbered for line in _checks(number, image, content)]
     shell = _SHELL.format(title=_plain(about[0]), checks="\n".join(checks), probes=sum(map(len, named)) + 64)
     begin = [*WHOLE_WORDS, 'printf("Tracing ... Ctrl-C ends it and prints the report.\\n");']
     body = bpftrace_script.render(images, Words(linear), role=role, everyone=everyone, begin=begin, extra=_END)
     return f"{shell}\n{_comment(images, about)}\n{_symbols(images)}\n{body}"
 
 
-def _checks(number: int, file: str, digest: str) -> list[str]:
-    return [f"//bin/true; is {digest} {file}", f"//bin/true; name {number} {file}"]
+def _checks(number: int, image: TracedImage, content: bytes) -> list[str]:
+    digest = hashlib.sha256(content).hexdigest()
+    return [f"//bin/true; is {digest} {image.file}", f"//bin/true; name {number} {image.file}"]
 
 
 def _comment(images: Sequence[TracedImage], about: Sequence[str]) -> str:
