@@ -67,8 +67,8 @@ def standalone(
     linear: LinearRange,
     everyone: bool,
 ) -> str:
-    """The script's text. `about` says in lines what it was made for; an image's `file` is where that host has it, and `contents`
-    are what was read of the very files that were planned, in the order of the images: they aren't opened again."""
+    """The script's text. `about` says in lines what it was made for; an image's `file` is where that host has it, and
+    `contents` are what was read of the very files that were planned, in the order of the images: none is opened again."""
     for image in images:
         if not safe_path(image.file):
             raise SsllatencyError(
