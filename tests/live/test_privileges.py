@@ -123,9 +123,7 @@ def test_two_capabilities_trace_ones_own_processes_and_no_others(certificates: P
                     check=True,
                     timeout=30,
                 )
-        assert count(trace.document, "SSL_accept") == TIMES, [
-            (row["function"], row["outcome"], row["count"]) for row in trace.document["functions"]
-        ]
+        assert count(trace.document, "ossl_ecdsa_sign") == TIMES
     with Nginx(certificates) as server:
         refused = [run(home, ("bpf", "perfmon"), "trace", "-p", pid, "-d", "1") for pid in (1, server.worker_pids()[0])]
     assert [done.returncode for done in refused] == [1, 1]
