@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     output, snapshot = _measure(command, account, expected_s(arguments.tool, words), selection, arguments)
     snapshot, status = _with_client(snapshot, output, tool, command, version)
+    if status and account:
+        tell(f"{command[0]} ran as user {account.uid}: --user names another, where it needs files that this one may not read.")
     _print(snapshot, arguments)
     return status
 
