@@ -103,13 +103,16 @@ enum ssll_exit {
  * Calls that run are kept by (process, stack pointer at entry, operation), which is right across fibers and threads. They lie
  * in a table of SSLL_STARTS slots. A slot's number comes from the lowest bits of the stack pointer, mixed with the rest of the
  * key; the rest, in the slot's tag, therefore tells the whole key. A call takes the first free of SSLL_WAYS slots, and the hash
- * map behind them where all are taken or the stack lies beyond 2^47.
+ * map behind them where all are taken or the stack lies beyond 2^47. In that map the processes whose PIDs are equal modulo
+ * SSLL_SHARES have room for SSLL_SHARE calls, so that no process takes all of it.
  */
 enum ssll_table {
 	SSLL_TABLE_BITS = 14,
 	SSLL_STARTS = 16384,
 	SSLL_WAYS = 4,
 	SSLL_OVERFLOW = 16384,
+	SSLL_SHARES = 1024,
+	SSLL_SHARE = 12288,
 };
 
 /*

@@ -22,6 +22,23 @@ struct {
 	__type(value, struct ssll_start);
 } overflow SEC(".maps");
 
+/* How many calls in overflow are of the processes with these lowest bits: so that one that fills it leaves room for others. */
+struct {
+	SSLL_MAP(shares);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SSLL_SHARES);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} shares SEC(".maps");
+
+static __always_inline __u64 *ssll_share(const struct ssll_start_key *key)
+{
+	__u32 number = key->tgid & (SSLL_SHARES - 1);
+
+	return bpf_map_lookup_elem(&shares, &number);
+}
+
 /* Where a call lies: its tag without the way, and the number of its first slot. */
 struct ssll_place {
 	__u64 tag;
@@ -81,9 +98,12 @@ static __always_inline struct ssll_start *ssll_claim(const struct ssll_place *pl
 static __always_inline void ssll_begin_in_overflow(const struct ssll_start_key *key, __u64 ssl)
 {
 	struct ssll_start start = {.tag = 1, .began_ns = bpf_ktime_get_ns(), .ssl = ssl};
+	__u64 *share = ssll_share(key);
 
-	if (!bpf_map_update_elem(&overflow, key, &start, BPF_NOEXIST))
+	if (share && (__s64)*share < SSLL_SHARE && !bpf_map_update_elem(&overflow, key, &start, BPF_NOEXIST)) {
+		count(share);
 		return;
+	}
 	if (bpf_map_update_elem(&overflow, key, &start, BPF_EXIST))
 		count(&account.map_full);
 	else
@@ -126,7 +146,12 @@ static __always_inline bool ssll_end(const struct ssll_start_key *key, struct ss
 	if (!slot)
 		return false;
 	*start = *slot;
-	bpf_map_delete_elem(&overflow, key);
+	if (!bpf_map_delete_elem(&overflow, key)) {
+		__u64 *share = ssll_share(key);
+
+		if (share)
+			__sync_fetch_and_add(share, -1);
+	}
 	return true;
 }
 

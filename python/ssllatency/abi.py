@@ -205,6 +205,8 @@ class Table(IntEnum):
     STARTS = 16384
     WAYS = 4
     OVERFLOW = 16384
+    SHARES = 1024
+    SHARE = 12288
 
 
 class Tag(IntEnum):
@@ -646,6 +648,7 @@ MAPS = {
     "overflow": MapShape(1, 16, 24, 16384, 0),
     "processes": MapShape(1, 4, 16, 256, 0),
     "series": MapShape(1, 8, 4680, 2048, 0),
+    "shares": MapShape(2, 4, 8, 1024, 1024),
     "sides": MapShape(2, 4, 8, 4096, 0),
     "starts": MapShape(2, 4, 24, 16384, 1024),
     "targets": MapShape(2, 4, 16, 65536, 1024),

@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests import foreign
+from tests.waiting import wait_for
 
 from .clients import TLS_1_3, Client
 from .roots import nginx_of
 from .servers import Nginx
 from .test_targets import LIBRARIES, TIMES, assert_exact, copies, nginx_with, replace
-from .trace import PROGRAM, Trace
+from .trace import PROGRAM, Trace, count
 
 __all__ = ["copies"]
 
@@ -90,6 +93,41 @@ def test_two_more_trace_libraries_that_are_gone(certificates: Path, home: Path, 
 def run(home: Path, capabilities: tuple[str, ...], *words: object) -> subprocess.CompletedProcess[str]:
     command = [*dropped(home, *capabilities), str(PROGRAM), *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@contextmanager
+def own_server(certificates: Path, home: Path) -> Iterator[tuple[int, int]]:
+    """A server that the user started themselves: its process and its port."""
+    for name in ("ecdsa.crt", "ecdsa.key"):
+        os.chown(shutil.copy(certificates / name, home / name), int(NOBODY), int(NOBODY))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serving = ("openssl", "s_server", "-quiet", "-accept", f"127.0.0.1:{port}")
+    command = [*dropped(home), *serving, "-cert", home / "ecdsa.crt", "-key", home / "ecdsa.key", "-www"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: f":{port:04X} 00000000" in Path("/proc/net/tcp").read_text())
+            yield process.pid, port
+        finally:
+            process.kill()
+
+
+def test_two_capabilities_trace_ones_own_processes_and_no_others(certificates: Path, home: Path) -> None:
+    with own_server(certificates, home) as (pid, port):
+        with Trace(pid, prefix=dropped(home, "bpf", "perfmon")) as trace:
+            for _ in range(TIMES):
+                subprocess.run(
+                    ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-ign_eof"],
+                    input=b"GET / HTTP/1.0\r\n\r\n",
+                    capture_output=True,
+                    check=True,
+                    timeout=30,
+                )
+        assert count(trace.document, "ossl_ecdsa_sign") == TIMES
+    with Nginx(certificates) as server:
+        refused = [run(home, ("bpf", "perfmon"), "trace", "-p", pid, "-d", "1") for pid in (1, server.worker_pids()[0])]
+    assert [done.returncode for done in refused] == [1, 1]
+    assert all("with CAP_SYS_PTRACE" in done.stderr for done in refused)
 
 
 @pytest.mark.parametrize("missing", ["bpf", "perfmon"])

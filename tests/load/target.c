@@ -5,6 +5,7 @@
  *   calls N        N calls of RSA_sign that succeed, N that fail
  *   reads N R      N calls of SSL_read that return R
  *   recurse N      RSA_verify to depth N
+ *   hold N         RSA_verify to depth N, which returns when the next line comes
  *   jump N         N calls of RSA_verify left by longjmp
  *   threads T N    T threads with N calls of RSA_sign each
  *   exit N         N threads that end inside RSA_verify
@@ -66,7 +67,7 @@ TRACED int ECDSA_sign(long turns)
 	return 1;
 }
 
-enum { DESCEND, JUMP, END_THREAD, BLOCK };
+enum { DESCEND, JUMP, END_THREAD, BLOCK, HOLD };
 
 TRACED int RSA_verify(int how, int depth)
 {
@@ -80,6 +81,8 @@ TRACED int RSA_verify(int how, int depth)
 		return fgets(line, sizeof(line), stdin) != NULL;
 	if (depth > 1)
 		sink += RSA_verify(how, depth - 1);
+	else if (how == HOLD)
+		return fgets(line, sizeof(line), stdin) != NULL;
 	return 1;
 }
 
@@ -136,6 +139,8 @@ static void obey(const char *word, long first, long second)
 			mbx_x25519_mb8(NULL, (unsigned int)second);
 	else if (!strcmp(word, "recurse"))
 		RSA_verify(DESCEND, (int)first);
+	else if (!strcmp(word, "hold"))
+		RSA_verify(HOLD, (int)first);
 	else if (!strcmp(word, "jump"))
 		for (volatile long i = 0; i < first; i++) {
 			if (!setjmp(back))

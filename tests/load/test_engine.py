@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import subprocess
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from ssllatency.probes.plan import ImagePlan, SslOffsets
 from tests.waiting import wait_for
 
 from . import scenarios
-from .conftest import Subject, breakpoints, counts
+from .conftest import Subject, breakpoints, counts, running
 from .programs import compiled
 from .scenarios import finished
 from .tracer import tracer
@@ -114,6 +116,29 @@ def test_calls_that_find_no_room_are_counted_as_such(subject: Subject) -> None:
     assert losses.map_full >= 5000
     assert counts(snapshot) == {("RSA_verify", SUCCESS): deep - losses.map_full}
     assert losses == Losses(map_full=losses.map_full, unmatched_exits=losses.map_full)
+
+
+def test_one_process_leaves_room_for_the_calls_of_others(subject: Subject) -> None:
+    """It has as many calls under way as all tables hold, and another has thousands of its own."""
+    deep, others = abi.Table.STARTS + abi.Table.OVERFLOW, (abi.Table.OVERFLOW - abi.Table.SHARE) // 2
+    with running(subject.plan) as other:
+        both = TracedImage(subject.plan, subject.plan.path, (subject.pid, other.pid))
+        session = LibbpfEngine().attach(
+            replace(subject.request(), images=(both,), targets=tuple(Target(one.pid, "target", ()) for one in (subject, other)))
+        )
+        subject.say("hold", deep)
+        deadline = time.monotonic() + 30
+        while (before := session.read()).in_flight + before.losses.map_full < deep and time.monotonic() < deadline:
+            time.sleep(0.1)
+        other.do("recurse", others)
+        subject.say("go on")
+        assert subject.process.stdout
+        assert subject.process.stdout.readline() == "done\n"
+        snapshot = finished(session)
+    seen = {series.pid: series.count for series in snapshot.series if series.function == "RSA_verify"}
+    assert seen[other.pid] == others
+    assert before.losses.map_full >= deep - abi.Table.STARTS - abi.Table.SHARE
+    assert seen[subject.pid] == deep - before.losses.map_full
 
 
 def test_calls_left_by_longjmp_are_lost_entries(subject: Subject) -> None:

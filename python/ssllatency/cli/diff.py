@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 
 from ssllatency.cli import html, recordings
 from ssllatency.cli.page import output_page
+from ssllatency.cli.printing import show, tell
 from ssllatency.model.compare import compare
 from ssllatency.model.comparison import Comparison
 from ssllatency.reports import diff_document, diff_text
@@ -46,9 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         html.write(arguments.html, after, before, comparison)
     elif arguments.json:
-        print(diff_document.to_json(before, after, comparison))
+        show(diff_document.to_json(before, after, comparison))
     else:
-        print(diff_text.render(before, after, comparison, output_page()), end="")
+        show(diff_text.render(before, after, comparison, output_page()), end="")
     return 0 if arguments.fail_over is None else _judged(comparison, arguments.fail_over)
 
 
@@ -57,5 +57,5 @@ def _judged(comparison: Comparison, threshold: float) -> int:
     worse = comparison.worse(threshold)
     for row, quantity in worse:
         subject, words = diff_text.subject_words(row.subject), diff_text.change_words(row.changes[quantity])
-        print(f"ssllatency: {subject}: {quantity} {words}, more than {100 * threshold:g} %.", file=sys.stderr)
+        tell(f"{subject}: {quantity} {words}, more than {100 * threshold:g} %.")
     return _WORSE if worse else 0

@@ -7,6 +7,7 @@ import argparse
 import os
 from dataclasses import replace
 
+from ssllatency.cli.printing import show
 from ssllatency.engines import choice, doctor, trial
 from ssllatency.engines.objects import object_path
 
@@ -29,13 +30,13 @@ def run(arguments: argparse.Namespace) -> int:
     obstacle = doctor.can_trace(here)
     if arguments.quiet:
         if obstacle:
-            print(obstacle)
+            show(obstacle)
         return int(obstacle is not None)
     for finding in doctor.findings(here):
-        print(f"{_word(finding):8} {finding.name}: {finding.detail}")
+        show(f"{_word(finding):8} {finding.name}: {finding.detail}")
         if finding.remedy:
-            print(f"{'':8}   mend it with: {finding.remedy}")
-    print(f"\n{_verdict(here)}")
+            show(f"{'':8}   mend it with: {finding.remedy}")
+    show(f"\n{_verdict(here)}")
     return int(obstacle is not None)
 
 

@@ -8,7 +8,6 @@ yet (another OpenSSL after an upgrade, a library loaded late), and gathers names
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -16,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from ssllatency.cli.printing import tell
 from ssllatency.cli.resolve import Recogniser, Resolved, library_of, open_images
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Rules, TracedImage
@@ -23,10 +23,11 @@ from ssllatency.engines.following import Following
 from ssllatency.engines.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
-from ssllatency.reports.units import printable
 from ssllatency.targets import (
+    MOST_OF_PROCESS,
     MappedFile,
     Selection,
+    TracedFile,
     all_processes,
     code_byte,
     exists,
@@ -42,6 +43,9 @@ from ssllatency.targets import (
 LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
 _AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start
 _MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
+# A process may map new files for ever: one look takes so long, and so many files of a process; the rest waits for the next one.
+_MOST_LOOK_S, _MOST_FILES = 0.25, 8
+_MOST_KNOWN, _MOST_TOLD = 16384, 256  # files looked into in a run, and mappings of one process that wait to be looked at
 
 Identity = tuple[int, int, int]
 
@@ -96,6 +100,8 @@ class Follower:
         self._looked_at, self._joined, self._lost = 0.0, 0, 0
         self._linked = {(pid, number) for number, image in enumerate(resolved.images) for pid in image.pids}
         self._unsaid = 0
+        self._look_ends = 0.0
+        self._files_of: dict[int, int] = {}  # by process, how many of the files that it mapped later were looked into
         if self._attachment.unfollowed:
             self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
 
@@ -109,7 +115,9 @@ class Follower:
         self.look()
 
     def look(self) -> None:
-        """Takes what the kernel tells; looks at those processes, and now and then at all that are new."""
+        """Takes what the kernel tells; looks at those processes, and now and then at all that are new. What there is no time
+        for waits for the next look."""
+        self._look_ends = time.monotonic() + _MOST_LOOK_S
         following = self._attachment.following
         if following:
             self._hear(following)
@@ -117,6 +125,11 @@ class Follower:
             self._look_around()
         for pid in list(self._waiting)[:_AT_ONCE]:
             self._look_at(pid, self._waiting.pop(pid))
+            if self._is_late():
+                break
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._look_ends
 
     def _hear(self, following: Following) -> None:
         """Puts on the list whom the kernel tells of: who has mapped what may be TLS, and who has become a target."""
@@ -124,7 +137,9 @@ class Follower:
             self._waiting.setdefault(pid, {})
         for one in following.mapped():
             if self._matters(one) and (one.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
-                self._waiting.setdefault(one.pid, {}).setdefault(one.identity, one.at_ns)
+                times = self._waiting.setdefault(one.pid, {})
+                if len(times) < _MOST_TOLD:
+                    times.setdefault(one.identity, one.at_ns)
 
     def _matters(self, one: Mapping) -> bool:
         """Whether what was mapped may be new: a file, or to the process a file that is traced."""
@@ -166,6 +181,7 @@ class Follower:
             following.refill()
         there = self._present()
         self._looked &= there
+        self._files_of = {pid: number for pid, number in self._files_of.items() if pid in there}
         new = (there - self._looked) if sees else there
         for pid in sorted(new - self._waiting.keys())[: _MOST_WAITING - len(self._waiting)]:
             self._waiting[pid] = {}
@@ -180,16 +196,24 @@ class Follower:
         if not self._attachment.following:
             self._attachment.admit(pid)
         try:
-            found = tls_candidates(pid)
-            while new := self._unknown(found):
+            found, taken = tls_candidates(pid), 0
+            while (new := self._unknown(pid, found)) and taken < _MOST_FILES and not (taken and self._is_late()):
                 mapped |= self._heard_of(pid)
-                self._take(pid, new, mapped)
+                self._take(pid, new[: _MOST_FILES - taken], mapped)
+                taken += len(new)
                 found = tls_candidates(pid)  # its loader may have gone on meanwhile
+            if new:
+                self._put_off(pid, mapped)
             self._enlist(pid, found)
         except SsllatencyError as error:
             if exists(pid):
                 self._say(f"{self._name(pid)} can't be looked at: {error}")
         self._looked.add(pid)
+
+    def _put_off(self, pid: int, mapped: dict[Identity, int]) -> None:
+        """Has the next look go on with a process that has mapped more new files than one look takes."""
+        self._say(f"{self._name(pid)} maps new files faster than they can be looked into: the rest is traced later.")
+        self._waiting[pid] = dict(list((mapped | self._waiting.pop(pid, {})).items())[-_MOST_TOLD:])
 
     def _heard_of(self, pid: int) -> dict[Identity, int]:
         """What the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
@@ -197,17 +221,24 @@ class Follower:
             self._hear(self._attachment.following)
         return self._waiting.pop(pid, {})
 
-    def _unknown(self, files: Sequence[MappedFile]) -> list[MappedFile]:
-        """Those that aren't known yet; none where one file was asked for."""
+    def _unknown(self, pid: int, files: Sequence[MappedFile]) -> list[MappedFile]:
+        """Those that aren't known yet; none where one file was asked for, or where enough of the process were looked into."""
         if self._resolved.selection.library is not None:
             return []
-        return [file for file in files if file.identity not in self._known]
+        new = [file for file in files if file.identity not in self._known]
+        room = MOST_OF_PROCESS - self._files_of.get(pid, 0)
+        if new and (room <= 0 or len(self._known) >= _MOST_KNOWN):
+            whose = f"{self._name(pid)} has mapped" if room <= 0 else "The processes have mapped"
+            self._say(f"{whose} so many new files that those it maps from now on aren't looked into.")
+            return []
+        return new[: max(0, room)]
 
     def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, int]) -> None:
         """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""
         self._known |= dict.fromkeys(file.identity for file in new)
+        self._files_of[pid] = self._files_of.get(pid, 0) + len(new)
         try:
-            files = [file for each in new if (file := recognised_file(pid, each, self._recognise))]
+            files = self._recognised(pid, new)
             images = open_images(files, self._resolved.source, self._stack, self._beside(pid)) if files else ()
         except SsllatencyError:
             if not exists(pid):  # another process may map them as well
@@ -221,6 +252,20 @@ class Follower:
                 fresh.append((file.mapping, image))
         if fresh:
             self._extend_by(pid, fresh, mapped)
+
+    def _recognised(self, pid: int, new: Sequence[MappedFile]) -> list[TracedFile]:
+        """Those that hold TLS code. One that is damaged, or can't be opened, doesn't keep the others from being traced."""
+        found = []
+        for each in new:
+            try:
+                file = recognised_file(pid, each, self._recognise)
+            except SsllatencyError as error:
+                if not exists(pid):
+                    raise
+                self._say(f"{self._name(pid)} maps a file that can't be looked at: {error}")
+                continue
+            found += [file] if file else []
+        return found
 
     def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, int]) -> None:
         first = len(self._attachment.images)
@@ -286,7 +331,7 @@ class Follower:
             return
         if len(self._attachment.notes) < _MOST_NOTES:
             self._attachment.notes.append(sentence)
-            print(f"ssllatency: {printable(sentence)}", file=sys.stderr, flush=True)
+            tell(sentence)
             return
         self._unsaid += 1
         self._attachment.notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]

@@ -14,6 +14,7 @@ from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower
 from ssllatency.cli.page import output_page
 from ssllatency.cli.plan_source import PlanSource
+from ssllatency.cli.printing import show
 from ssllatency.cli.resolve import Resolved
 from ssllatency.elf.names import Names, join
 from ssllatency.engines.base import TracedImage
@@ -141,11 +142,11 @@ def _print_slow(singles: list[Single], arguments: argparse.Namespace) -> None:
     page = output_page()
     for single in singles:
         text = document.single_to_json(single) if arguments.json else "\n".join(handshake_endings.single_lines(single, page))
-        print(text, flush=True)
+        show(text)
 
 
 def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
     if arguments.json:
-        print(document.to_json(snapshot), flush=True)
+        show(document.to_json(snapshot))
     else:
-        print(handshake_text.render(snapshot, output_page()), end="\n" if arguments.interval else "", flush=True)
+        show(handshake_text.render(snapshot, output_page()), end="\n" if arguments.interval else "")

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.cli import output_files
+from ssllatency.cli.printing import tell
 from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
 from ssllatency.reports import html_page
@@ -20,9 +23,28 @@ def add_option(parser: argparse._MutuallyExclusiveGroup) -> None:
 
 def write(name: str, recording: Recording, before: Recording | None = None, comparison: Comparison | None = None) -> None:
     """Writes the page; a file of that name is overwritten. Raises SsllatencyError where it can't be made or written."""
-    page = html_page.page(recording, before, comparison)
-    try:
-        Path(name).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise SsllatencyError(f"{name} can't be written: {error.strerror}.") from None
-    print(f"ssllatency: {name} holds the page.", file=sys.stderr)
+    with _plain_matplotlib():
+        page = html_page.page(recording, before, comparison)
+    output_files.write(name, page)
+    tell(f"{name} holds the page.")
+
+
+@contextmanager
+def _plain_matplotlib() -> Iterator[None]:
+    """Has matplotlib, which is first imported within, read nobody's configuration: it would take it from the folder that it is
+    run in, from variables and from the home, any of which may be another user's, and a configuration can have it run TeX.
+
+    It keeps a list of fonts in its folder; a new folder each time costs some 0.4 s.
+    """
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    variables = dict(os.environ)
+    with tempfile.TemporaryDirectory(prefix="ssllatency-html-") as empty:
+        os.environ |= {"MATPLOTLIBRC": os.devnull, "MPLCONFIGDIR": empty, "MPLBACKEND": "svg"}
+        os.chdir(empty)
+        try:
+            yield
+        finally:
+            os.fchdir(here)
+            os.close(here)
+            os.environ.clear()
+            os.environ |= variables

@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 from ssllatency.cli import doctor as doctor_command
 from ssllatency.cli.follow import Follower, load_early, rules_for
+from ssllatency.cli.printing import tell, tell_line
 from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines import choice, doctor
 from ssllatency.engines.base import Request, Session
+from ssllatency.engines.links import take_all_files
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.reports.units import counted, printable
+from ssllatency.reports.units import counted
 from ssllatency.targets import Selection, exists
 
 STOP = {signal.SIGINT, signal.SIGTERM}
@@ -34,8 +35,9 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
     here = doctor_command.host()
     chosen = choice.choose(engine, lambda name: doctor.lacking(here, name))
     if chosen.why:
-        print(f"ssllatency: {printable(chosen.why)}", file=sys.stderr)
+        tell(chosen.why)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    take_all_files()
     return chosen.name
 
 
@@ -58,10 +60,10 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     whom = "every process" if resolved.everyone else counted(len(resolved.targets), "process")
     until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"
     for warning in (*resolved.warnings, *resolved.notes):
-        print(f"ssllatency: {printable(warning)}", file=sys.stderr)
+        tell(warning)
     if not resolved.images:
         what = "nothing yet: no TLS library is mapped"
-    print(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.", file=sys.stderr, flush=True)
+    tell_line(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.")
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
@@ -121,7 +123,7 @@ class Ending:
         else:
             left = resolved.everyone or any(exists(target.pid) for target in resolved.targets)
         if not left:
-            print("ssllatency: all traced processes have ended.", file=sys.stderr)
+            tell("all traced processes have ended.")
         return not left
 
 

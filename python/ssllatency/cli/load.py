@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,10 +15,12 @@ from dataclasses import replace
 from ssllatency.cli import handshakes, live, options
 from ssllatency.cli.follow import Follower
 from ssllatency.cli.page import output_page
+from ssllatency.cli.printing import show, tell
 from ssllatency.cli.progress import Progress
 from ssllatency.engines.full_session import FullSession
 from ssllatency.engines.handshake_engine import HandshakeSession
 from ssllatency.errors import SsllatencyError
+from ssllatency.load.account import Account, of_tools
 from ssllatency.load.arguments import Endpoint, endpoint, expected_s, refuse_plain
 from ssllatency.load.figures import LoadError
 from ssllatency.load.run import Ended, Output
@@ -27,7 +28,7 @@ from ssllatency.load.run import run as run_tool
 from ssllatency.load.tools import TOOLS, Tool, report_of, version_of
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import client_text, document, text
-from ssllatency.reports.units import counted, printable
+from ssllatency.reports.units import counted
 from ssllatency.targets import Selection, all_processes, is_own, serving
 
 SUMMARY = "drive s_time, h2load, ab or wrk against a server while tracing it"
@@ -43,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="its own arguments, passed on unchanged"
     )
     parser.add_argument("--program", metavar="FILE", help="the tool's executable in place of the one on the PATH")
+    parser.add_argument("--user", metavar="NAME", default="",
+                        help="run the tool as this user (under root sudo's user, else nobody)")  # fmt: skip
     parser.add_argument("--timeout", type=options.positive, metavar="SECONDS",
                         help="end the tool after so long (a minute after its own end, an hour where it has none)")  # fmt: skip
     parser.add_argument("--functions", action="store_true", help="measure each function as well, as trace does")
@@ -65,13 +68,16 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
     command = [arguments.program or tool.program, *tool.leading, *words]
     refuse_plain(arguments.tool, words)
-    version = version_of(tool, arguments.program or "")
+    account = of_tools(arguments.user)
+    version = version_of(tool, arguments.program or "", account)
     selection = options.selection(arguments)
     if selection == Selection():
         selection = serving_there(endpoint(arguments.tool, words))
     live.prepare()
-    output, snapshot = _measure(command, expected_s(arguments.tool, words), selection, arguments)
+    output, snapshot = _measure(command, account, expected_s(arguments.tool, words), selection, arguments)
     snapshot, status = _with_client(snapshot, output, tool, command, version)
+    if status and account:
+        tell(f"{command[0]} ran as user {account.uid}: --user names another, where it needs files that this one may not read.")
     _print(snapshot, arguments)
     return status
 
@@ -114,7 +120,11 @@ def serving_there(where: Endpoint) -> Selection:
 
 
 def _measure(
-    command: Sequence[str], whole_s: float | None, selection: Selection, arguments: argparse.Namespace
+    command: Sequence[str],
+    account: Account | None,
+    whole_s: float | None,
+    selection: Selection,
+    arguments: argparse.Namespace,
 ) -> tuple[Output, Snapshot]:
     """Both sides of one run."""
     with ExitStack() as stack:
@@ -125,7 +135,8 @@ def _measure(
         else:
             session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, None, what="handshakes and functions" if arguments.functions else "handshakes")
-        output = _drive(command, timeout_s(arguments.timeout, whole_s), whole_s, session, follower)
+        limit_s = timeout_s(arguments.timeout, whole_s)
+        output = _drive(command, account, limit_s, whole_s, session, follower)
         snapshot = _settled(session)
         return output, resolved.noted(snapshot)
 
@@ -136,7 +147,12 @@ def timeout_s(asked_s: float | None, whole_s: float | None) -> float:
 
 
 def _drive(
-    command: Sequence[str], limit_s: float, whole_s: float | None, session: HandshakeSession | FullSession, follower: Follower
+    command: Sequence[str],
+    account: Account | None,
+    limit_s: float,
+    whole_s: float | None,
+    session: HandshakeSession | FullSession,
+    follower: Follower,
 ) -> Output:
     """Runs the tool; meanwhile what the server's processes bring is followed."""
     with Progress(whole_s) as progress:
@@ -146,7 +162,7 @@ def _drive(
             session.poll()
             progress.show(elapsed_s, counted(session.ended, "handshake"))
 
-        return run_tool(command, timeout_s=limit_s, progress=meanwhile, stopped=live.stop_is_asked_for)
+        return run_tool(command, timeout_s=limit_s, account=account, progress=meanwhile, stopped=live.stop_is_asked_for)
 
 
 def settle(session: HandshakeSession | FullSession) -> None:
@@ -171,11 +187,11 @@ def _with_client(snapshot: Snapshot, output: Output, tool: Tool, command: Sequen
     """The measurement with the client's report, and the exit status: 1 where the tool failed or can't be understood."""
     failed = output.ended is Ended.TIMEOUT or (output.ended is Ended.ITSELF and output.status != 0)
     for sentence in complaints(output, command[0]) if failed or output.cut_bytes else ():
-        print(f"ssllatency: {printable(sentence)}", file=sys.stderr)
+        tell(sentence)
     try:
         return replace(snapshot, client=report_of(tool, output, command, version)), int(failed)
     except LoadError as error:
-        print(f"ssllatency: {printable(str(error))}", file=sys.stderr)
+        tell(str(error))
         return snapshot, 1
 
 
@@ -193,8 +209,8 @@ def complaints(output: Output, name: str) -> list[str]:
 
 def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
     if arguments.json:
-        print(document.to_json(snapshot))
+        show(document.to_json(snapshot))
         return
-    print(client_text.render(snapshot, output_page()), end="")
+    show(client_text.render(snapshot, output_page()), end="")
     if snapshot.series:
-        print("\n" + text.render(snapshot), end="")
+        show("\n" + text.render(snapshot), end="")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from ssllatency import __version__
+from ssllatency.cli.printing import tell, tell_line
 from ssllatency.errors import SsllatencyError
-from ssllatency.reports.units import printable
 
 # In the order in which help shows them. Each module has SUMMARY, add_arguments(parser), run(arguments).
 SUBCOMMANDS = (
@@ -31,6 +31,10 @@ SUBCOMMANDS = (
 # STATUS is what a subcommand may end with beside these.
 STATUSES = "exit status: 0 done, 1 failed, 2 misuse"
 OUTPUTS = "Results go to standard output, everything else to standard error."
+
+ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where programs are looked for under sudo
+TRACEBACK = "SSLLATENCY_TRACEBACK"  # for developers: an unforeseen exception is shown as Python does
+_LONGEST = 300  # characters of an exception's text
 
 
 class _Parser(argparse.ArgumentParser):
@@ -60,13 +64,15 @@ def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line; the exit status."""
+    if _is_sudo():
+        os.environ["PATH"] = ROOTS_PATH
     try:
         parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
         status = parsed.run(parsed)
         sys.stdout.flush()
     except SsllatencyError as error:
-        sentence = printable(str(error))
-        print(f"ssllatency: {sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}", file=sys.stderr)
+        sentence = str(error)
+        tell(f"{sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}")
         return error.status
     except BrokenPipeError:
         # The reader has gone (`| head`). Python would complain once more when it flushes standard output at exit.
@@ -74,7 +80,29 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        tell_line(_unforeseen(error))
+        return 1
     return int(status)
+
+
+def _is_sudo() -> bool:
+    """Whether root runs it on behalf of another user, whose PATH this may be: sudo leaves it where it has no secure_path."""
+    return os.geteuid() == 0 and os.environ.get("SUDO_UID", "0") != "0"
+
+
+def _unforeseen(error: Exception) -> str:
+    """What is said of an exception that nobody foresaw. Whatever was attached is detached by now."""
+    if isinstance(error, ModuleNotFoundError):  # python3-minimal, or a part that was removed
+        return (
+            f"ssllatency: {sys.executable} has no module {error.name}: install the whole of Python (apt-get install python3),"
+            " or ssllatency anew."
+        )
+    text = " ".join(str(error).split())[:_LONGEST]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"ssllatency failed: {what}; this is a defect, please report it ({TRACEBACK}=1 shows where it happened)."
 
 
 def main() -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,10 +12,12 @@ from pathlib import Path
 
 from ssllatency.cli import handshakes, live, load, matrix_words
 from ssllatency.cli.follow import Follower
+from ssllatency.cli.printing import show, tell
 from ssllatency.cli.progress import Progress
 from ssllatency.engines.handshake_engine import HandshakeSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.load import matrix_cells, matrix_csv, matrix_file, servers
+from ssllatency.load.account import of_tools
 from ssllatency.load.arguments import endpoint_of
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix import Factor, Matrix, Plan, Run, order
@@ -28,7 +29,7 @@ from ssllatency.load.tools import TOOLS, report_of, version_of
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.client import ClientReport
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.units import counted, printable
+from ssllatency.reports.units import counted
 from ssllatency.targets import Selection
 
 
@@ -39,12 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not plan.cells:
         raise SsllatencyError(f"{arguments.matrix} leaves no cell: {'; '.join(plan.dropped)}.")
     if arguments.dry_run:
-        print(matrix_words.dry_run(matrix, plan, _left(matrix, plan, arguments.output)), end="")
+        show(matrix_words.dry_run(matrix, plan, _left(matrix, plan, arguments.output)), end="")
         return 0
     if not arguments.output:
         raise SsllatencyError("Name the file for the runs' figures: -o FILE.", 2)
     for tool in sorted({cell[Factor.TOOL] for cell in plan.cells}):
-        version_of(TOOLS[tool])  # says where one isn't installed
+        version_of(TOOLS[tool], account=of_tools(arguments.user))  # says where one isn't installed
     live.prepare()
     with matrix_csv.Table(arguments.output, matrix) as table:
         return _run(matrix, plan, table, arguments)
@@ -69,14 +70,14 @@ def _run(matrix: Matrix, plan: Plan, table: matrix_csv.Table, arguments: argpars
     place = {cell.key: number for number, cell in enumerate(plan.cells)}
     in_file_order = sorted(rows, key=lambda row: place.get(tuple(row[factor] for factor in Factor), -1))
     whole = [cell for cell in plan.cells if cell.key not in bench.broken]
-    print(matrix_words.effects(in_file_order, whole), end="")
+    show(matrix_words.effects(in_file_order, whole), end="")
     for sentence in matrix_words.ending(rows, plan, matrix, bench.broken, arguments.output):
         _say(sentence)
     return int(bool(bench.broken) or bench.stopped)
 
 
 def _say(sentence: str) -> None:
-    print(f"ssllatency: {printable(sentence)}", file=sys.stderr, flush=True)
+    tell(sentence)
 
 
 @dataclass
@@ -94,9 +95,11 @@ class _Bench:
         """Starts the servers of these runs, and attaches to all of them once."""
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-matrix-")))
         folder.chmod(0o711)  # nginx's workers go through it to their pages
-        (folder / "keys").mkdir(mode=0o700)
+        (folder / "keys").mkdir(mode=0o711)  # clients that run as another user read theirs
+        (folder / "keys").chmod(0o711)
+        self.account = of_tools(self.arguments.user)
         cells = list(dict.fromkeys(run.cell for run in runs))
-        self.keys = servers.Keys.make(folder / "keys", cells)
+        self.keys = servers.Keys.make(folder / "keys", cells, self.account)
         self.servers: dict[str, servers.Server] = {}
         pids: list[int] = []
         for name, entry in self.matrix.servers.items():
@@ -162,7 +165,8 @@ class _Bench:
 
         whole_s = self.matrix.seconds if run.cell[Factor.TOOL] == "s_time" else None
         limit_s = load.timeout_s(self.arguments.timeout, whole_s)
-        return run_tool(line, timeout_s=limit_s, progress=meanwhile, stopped=live.stop_is_asked_for), line
+        output = run_tool(line, timeout_s=limit_s, account=self.account, progress=meanwhile, stopped=live.stop_is_asked_for)
+        return output, line
 
     def _client(self, output: Output, line: Sequence[str], run: Run) -> ClientReport:
         """What the tool says; LoadError where it failed."""

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from ssllatency.cli import recordings
+from ssllatency.cli.printing import tell
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
 from ssllatency.reports.recording_document import to_lines
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     with recordings.Writer(arguments.output, force=arguments.force) as writer:
         writer.write("".join(to_lines(merged, by_process=True)))
     runs, intervals = counted(len(merged.runs), "run"), counted(len(merged.intervals), "interval")
-    print(f"ssllatency: {arguments.output} holds {intervals} of {runs} on {', '.join(merged.hosts)}.", file=sys.stderr)
+    tell(f"{arguments.output} holds {intervals} of {runs} on {', '.join(merged.hosts)}.")
     return 0
 
 

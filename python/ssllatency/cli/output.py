@@ -7,6 +7,8 @@ import os
 import select
 from collections.abc import Callable, Sequence
 
+from ssllatency.cli.printing import harmless
+
 _PIECE = 4096  # what poll(2) promises a pipe to take (PIPE_BUF)
 _LOOK_AGAIN_MS = 50
 
@@ -27,7 +29,7 @@ class Output:
     def write(self, lines: Sequence[str]) -> int:
         """How many of the lines were written: not all if the reader keeps them waiting until `stopped`. BrokenPipeError where
         the reader has gone."""
-        text = "".join(lines).encode()
+        text = harmless("".join(lines)).encode()
         written = 0
         while written < len(text):
             while not self._poll.poll(_LOOK_AGAIN_MS):

@@ -13,6 +13,7 @@ from ssllatency.cli import options
 from ssllatency.cli.file_facts import look_inside
 from ssllatency.cli.follow import rules_for
 from ssllatency.cli.plan_source import PlanSource
+from ssllatency.cli.printing import show
 from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines import kernel
 from ssllatency.engines.base import Request
@@ -54,14 +55,14 @@ def _operations(arguments: argparse.Namespace, selection: Selection) -> int:
             links = _links(resolved)
     sessions = kernel.release() >= (6, 13, 0)  # by version, as asking the kernel needs privileges
     if arguments.json:
-        print(json.dumps(listing.to_document(plans, sessions=sessions)))
+        show(json.dumps(listing.to_document(plans, sessions=sessions)))
     else:
         _print(listing.render(plans, sessions=sessions).rstrip("\n") + links)
     return 0
 
 
 def _print(text: str) -> None:
-    print("\n".join(printable(line) for line in text.split("\n")))
+    show("\n".join(printable(line) for line in text.split("\n")))
 
 
 def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
@@ -73,7 +74,7 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
             images = (image for image in resolved.images if image.plan.kind in _OPENSSL)
             plans = [resolved.source.handshake_plan_of(image) for image in images]
     if arguments.json:
-        print(json.dumps(handshake_listing.to_document(plans)))
+        show(json.dumps(handshake_listing.to_document(plans)))
     else:
         _print(handshake_listing.render(plans).rstrip("\n"))
     return 0

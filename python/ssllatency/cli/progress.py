@@ -7,6 +7,8 @@ import shutil
 import sys
 import time
 
+from ssllatency.reports.units import printable
+
 _CELLS = 20
 _EVERY_S = 0.25
 
@@ -34,7 +36,8 @@ class Progress:
         if not self._on or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _EVERY_S
-        line = f"{self._bar(elapsed_s)}{elapsed_s:.0f} s{self._of()}, {words}"[: shutil.get_terminal_size().columns - 1]
+        line = f"{self._bar(elapsed_s)}{elapsed_s:.0f} s{self._of()}, {printable(words)}"
+        line = line[: shutil.get_terminal_size().columns - 1]
         print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
         self._shown = True
 

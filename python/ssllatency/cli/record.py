@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from ssllatency import __version__
 from ssllatency.cli import handshakes, live, options, recordings
+from ssllatency.cli.printing import tell
 from ssllatency.engines.full_session import FullSession
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.recording_document import end_line, header_line, interval_line, run_fields
@@ -61,4 +62,4 @@ def _write(writer: recordings.Writer, intervals: Iterator[Snapshot], here: Snaps
         ended += sum(group.count for group in interval.handshakes.groups) if interval.handshakes else 0
     writer.write(end_line(number))
     what = f"{counted(number, 'interval')} with {counted(ended, 'handshake')} and {counted(calls, 'call')}"
-    print(f"ssllatency: {arguments.output} holds {what}.", file=sys.stderr)
+    tell(f"{arguments.output} holds {what}.")

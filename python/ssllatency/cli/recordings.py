@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from ssllatency.cli import output_files
+from ssllatency.cli.printing import tell
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
 from ssllatency.reports.recording_reading import from_text
@@ -19,7 +20,7 @@ def read(name: str) -> Recording:
     """The recording in a file, - for standard input. What a run has to say about itself goes to standard error."""
     recording = from_text(_text(name), "standard input" if name == "-" else name)
     for note in dict.fromkeys(note for run in recording.runs for note in run.notes):
-        print(f"ssllatency: {recording.label}: {note}", file=sys.stderr)
+        tell(f"{recording.label}: {note}")
     return recording
 
 
@@ -39,7 +40,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 def refuse_overwriting(name: str, *, force: bool) -> None:
     """SsllatencyError where the file is there already and isn't to be overwritten."""
-    if not force and Path(name).exists():
+    if not force and os.path.lexists(name):
         raise SsllatencyError(f"{name} is there already: --force overwrites it.")
 
 
@@ -52,8 +53,8 @@ class Writer:
     def __init__(self, name: str, *, force: bool = False) -> None:
         self._name = name
         refuse_overwriting(name, force=force)
-        with self._refusing():
-            self._fd = os.open(name, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL), 0o644)
+        with output_files.refusing(name):
+            self._fd = output_files.create(name, replace=force)
 
     def __enter__(self) -> Writer:
         return self
@@ -64,14 +65,14 @@ class Writer:
     def write(self, line: str) -> None:
         """Adds a line that ends in a newline."""
         rest = memoryview(line.encode())
-        with self._refusing():
+        with output_files.refusing(self._name):
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
-            os.fsync(self._fd)
+            self._keep()
 
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def _keep(self) -> None:
         try:
-            yield
+            os.fsync(self._fd)
         except OSError as error:
-            raise SsllatencyError(f"{self._name} can't be written: {error.strerror}.") from None
+            if error.errno != errno.EINVAL:  # a pipe, say
+                raise

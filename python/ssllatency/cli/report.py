@@ -7,6 +7,7 @@ import argparse
 
 from ssllatency.cli import html, recordings
 from ssllatency.cli.page import output_page
+from ssllatency.cli.printing import show
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import client_text, document, text
 
@@ -34,9 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     snapshots = recording.intervals if arguments.intervals else (recording.total(),)
     for snapshot in snapshots:
         if arguments.json:
-            print(document.to_json(snapshot, by_process=arguments.by_process))
+            show(document.to_json(snapshot, by_process=arguments.by_process))
         else:
-            print("\n".join(_reports(snapshot, arguments.by_process)), end="\n" if arguments.intervals else "")
+            show("\n".join(_reports(snapshot, arguments.by_process)), end="\n" if arguments.intervals else "")
     return 0
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from ssllatency.cli.file_facts import KnownFiles
 from ssllatency.cli.plan_source import File, PlanSource
 from ssllatency.engines.base import TracedImage
+from ssllatency.engines.sites import MOST_LIBRARIES
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Library, Snapshot, Target
 from ssllatency.probes.join import complete
-from ssllatency.reports.units import ranges
+from ssllatency.reports.units import counted, ranges
 from ssllatency.targets import (
     Hazards,
     NoTlsFile,
@@ -30,6 +31,7 @@ from ssllatency.targets import (
     file_identity,
     hazards,
     listing,
+    most_important,
     open_mapped,
     possible_hazards,
     root_of,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from ssllatency.engines.following import Following
 
 NO_SELECTION = Selection()
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -114,17 +117,18 @@ def resolve(
         source.make_ahead(files, handshakes=handshakes, meanwhile=meanwhile)
 
     try:
-        files = tls_files(processes, Recogniser(source), named=named, problem=problem, ahead=ahead)
+        files = tls_files(processes, Recogniser(source), named=named, problem=problem, tell=warnings.append, ahead=ahead)
     except NoTlsFile as error:
         if not wait:
             raise SsllatencyError(" ".join(untraced_notes(processes, beside_openssl=False)) or str(error)) from None
         files = []
     if selection.library:
         files = [file for file in files if file.mapping.identity in named]
+    files, left = most_important(files, MOST_LIBRARIES, named)
     images = open_images(files, source, stack)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(files, images, comms)
-    told, following = (*_replaced(targets), *notes()), early[0] if early else None
+    told, following = (*_left_out(left), *_replaced(targets), *notes()), early[0] if early else None
     return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following)
 
 
@@ -182,6 +186,15 @@ def _targets(files: list[TracedFile], images: tuple[TracedImage, ...], comms: di
         for pid in image.pids:
             libraries[pid].append(library_of(image, deleted=file.mapping.deleted))
     return tuple(Target(pid, comms.get(pid, ""), tuple(libraries[pid])) for pid in sorted(libraries))
+
+
+def _left_out(files: Sequence[TracedFile]) -> list[str]:
+    """A sentence about the files for which there is no room."""
+    if not files:
+        return []
+    shown = [f"{file.path} ({counted(len(file.pids), 'process')}, first PID {file.pids[0]})" for file in files[:_MOST_NAMED]]
+    shown += [f"{len(files) - _MOST_NAMED} more"] if len(files) > _MOST_NAMED else []
+    return [f"There is room for {MOST_LIBRARIES} files; these with TLS weren't traced: {', '.join(shown)}."]
 
 
 def _replaced(targets: Iterable[Target]) -> list[str]:

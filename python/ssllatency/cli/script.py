@@ -12,14 +12,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ssllatency import __version__
-from ssllatency.cli import options
+from ssllatency.cli import options, output_files
 from ssllatency.cli.plan_source import PlanSource
+from ssllatency.cli.printing import show
 from ssllatency.cli.resolve import Resolved, resolve
 from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.bpftrace_standalone import standalone
 from ssllatency.engines.images import may_be_one_file
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
+from ssllatency.safe_open import open_regular, stat_below
+from ssllatency.targets import root_of
 
 SUMMARY = "the same plan as a bpftrace script for a host that has only bpftrace"
 
@@ -39,48 +42,66 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the script."""
     selection = options.files_or_selection(arguments, "script")
     with ExitStack() as stack:
-        resolved = _files(arguments) if arguments.files else _processes(resolve(selection, arguments, stack))
+        resolved = _files(arguments, stack) if arguments.files else resolve(selection, arguments, stack)
+        contents = [_content(image.file) for image in resolved.images]
+        resolved = _at_lasting_paths(resolved)
         text = standalone(
-            resolved.images, _about(resolved), role=arguments.role, linear=arguments.hist, everyone=resolved.everyone
+            resolved.images,
+            contents,
+            _about(resolved),
+            role=arguments.role,
+            linear=arguments.hist,
+            everyone=resolved.everyone,
         )
     _write(text, arguments.output)
     return 0
 
 
-def _files(arguments: argparse.Namespace) -> Resolved:
-    source, planned = PlanSource(arguments), []
-    for name in dict.fromkeys(map(_lasting, arguments.files)):
-        if not Path(name).is_file():
-            raise SsllatencyError(f"there is no file {name}.")
-        planned.append((source.plan(name, name), (0,)))
-    images = tuple(TracedImage(plan, plan.path, ()) for plan in complete(planned))
+def _files(arguments: argparse.Namespace, stack: ExitStack) -> Resolved:
+    """The files that were named, each opened once: what is planned and hashed is one file, whatever its path says meanwhile."""
+    source = PlanSource(arguments)
+    opened: dict[str, str] = {}
+    for name in arguments.files:
+        try:
+            fd = open_regular(name)
+        except (OSError, ValueError):
+            raise SsllatencyError(f"there is no file {name}.") from None
+        stack.callback(os.close, fd)
+        opened.setdefault(_lasting(name, fd), f"/proc/self/fd/{fd}")
+    plans = complete([(source.plan(fd, name), (0,)) for name, fd in opened.items()])
+    images = tuple(TracedImage(plan, fd, ()) for plan, fd in zip(plans, opened.values(), strict=True))
     return Resolved(images, (), True, (), source)
 
 
-def _lasting(name: str) -> str:
-    """The file's path without links, where it leads to the same file: that below a /proc/PID/root of another mount namespace,
-    which is written as seen from there, leads to a file of ours, or to none."""
+def _lasting(name: str, fd: int) -> str:
+    """The path without links of the file that was opened as `name`, where it leads there: that below a /proc/PID/root of
+    another mount namespace, which is written as seen from there, leads to a file of ours, or to none."""
     with suppress(OSError, RuntimeError):  # the latter for a loop of links
         resolved = Path(name).resolve()
-        if resolved.samefile(name):
+        if os.path.samestat(resolved.stat(), os.fstat(fd)):
             return str(resolved)
     return str(Path(name).absolute())
 
 
-def _processes(resolved: Resolved) -> Resolved:
+def _content(path: str) -> bytes:
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read()
+
+
+def _at_lasting_paths(resolved: Resolved) -> Resolved:
     """The same with paths that last, where the host has the files at hand."""
-    everyone = resolved.everyone and not may_be_one_file(resolved.images)
+    everyone = resolved.everyone and (not resolved.files or not may_be_one_file(resolved.images))
     return replace(resolved, images=tuple(_at_a_path(image) for image in resolved.images), everyone=everyone)
 
 
 def _at_a_path(image: TracedImage) -> TracedImage:
     opened, path = Path(image.file).stat(), image.plan.path
-    for candidate in (path, *(f"/proc/{pid}/root{path}" for pid in image.pids)):
-        try:
-            if os.path.samestat(Path(candidate).stat(), opened):
-                return replace(image, file=candidate)
-        except OSError:
-            continue
+    for root in ("/", *map(root_of, image.pids)):
+        with suppress(OSError):
+            if os.path.samestat(stat_below(root, path, links=False), opened):
+                return replace(image, file=path if root == "/" else f"{root}{path}")
+    if not image.pids:  # named by the user, who may name it by way of links
+        return replace(image, file=path)
     raise SsllatencyError(
         f"the file that was mapped as {path} isn't there any more: restart the process, or trace it directly."
     )
@@ -97,9 +118,6 @@ def _about(resolved: Resolved) -> list[str]:
 
 def _write(text: str, output: str | None) -> None:
     if output is None:
-        print(text, end="")
+        show(text, end="")
         return
-    try:
-        Path(output).write_text(text)
-    except OSError as error:
-        raise SsllatencyError(f"{output} can't be written: {error.strerror}.") from None
+    output_files.write(output, text)

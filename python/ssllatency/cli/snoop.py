@@ -15,6 +15,7 @@ from itertools import islice
 from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower
 from ssllatency.cli.output import Output
+from ssllatency.cli.printing import tell, tell_line
 from ssllatency.cli.resolve import Resolved
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.clock import wall_clock_ns
@@ -142,16 +143,16 @@ class _Printer:
         if dropped == self._told:
             return
         more, self._told, self._said = dropped - self._told, dropped, time.monotonic()
-        print(f"ssllatency: {counted(more, 'call')} dropped: more came than could be printed.", file=sys.stderr, flush=True)
+        tell(f"{counted(more, 'call')} dropped: more came than could be printed.")
         if self._json:
             self._output.write([self._json.dropped(more, time.time_ns())])
 
     def _tell_at_the_end(self) -> None:
         running = self._session.in_flight()
-        print(f"{counted(self._shown, 'call')} shown.", file=sys.stderr)
+        tell_line(f"{counted(self._shown, 'call')} shown.")
         if running:
-            print(f"{counted(running, 'call')} had begun and not returned.", file=sys.stderr)
+            tell_line(f"{counted(running, 'call')} had begun and not returned.")
         if self._unwritten:
-            print(f"{counted(self._unwritten, 'call')} not printed: nobody read them.", file=sys.stderr)
+            tell_line(f"{counted(self._unwritten, 'call')} not printed: nobody read them.")
         for line in lost(self._session.losses()):
-            print(line, file=sys.stderr)
+            tell_line(line)

@@ -10,6 +10,7 @@ import os
 
 from ssllatency.cli import options
 from ssllatency.cli.file_facts import KnownFiles
+from ssllatency.cli.printing import show
 from ssllatency.errors import SsllatencyError
 from ssllatency.reports.units import printable, table, wrapped
 from ssllatency.targets import Selection, Survey, listing, select, survey
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = survey(processes, known.describe)
     known.save()
     if arguments.json:
-        print(json.dumps(listing.to_document(found, os.uname().nodename)))
+        show(json.dumps(listing.to_document(found, os.uname().nodename)))
     else:
         _print(found)
     return 0
@@ -43,6 +44,6 @@ def _left_out(_: SsllatencyError) -> None:
 
 def _print(found: Survey) -> None:
     rows = [tuple(printable(cell) for cell in row) for row in listing.rows(found)]
-    print("\n".join(table([listing.HEADINGS, *rows], left=listing.LEFT)) if rows else "No process that does TLS was found.")
+    show("\n".join(table([listing.HEADINGS, *rows], left=listing.LEFT)) if rows else "No process that does TLS was found.")
     for sentence in listing.sentences(found):
-        print("\n".join(["", *wrapped(printable(sentence), hanging="  ")]))
+        show("\n".join(["", *wrapped(sentence, hanging="  ")]))

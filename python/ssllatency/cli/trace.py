@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ssllatency.cli import live, options
 from ssllatency.cli.follow import Follower
+from ssllatency.cli.printing import show
 from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.trace_session import TraceSession
@@ -61,10 +62,10 @@ def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:
     another version of them may have been installed."""
     from ssllatency.reports import document, text
 
-    def show(snapshot: Snapshot) -> None:
+    def show_report(snapshot: Snapshot) -> None:
         if arguments.json:
-            print(document.to_json(snapshot, by_process=arguments.by_process), flush=True)
+            show(document.to_json(snapshot, by_process=arguments.by_process))
         else:
-            print(text.render(snapshot, by_process=arguments.by_process), end="\n" if arguments.interval else "", flush=True)
+            show(text.render(snapshot, by_process=arguments.by_process), end="\n" if arguments.interval else "")
 
-    return show
+    return show_report

@@ -61,40 +61,55 @@ def debug_link(headers: Headers) -> DebugLink | None:
     return DebugLink(name, struct.unpack_from("<I", data, at)[0])
 
 
-def places(build_id: str, link: DebugLink | None, label: str, roots: Sequence[str]) -> Iterator[tuple[str, int | None]]:
-    """Where a debug file may lie, best first, each with the CRC that it must have (None: its build-id says enough).
+@dataclass(frozen=True)
+class Place:
+    """Where a debug file may lie: `path` in the tree whose / is `root`, and the CRC that it must have (None: its build-id says
+    enough)."""
+
+    root: str
+    path: str
+    crc: int | None
+
+    @property
+    def shown(self) -> str:
+        """The path as we see it, for people: it is opened below its root alone."""
+        return str(Path(self.root, self.path))
+
+
+def places(build_id: str, link: DebugLink | None, label: str, roots: Sequence[str]) -> Iterator[Place]:
+    """Where a debug file may lie, best first.
 
     `label` is the image's path as the target sees it; `roots` are the folders that stand for / in turn.
     """
     if len(build_id) > 2:
         for root in roots:
-            yield str(Path(root, "usr/lib/debug/.build-id", build_id[:2], f"{build_id[2:]}.debug")), None
+            yield Place(root, f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug", None)
     if link is None or not label.startswith("/"):
         return
     folder = posixpath.normpath(label).rpartition("/")[0].lstrip("/")
     for root in roots:
         for place in (folder, f"{folder}/.debug", f"usr/lib/debug/{folder}"):
-            yield str(Path(root, place, link.name)), link.crc
+            yield Place(root, posixpath.join(place, link.name), link.crc)
 
 
 def debug_file_functions(headers: Headers, label: str, roots: Sequence[str]) -> tuple[str, FunctionIndex] | None:
     """The path and the functions of the first debug file that belongs to the image and has a symbol table."""
-    for path, crc in places(headers.build_id, debug_link(headers), label, roots):
-        functions = _functions_of(path, crc, headers.build_id)
+    for place in places(headers.build_id, debug_link(headers), label, roots):
+        functions = _functions_of(place, headers.build_id)
         if functions:
-            return path, functions
+            return place.shown, functions
     return None
 
 
-def _functions_of(path: str, crc: int | None, build_id: str) -> FunctionIndex | None:
+def _functions_of(place: Place, build_id: str) -> FunctionIndex | None:
     try:
-        source = Source.open(path, path)
+        source = Source.open_below(place.root, place.path, place.shown)
         headers = Headers(source)
         if headers.build_id and build_id and headers.build_id != build_id:
             return None
-        if crc is None and not headers.build_id:
+        if place.crc is None and not headers.build_id:
             return None
-        if crc is not None and source.crc32() != crc:
+        if place.crc is not None and source.crc32() != place.crc:
             return None
         return FunctionIndex(headers)
     except ElfError:

@@ -121,7 +121,7 @@ class Image:
         """The paths at which a debug file of the image is looked for, as its process sees them, best first."""
         from ssllatency.elf.debugfiles import debug_link, places
 
-        return (path for path, _ in places(self.build_id, debug_link(self._headers), self.label, ("/",)))
+        return (place.shown for place in places(self.build_id, debug_link(self._headers), self.label, ("/",)))
 
     def symbol_address(self, name: str) -> int | None:
         """The address of a dynamic symbol that the image defines, a function or data."""

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import weakref
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.safe_open import LARGEST as MAX_FILE
+from ssllatency.safe_open import NotRegular, open_below, open_regular
+
+__all__ = ["CHUNK", "MAX_FILE", "MAX_READ", "ElfError", "Source"]
 
 CHUNK = 1 << 20
-MAX_FILE = 4 << 30
 MAX_READ = 256 << 20
 
 
@@ -39,18 +42,23 @@ class Source:
 
     @classmethod
     def open(cls, path: str | Path, label: str) -> Source:
-        """The regular file at `path`. ElfError where it can't be opened or is something else (a pipe, a device)."""
+        """The regular file at `path`, a path of ours. ElfError where it can't be opened or is something else, as a pipe."""
+        return cls._opened(label, lambda: open_regular(path))
+
+    @classmethod
+    def open_below(cls, root: str, path: str, label: str) -> Source:
+        """The regular file at `path` in the tree of a target, whose / is `root`. ElfError as for open()."""
+        return cls._opened(label, lambda: open_below(root, path))
+
+    @classmethod
+    def _opened(cls, label: str, opening: Callable[[], int]) -> Source:
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            fd = opening()
+        except NotRegular as error:
+            raise ElfError(f"{label} {error.strerror}.") from error
         except (OSError, ValueError) as error:
             raise ElfError(f"{label} cannot be opened: {getattr(error, 'strerror', None) or error}.") from error
-        status = os.fstat(fd)
-        source = cls(label, status.st_size, fd=fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise ElfError(f"{label} is not a regular file.")
-        if status.st_size > MAX_FILE:
-            raise ElfError(f"{label} is larger than {MAX_FILE >> 30} GiB, more than any library.")
-        return source
+        return cls(label, os.fstat(fd).st_size, fd=fd)
 
     @classmethod
     def of(cls, data: bytes, label: str) -> Source:

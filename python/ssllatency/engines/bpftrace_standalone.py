@@ -13,7 +13,6 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ssllatency.engines import bpftrace_script
 from ssllatency.engines.base import LinearRange, Role, TracedImage
@@ -59,8 +58,17 @@ def safe_path(path: str) -> bool:
     return _SAFE_PATH.fullmatch(path) is not None and "/../" not in path
 
 
-def standalone(images: Sequence[TracedImage], about: Sequence[str], *, role: Role, linear: LinearRange, everyone: bool) -> str:
-    """The script's text. `about` says in lines what it was made for; an image's `file` is where that host has it."""
+def standalone(
+    images: Sequence[TracedImage],
+    contents: Sequence[bytes],
+    about: Sequence[str],
+    *,
+    role: Role,
+    linear: LinearRange,
+    everyone: bool,
+) -> str:
+    """The script's text. `about` says in lines what it was made for; an image's `file` is where that host has it, and
+    `contents` are what was read of the very files that were planned, in the order of the images: none is opened again."""
     for image in images:
         if not safe_path(image.file):
             raise SsllatencyError(
@@ -70,15 +78,16 @@ def standalone(images: Sequence[TracedImage], about: Sequence[str], *, role: Rol
     named = [bpftrace_script.sites(image) for image in images]
     if not any(named):
         raise SsllatencyError("none of the functions can be traced by bpftrace: take `ssllatency trace`.")
-    checks = [line for number, image in enumerate(images, 1) for line in _checks(number, image)]
+    numbered = enumerate(zip(images, contents, strict=True), 1)
+    checks = [line for number, (image, content) in numbered for line in _checks(number, image, content)]
     shell = _SHELL.format(title=_plain(about[0]), checks="\n".join(checks), probes=sum(map(len, named)) + 64)
     begin = [*WHOLE_WORDS, 'printf("Tracing ... Ctrl-C ends it and prints the report.\\n");']
     body = bpftrace_script.render(images, Words(linear), role=role, everyone=everyone, begin=begin, extra=_END)
     return f"{shell}\n{_comment(images, about)}\n{_symbols(images)}\n{body}"
 
 
-def _checks(number: int, image: TracedImage) -> list[str]:
-    digest = hashlib.sha256(Path(image.file).read_bytes()).hexdigest()
+def _checks(number: int, image: TracedImage, content: bytes) -> list[str]:
+    digest = hashlib.sha256(content).hexdigest()
     return [f"//bin/true; is {digest} {image.file}", f"//bin/true; name {number} {image.file}"]
 
 

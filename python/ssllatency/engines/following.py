@@ -20,6 +20,7 @@ from ssllatency.errors import SsllatencyError
 
 _RING_BYTES = 1 << 16
 _BPF_PROG_TEST_RUN = 10
+_MOST_LOOKS = 8
 _WORD_BITS = 64
 _WORD_BYTES = ctypes.sizeof(abi.Targets)
 _BLOCK_BYTES = 1 << 12
@@ -118,12 +119,16 @@ class Following:
     def refill(self) -> None:
         """Adds those that the rules name now and that aren't in the set: at first all, later who was renamed or moved.
 
-        A child of a process that wasn't in the set yet is found by looking again, until a look finds nobody new.
+        A child of a process that wasn't in the set yet is found by looking again, until a look finds nobody new. Of those that
+        start others without an end the next refill finds the rest.
         """
         known = set(self.alive())
-        while new := {pid: member for pid, member in self._rules.members().items() if pid not in known}:
+        for _ in range(_MOST_LOOKS):
+            new = {pid: member for pid, member in self._rules.members().items() if pid not in known}
             for pid, member in new.items():
                 self.admit(pid, member=member)
+            if not new:
+                break
             known |= new.keys()
 
     def admit(self, pid: int, *, member: bool = False) -> None:

@@ -102,7 +102,7 @@ class Linker:
 
     def _perf_links(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool) -> list[Closable]:
         """A perf event for each site: all or none."""
-        _take_all_files()
+        take_all_files()
         descriptor = self.loaded.program_fd(program)
         links: list[Closable] = []
         try:
@@ -114,9 +114,10 @@ class Linker:
         return links
 
 
-def _take_all_files() -> None:
+def take_all_files() -> None:
     """Raises the soft bound on open files to the hard one: a perf event and its link are two descriptors for each site of each
-    process, and the 1,024 of the usual soft bound are those of five processes with a hundred sites."""
+    process, and the 1,024 of the usual soft bound are those of five processes with a hundred sites, or of 200 files with their
+    links."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(ValueError, OSError):  # refused where the hard bound is past fs.nr_open; attaching says what it lacks
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -19,6 +19,12 @@ class StartTable(ctypes.Structure):
     _fields_ = (("slots", abi.Start * abi.Table.STARTS),)
 
 
+class ShareTable(ctypes.Structure):
+    """How many calls in overflow are of the processes with the lowest bits of each number."""
+
+    _fields_ = (("calls", ctypes.c_uint64 * abi.Table.SHARES),)
+
+
 def process_of(tag: int) -> int:
     """The process of a slot in use."""
     return tag >> abi.Tag.TGID & _TGID_MASK
@@ -35,6 +41,7 @@ class Running:
     def __init__(self, loaded: Loadable) -> None:
         self._table = loaded.live_section("starts", StartTable)
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
+        self._shares = loaded.live_section("shares", ShareTable)
         self.lost = 0
 
     def count(self, alive: Callable[[int], bool] = exists) -> int:
@@ -52,8 +59,10 @@ class Running:
     def _count_overflow(self, alive: Callable[[int], bool]) -> int:
         running = 0
         for key, _ in self._overflow.items():
-            if alive(abi.StartKey.from_buffer_copy(key).tgid):
+            pid = abi.StartKey.from_buffer_copy(key).tgid
+            if alive(pid):
                 running += 1
             elif self._overflow.delete(key):
                 self.lost += 1
+                self._shares.calls[pid % abi.Table.SHARES] -= 1
         return running

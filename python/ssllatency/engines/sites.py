@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ssllatency import abi
-from ssllatency.engines.base import TracedImage
+from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.catalogue import BY_NAME, Operation
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
 
@@ -34,7 +34,7 @@ def operations_of(images: Sequence[TracedImage]) -> list[str]:
     planned = (planned.operation for image in images for planned in image.plan.operations)
     names = dict.fromkeys(name for name in planned if not BY_NAME[name].only_entry)
     if len(names) > _MOST_OPERATIONS or len(images) > MOST_LIBRARIES:
-        raise ValueError("a cookie has room for 256 operations and 256 libraries")
+        raise AttachError(f"there is room for {MOST_LIBRARIES} files in one run: name fewer of them.")
     return list(names)
 
 

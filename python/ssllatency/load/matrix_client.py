@@ -53,6 +53,7 @@ def _with_groups(groups: str, folder: Path) -> list[str]:
         return []
     file = folder / f"{groups.replace(':', '-')}.cnf"
     file.write_text(_OPENSSL_CONFIGURATION.format(groups=groups))
+    file.chmod(0o644)  # for the account that the client runs as
     return ["env", f"OPENSSL_CONF={file}"]
 
 

@@ -144,7 +144,7 @@ class Table:
     def __init__(self, path: str, matrix: Matrix) -> None:
         self._path = path
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise LoadError(f"{path} can't be written: {error.strerror}.") from None
         try:

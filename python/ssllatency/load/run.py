@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import IO
+from typing import IO, Any
 
+from ssllatency.load.account import Account
 from ssllatency.load.figures import LoadError
 
 LOOK_S = 0.1  # how often progress() and stopped() are called
@@ -23,7 +24,7 @@ _PIECE = 1 << 16
 _HEAD, _TAIL = 1 << 16, 1 << 20  # what is kept of a stream: a tool's results stand at its end
 
 _LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38  # linux/prctl.h
 
 
 class Ended(StrEnum):
@@ -71,17 +72,19 @@ def run(
     command: Sequence[str],
     *,
     timeout_s: float,
+    account: Account | None = None,
     progress: Callable[[float], None] | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> Output:
-    """Runs the command until it ends, at most `timeout_s`; LoadError where it can't be started.
+    """Runs the command until it ends, at most `timeout_s`, as another user where one is given; LoadError where it can't be
+    started.
 
     `progress` is called several times a second with the seconds since the start. When `stopped` says so, or at
     KeyboardInterrupt, the tool is interrupted as by Ctrl-C, so that it may print its results, and what it printed comes back.
     An exception of `progress` ends the tool and is raised.
     """
     began = time.monotonic()
-    process = _start(command)
+    process = _start(command, account)
     streams = (_Stream(), _Stream())
     try:
         ended = _follow(process, streams, began, timeout_s, progress, stopped)
@@ -94,7 +97,8 @@ def run(
     return Output(out.text(), err.text(), process.returncode, time.monotonic() - began, ended, out.cut + err.cut)
 
 
-def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], account: Account | None) -> subprocess.Popen[bytes]:
+    ids: dict[str, Any] = {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
     try:
         return subprocess.Popen(
             command,
@@ -105,17 +109,20 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
             bufsize=0,
             start_new_session=True,  # Ctrl-C at the terminal is ours to pass on
             preexec_fn=end_with_us,
+            **ids,
         )
     except OSError as error:
-        raise LoadError(f"{command[0]} can't be run: {error.strerror}.") from None
+        who = f" as user {account.uid} (--user names another)" if account else ""
+        raise LoadError(f"{command[0]} can't be run{who}: {error.strerror}.") from None
 
 
 def end_with_us() -> None:
     """In a process of ours, before it is the program: it takes signals, though a tracing command has blocked them or a shell's
-    background job ignores them, and ends with the process that started it."""
+    background job ignores them, ends with the process that started it, and gains no rights by what it runs."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def _follow(

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ssllatency.load.account import Account
 from ssllatency.load.arguments import Endpoint, endpoint_of
 from ssllatency.load.certificates import Certificate, make_certificate
 from ssllatency.load.figures import LoadError
@@ -103,7 +104,7 @@ def groups_of(cell: Cell) -> str:
 
 @dataclass(frozen=True)
 class Keys:
-    """The certificates of servers and clients in a folder that is ours alone; `clients` is a file of all clients' ones, or
+    """The certificates of servers and clients in a folder that only we can list; `clients` is a file of all clients' ones, or
     of the servers' where no client has one: a server that asks for certificates must know some."""
 
     folder: Path
@@ -111,11 +112,14 @@ class Keys:
     clients: Path
 
     @classmethod
-    def make(cls, folder: Path, cells: Sequence[Cell]) -> Keys:
-        """The keys that the cells need, one of each kind for a server and one for a client."""
+    def make(cls, folder: Path, cells: Sequence[Cell], account: Account | None = None) -> Keys:
+        """The keys that the cells need, one of each kind for a server and one for a client, whose own are the account's."""
         wanted = [("server", cell[Factor.KEY]) for cell in cells] + [("client", cell[Factor.CLIENT_KEY]) for cell in cells]
         names = dict.fromkeys(f"{side}-{kind}" for side, kind in wanted if kind in KEYS)
         made = {name: make_certificate(name.partition("-")[2], folder, name) for name in names}
+        for name, one in made.items():
+            if account and name.startswith("client-"):
+                os.chown(one.key, account.uid, account.gid)
         clients = folder / "clients.crt"
         of_clients = [one for name, one in made.items() if name.startswith("client-")]
         clients.write_text("".join(one.certificate.read_text() for one in of_clients or made.values()))

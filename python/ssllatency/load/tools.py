@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ssllatency.load import ab, h2load, s_time, wrk
+from ssllatency.load.account import Account
+from ssllatency.load.credentials import without_credentials
 from ssllatency.load.figures import ClientReport, Figure, LoadError, LoadRequest
 from ssllatency.load.reading import figure
 from ssllatency.load.run import Output, run
@@ -55,10 +57,10 @@ TOOLS: Mapping[str, Tool] = {
 }
 
 
-def version_of(tool: Tool, program: str = "") -> str:
+def version_of(tool: Tool, program: str = "", account: Account | None = None) -> str:
     """What the tool says of its version ("3.0.22", "4.1.0-3+b2"), "" where it says none. LoadError where it isn't there."""
     try:
-        said = run([program or tool.program, *tool.version], timeout_s=_VERSION_S)
+        said = run([program or tool.program, *tool.version], timeout_s=_VERSION_S, account=account)
     except LoadError as error:
         raise LoadError(f"{str(error).rstrip('.')}: Debian's package {tool.package} has it.") from None
     found = re.search(r"\d+\.\d[\w.+~-]*", said.stdout + said.stderr, re.ASCII)
@@ -68,7 +70,7 @@ def version_of(tool: Tool, program: str = "") -> str:
 def report_of(tool: Tool, output: Output, command: Sequence[str], version: str = "") -> ClientReport:
     """What the tool said of its run, and its rate of connections by our clock where their number is known exactly.
 
-    The last line of a tool that was killed may be torn, and isn't read then.
+    Its command line is kept without credentials. The last line of a tool that was killed may be torn, and isn't read then.
     """
     said = output.stdout
     report = tool.parse(said if output.status == 0 or tool.torn else said[: said.rfind("\n") + 1], command)
@@ -77,4 +79,5 @@ def report_of(tool: Tool, output: Output, command: Sequence[str], version: str =
     if known and known.least == known.most and output.duration_s:
         what = "connections by ssllatency's clock, from the tool's start to its end"
         rate = figure("connections a second", known.least / output.duration_s, "1/s", what)
-    return replace(report, version=version or report.version, command=tuple(command), figures=(*report.figures, *rate))
+    shown = without_credentials(next(name for name, one in TOOLS.items() if one is tool), command)
+    return replace(report, version=version or report.version, command=shown, figures=(*report.figures, *rate))

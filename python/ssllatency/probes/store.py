@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import ssllatency
-from ssllatency.elf.source import MAX_FILE
+from ssllatency.safe_open import open_regular, stat_below
 
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
 _SUFFIX = ".json"
 _TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
-_PROCESS_ROOT = re.compile(r"/proc/\d+/root/")
+_PROCESS_ROOT = re.compile(r"(/proc/\d+/root)/")
 
 
 def default_directory() -> Path:
@@ -57,20 +57,14 @@ def digest(path: str | Path) -> str:
 
     It is remembered as long as the file's times say that nothing was written, once they are old enough to tell.
     """
-    with suppress(OSError), open(path, "rb", opener=_open_at_once) as file:
+    with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
         status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
-            key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-            settled = time.time_ns() - status.st_ctime_ns > _TIMES_TELL_NS
-            if not settled or key not in _digests:
-                _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
-            return _digests[key]
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        settled = time.time_ns() - status.st_ctime_ns > _TIMES_TELL_NS
+        if not settled or key not in _digests:
+            _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+        return _digests[key]
     return ""
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Without waiting for a pipe's other end."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 @cache
@@ -91,7 +85,8 @@ def identity(path: str) -> list[Any] | None:
     if not path:
         return None
     with suppress(OSError):
-        status = os.stat(path)  # noqa: PTH116
+        match = _PROCESS_ROOT.match(path)
+        status = stat_below(match[1], path[match.end() :]) if match else stat_below("/", path)
         return [path, status.st_mtime_ns, status.st_size]
     return [path, 0, 0]
 
@@ -116,7 +111,14 @@ def _lies_in(path: str, debug_roots: Sequence[str]) -> bool:
 def debug_file_has_come(build_id: str, debug_roots: Sequence[str]) -> bool:
     """Whether there is a debug file now for a file that had none."""
     place = f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
-    return any(os.path.exists(os.path.join(root, place)) for root in debug_roots)  # noqa: PTH110, PTH118
+    return any(_is_there(root, place) for root in debug_roots)
+
+
+def _is_there(root: str, place: str) -> bool:
+    with suppress(OSError):
+        stat_below(root, place)
+        return True
+    return False
 
 
 # Entries.

@@ -11,10 +11,12 @@ from ssllatency.targets.cgroups import cgroup_folder, is_unified
 from ssllatency.targets.code import code_byte
 from ssllatency.targets.containers import Container
 from ssllatency.targets.files import (
+    MOST_OF_PROCESS,
     NoTlsFile,
     TracedFile,
     has_library_name,
     may_hold_tls,
+    most_important,
     recognised_file,
     tls_candidates,
     tls_files,
@@ -28,6 +30,7 @@ from ssllatency.targets.selection import Selection, kept_comm, members, select
 from ssllatency.targets.survey import FileFacts, Survey, survey, tls_stacks
 
 __all__ = [
+    "MOST_OF_PROCESS",
     "Container",
     "FileFacts",
     "Hazards",
@@ -53,6 +56,7 @@ __all__ = [
     "mapped_files",
     "may_hold_tls",
     "members",
+    "most_important",
     "open_mapped",
     "possible_hazards",
     "process_of",

@@ -23,8 +23,11 @@ from ssllatency.targets.processes import PROC, Process, exists, root_of
 
 # The star before .so also takes the copies that Python wheels bundle: libssl-8b5ba2b3.so.1.1.
 _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so*")
+_USUAL_NAMES = ("libssl.so", "libcrypto.so")
 
 _MOST_AHEAD = 32
+# A process can map tens of thousands of files, and name them as it likes: so many of one, and of all, are looked into.
+MOST_OF_PROCESS, _MOST_FILES = 64, 4096
 
 
 class NoTlsFile(SsllatencyError):
@@ -32,7 +35,9 @@ class NoTlsFile(SsllatencyError):
 
 
 Recognise = Callable[[int, str, str], str]
-Users = dict[tuple[int, int, int], dict[int, MappedFile]]
+Tell = Callable[[str], None]
+Identity = tuple[int, int, int]
+Users = dict[Identity, dict[int, MappedFile]]
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ def tls_files(
     *,
     named: Collection[tuple[int, int, int]] = (),
     problem: Problem = fail,
+    tell: Tell = lambda _: None,
     ahead: Callable[[Sequence[tuple[int, str, str]]], None] | None = None,
 ) -> list[TracedFile]:
     """The TLS files of `processes`, ordered by path.
@@ -79,11 +85,13 @@ def tls_files(
     maps it; it is called once a file, and the descriptor is closed when it returns. `named` are files (see file_identity) that
     are candidates whatever their name. `problem` takes the SsllatencyError of a process or file that can't be read; if it
     returns, the search goes on without. Processes that end meanwhile are left out. NoTlsFile where no process maps a TLS file.
+    MOST_OF_PROCESS files of one process are looked into, and of all together those that most processes map; `tell` takes a
+    sentence about the others.
 
     `ahead` is given, before any is asked about, what `recognise` will be given of the first candidates.
     """
     processes = list(processes)
-    users = _candidates(processes, proc, named, problem)
+    users = _most_shared(_candidates(processes, proc, named, problem, tell), named, tell)
     if ahead:
         with ExitStack() as stack:
             ahead(_first_candidates(users, proc, stack))
@@ -109,7 +117,49 @@ def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: P
     return _recognised(open_mapped(pid, mapping, proc), pid, {pid: mapping}, recognise, fail, proc)
 
 
-def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tuple[int, int, int]], problem: Problem) -> Users:
+def most_important(
+    files: Sequence[TracedFile], most: int, named: Collection[Identity] = ()
+) -> tuple[list[TracedFile], list[TracedFile]]:
+    """So many of the files, in their order, and those that are left: first come the named ones, then those that most processes
+    map, and of these libssl."""
+
+    def rank(file: TracedFile) -> tuple[bool, int, bool]:
+        return file.mapping.identity not in named, -len(file.pids), "libssl" not in file.kind
+
+    chosen = {file.mapping.identity for file in sorted(files, key=rank)[:most]}
+    parts: tuple[list[TracedFile], list[TracedFile]] = [], []
+    for file in files:
+        parts[file.mapping.identity not in chosen].append(file)
+    return parts
+
+
+def few_of(files: Sequence[MappedFile], executable: str | None, named: Collection[Identity] = ()) -> list[MappedFile]:
+    """MOST_OF_PROCESS of the files of one process at most: first come the named ones, the executable, and OpenSSL's by name."""
+    if len(files) <= MOST_OF_PROCESS:
+        return list(files)
+
+    def rank(file: MappedFile) -> tuple[bool, bool, bool]:
+        usual = file.path.rpartition("/")[2].startswith(_USUAL_NAMES)
+        return file.identity not in named, file.path != executable, not usual
+
+    return sorted(files, key=rank)[:MOST_OF_PROCESS]
+
+
+def too_many(process: Process, files: int) -> str:
+    """The sentence about the files of a process that aren't looked into."""
+    who = f"{process.comm} (PID {process.pid})"
+    return f"{who} maps {files} files that may hold TLS: only {MOST_OF_PROCESS} of them were looked into."
+
+
+def _most_shared(users: Users, named: Collection[Identity], tell: Tell) -> Users:
+    if len(users) <= _MOST_FILES:
+        return users
+    tell(f"The processes map {len(users)} files that may hold TLS: only the {_MOST_FILES} most shared were looked into.")
+    kept = sorted(users, key=lambda identity: (identity not in named, -len(users[identity])))[:_MOST_FILES]
+    return {identity: users[identity] for identity in kept}
+
+
+def _candidates(processes: Iterable[Process], proc: Path, named: Collection[Identity], problem: Problem, tell: Tell) -> Users:
     """The candidate files by identity; for each, how every process maps it."""
     users: Users = defaultdict(dict)
     for process in processes:
@@ -118,9 +168,11 @@ def _candidates(processes: Iterable[Process], proc: Path, named: Collection[tupl
         except SsllatencyError as error:
             problem(error)
             continue
-        for file in mapped:
-            if file.path == executable or file.identity in named or has_library_name(file.path):
-                users[file.identity][process.pid] = file
+        wanted = [file for file in mapped if file.path == executable or file.identity in named or has_library_name(file.path)]
+        if len(wanted) > MOST_OF_PROCESS:
+            tell(too_many(process, len(wanted)))
+        for file in few_of(wanted, executable, named):
+            users[file.identity][process.pid] = file
     return users
 
 
@@ -148,13 +200,20 @@ def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Pa
         try:
             fd = open_mapped(pid, mappings[pid], proc)
         except SsllatencyError as error:
-            if exists(pid, proc):
+            if exists(pid, proc) and _still_maps(pid, mappings[pid], proc):
                 errors.append(error)
             continue
         return _recognised(fd, pid, mappings, recognise, problem, proc)
     if errors:
         problem(errors[0])
     return None
+
+
+def _still_maps(pid: int, mapping: MappedFile, proc: Path) -> bool:
+    try:
+        return mapping.identity in {file.identity for file in mapped_files(pid, proc)}
+    except SsllatencyError:
+        return True
 
 
 def _recognised(

@@ -3,10 +3,8 @@
 
 /proc/PID/map_files/RANGE is the kernel's own handle: it works for deleted files and in other mount namespaces, but needs
 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and for another user's process CAP_DAC_READ_SEARCH. Failing that the path is tried,
-through the process's root first. The process owns that tree and may put anything there. The kernel shows the path of a mapping
-without symbolic links, so one on the way was put there later: none is followed, and the walk can't leave the tree. The file at
-its end is first opened with O_PATH, which touches no device and waits for no pipe; it is read only once it proves to be a
-regular file, and kept only if it is the file that maps names.
+through the process's root first, as safe_open does. The kernel shows the path of a mapping without symbolic links, so one on
+the way was put there later: none is followed. What is opened is kept only if it is the file that maps names.
 """
 
 from __future__ import annotations
@@ -14,12 +12,12 @@ from __future__ import annotations
 import mmap
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.safe_open import handle_below, open_handle, open_regular
 from ssllatency.targets.maps import MappedFile, as_root
 from ssllatency.targets.processes import PROC, exists
 
@@ -30,9 +28,9 @@ def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
     SsllatencyError where the process is gone, root is needed, or the file can't be reached any more.
     """
     refused = False
-    for open_handle in _ways(pid, mapped, proc):
+    for find_handle in _ways(pid, mapped, proc):
         try:
-            fd = _open_regular(open_handle())
+            fd = open_handle(find_handle())
         except OSError as error:
             refused = refused or isinstance(error, PermissionError)
             continue
@@ -48,7 +46,7 @@ def file_identity(path: str | Path) -> tuple[int, int, int]:
     SsllatencyError where there is no such file, or it isn't a regular file with something in it.
     """
     try:
-        fd = _open_regular(_handle(Path(path)))
+        fd = open_regular(path)
     except OSError as error:
         raise SsllatencyError(f"Can't open the library {path} ({error.strerror}): check the path.") from error
     try:
@@ -63,40 +61,13 @@ def file_identity(path: str | Path) -> tuple[int, int, int]:
 def _ways(pid: int, mapped: MappedFile, proc: Path) -> Iterator[Callable[[], int]]:
     base = proc / str(pid)
     yield partial(_handle, base / "map_files" / mapped.address_range)
-    yield partial(_walk, base / "root", mapped.path)
+    yield partial(handle_below, base / "root", mapped.path, links=False)
     # A process that changed its root after it loaded its libraries: the kernel then shows paths from our root.
-    yield partial(_walk, Path("/"), mapped.path)
+    yield partial(handle_below, "/", mapped.path, links=False)
 
 
 def _handle(path: Path) -> int:
     return os.open(path, os.O_PATH | os.O_CLOEXEC)
-
-
-def _walk(root: Path, path: str) -> int:
-    """A handle on `path` below `root`, by way of folders alone; OSError where a link or ".." would have to be followed."""
-    handle = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for name in filter(None, path.split("/")):
-            if name in (".", ".."):
-                raise OSError(0, "not a path of the kernel's", path)
-            following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-            os.close(handle)
-            handle = following
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
-
-
-def _open_regular(handle: int) -> int:
-    """Opens for reading what an O_PATH handle, which is closed, stands for. OSError for anything but a regular file, which
-    isn't even touched."""
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(0, "not a regular file")
-        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    finally:
-        os.close(handle)
 
 
 def _is_file(fd: int, mapped: MappedFile) -> bool:

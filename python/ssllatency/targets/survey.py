@@ -14,7 +14,7 @@ from pathlib import Path
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets.container_names import container_names
 from ssllatency.targets.containers import Container, containers_of
-from ssllatency.targets.files import has_library_name
+from ssllatency.targets.files import MOST_OF_PROCESS, few_of, has_library_name, too_many
 from ssllatency.targets.implementations import NATIVE, foreign_implementations
 from ssllatency.targets.listening import Listener, listeners
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
@@ -94,13 +94,14 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     asked once a file."""
     looks, closed = _look(processes, proc)
     facts, unread = _facts(looks, describe, proc)
+    many = tuple(too_many(look.process, look.files) for look in looks if look.files > MOST_OF_PROCESS)
     stacks = {look.process: _stacks(look, facts) for look in looks}
     found = [process for process, those in stacks.items() if those]
     crypto = [look.process for look in looks if not stacks[look.process] and _has_libcrypto(look, facts)]
     ports = listeners((process.pid for process in found), proc)
     containers = _containers(found, proc)
     rows = [TlsProcess(one, stacks[one], containers.get(one.pid), _own_pid(one.pid, proc), ports[one.pid]) for one in found]
-    return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, unread)
+    return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, (*many, *unread))
 
 
 def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> dict[Process, tuple[Stack, ...]]:
@@ -113,11 +114,12 @@ def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PR
 
 @dataclass(frozen=True)
 class _Look:
-    """What a process maps: candidates are the files whose content tells whether they hold TLS."""
+    """What a process maps: candidates are those of its `files` whose content tells whether they hold TLS."""
 
     process: Process
     executable: str | None
     candidates: dict[Identity, MappedFile]
+    files: int
     foreign: tuple[str, ...]
 
 
@@ -129,8 +131,10 @@ def _look(processes: Iterable[Process], proc: Path) -> tuple[list[_Look], tuple[
         except SsllatencyError:
             closed.append(process)
             continue
-        candidates = {file.identity: file for file in mapped if file.path == executable or _may_hold_tls(file.path)}
-        looks.append(_Look(process, executable, candidates, foreign_implementations(file.path for file in mapped)))
+        wanted = [file for file in mapped if file.path == executable or _may_hold_tls(file.path)]
+        candidates = {file.identity: file for file in few_of(wanted, executable)}
+        foreign = foreign_implementations(file.path for file in mapped)
+        looks.append(_Look(process, executable, candidates, len(wanted), foreign))
     return looks, tuple(closed)
 
 

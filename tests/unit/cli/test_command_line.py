@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ssllatency.cli import doctor
 from ssllatency.cli.main import SUBCOMMANDS, run
 
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
@@ -23,6 +26,57 @@ def test_the_command_takes_no_module_from_the_folder_it_is_run_in(tmp_path: Path
     done = subprocess.run([program, "--version"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("ssllatency ")
+
+
+def set_traps(folder: Path) -> None:
+    """Modules that Python would take for its own, for the command's, or for what it needs."""
+    for name in ("argparse", "runpy", "capstone", "elftools", "ssllatency", "sitecustomize"):
+        (folder / f"{name}.py").write_text("raise SystemExit('a module of this folder')\n")
+
+
+def test_the_documented_interpreter_takes_no_module_from_the_folder_it_is_run_in(tmp_path: Path) -> None:
+    """An interpreter with capabilities of its own, for which docs/privileges.md has the command."""
+    set_traps(tmp_path)
+    text = (Path(__file__).resolve().parents[3] / "docs/privileges.md").read_text()
+    (options,) = re.findall(r"^ +bin/python (.*)-m ssllatency ", text, re.MULTILINE)
+    code = [sys.executable, *options.split(), "-m", "ssllatency", "--version"]
+    done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "a module of this folder" not in done.stderr  # where ssllatency isn't installed it isn't found, and nothing else is
+
+
+def test_run_as_a_module_it_takes_none_from_the_folder_once_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "capstone.py").write_text("raise SystemExit('a module of this folder')\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "ssllatency", "probes", "--no-cache", str(LIBSSL)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONHOME"])
+def test_the_launchers_keep_no_variable_of_pythons(tmp_path: Path, name: str) -> None:
+    """sudo -E, or a rule of sudo's, may hand them to root."""
+    set_traps(tmp_path)
+    for program in ("tools/ssllatency", "tools/ssltrace"):
+        command = [Path(__file__).resolve().parents[3] / program, "--help"]
+        done = subprocess.run(command, env=os.environ | {name: str(tmp_path)}, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("sudo_uid", "taken"), [("1000", False), ("0", True), (None, True)])
+def test_under_sudo_programs_are_not_looked_up_on_the_users_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sudo_uid: str | None, taken: bool
+) -> None:
+    (tmp_path / "bpftrace").write_text("#!/bin/sh\n")
+    (tmp_path / "bpftrace").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    if sudo_uid is not None:
+        monkeypatch.setenv("SUDO_UID", sudo_uid)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    found: list[str | None] = []
+    monkeypatch.setattr(doctor, "run", lambda _: found.append(shutil.which("bpftrace")) or 0)
+    assert run(["doctor"]) == 0
+    assert (found == [str(tmp_path / "bpftrace")]) == taken
 
 
 def test_a_subcommand_brings_in_no_other() -> None:
@@ -112,6 +166,25 @@ def test_the_sites_of_a_handshakes_phases_are_listed(capsys: pytest.CaptureFixtu
     assert "EVP_DigestSign" in [call["callee"] for call in document["files"][0]["calls"]]
     assert run(["probes", "--handshakes", str(LIBSSL)]) == 0
     assert "EVP_DigestSign" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("error", [ValueError("an odd\nvalue\x1b[2J"), OSError(24, "Too many open files"), AssertionError()])
+def test_what_nobody_foresaw_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert run(["doctor"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"ssllatency failed: {type(error).__name__}")
+    assert "; this is a defect, please report it" in said
+    assert said.count("\n") == 1
+    assert said.rstrip("\n").isprintable()
+    monkeypatch.setenv("SSLLATENCY_TRACEBACK", "1")
+    with pytest.raises(type(error)):
+        run(["doctor"])
 
 
 def test_a_reader_that_goes_away_is_no_error_to_see() -> None:

@@ -16,9 +16,10 @@ from ssllatency.cli.follow import Follower
 from ssllatency.cli.resolve import Resolved, library_of
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.mappings import Mapping
+from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import MappedFile, Process, Selection, TracedFile
+from ssllatency.targets import MOST_OF_PROCESS, MappedFile, Process, Selection, TracedFile
 
 OLD, NEW = 100, 101  # processes
 
@@ -115,7 +116,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(follow, "all_processes", lambda: [Process(pid, 1, "nginx", 0) for pid in made.maps])
     monkeypatch.setattr(follow, "exists", lambda pid: pid in made.maps)
     monkeypatch.setattr(follow, "recognised_file", lambda pid, file, _: TracedFile("libssl", pid, file, (pid,)))
-    opened = iter(range(50, 90))
+    opened = iter(range(50, 5000))
     monkeypatch.setattr(
         follow, "open_images", lambda files, *_: tuple(image_of(each.mapping, next(opened), each.pid) for each in files)
     )
@@ -206,6 +207,79 @@ def test_a_copy_that_has_the_breakpoints_already_is_the_same_file(
     kernel.map(NEW, twin)
     session.look()
     assert len(session.extended) == extended
+
+
+def test_a_process_that_maps_new_files_without_an_end_traps_nobody(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whenever it is looked at it has mapped one more; others have their turn in between."""
+    file, greedy, other = mapped_file(11), 200, 300
+    inodes = iter(range(1000, 1000 + 10 * MOST_OF_PROCESS))
+    kernel.maps = {OLD: [file], greedy: [], other: []}
+    session = Session(kernel, [file], Selection(everything=True), sites=None)
+    session.look()
+
+    def candidates(pid: int) -> list[MappedFile]:
+        if pid == greedy:
+            kernel.maps[pid].append(mapped_file(next(inodes)))  # StopIteration where nothing ends it
+        return kernel.maps[pid]
+
+    monkeypatch.setattr(follow, "tls_candidates", candidates)
+    kernel.told = [Mapping(greedy, 1, "/usr/lib/libssl.so.3", (8, 1, 999))]
+    session.look()
+    assert 0 < len(session.extended) <= 3 * follow._MOST_FILES
+    kernel.map(other, mapped_file(22))
+    session.look()
+    assert (other,) in [image.pids for image in session.extended]
+    for _ in range(MOST_OF_PROCESS):
+        session.look()
+    assert sum(image.pids == (greedy,) for image in session.extended) == MOST_OF_PROCESS
+    said = capsys.readouterr().err
+    assert "nginx (200) maps new files faster than they can be looked into: the rest is traced later." in said
+    assert "nginx (200) has mapped so many new files that those it maps from now on aren't looked into." in said
+
+
+def test_a_look_ends_in_time(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long each process takes."""
+    file, now = mapped_file(11), 0.0
+    kernel.maps = {OLD: [file], **{pid: [] for pid in range(200, 260)}}
+    session = Session(kernel, [file], Selection(everything=True), sites=None)
+    session.look()
+
+    def candidates(pid: int) -> list[MappedFile]:
+        nonlocal now
+        now += 0.1
+        looked.append(pid)
+        return kernel.maps[pid]
+
+    looked: list[int] = []
+    monkeypatch.setattr(follow, "tls_candidates", candidates)
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
+    kernel.told = [Mapping(pid, 1, "/usr/lib/libssl.so.3", (8, 1, pid)) for pid in range(200, 260)]
+    session._follower.look()
+    assert looked == [200, 201, 202]
+    session._follower.look()
+    assert looked[3:] == [203, 204, 205]
+
+
+def test_a_damaged_file_does_not_hide_the_next_one(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both were mapped since the last look."""
+    file, damaged, new = mapped_file(11), mapped_file(22, "/tmp/libssl.so.bad"), mapped_file(33)
+
+    def recognised(pid: int, each: MappedFile, _: object) -> TracedFile:
+        if each is damaged:
+            raise SsllatencyError(f"{each.path} is damaged.")
+        return TracedFile("libssl", pid, each, (pid,))
+
+    monkeypatch.setattr(follow, "recognised_file", recognised)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    session.look()
+    for each in (damaged, new):
+        kernel.map(OLD, each)
+    session.look()
+    assert [image.plan.path for image in session.extended] == [new.path]
+    assert any("/tmp/libssl.so.bad is damaged" in note for note in session.attachment.notes)
 
 
 def test_one_file_that_was_asked_for_stays_the_only_one(kernel: Kernel) -> None:

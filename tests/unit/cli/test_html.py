@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from ssllatency.cli.main import run
 from ssllatency.reports import html_page
 from ssllatency.reports.recording_document import to_lines
 
+PROGRAM = Path(__file__).parents[3] / "tools/ssllatency"
 Printed = pytest.CaptureFixture[str]
 
 
@@ -37,6 +40,31 @@ def test_diff_has_both_and_still_judges(tmp_path: Path, capsys: Printed) -> None
     text = page.read_text(encoding="utf-8")
     assert "TLS latency of web1: before and after" in text
     assert "slower. The largest contribution: private key" in text
+
+
+@pytest.mark.parametrize("where", ["here", "MATPLOTLIBRC", "MPLCONFIGDIR", "home"])
+def test_no_configuration_of_matplotlib_is_read(tmp_path: Path, where: str) -> None:
+    """With usetex it runs latex, found on PATH, for every text; that is how another user's folder would run programs."""
+    kept, trap, page = _kept(tmp_path / "kept.jsonl", 1), tmp_path / "trap", tmp_path / "page.html"
+    folder = trap / ".config/matplotlib" if where == "home" else trap
+    folder.mkdir(parents=True)
+    (folder / "matplotlibrc").write_text("text.usetex: True\nfont.size: 3\nsavefig.facecolor: red\n")
+    for program in ("latex", "dvipng", "kpsewhich"):
+        (trap / program).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (trap / program).chmod(0o755)
+    variables = {"here": {}, "home": {"HOME": str(trap)}}.get(where, {where: str(trap)})
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MATPLOTLIB", "MPL", "XDG"))}
+    environment |= {"PATH": f"{trap}:{environment['PATH']}", **variables}
+    folder_of_run = trap if where == "here" else tmp_path
+    for reading in ("report", kept, "--html", str(page)), ("report", kept, "--html", "page.html"):
+        done = subprocess.run(
+            [PROGRAM, *reading], cwd=folder_of_run, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "ran").exists()
+    assert page.read_text() == (folder_of_run / "page.html").read_text()
+    assert run(["report", kept, "--html", str(tmp_path / "plain.html")]) == 0
+    assert page.read_text() == (tmp_path / "plain.html").read_text()
 
 
 def test_json_and_a_page_are_two_things(tmp_path: Path, capsys: Printed) -> None:

@@ -92,6 +92,23 @@ def test_debug_file_by_build_id_in_the_first_root_that_has_it(tmp_path: Path, sh
         assert image.debug_file == str(debug)
 
 
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_a_link_in_a_root_does_not_lead_to_a_debug_file_outside_of_it(tmp_path: Path, shapes: Path, link: str) -> None:
+    target = build.stripped(shapes, "escapes.so")
+    host, theirs = tmp_path / "host", tmp_path / "theirs"
+    debug = build.debug_file(shapes, build_id_place(host, Image.open(target)))
+    place = theirs / debug.relative_to(host)
+    place.parent.parent.mkdir(parents=True)
+    if link == "file":
+        place.parent.mkdir()
+        place.symlink_to(debug)
+    else:
+        place.parent.symlink_to(debug.parent)
+    assert place.is_file()
+    assert Image.open(target, debug_roots=[str(theirs)]).function("shape_static") is None
+    assert Image.open(target, debug_roots=[str(theirs), str(host)]).debug_file == str(debug)
+
+
 def test_build_id_too_long_for_a_file_name_leads_nowhere(tmp_path: Path, folder: Path) -> None:
     path = build.library(folder, "liblongid.so", build.SHAPES, f"-Wl,--build-id=0x{'ab' * 4000}")
     image = Image.open(build.stripped(path, "longid.so"), debug_roots=[str(tmp_path), f"/{'x' * 5000}"])

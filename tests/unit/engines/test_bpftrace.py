@@ -27,6 +27,7 @@ from ssllatency.model.histogram import LinearHistogram, counted_bucket
 from ssllatency.model.snapshot import Outcome as Word
 from ssllatency.probes.plan import Cost, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
 
+CONTENT = b"library"
 OFFSETS = SslOffsets(rwstate=40, server=56, rbio=16, wbio=24, shutdown=68, version=0, state=72, bio_flags=48)
 
 
@@ -268,7 +269,7 @@ def test_words_name_what_they_count() -> None:
 def test_a_path_that_may_break_out_is_refused(path: str) -> None:
     odd = TracedImage(image(READ).plan, path, (7,))
     with pytest.raises(SsllatencyError, match="characters that a script can't hold"):
-        bpftrace_standalone.standalone([odd], ["x"], role=Side.SERVER, linear=LinearRange(), everyone=True)
+        bpftrace_standalone.standalone([odd], [CONTENT], ["x"], role=Side.SERVER, linear=LinearRange(), everyone=True)
 
 
 def test_names_of_the_target_cant_end_the_comment(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -278,6 +279,7 @@ def test_names_of_the_target_cant_end_the_comment(tmp_path_factory: pytest.TempP
     plan = ImagePlan(str(file), "ab", "*/ BEGIN { }\n/*", "libssl", (READ,), missing, OFFSETS)
     script = bpftrace_standalone.standalone(
         [TracedImage(plan, str(file), (7,))],
+        [CONTENT],
         ["comm */\n//bin/true; reboot"],
         role=Side.SERVER,
         linear=LinearRange(),
@@ -295,6 +297,7 @@ def test_the_root_of_a_process_is_not_taken_off_its_files(tmp_path: Path) -> Non
     files = [str(here), f"/proc/{os.getpid()}/root{here}"]
     script = bpftrace_standalone.standalone(
         [TracedImage(image(READ).plan, file, (7,)) for file in files],
+        [CONTENT] * len(files),
         ["x"],
         role=Side.SERVER,
         linear=LinearRange(),

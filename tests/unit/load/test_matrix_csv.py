@@ -147,6 +147,16 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
         Table(str(tmp_path), MATRIX)
 
 
+def test_a_table_is_for_its_owner_alone_and_written_through_no_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "runs.csv", tmp_path / "link.csv"
+    with Table(str(file), MATRIX):
+        assert file.stat().st_mode & 0o777 == 0o600
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LoadError, match="can't be written"):
+        Table(str(link), MATRIX)
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", str(tmp_path / "pipe")):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import Process, TracedFile, all_processes, file_identity, tls_files
+from ssllatency.targets import MappedFile, Process, TracedFile, all_processes, file_identity, most_important, tls_files
+from ssllatency.targets.files import MOST_OF_PROCESS
 
 AddProcess = Callable[..., Path]
 MapsLine = Callable[..., str]
@@ -161,6 +162,16 @@ def test_a_file_that_nobody_can_open_is_a_problem(
     assert recognise.asked == []
 
 
+def test_a_file_that_was_unmapped_meanwhile_is_left_out(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    kept, gone = maps_line(make("libssl.so.3", "libssl")), maps_line(make("libssl.so.2", "libssl"), path="/gone/libssl.so.2")
+    folder = add_process(10, maps=kept + gone)
+    ahead = lambda _: (folder / "maps").write_text(kept)  # noqa: E731 - it is called once the maps were read
+    found = tls_files(all_processes(proc), recognise, proc, ahead=ahead)
+    assert summary(found) == [("libssl.so.3", "libssl", 10, (10,))]
+
+
 def test_processes_that_ended_are_left_out(
     proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
 ) -> None:
@@ -182,6 +193,41 @@ def test_no_tls_in_several_processes(proc: Path, add_process: AddProcess, recogn
         add_process(pid, comm=comm)
     with pytest.raises(SsllatencyError, match=r"None of the 5 processes \(a, b, c, \.\.\.\) maps a TLS library"):
         tls_files(all_processes(proc), recognise, proc)
+
+
+def test_a_process_that_maps_a_thousand_files_is_not_looked_through(
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+) -> None:
+    names = [f"libssl-{number:04}.so" for number in range(1000)]
+    files = [make(name, "libssl") for name in names]
+    static, chosen = make("node", "static"), make("libssl-named.so", "libssl")
+    mapped = [*files, chosen, static, make("libssl.so.1.1", "libssl")]
+    maps = "".join(maps_line(file, start=0x7F0000000000 + 8192 * number) for number, file in enumerate(mapped))
+    add_process(10, comm=b"greedy", maps=maps, exe=str(static))
+    add_process(20, maps=maps_line(make("libssl.so.3", "libssl")))
+    told: list[str] = []
+    found = tls_files(all_processes(proc), recognise, proc, named=[file_identity(chosen)], tell=told.append)
+    assert len(found) == MOST_OF_PROCESS + 1
+    assert {"node", "libssl-named.so", "libssl.so.1.1", "libssl.so.3"} <= {Path(file.path).name for file in found}
+    assert told == ["greedy (PID 10) maps 1003 files that may hold TLS: only 64 of them were looked into."]
+
+
+def traced(name: str, kind: str, inode: int, *pids: int) -> TracedFile:
+    return TracedFile(kind, pids[0], MappedFile(f"/usr/lib/{name}", (8, 1), inode, "1000-2000", False), pids)
+
+
+def test_the_most_important_files_are_kept_in_their_order() -> None:
+    files = [
+        traced("libcrypto.so.3", "libcrypto", 1, 10),
+        traced("liba.so", "libssl", 2, 11),
+        traced("libshared.so", "libcrypto", 3, 10, 11, 12),
+        traced("libwanted.so", "static", 4, 13),
+        traced("libssl.so.3", "libssl", 5, 10),
+    ]
+    for most, kept in ((5, [1, 2, 3, 4, 5]), (4, [2, 3, 4, 5]), (2, [3, 4]), (1, [4])):
+        chosen, left = most_important(files, most, named=[(8, 1, 4)])
+        assert [file.inode for file in chosen] == kept
+        assert [file.inode for file in left] == [number for number in range(1, 6) if number not in kept]
 
 
 def test_five_hundred_processes(

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As whom the load generators run: they need nothing of root's, and speak to servers that may send them anything."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ssllatency.load.figures import LoadError
+
+_NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user of this machine, by numbers."""
+
+    uid: int
+    gid: int
+
+
+def of_tools(name: str = "") -> Account | None:
+    """The account named; or by itself for root that of sudo's user, else nobody's. None where it is our own, which stays.
+
+    LoadError where there is none of that name, or only root could change to it.
+    """
+    mine = os.geteuid()
+    account = _named(name) if name else _unprivileged(os.environ) if mine == 0 else None
+    if account is None or account.uid == mine:
+        return None
+    if mine != 0:
+        raise LoadError(f"Only root runs the load generator as another user: leave out --user {name}.", 2)
+    return account
+
+
+def _named(name: str) -> Account:
+    try:
+        entry = pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        raise LoadError(f"There is no user {name}: name one of this machine (getent passwd shows them).", 2) from None
+    return Account(entry.pw_uid, entry.pw_gid)
+
+
+def _unprivileged(variables: Mapping[str, str]) -> Account:
+    uid, gid = variables.get("SUDO_UID", ""), variables.get("SUDO_GID", "")
+    if uid.isdecimal() and gid.isdecimal() and int(uid) and int(gid):
+        return Account(int(uid), int(gid))
+    try:
+        entry = pwd.getpwnam("nobody")
+    except KeyError:
+        return Account(_NOBODY, _NOBODY)
+    return Account(entry.pw_uid, entry.pw_gid)

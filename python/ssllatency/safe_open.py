@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way in which files of targets are opened, and every other file that is read by a name somebody else may have made.
+
+Whoever owns a tree may put links, pipes and devices into it. A path below a root is therefore resolved by the kernel with
+that root as its /, so that no link leads out, not even one of /proc (openat2, since Linux 5.6; where it is missing, folder by
+folder, and no link is followed). What is found is first only pointed at (O_PATH), which touches no device and waits for no
+pipe. It is opened for reading once it proves to be a regular file, of a real file system (to open or read a file of /proc,
+/sys or debugfs may have effects), and no larger than the caller can use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from pathlib import Path
+
+LARGEST = 4 << 30
+LARGEST_DEBUG_FILE = 2 << 30
+
+_SYS_OPENAT2 = 437  # on every architecture
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_IN_ROOT = 0x02, 0x04, 0x10  # linux/openat2.h
+_MOST_TRIES = 8  # a renamed folder makes the kernel give up on a path with EAGAIN
+# linux/magic.h: what the kernel makes up as it is read; and FUSE, whose files take as long to read as their owner likes.
+_MADE_UP = {
+    0x9FA0: "proc",
+    0x62656572: "sysfs",
+    0x64626720: "debugfs",
+    0x74726163: "tracefs",
+    0x73636673: "securityfs",
+    0x62656570: "configfs",
+    0x27E0EB: "cgroup",
+    0x63677270: "cgroup2",
+    0xCAFE4A11: "bpf",
+    0x1CD1: "devpts",
+    0x6E736673: "nsfs",
+    0xDE5E81E4: "efivarfs",
+    0x6165676C: "pstore",
+    0x65735543: "fusectl",
+    0xF97CFF8C: "selinuxfs",
+    0x42494E4D: "binfmt_misc",
+}
+_FUSE = 0x65735546
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.syscall.restype = ctypes.c_long
+
+
+class NotRegular(OSError):
+    """What is there is no regular file of a real file system, or is too large."""
+
+
+def open_regular(path: str | Path, largest: int = LARGEST) -> int:
+    """A descriptor (read only, close on exec) of the file at a path of ours: one that the user named, or /proc/self/fd/N. Links
+    are followed. OSError where there is none, NotRegular for anything but a regular file, which isn't touched."""
+    return open_handle(os.open(path, os.O_PATH | os.O_CLOEXEC), largest)
+
+
+def open_below(root: str | Path, path: str, largest: int = LARGEST_DEBUG_FILE) -> int:
+    """The same for a path of somebody else's tree: `root` stands for /, and links lead nowhere else. Never a file of FUSE."""
+    handle = handle_below(root, path)
+    if _file_system(handle) == _FUSE:
+        os.close(handle)
+        raise NotRegular(errno.EINVAL, "is of a file system in user space", path)
+    return open_handle(handle, largest)
+
+
+def stat_below(root: str | Path, path: str, *, links: bool = True) -> os.stat_result:
+    """The status of what is at a path of somebody else's tree; without `links` a path that holds one is an error. OSError where
+    nothing is there."""
+    handle = handle_below(root, path, links=links)
+    try:
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
+
+
+def handle_below(root: str | Path, path: str, *, links: bool = True) -> int:
+    """A handle (O_PATH) on a path of somebody else's tree, for the caller to close. OSError where nothing is there, or a link
+    would have to be followed without `links`."""
+    if "\0" in path or (not links and {".", ".."} & set(path.split("/"))):
+        raise OSError(errno.EINVAL, "is not a path as the kernel writes them", path)
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        handle = _resolve(folder, path, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS | (0 if links else _RESOLVE_NO_SYMLINKS))
+        return _walk(folder, path) if handle is None else handle
+    finally:
+        os.close(folder)
+
+
+def open_handle(handle: int, largest: int = LARGEST) -> int:
+    """Opens for reading what an O_PATH handle, which is closed, stands for, as open_regular() does."""
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotRegular(errno.EINVAL, "is not a regular file")
+        if status.st_size > largest:
+            raise NotRegular(errno.EFBIG, f"is larger than {largest >> 30} GiB, more than any library")
+        if _file_system(handle) in _MADE_UP:
+            raise NotRegular(errno.EINVAL, "is not a regular file of a disk")
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    finally:
+        os.close(handle)
+
+
+def _resolve(folder: int, path: str, resolve: int) -> int | None:
+    """By openat2; None where the kernel, or a filter of system calls around us, doesn't have it."""
+    how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    name = ctypes.c_char_p(os.fsencode(path))
+    for _ in range(_MOST_TRIES):
+        handle = _LIBC.syscall(
+            ctypes.c_long(_SYS_OPENAT2), ctypes.c_int(folder), name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
+        )
+        if handle >= 0:
+            return int(handle)
+        number = ctypes.get_errno()
+        if number in (errno.ENOSYS, errno.EPERM):
+            return None
+        if number != errno.EAGAIN:
+            break
+    raise OSError(number, os.strerror(number), path)
+
+
+def _walk(folder: int, path: str) -> int:
+    """Folder by folder; OSError where a link or ".." would have to be followed."""
+    handle = os.dup(folder)
+    try:
+        for name in filter(None, path.split("/")):
+            if name == "..":
+                raise OSError(errno.EINVAL, "leads upwards", path)
+            following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            os.close(handle)
+            handle = following
+            if stat.S_ISLNK(os.fstat(handle).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _file_system(handle: int) -> int:
+    """The magic number of the file system that a handle is in. OSError where it can't be told."""
+    words = (ctypes.c_long * 32)()  # struct statfs, whose first member is f_type
+    if _LIBC.fstatfs(handle, ctypes.byref(words)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(words[0]) & 0xFFFFFFFF

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that commands write: private, and through nobody's link."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.recordings import recording_of
+
+from ssllatency.cli import output_files
+from ssllatency.cli.main import run
+from ssllatency.cli.recordings import Writer
+from ssllatency.errors import SsllatencyError
+from ssllatency.reports.recording_document import to_lines
+
+LIBSSL = "/usr/lib/x86_64-linux-gnu/libssl.so.3"
+Command = Callable[[str], int]
+
+
+@pytest.fixture(params=["report --html", "script -o", "merge --force -o"])
+def command(request: pytest.FixtureRequest, tmp_path: Path) -> Command:
+    """Runs a command that writes its output to the file that it is given."""
+    kept = [tmp_path / f"kept{number}.jsonl" for number in (1, 2)]
+    for number, file in enumerate(kept):
+        file.write_text("".join(to_lines(recording_of(number, host=f"web{number}"), by_process=True)))
+    first, second = map(str, kept)
+    words = {"report": ["report", first, "--html"], "script": ["script", LIBSSL, "-o"]}
+    chosen = words.get(request.param.split()[0], ["merge", first, second, "--force", "-o"])
+    return lambda name: run([*chosen, name])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "outputs"
+    made.mkdir()
+    return made
+
+
+def test_an_output_is_for_its_owner_alone(command: Command, folder: Path) -> None:
+    output = folder / "output"
+    for _ in range(2):
+        assert command(str(output)) == 0
+        assert stat.S_IMODE(output.stat().st_mode) == 0o600
+        assert output.stat().st_size > 100
+        assert list(folder.iterdir()) == [output]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_not_followed(command: Command, folder: Path, capsys: pytest.CaptureFixture[str], there: bool) -> None:
+    """Somebody who knows where root will write has put it there."""
+    secret, output = folder / "secret", folder / "output"
+    if there:
+        secret.write_text("precious")
+    output.symlink_to(secret)
+    assert command(str(output)) == 1
+    assert capsys.readouterr().err == f"ssllatency: {output} can't be written: it is a symbolic link, which isn't followed.\n"
+    assert secret.exists() == there
+    assert not there or secret.read_text() == "precious"
+    assert output.is_symlink()
+
+
+def test_another_name_of_a_file_keeps_its_content(command: Command, folder: Path) -> None:
+    precious, output = folder / "precious", folder / "output"
+    precious.write_text("precious")
+    output.hardlink_to(precious)
+    assert command(str(output)) == 0
+    assert precious.read_text() == "precious"
+    assert output.stat().st_size > 100
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_stays(command: Command, folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    output = folder / "output"
+    if kind == "folder":
+        output.mkdir()
+    else:
+        os.mkfifo(output)
+    assert command(str(output)) == 1
+    assert capsys.readouterr().err.endswith("output can't be written: it is not a regular file.\n")
+    assert list(folder.iterdir()) == [output]
+
+
+def test_devices_are_written_to_and_stay(command: Command) -> None:
+    before = os.lstat("/dev/null")
+    assert command("/dev/null") == 0
+    assert os.path.samestat(os.lstat("/dev/null"), before)
+
+
+def test_a_recording_is_new_or_refused(folder: Path) -> None:
+    output, victim = folder / "output", folder / "victim"
+    output.symlink_to(victim)
+    with pytest.raises(SsllatencyError, match="is there already"):
+        Writer(str(output))
+    assert not victim.exists()
+
+
+def test_nothing_is_left_of_what_could_not_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = folder / "output"
+    output.write_text("old")
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(SsllatencyError, match="No space left"):
+        output_files.write(str(output), "new")
+    with pytest.raises(OSError, match="No space left"):
+        output_files.create(str(output), replace=True)
+    assert output.read_text() == "old"
+    assert list(folder.iterdir()) == [output]

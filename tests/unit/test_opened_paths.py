@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing but safe_open opens, or looks at, a file of a target by its path: every other place in the rooms that deal with
+targets that opens a path is listed here, with what it opens."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "python/ssllatency"
+ROOMS = ("elf", "probes", "targets", "engines", "cli")
+_OF_MODULES = {
+    "os": {"open", "stat", "lstat", "access", "readlink", "listdir", "scandir", "walk", "rename", "unlink", "mkdir", "chmod"},
+    "os.path": {"exists", "isfile", "isdir", "samefile", "realpath", "getsize", "getmtime", "islink"},
+    "io": {"open"},
+    "shutil": {"copy", "copyfile", "copytree", "move", "rmtree"},
+}
+_OF_PATHS = {
+    *(
+        "open",
+        "read_text",
+        "read_bytes",
+        "write_text",
+        "write_bytes",
+        "stat",
+        "lstat",
+        "exists",
+        "is_file",
+        "is_dir",
+        "is_symlink",
+    ),
+    *(
+        "iterdir",
+        "glob",
+        "rglob",
+        "readlink",
+        "resolve",
+        "samefile",
+        "touch",
+        "unlink",
+        "mkdir",
+        "symlink_to",
+        "rename",
+        "chmod",
+    ),
+}
+# Methods of other things that have the name of one of a path's.
+_OTHERS = {"Source.open", "Image.open", "file.open", "self._resolve", "found.resolve"}
+
+PROC = "the kernel's own files below /proc"
+CGROUP = "the cgroup file system"
+OURS = "a part of this program"
+HANDLE = "a descriptor of ours by its number, /proc/self/fd/N"
+CACHE = "the cache, a folder of ours alone"
+USER = "a file that the user named"
+HOST = "a file of the host's kernel or administrator"
+OUTPUT = "a file that the user wants written"
+OWN = "a temporary folder of ours"
+# By module, or by module and function, what is opened there.
+ALLOWED = {
+    "cli/follow.py:_byte_of": HANDLE,
+    "cli/html.py:_plain_matplotlib": OWN,
+    "cli/main.py:run": "/dev/null",
+    "cli/matrix.py": OWN,
+    "cli/output_files.py": OUTPUT,
+    "cli/plan_source.py": HANDLE,
+    "cli/probes.py:_existing": USER,
+    "cli/recordings.py": USER,
+    "cli/script.py:_at_a_path": HANDLE,
+    "cli/script.py:_lasting": USER,
+    "engines/bcc_engine.py:BccObject._compile": OURS,
+    "engines/bcc_engine.py:_BccSession.name_of": PROC,
+    "engines/bpftrace_process.py:Bpftrace.__init__": OWN,
+    "engines/cpu_time.py": PROC,
+    "engines/doctor.py": HOST,
+    "engines/following.py:Following._name_cgroup": CGROUP,
+    "engines/mappings.py:_processors": HOST,
+    "engines/objects.py": OURS,
+    "engines/perf.py:_end_slowly": "/dev/null",
+    "engines/perf.py:_uprobe_type": HOST,
+    "engines/preemption.py": HOST,
+    "engines/running.py:exists": PROC,
+    "probes/kept.py": HANDLE,
+    "probes/store.py": CACHE,
+    "targets/cgroups.py": CGROUP,
+    "targets/code.py:code_byte": PROC,
+    "targets/container_names.py": HOST,
+    "targets/containers.py:containers_of": PROC,
+    "targets/hazards.py": PROC,
+    "targets/listening.py": PROC,
+    "targets/maps.py": PROC,
+    "targets/opening.py:_handle": PROC,
+    "targets/opening.py:_mapped_identity": PROC,
+    "targets/processes.py": PROC,
+    "targets/selection.py:_leader": PROC,
+    "targets/survey.py:_own_pid": PROC,
+}
+
+
+def opened_paths(source: str) -> Iterator[tuple[str, str]]:
+    """(function, call) for each call that opens a path or looks at one."""
+
+    def visit(node: ast.AST, function: str) -> Iterator[tuple[str, str]]:
+        for child in ast.iter_child_nodes(node):
+            inside = child.name if isinstance(child, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) else ""
+            if isinstance(child, ast.Call) and _opens(child.func):
+                yield function, ast.unparse(child.func)
+            yield from visit(child, f"{function}.{inside}".strip(".") if inside else function)
+
+    return visit(ast.parse(source), "")
+
+
+def _opens(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id == "open"
+    if not isinstance(function, ast.Attribute):
+        return False
+    written = ast.unparse(function)
+    module, _, name = written.rpartition(".")
+    if module in _OF_MODULES:
+        return name in _OF_MODULES[module]
+    return name in _OF_PATHS and written not in _OTHERS
+
+
+def places() -> dict[str, set[str]]:
+    """Every such call by module and function."""
+    found: dict[str, set[str]] = {}
+    for room in ROOMS:
+        for file in sorted((PACKAGE / room).glob("**/*.py")):
+            for function, call in opened_paths(file.read_text()):
+                found.setdefault(f"{file.relative_to(PACKAGE)}:{function}", set()).add(call)
+    return found
+
+
+def test_every_place_that_opens_a_path_is_known() -> None:
+    unknown = {place: calls for place, calls in places().items() if not {place, place.partition(":")[0]} & ALLOWED.keys()}
+    assert not unknown, "open files of targets by ssllatency.safe_open; list here what opens something else"
+
+
+def test_no_listed_place_is_gone() -> None:
+    there = {part for place in places() for part in (place, place.partition(":")[0])}
+    assert not ALLOWED.keys() - there
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open(path)",
+        "os.open(path, 0)",
+        "Path(path).open()",
+        "path.read_bytes()",
+        "(root / 'etc').exists()",
+        "os.path.exists(path)",
+    ],
+)
+def test_the_check_sees_what_it_is_for(code: str) -> None:
+    assert [place for place, _ in opened_paths(f"def look(path):\n    return {code}\n")] == ["look"]
+    assert not list(opened_paths("def look(root, path):\n    return open_below(root, path)\n"))

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of targets: opened below their root alone, and touched only if they are regular."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.waiting import wait_for
+
+from ssllatency import safe_open
+from ssllatency.elf.source import ElfError, Source
+from ssllatency.probes import store
+from ssllatency.safe_open import NotRegular, handle_below, open_below, open_regular, stat_below
+
+SPARSE = 5 << 30
+REFUSED = OSError  # of any kind: what matters is that nothing is opened
+
+
+@pytest.fixture(params=["openat2", "folder by folder"])
+def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A target's tree, resolved by the kernel or by the walk that stands in for it."""
+    if request.param != "openat2":
+        monkeypatch.setattr(safe_open, "_resolve", lambda *_: None)
+    folder = tmp_path / "root"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "lib/libssl.so").write_bytes(b"theirs")
+    (tmp_path / "secret").write_bytes(b"the host's")
+    return folder
+
+
+@pytest.fixture
+def waiting_writer(root: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits until somebody opens root/lib/pipe for reading."""
+    os.mkfifo(root / "lib/pipe")
+    with subprocess.Popen(["sh", "-c", "echo >&2; exec >lib/pipe"], cwd=root, stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        process.stderr.read(1)
+        wait_for(lambda: _sleeps(process.pid))
+        yield process
+        process.kill()
+
+
+def _sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def content(fd: int) -> bytes:
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
+
+
+def test_a_file_below_the_root(root: Path) -> None:
+    fd = open_below(root, "/lib/libssl.so")
+    assert not os.get_inheritable(fd)
+    assert content(fd) == b"theirs"
+    assert content(open_below(root, "lib/libssl.so")) == b"theirs"
+
+
+@pytest.mark.parametrize("where", ["lib/link", "folder/secret"])
+@pytest.mark.parametrize("how", ["absolute", "upwards"])
+def test_a_link_never_leads_to_a_file_of_the_host(root: Path, where: str, how: str) -> None:
+    outside = root.parent if how == "absolute" else Path("../../../../../../../../..") / root.parent.relative_to("/")
+    (root / "lib/link").symlink_to(outside / "secret")
+    (root / "folder").symlink_to(outside)
+    with pytest.raises(REFUSED):
+        open_below(root, where)
+    with pytest.raises(REFUSED):
+        stat_below(root, where, links=False)
+
+
+def test_a_link_within_the_tree_is_followed_by_the_kernel(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libssl.so").write_bytes(b"theirs")
+    (tmp_path / "debug").symlink_to("/lib/libssl.so")
+    assert content(open_below(tmp_path, "debug")) == b"theirs"
+    with pytest.raises(REFUSED):
+        handle_below(tmp_path, "debug", links=False)
+
+
+@pytest.mark.usefixtures("waiting_writer")
+def test_a_pipe_is_not_opened(root: Path, waiting_writer: subprocess.Popen[bytes]) -> None:
+    """Whoever opens it for reading lets its writer go on, which is how a container would see what root looks at."""
+    with pytest.raises(NotRegular, match="not a regular file"):
+        open_below(root, "lib/pipe")
+    with pytest.raises(NotRegular, match="not a regular file"):
+        open_regular(root / "lib/pipe")
+    with pytest.raises(ElfError, match="not a regular file"):
+        Source.open_below(str(root), "lib/pipe", "/lib/pipe")
+    with pytest.raises(ElfError, match="not a regular file"):
+        Source.open(root / "lib/pipe", "/lib/pipe")
+    assert store.digest(root / "lib/pipe") == ""
+    time.sleep(0.2)
+    assert waiting_writer.poll() is None
+    os.close(os.open(root / "lib/pipe", os.O_RDONLY | os.O_NONBLOCK))
+    assert waiting_writer.wait(10) == 0  # so it would have been seen
+
+
+def test_a_device_is_not_opened() -> None:
+    """Each opening of /dev/ptmx makes a terminal."""
+    before = sorted(Path("/dev/pts").iterdir()) if Path("/dev/ptmx").exists() else pytest.skip("there is no /dev/ptmx")
+    for opening in (
+        lambda: open_below("/", "dev/pts/ptmx"),
+        lambda: open_below("/", "dev/zero"),
+        lambda: open_regular("/dev/ptmx"),
+    ):
+        with pytest.raises(REFUSED):
+            os.close(opening())
+    assert sorted(Path("/dev/pts").iterdir()) == before
+
+
+@pytest.mark.parametrize("path", ["proc/self/exe", "proc/self/root/etc/passwd", "proc/self/cwd"])
+def test_links_of_proc_are_not_followed(path: str) -> None:
+    with pytest.raises(REFUSED):
+        open_below("/", path)
+
+
+@pytest.mark.parametrize("path", ["proc/version", "proc/self/maps", "sys/kernel/notes"])
+def test_what_the_kernel_makes_up_is_not_opened(path: str) -> None:
+    if not Path("/", path).exists():
+        pytest.skip(f"there is no /{path}")
+    with pytest.raises(OSError, match="regular file of a disk"):
+        open_below("/", os.path.realpath(f"/{path}"))
+
+
+def test_a_huge_sparse_file_is_refused_unread(root: Path) -> None:
+    with (root / "lib/sparse").open("wb") as file:
+        file.truncate(SPARSE)
+    with pytest.raises(NotRegular, match="larger than 2 GiB"):
+        open_below(root, "lib/sparse")
+    with pytest.raises(NotRegular, match="larger than 4 GiB"):
+        open_regular(root / "lib/sparse")
+
+
+@pytest.mark.parametrize("path", ["", "lib/no", "lib/libssl.so/x", "a\0b", "x" * 5000, "lib"])
+def test_what_is_no_path_to_a_file_is_an_error_and_leaves_nothing_open(root: Path, path: str) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(REFUSED):
+        os.close(open_below(root, path))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("path", ["../secret", "lib/../../secret"])
+def test_no_path_leads_upwards(root: Path, path: str) -> None:
+    with pytest.raises(REFUSED):
+        open_below(root, path)
