@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, 
 from ssllatency.probes.tails import Tails
 
 NOT_NAMED = "no symbol and no table names it"
+NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"
 
 # Functions that tell what a file is, by the catalogue's name of the library. Any of them will do.
 _SIGNS = {
@@ -53,13 +54,20 @@ class _Finder:
         self._image = image
 
     def find(self, operation: Operation) -> Function | None:
-        """By its symbols, else by its slot in a method table, else by its slots in the provider's tables."""
-        functions = (self._image.function(name) for name in operation.symbols)
-        symbol = next((function for function in functions if function), None)
-        return symbol or self._by_method(operation) or self._by_provider(operation)
+        """By the file's own symbols, else by its slot in a method table, else by its slots in the provider's tables; only then
+        by what a debug file says, which the file's own tables overrule."""
+        own = self._first(self._image.own_function, operation)
+        found = own or self._by_method(operation) or self._by_provider(operation)
+        return found or self._first(self._image.hinted_function, operation)
+
+    @staticmethod
+    def _first(look_up: Callable[[str], Function | None], operation: Operation) -> Function | None:
+        return next((function for name in operation.symbols if (function := look_up(name))), None)
 
     def reason(self, operation: Operation) -> str:
         """Why it wasn't found. What a library exports or offers by name and this one doesn't, it doesn't have."""
+        if any(self._image.unconfirmed(name) for name in operation.symbols):
+            return NOT_CONFIRMED
         if operation.library == "qatengine" or operation.method:
             return NOT_NAMED
         if operation.providers and any(self._offered(operation)):
