@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes import store
-from ssllatency.targets import FileFacts
+from ssllatency.targets import FileFacts, debug_roots
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -57,7 +57,7 @@ def look_inside(path: str, label: str, root: str = "/") -> FileFacts:
     from ssllatency.probes.planner import libraries_in
 
     try:
-        image = Image.open(path, label=label, debug_roots=(root, "/"))
+        image = Image.open(path, label=label, debug_roots=debug_roots(path, label, root))
         libraries = libraries_in(image)
         library = label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
         inside = tls_inside(image) if not library else None

@@ -7,7 +7,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ssllatency.cli.side_by_side import side_by_side
@@ -18,7 +18,7 @@ from ssllatency.probes.cache import cached_plan
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.names import cached_names
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import Hazards, exists, has_library_name, root_of
+from ssllatency.targets import Hazards, debug_roots, exists, has_library_name, root_of
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -32,16 +32,16 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class File:
     """A file to be planned: where it can be opened, what people are shown, and where the target's root lies, in which debug
-    files are looked for before the host's."""
+    files are looked for after the host's if the file is part of it."""
 
     path: str
     label: str
     root: str = "/"
 
-    @property
+    @cached_property
     def debug_roots(self) -> tuple[str, ...]:
         """Where debug files are looked for."""
-        return (self.root, "/") if self.root != "/" else ("/",)
+        return debug_roots(self.path, self.label, self.root)
 
     def open(self) -> Image:
         """The file opened; the ELF parser is brought in only here."""
