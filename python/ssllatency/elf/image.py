@@ -58,13 +58,13 @@ class Image:
 
     @classmethod
     def open(cls, path: str | Path, *, label: str | None = None, debug_roots: Sequence[str] = ("/",)) -> Image:
-        """The image in the file `path`, which may be /proc/self/fd/N or /proc/PID/map_files/….
+        """The image in a private copy of the file `path`, which may be /proc/self/fd/N or /proc/PID/map_files/….
 
         `label` is the path as the target sees it (`path` if not given); it leads to debug files beside the image. `debug_roots`
         are the folders under which usr/lib/debug is searched, in this order. ElfError where it is no ELF image that can be
         traced.
         """
-        return cls(str(path), Source.open(path, label or str(path)), debug_roots)
+        return cls(str(path), Source.copied(path, label or str(path)), debug_roots)
 
     @cached_property
     def soname(self) -> str:

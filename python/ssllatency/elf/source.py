@@ -1,24 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of an untrusted file: every read has an offset, a length and an end.
 
-A file of a traced process can be cut short or rewritten while it is read, so it is read by pread, never mapped: a mapping
-of a file that shrinks kills its reader.
+A file of a traced process can be cut short or rewritten while it is read. So what is planned is a private copy, taken in one
+go: its digest, what is parsed and what is planned are of the same bytes, whatever is written meanwhile. Other files are read by
+pread. None is mapped: a mapping of a file that shrinks kills its reader.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import io
+import mmap
 import os
 import stat
 import weakref
 import zlib
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ssllatency.errors import SsllatencyError
 
 CHUNK = 1 << 20
 MAX_FILE = 4 << 30
+MAX_COPY = 1 << 30
 MAX_READ = 256 << 20
 
 
@@ -29,7 +35,7 @@ class ElfError(SsllatencyError):
 class Source:
     """A file, or bytes unpacked from one, read by position. `label` is the path that people are shown."""
 
-    def __init__(self, label: str, size: int, *, fd: int | None = None, data: bytes = b"") -> None:
+    def __init__(self, label: str, size: int, *, fd: int | None = None, data: bytes | mmap.mmap = b"") -> None:
         self.label = label
         self.size = size
         self._fd = fd
@@ -53,6 +59,19 @@ class Source:
         return source
 
     @classmethod
+    def copied(cls, path: str | Path, label: str) -> Source:
+        """A private copy of the regular file at `path`, MAX_COPY bytes at most; ElfError as from open(), or where it can't be
+        read to its end. Holes of the file take no memory."""
+        source = cls.open(path, label)
+        if source.size > MAX_COPY:
+            raise ElfError(f"{label} is larger than {MAX_COPY >> 30} GiB, more than is read of a file that may be traced.")
+        if not source.size:
+            return cls.of(b"", label)
+        copy = mmap.mmap(-1, source.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        source._copy_to(copy)
+        return cls(label, source.size, data=copy)
+
+    @classmethod
     def of(cls, data: bytes, label: str) -> Source:
         """`data` as if it were a file."""
         return cls(label, len(data), data=data)
@@ -71,10 +90,32 @@ class Source:
             raise self.cut_short()
         return data
 
+    def _copy_to(self, copy: mmap.mmap) -> None:
+        assert self._fd is not None
+        offset = 0
+        try:
+            while offset < self.size:
+                offset = _next_data(self._fd, offset, self.size)
+                with memoryview(copy) as whole, whole[offset : offset + CHUNK] as piece:
+                    size = os.preadv(self._fd, [piece], offset) if piece else 0
+                if offset < self.size and not size:
+                    raise self.cut_short()
+                offset += size
+            if os.fstat(self._fd).st_size < self.size:
+                raise self.cut_short()
+        except OSError as error:
+            raise ElfError(f"{self.label} cannot be read: {error.strerror}.") from error
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of a private copy."""
+        assert self._fd is None
+        return hashlib.sha256(self._data).hexdigest()
+
     def stream(self) -> BinaryIO:
         """A new binary stream over the same bytes, for the caller to close."""
         if self._fd is None:
-            return io.BytesIO(self._data)
+            return io.BufferedReader(_Reader(self))
         return os.fdopen(os.dup(self._fd), "rb")
 
     def crc32(self) -> int:
@@ -86,3 +127,40 @@ class Source:
 
     def cut_short(self) -> ElfError:
         return ElfError(f"{self.label} is cut short or damaged: what its headers describe lies outside the file.")
+
+
+class _Reader(io.RawIOBase):
+    """A stream over the bytes of a private copy, which it doesn't copy once more."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        size = min(len(buffer), self._source.size - self._at)
+        data = self._source.read(self._at, size) if size > 0 else b""
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def _next_data(fd: int, offset: int, size: int) -> int:
+    """Where the first byte from `offset` on lies that isn't in a hole; `size` where there is none."""
+    try:
+        return min(size, os.lseek(fd, offset, os.SEEK_DATA))
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return size
+        return offset  # a file system that knows no holes

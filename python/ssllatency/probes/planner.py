@@ -13,6 +13,7 @@ from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.elf.methods import ec_key_method, rsa_method
 from ssllatency.elf.providers import Algorithm, algorithms
 from ssllatency.probes.catalogue import CATALOGUE, Operation
+from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.flow import Code, Unplannable
 from ssllatency.probes.machine import BASELINE, Emulation, Machine
 from ssllatency.probes.operation import Planner
@@ -137,7 +138,8 @@ def plan_image(
     """
     libraries = libraries_in(image)
     settings = _Settings(return_probes, prefer_return_probes, emulation, branch_exits)
-    operations, missing = _plan_operations(image, libraries, settings)
+    evidence = Evidence(image)
+    operations, missing = _plan_operations(image, libraries, settings, evidence)
     return ImagePlan(
         path=image.label,
         build_id=image.build_id,
@@ -146,6 +148,7 @@ def plan_image(
         operations=tuple(operations),
         missing=tuple(missing),
         offsets=_offsets(image, libraries),
+        code=evidence.ranges(),
     )
 
 
@@ -158,7 +161,7 @@ class _Settings:
 
 
 def _plan_operations(
-    image: Image, libraries: tuple[str, ...], settings: _Settings
+    image: Image, libraries: tuple[str, ...], settings: _Settings, evidence: Evidence
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     machine = machine_of(image.machine)
@@ -187,7 +190,9 @@ def _plan_operations(
             missing.append(MissingOperation(operation.name, f"the same code as {first}"))
             continue
         try:
-            operations.append(planner.plan(operation, function))
+            planned = planner.plan(operation, function)
+            evidence.add(planned.probes, (planned.address, planned.address + planned.size))
+            operations.append(planned)
         except (Unplannable, ElfError) as reason:
             missing.append(MissingOperation(operation.name, str(reason).rstrip(".")))
     return operations, missing
