@@ -115,8 +115,9 @@ class Follower:
             self._hear(following)
         if self._is_time():
             self._look_around()
-        for pid in list(self._waiting)[:_AT_ONCE]:
-            self._look_at(pid, self._waiting.pop(pid))
+        with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
+            for pid in list(self._waiting)[:_AT_ONCE]:
+                self._look_at(pid, self._waiting.pop(pid))
 
     def _hear(self, following: Following) -> None:
         """Puts on the list whom the kernel tells of: who has mapped what may be TLS, and who has become a target."""

@@ -141,7 +141,7 @@ def _why(status: int) -> str:
 
 def _start(number: int, work: Work[Any]) -> _Child:
     work.copy()
-    seconds = _SECONDS + work.size // _BYTES_A_SECOND
+    seconds = _SECONDS + work.stored // _BYTES_A_SECOND
     receiving, sending = os.pipe()
     with suppress(OSError):
         fcntl.fcntl(sending, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -14,9 +14,11 @@ import io
 import mmap
 import os
 import stat
+import struct
+import sys
 import weakref
 import zlib
-from functools import cached_property
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,11 +35,13 @@ class ElfError(SsllatencyError):
 
 
 class Source:
-    """A file, or bytes unpacked from one, read by position. `label` is the path that people are shown."""
+    """A file, or bytes unpacked from one, read by position. `label` is the path that people are shown. Of a private copy,
+    `digest` tells the content and `stored` how many bytes of it aren't in holes."""
 
     def __init__(self, label: str, size: int, *, fd: int | None = None, data: bytes | mmap.mmap = b"") -> None:
         self.label = label
         self.size = size
+        self.digest, self.stored = "", size
         self._fd = fd
         self._data = data
         if fd is not None:
@@ -67,9 +71,17 @@ class Source:
             raise ElfError(f"{label} is larger than {MAX_COPY >> 30} GiB, more than is read of a file that may be traced.")
         if not source.size:
             return cls.of(b"", label)
+        assert source._fd is not None
         copy = mmap.mmap(-1, source.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        source._copy_to(copy)
-        return cls(label, source.size, data=copy)
+        made = cls(label, source.size, data=copy)
+        try:
+            with memoryview(copy) as memory:
+                made.digest, made.stored = read_through(source._fd, source.size, memory)
+        except OSError as error:
+            raise ElfError(f"{label} cannot be read: {error.strerror}.") from error
+        except EOFError:
+            raise source.cut_short() from None
+        return made
 
     @classmethod
     def of(cls, data: bytes, label: str) -> Source:
@@ -89,28 +101,6 @@ class Source:
         if len(data) != size:
             raise self.cut_short()
         return data
-
-    def _copy_to(self, copy: mmap.mmap) -> None:
-        assert self._fd is not None
-        offset = 0
-        try:
-            while offset < self.size:
-                offset = _next_data(self._fd, offset, self.size)
-                with memoryview(copy) as whole, whole[offset : offset + CHUNK] as piece:
-                    size = os.preadv(self._fd, [piece], offset) if piece else 0
-                if offset < self.size and not size:
-                    raise self.cut_short()
-                offset += size
-            if os.fstat(self._fd).st_size < self.size:
-                raise self.cut_short()
-        except OSError as error:
-            raise ElfError(f"{self.label} cannot be read: {error.strerror}.") from error
-
-    @cached_property
-    def digest(self) -> str:
-        """The SHA-256 of a private copy."""
-        assert self._fd is None
-        return hashlib.sha256(self._data).hexdigest()
 
     def stream(self) -> BinaryIO:
         """A new binary stream over the same bytes, for the caller to close."""
@@ -156,11 +146,40 @@ class _Reader(io.RawIOBase):
         return len(data)
 
 
-def _next_data(fd: int, offset: int, size: int) -> int:
-    """Where the first byte from `offset` on lies that isn't in a hole; `size` where there is none."""
+def read_through(fd: int, size: int, copy: memoryview | None = None) -> tuple[str, int]:
+    """Reads an open file of `size` bytes once, into `copy` if there is one: a digest of what was read, and how much that was.
+
+    Holes aren't read: their places are part of the digest (a SHA-256). OSError, and EOFError where the file has become shorter.
+    """
+    digest, read = hashlib.sha256(struct.pack("<Q", size)), 0
+    buffer = memoryview(bytearray(0 if copy else CHUNK))
+    for start, end in _extents(fd, size):
+        digest.update(struct.pack("<QQ", start, end))
+        while start < end:
+            piece = (copy[start : min(end, start + CHUNK)]) if copy else buffer[: end - start]
+            count = os.preadv(fd, [piece], start)
+            if not count:
+                raise EOFError
+            digest.update(piece[:count])
+            start, read = start + count, read + count
+    if os.fstat(fd).st_size < size:
+        raise EOFError
+    return digest.hexdigest(), read
+
+
+def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    """[start, end) of what lies between the file's holes; all of it on a file system that knows none."""
+    end = 0
+    while end < size:
+        start = _seek(fd, end, os.SEEK_DATA, end)
+        if start >= size:
+            return
+        end = max(start + 1, min(size, _seek(fd, start, os.SEEK_HOLE, size)))
+        yield start, end
+
+
+def _seek(fd: int, offset: int, what: int, unknown: int) -> int:
     try:
-        return min(size, os.lseek(fd, offset, os.SEEK_DATA))
+        return os.lseek(fd, offset, what)
     except OSError as error:
-        if error.errno == errno.ENXIO:
-            return size
-        return offset  # a file system that knows no holes
+        return sys.maxsize if error.errno == errno.ENXIO else unknown

@@ -9,6 +9,7 @@ must be where one begins.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable
 
 from ssllatency.elf.image import Image, Range
@@ -26,17 +27,20 @@ class Evidence:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._last_sites: dict[Range, int] = {}
-        self._walked: dict[Range, tuple[int, frozenset[int]]] = {}
 
     def add(self, probes: Iterable[Probe], own: Range | None = None) -> None:
         """Takes all of these sites or none: Unplannable where one lies in no function of the image, or in the midst of an
         instruction. `own` is the function that a symbol of the file itself names, which the unwind tables may not know."""
-        found = [(self._function(probe.address, own), probe.address) for probe in probes]
-        for bounds, address in found:
-            if address - bounds[0] not in self._begins(bounds, address):
-                raise Unplannable(f"no instruction begins at its site at {address:#x}, walking from {bounds[0]:#x}")
-        for bounds, address in found:
-            self._last_sites[bounds] = max(self._last_sites.get(bounds, 0), address)
+        sites: dict[Range, set[int]] = defaultdict(set)
+        for probe in probes:
+            sites[self._function(probe.address, own)].add(probe.address)
+        for bounds, addresses in sites.items():
+            begins = boundaries(self._image.machine, self._code(bounds, max(addresses)))
+            for address in sorted(addresses):
+                if address - bounds[0] not in begins:
+                    raise Unplannable(f"no instruction begins at its site at {address:#x}, walking from {bounds[0]:#x}")
+        for bounds, addresses in sites.items():
+            self._last_sites[bounds] = max(self._last_sites.get(bounds, 0), *addresses)
 
     def ranges(self) -> tuple[CodeRange, ...]:
         """The ranges that hold all sites, in ascending order."""
@@ -53,14 +57,6 @@ class Evidence:
         if address - bounds[0] > LONGEST:
             raise Unplannable(f"its site at {address:#x} lies too far into its function")
         return bounds
-
-    def _begins(self, bounds: Range, address: int) -> frozenset[int]:
-        """Where instructions of the function begin, up to the address at least."""
-        known = self._walked.get(bounds)
-        if known is None or known[0] < address:
-            known = address, boundaries(self._image.machine, self._code(bounds, address))
-            self._walked[bounds] = known
-        return known[1]
 
     def _code(self, bounds: Range, last_site: int) -> bytes:
         return self._image.code(bounds[0], min(bounds[1], last_site + _PAST) - bounds[0])

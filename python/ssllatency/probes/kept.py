@@ -53,14 +53,14 @@ class Work(Generic[_Found]):
 
     def __init__(self, kind: Kind[_Found], subject: Subject, make: Callable[[Image], _Found]) -> None:
         self.kind, self.subject, self._make = kind, subject, make
-        self.size, self.digest = 0, ""
+        self.size, self.stored, self.digest = 0, 0, ""
         self._source: Source | None = None
         self._image: Image | None = None
 
     def copy(self) -> None:
         """Takes a private copy of the file; ElfError where that can't be."""
         self._source = Source.copied(self.subject.path, self.subject.label)
-        self.size, self.digest = self._source.size, self._source.digest
+        self.size, self.stored, self.digest = self._source.size, self._source.stored, self._source.digest
 
     def open(self) -> None:
         """Opens the copy as an ELF image, and its debug file. ElfError where it is none."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ssllatency
-from ssllatency.elf.source import MAX_FILE
+from ssllatency.elf.source import MAX_COPY, read_through
 
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
@@ -53,17 +53,17 @@ _digests: dict[tuple[int, ...], str] = {}
 
 
 def digest(path: str | Path) -> str:
-    """The SHA-256 of a file's contents, "" if it can't be read, or isn't a file that Source.open would take.
+    """What tells a file's contents (Source.digest), "" if it can't be read, or isn't a file that Source.copied would take.
 
     It is remembered as long as the file's times say that nothing was written, once they are old enough to tell.
     """
-    with suppress(OSError), open(path, "rb", opener=_open_at_once) as file:
+    with suppress(OSError, EOFError), open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
+        if stat.S_ISREG(status.st_mode) and 0 < status.st_size <= MAX_COPY:
             key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
             settled = time.time_ns() - status.st_ctime_ns > _TIMES_TELL_NS
             if not settled or key not in _digests:
-                _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+                _digests[key] = read_through(file.fileno(), status.st_size)[0]
             return _digests[key]
     return ""
 

@@ -231,7 +231,24 @@ def test_holes_of_a_file_take_no_memory(tmp_path: Path, good: bytes) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     source = Source.copied(path, "sparse")
     assert (source.read(0, len(good)), source.read(MAX_COPY - 1, 1)) == (good, b"\0")
+    assert source.stored < len(good) + 65536
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_COPY >> 12
+
+
+def test_the_digest_tells_every_byte_and_where_the_holes_are(tmp_path: Path) -> None:
+    digests = set()
+    for number, pieces in enumerate(
+        ([(0, b"a")], [(0, b"b")], [(1 << 20, b"a")], [(0, b"a"), (1 << 20, b"a")], [(0, b"a" * 4097)])
+    ):
+        path = tmp_path / str(number)
+        with path.open("wb") as file:
+            for offset, data in pieces:
+                os.pwrite(file.fileno(), data, offset)
+            os.truncate(path, 2 << 20)
+        digests.add(Source.copied(path, "").digest)
+        os.truncate(path, (2 << 20) + 1)
+        digests.add(Source.copied(path, "").digest)
+    assert len(digests) == 10
 
 
 def test_label_is_what_people_read(tmp_path: Path) -> None:
