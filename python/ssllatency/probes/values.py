@@ -10,7 +10,7 @@ from ssllatency.abi import Convention
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import Flow, Instruction
 
-_MOST_STATES = 5_000  # instructions, each with where the value is, that are looked back on
+_MOST_STATES = 500  # instructions, each with where the value is, that are looked back on
 
 # The register that holds the value, or the value itself where only that constant is returned.
 Value = str | int
