@@ -7,18 +7,19 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from ssllatency.cli.planning import run_all_apart, run_apart
 from ssllatency.elf.names import Names, names
+from ssllatency.elf.source import ElfError
 from ssllatency.engines import kernel
 from ssllatency.engines.base import TracedImage
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache import PLANS, PlanSettings
 from ssllatency.probes.handshake_cache import HANDSHAKE_PLANS, HandshakeSettings
 from ssllatency.probes.handshake_plan import HandshakePlan
-from ssllatency.probes.kept import Cache, Kind, Subject, Work
+from ssllatency.probes.kept import Cache, Kind, Run, Subject, Work
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.names import NAMES
 from ssllatency.probes.plan import ImagePlan
@@ -89,8 +90,13 @@ class PlanSource:
         return self.handshake_plan(image.file, image.plan.path, _root_of(image))
 
     def names_of(self, image: TracedImage) -> Names:
-        """What the codes mean that a file uses which processes map."""
-        found: Names = self._answer(_Asked(NAMES, (), names, File(image.file, image.plan.path, _root_of(image))))
+        """What the codes mean that a file uses which processes map; nothing where that can't be told. It is asked for a report,
+        when a signal may have ended the run."""
+        asked = _Asked(NAMES, (), names, File(image.file, image.plan.path, _root_of(image)))
+        try:
+            found: Names = self._answer(asked, partial(run_apart, heeding=False))
+        except ElfError:
+            return Names()
         return found
 
     def make_ahead(
@@ -134,10 +140,10 @@ class PlanSource:
         except SsllatencyError as error:
             return error
 
-    def _answer(self, asked: _Asked) -> Any:
+    def _answer(self, asked: _Asked, run: Run | None = None) -> Any:
         key = asked.key
         if key not in self._made:
-            found = self._cache.found(asked.kind, asked.file.subject, asked.settings, asked.make, run_apart)
+            found = self._cache.found(asked.kind, asked.file.subject, asked.settings, asked.make, run or run_apart)
             self._made[key] = found[0]
         if isinstance(self._made[key], SsllatencyError):
             raise self._made[key]

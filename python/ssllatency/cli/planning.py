@@ -26,6 +26,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.probes.kept import Values, Work
 
 _SECONDS, _BYTES_A_SECOND = 20, 5 << 20  # of processor time a file gets: so many, and one more for so many bytes of it
+_SECONDS_UNHEEDING = 10  # the same where no signal ends it
 _SLOWNESS = 4  # how many times as long it may take on a busy machine
 _MOST_PROCESSES = 8
 _LARGEST_ANSWER = 32 << 20
@@ -36,18 +37,21 @@ _STOP = {signal.SIGINT, signal.SIGTERM}
 Answer = Values | SsllatencyError
 
 
-def run_apart(work: Work[Any]) -> Values:
-    """Has it worked out by a process of its own. ElfError where that can't be, or takes too much."""
-    (answer,) = run_all_apart([work])
+def run_apart(work: Work[Any], *, heeding: bool = True) -> Values:
+    """Has it worked out by a process of its own. ElfError where that can't be, or takes too much; else as run_all_apart()."""
+    (answer,) = run_all_apart([work], heeding=heeding)
     if isinstance(answer, SsllatencyError):
         raise answer
     return answer
 
 
-def run_all_apart(works: Sequence[Work[Any]], meanwhile: Callable[[], object] = lambda: None) -> list[Answer]:
+def run_all_apart(
+    works: Sequence[Work[Any]], meanwhile: Callable[[], object] = lambda: None, *, heeding: bool = True
+) -> list[Answer]:
     """The same for several, begun in their order, as many at once as there are processors; `meanwhile` is run by this process.
 
-    An error is given in place of an answer. KeyboardInterrupt where SIGINT or SIGTERM waits to be taken.
+    An error is given in place of an answer. KeyboardInterrupt where SIGINT or SIGTERM waits to be taken; not so unless
+    `heeding`, for what a report lacks once such a signal has ended the run: then it takes 40 s at most.
     """
     answers: list[Answer] = [ElfError("")] * len(works)
     waiting, running = list(enumerate(works)), list[_Child]()
@@ -58,12 +62,12 @@ def run_all_apart(works: Sequence[Work[Any]], meanwhile: Callable[[], object] = 
             while waiting and len(running) < most:
                 number, work = waiting.pop(0)
                 try:
-                    running.append(_start(number, work))
+                    running.append(_start(number, work, heeding))
                 except SsllatencyError as error:
                     answers[number] = error
             meanwhile()
             meanwhile = _nothing
-            for child in _ended(running):
+            for child in _ended(running, heeding):
                 running.remove(child)
                 answers[child.number] = child.answer()
     finally:
@@ -139,9 +143,9 @@ def _why(status: int) -> str:
     return "the process that read it gave no answer"
 
 
-def _start(number: int, work: Work[Any]) -> _Child:
+def _start(number: int, work: Work[Any], heeding: bool) -> _Child:
     work.copy()
-    seconds = _SECONDS + work.stored // _BYTES_A_SECOND
+    seconds = _SECONDS + work.stored // _BYTES_A_SECOND if heeding else _SECONDS_UNHEEDING
     receiving, sending = os.pipe()
     with suppress(OSError):
         fcntl.fcntl(sending, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -191,10 +195,10 @@ def _say(sending: int, answer: dict[str, object]) -> None:
         data = data[os.write(sending, data) :]
 
 
-def _ended(running: Sequence[_Child]) -> list[_Child]:
+def _ended(running: Sequence[_Child], heeding: bool) -> list[_Child]:
     """Those that are over, once there are any; takes what the others say meanwhile."""
     while running:
-        if signal.sigpending() & _STOP:
+        if heeding and signal.sigpending() & _STOP:
             raise KeyboardInterrupt
         ready = select.select([child.pipe for child in running], [], [], _LOOK_S)[0]
         over = [child for child in running if child.pipe in ready and child.read()]

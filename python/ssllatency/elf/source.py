@@ -36,12 +36,13 @@ class ElfError(SsllatencyError):
 
 class Source:
     """A file, or bytes unpacked from one, read by position. `label` is the path that people are shown. Of a private copy,
-    `digest` tells the content and `stored` how many bytes of it aren't in holes."""
+    `digest` tells the content and `stored` how many bytes of it aren't in holes. `owner` is the user who owns the file."""
 
     def __init__(self, label: str, size: int, *, fd: int | None = None, data: bytes | mmap.mmap = b"") -> None:
         self.label = label
         self.size = size
         self.digest, self.stored = "", size
+        self.owner: int | None = None
         self._fd = fd
         self._data = data
         if fd is not None:
@@ -56,6 +57,7 @@ class Source:
             raise ElfError(f"{label} cannot be opened: {getattr(error, 'strerror', None) or error}.") from error
         status = os.fstat(fd)
         source = cls(label, status.st_size, fd=fd)
+        source.owner = status.st_uid
         if not stat.S_ISREG(status.st_mode):
             raise ElfError(f"{label} is not a regular file.")
         if status.st_size > MAX_FILE:
@@ -74,6 +76,7 @@ class Source:
         assert source._fd is not None
         copy = mmap.mmap(-1, source.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         made = cls(label, source.size, data=copy)
+        made.owner = source.owner
         try:
             with memoryview(copy) as memory:
                 made.digest, made.stored = read_through(source._fd, source.size, memory)

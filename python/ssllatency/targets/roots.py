@@ -47,11 +47,24 @@ def _is_ours(process: Path) -> bool:
 
 
 def _holds(root: str, path: str, status: os.stat_result) -> bool:
-    """Whether the file lies at `path` below the root, on the very mount that the root is on."""
+    """Whether the file lies at `path` below the root, on the very mount that the root is on.
+
+    Of a root below ours in one tree of mounts, as chroot alone makes it, the kernel shows us paths that begin with the root's.
+    """
+    above = os.readlink(root).rstrip("/")  # noqa: PTH115
+    paths = [path, *([path.removeprefix(above)] if above and path.startswith(f"{above}/") else [])]
     with ExitStack() as stack:
         top = _opened(stack, os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        found = _opened(stack, _walk(Path(root), path))
-        return os.path.samestat(os.fstat(found), status) and _mount(found) == _mount(top)
+        return any(_is_at(root, each, status, _mount(top)) for each in paths)
+
+
+def _is_at(root: str, path: str, status: os.stat_result, mount: str) -> bool:
+    with ExitStack() as stack:
+        try:
+            found = _opened(stack, _walk(Path(root), path))
+        except OSError:
+            return False
+        return os.path.samestat(os.fstat(found), status) and _mount(found) == mount
 
 
 def _opened(stack: ExitStack, descriptor: int) -> int:

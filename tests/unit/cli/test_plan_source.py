@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from ssllatency.cli import plan_source, planning
 from ssllatency.cli.plan_source import File, PlanSource
+from ssllatency.elf.names import Names
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
 from ssllatency.probes.kept import Subject, Values, Work
@@ -34,10 +36,10 @@ def test_debug_files_are_looked_for_where_a_process_that_is_there_may_say_so(
     asked: list[tuple[str, ...]] = []
     run = plan_source.run_apart
 
-    def recorded(work: Work[Any]) -> Values:
+    def recorded(work: Work[Any], *, heeding: bool = True) -> Values:
         asked.append(work.subject.debug_roots)
         work.subject = Subject("/bin/true", "/bin/true")
-        return run(work)
+        return run(work, heeding=heeding)
 
     monkeypatch.setattr(plan_source, "run_apart", recorded)
     source = PlanSource(OPTIONS)
@@ -103,6 +105,21 @@ def test_what_is_made_ahead_without_a_cache_is_remembered(
     assert [source.plan(file.path, file.label).kind for file in FILES] == ["", ""]
     assert begun == [2]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_are_read_for_the_report_of_a_run_that_a_signal_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    image = TracedImage(ImagePlan("/bin/true", "", "", "", (), ()), "/bin/true", ())
+    text = TracedImage(ImagePlan("/etc/passwd", "", "", "", (), ()), "/etc/passwd", ())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            PlanSource(OPTIONS).plan("/bin/true", "/bin/true")
+        assert [PlanSource(OPTIONS).names_of(each) for each in (image, text)] == [Names(), Names()]
+    finally:
+        signal.sigtimedwait({signal.SIGINT}, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def test_what_can_not_be_made_is_told_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
