@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,16 +24,14 @@ ENGINES: dict[str, Callable[[], Engine]] = {"libbpf": LibbpfEngine, "bcc": BccEn
 
 @pytest.fixture
 def changed(target_file: Path, tmp_path: Path) -> Iterator[Subject]:
-    """A running program whose file was written to between the planning and its start: a byte before the first site."""
+    """A running program whose file had other code when it was planned: one bit of one function."""
     program = Path(shutil.copy(target_file, tmp_path / "target"))
     plan = plan_image(Image.open(program))
-    first = min(plan.code, key=lambda each: each.offset)
-    with program.open("r+b") as file:
-        file.seek(first.offset)
-        assert file.read(4) == b"\xf3\x0f\x1e\xfa"  # endbr64, which does nothing
-        file.seek(first.offset)
-        file.write(b"\x0f\x1f\x40\x00")  # a nop of four bytes
-    with running(plan) as subject:
+    first, *others = plan.code
+    code = bytearray(program.read_bytes()[first.offset : first.offset + first.size])
+    code[-1] ^= 1
+    earlier = replace(first, digest=hashlib.sha256(code).hexdigest())
+    with running(replace(plan, path=str(program), code=(earlier, *others))) as subject:
         yield subject
 
 
