@@ -131,12 +131,11 @@ def _check_sites(
         assert image.file_offset(probe.address) == probe.offset
         assert image.executable(probe.address)
         bounds = image.function_bounds(probe.address)
-        confirmed = bounds or next((each for each in own if each[0] <= probe.address < each[1]), None)
-        assert confirmed is not None, f"nothing confirms a function around {probe.address:#x}"
-        start = image.file_offset(confirmed[0])
-        assert any(each.offset == start and probe.offset - start in known for each, known in begins.items()), (
-            f"no instruction begins at {probe.address:#x}"
-        )
+        confirmed = [bounds] if bounds else [each for each in own if each[0] <= probe.address < each[1]]
+        assert confirmed, f"nothing confirms a function around {probe.address:#x}"
+        starts = {image.file_offset(start) for start, _ in confirmed}
+        walked = [(each.offset, known) for each, known in begins.items() if each.offset in starts]
+        assert any(probe.offset - start in known for start, known in walked), f"no instruction begins at {probe.address:#x}"
 
 
 def _by_capstone(machine: str, code: bytes) -> frozenset[int]:
