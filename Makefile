@@ -74,6 +74,11 @@ golden: ## write the golden plans and the tables of docs/probe-sites.md anew
 sweep: ## plan and check every function of nine libraries, about 7 minutes
 	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/test_probes_sweep.py
 
+.PHONY: fuzz
+SECONDS = 3600
+fuzz: ## look for files that break the invariants of tests/fuzz, SECONDS for each kind (3600)
+	$(Q)for target in plan handshakes names debug kept; do PYTHONPATH=python:. $(PYTHON) -m tests.fuzz $$target $(SECONDS) build/fuzz || exit 1; done
+
 .PHONY: bench
 bench: ## what tracing costs, written to docs/benchmarks.md
 	$(Q)tools/setup

@@ -48,7 +48,7 @@ _OF_PATHS = {
     ),
 }
 # Methods of other things that have the name of one of a path's.
-_OTHERS = {"Source.open", "Image.open", "file.open", "self._resolve", "found.resolve"}
+_OTHERS = {"Source.open", "Image.open", "cls.open", "work.open", "file.open", "self._resolve", "found.resolve"}
 
 PROC = "the kernel's own files below /proc"
 CGROUP = "the cgroup file system"
@@ -61,12 +61,14 @@ OUTPUT = "a file that the user wants written"
 OWN = "a temporary folder of ours"
 # By module, or by module and function, what is opened there.
 ALLOWED = {
+    "cli/confinement.py": PROC,
     "cli/follow.py:_byte_of": HANDLE,
     "cli/html.py:_plain_matplotlib": OWN,
     "cli/main.py:run": "/dev/null",
     "cli/matrix.py": OWN,
     "cli/output_files.py": OUTPUT,
     "cli/plan_source.py": HANDLE,
+    "cli/planning.py:_prepare": OURS,
     "cli/probes.py:_existing": USER,
     "cli/recordings.py": USER,
     "cli/script.py:_at_a_path": HANDLE,
@@ -74,6 +76,7 @@ ALLOWED = {
     "engines/bcc_engine.py:BccObject._compile": OURS,
     "engines/bcc_engine.py:_BccSession.name_of": PROC,
     "engines/bpftrace_process.py:Bpftrace.__init__": OWN,
+    "engines/code_check.py:_opened": HANDLE,
     "engines/cpu_time.py": PROC,
     "engines/doctor.py": HOST,
     "engines/following.py:Following._name_cgroup": CGROUP,
@@ -95,6 +98,10 @@ ALLOWED = {
     "targets/opening.py:_handle": PROC,
     "targets/opening.py:_mapped_identity": PROC,
     "targets/processes.py": PROC,
+    "targets/roots.py:_holds": PROC,
+    "targets/roots.py:_is_ours": PROC,
+    "targets/roots.py:_mount": PROC,
+    "targets/roots.py:_speaks_for": HANDLE,
     "targets/selection.py:_leader": PROC,
     "targets/survey.py:_own_pid": PROC,
 }

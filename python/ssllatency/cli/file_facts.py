@@ -8,10 +8,13 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ssllatency.cli.planning import run_apart
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes import store
-from ssllatency.targets import FileFacts
+from ssllatency.probes.checks import DamagedValues
+from ssllatency.probes.kept import Kind, Subject, Work
+from ssllatency.targets import FileFacts, debug_roots
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -51,18 +54,23 @@ class KnownFiles:
 
 def look_inside(path: str, label: str, root: str = "/") -> FileFacts:
     """What is in the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe."""
+    work = Work(_FACTS, Subject(path, label, debug_roots(path, label, root)), _facts_of)
+    try:
+        return work.checked(run_apart(work))[0]
+    except ElfError as error:
+        return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else FileFacts()
+    except DamagedValues:
+        return FileFacts()
+
+
+def _facts_of(image: Image) -> FileFacts:
     from ssllatency.elf.accessors import library_version
-    from ssllatency.elf.image import Image
     from ssllatency.elf.inside import tls_inside
     from ssllatency.probes.planner import libraries_in
 
-    try:
-        image = Image.open(path, label=label, debug_roots=(root, "/"))
-        libraries = libraries_in(image)
-        library = label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
-        inside = tls_inside(image) if not library else None
-    except ElfError as error:
-        return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else FileFacts()
+    libraries = libraries_in(image)
+    library = image.label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
+    inside = tls_inside(image) if not library else None
     if inside is None or not inside.traceable:
         version = library_version(image) if libraries else ""
         return FileFacts(libraries, version, image.build_id, inside.implementations if inside else ())
@@ -103,4 +111,14 @@ def _facts(value: Any) -> FileFacts:
     libraries, others = tuple(value["libraries"]), tuple((name, version) for name, version in value["others"])
     if not all(isinstance(text, str) for text in (*texts, *libraries, *(text for pair in others for text in pair))):
         raise TypeError("not the facts of a file")
-    return FileFacts(libraries, texts[0], texts[1], others, texts[2])
+    return FileFacts(libraries, texts[0], texts[1], others, texts[2], by_debug_file=value["by_debug_file"] is True)
+
+
+def _checked(value: object, _size: int) -> FileFacts:
+    try:
+        return _facts(value)
+    except (TypeError, ValueError, KeyError):
+        raise DamagedValues("facts") from None
+
+
+_FACTS = Kind("facts", asdict, _checked, lambda _: False)

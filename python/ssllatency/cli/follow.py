@@ -123,10 +123,11 @@ class Follower:
             self._hear(following)
         if self._is_time():
             self._look_around()
-        for pid in list(self._waiting)[:_AT_ONCE]:
-            self._look_at(pid, self._waiting.pop(pid))
-            if self._is_late():
-                break
+        with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
+            for pid in list(self._waiting)[:_AT_ONCE]:
+                self._look_at(pid, self._waiting.pop(pid))
+                if self._is_late():
+                    break
 
     def _is_late(self) -> bool:
         return time.monotonic() >= self._look_ends

@@ -6,56 +6,59 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
-from ssllatency.cli.side_by_side import side_by_side
+from ssllatency.cli.planning import run_all_apart, run_apart
 from ssllatency.elf.names import Names, names
+from ssllatency.elf.source import ElfError
 from ssllatency.engines import kernel
 from ssllatency.engines.base import TracedImage
-from ssllatency.probes.cache import cached_plan
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes.cache import PLANS, PlanSettings
+from ssllatency.probes.handshake_cache import HANDSHAKE_PLANS, HandshakeSettings
+from ssllatency.probes.handshake_plan import HandshakePlan
+from ssllatency.probes.kept import Cache, Kind, Run, Subject, Work
 from ssllatency.probes.machine import Emulation
-from ssllatency.probes.names import cached_names
+from ssllatency.probes.names import NAMES
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import Hazards, exists, has_library_name, root_of
-
-if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
-    from ssllatency.probes.handshake_plan import HandshakePlan
+from ssllatency.targets import Hazards, debug_roots, exists, has_library_name, root_of
 
 NO_HAZARDS = Hazards()
-Open = Callable[[], "Image"]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class File:
     """A file to be planned: where it can be opened, what people are shown, and where the target's root lies, in which debug
-    files are looked for before the host's."""
+    files are looked for after the host's if the file is part of it."""
 
     path: str
     label: str
     root: str = "/"
 
+    @cached_property
+    def subject(self) -> Subject:
+        """The same, with the roots in which debug files are looked for."""
+        return Subject(self.path, self.label, debug_roots(self.path, self.label, self.root))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a file."""
+
+    kind: Kind[Any]
+    settings: tuple[object, ...]
+    make: Callable[[Any], Any]
+    file: File
+
     @property
-    def debug_roots(self) -> tuple[str, ...]:
-        """Where debug files are looked for."""
-        return (self.root, "/") if self.root != "/" else ("/",)
-
-    def open(self) -> Image:
-        """The file opened; the ELF parser is brought in only here."""
-        from ssllatency.elf.image import Image
-
-        return Image.open(self.path, label=self.label, debug_roots=self.debug_roots)
-
-
-class _NotKept(Exception):
-    """There is no entry for it in the cache."""
-
-
-def _not_kept() -> Image:
-    raise _NotKept
+    def key(self) -> tuple[object, ...]:
+        """What an answer is remembered by: the file as it is now."""
+        status = os.stat(self.file.path)  # noqa: PTH116 - a path under /proc is not to be resolved
+        found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, self.file.label, self.file.root)
+        return (self.kind.name, *found)
 
 
 class PlanSource:
@@ -64,30 +67,37 @@ class PlanSource:
     def __init__(self, arguments: argparse.Namespace, found: Hazards = NO_HAZARDS) -> None:
         version = kernel.release()
         self.danger = kernel.return_probes_kill(version, seccomp=found.seccomp, shadow_stack=found.shadow_stack)
-        self._return_probes, self._cached = not arguments.no_return_probes and not self.danger, not arguments.no_cache
+        self._cache = Cache(keeps=not arguments.no_cache)
         # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
         nops, nop5 = version >= (6, 16, 0), version >= (6, 18, 0)
-        self._emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not found.shadow_stack)
+        emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not found.shadow_stack)
+        self._plans = PlanSettings(not arguments.no_return_probes and not self.danger, emulation)
+        self._handshake_plans = HandshakeSettings(emulation)
         self._made: dict[tuple[object, ...], Any] = {}
 
     def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
-        """The plan of the file at `path`; `label` and `root` as File has them."""
-        file = File(path, label, root)
-        return self._once(self._planned, file, file.open)
+        """The plan of the file at `path`; `label` and `root` as File has them. ElfError where it can't be read."""
+        plan: ImagePlan = self._answer(self._plan_of(File(path, label, root)))
+        return replace(plan, path=label)
 
     def handshake_plan(self, path: str, label: str, root: str = "/") -> HandshakePlan:
         """The handshake plan of the file at `path`; arguments as those of plan()."""
-        file = File(path, label, root)
-        return self._once(self._handshake_planned, file, file.open)
+        plan: HandshakePlan = self._answer(self._handshake_plan_of(File(path, label, root)))
+        return replace(plan, path=label)
 
     def handshake_plan_of(self, image: TracedImage) -> HandshakePlan:
         """The handshake plan of a file that processes map."""
         return self.handshake_plan(image.file, image.plan.path, _root_of(image))
 
     def names_of(self, image: TracedImage) -> Names:
-        """What the codes mean that a file uses which processes map."""
-        file = File(image.file, image.plan.path, _root_of(image))
-        return cached_names(file.path, file.open, debug_roots=file.debug_roots)[0] if self._cached else names(file.open())
+        """What the codes mean that a file uses which processes map; nothing where that can't be told. It is asked for a report,
+        when a signal may have ended the run."""
+        asked = _Asked(NAMES, (), names, File(image.file, image.plan.path, _root_of(image)))
+        try:
+            found: Names = self._answer(asked, partial(run_apart, heeding=False))
+        except ElfError:
+            return Names()
+        return found
 
     def make_ahead(
         self,
@@ -96,53 +106,48 @@ class PlanSource:
         handshakes: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """Sees to it that the plans of the files are in the cache, and with `handshakes` the libraries' handshake plans too.
+        """Plans the files, and with `handshakes` has the libraries' handshake plans, too, before they are asked for.
 
-        Where one isn't, all are made side by side, and `meanwhile` is run by this process.
+        Where one isn't kept, they are made side by side, and `meanwhile` is run by this process. One that can't be made is told
+        of when it is asked for.
         """
-        if not self._cached:
-            return
         by_size = sorted(files, key=_size, reverse=True)  # what takes longest comes first
         libraries = [file for file in by_size if has_library_name(file.label)] if handshakes else []
-        wanted = [(self._handshake_planned, file) for file in libraries] + [(self._planned, file) for file in by_size]
-        kept = all(self._is_kept(make, file) for make, file in reversed(wanted))  # the smallest tells soonest
-        if len(wanted) > 1 and not kept:
-            plans = [partial(self._once, make, file, file.open) for make, file in wanted]
-            side_by_side(plans, meanwhile)
+        wanted = [self._handshake_plan_of(file) for file in libraries] + [self._plan_of(file) for file in by_size]
+        missing = [asked for asked in wanted if not self._is_kept(asked)]
+        if len(wanted) > 1 and missing:
+            works = [Work(asked.kind, asked.file.subject, asked.make) for asked in missing]
+            for asked, work, answer in zip(missing, works, run_all_apart(works, meanwhile), strict=True):
+                self._made[asked.key] = answer if isinstance(answer, SsllatencyError) else self._taken(asked, work, answer)
 
-    def _is_kept(self, make: Callable[[File, Open], object], file: File) -> bool:
-        try:
-            self._once(make, file, _not_kept)
-        except _NotKept:
-            return False
+    def _plan_of(self, file: File) -> _Asked:
+        return _Asked(PLANS, self._plans.key, self._plans.make, file)
+
+    def _handshake_plan_of(self, file: File) -> _Asked:
+        return _Asked(HANDSHAKE_PLANS, self._handshake_plans.key, self._handshake_plans.make, file)
+
+    def _is_kept(self, asked: _Asked) -> bool:
+        if asked.key not in self._made:
+            kept = self._cache.kept(asked.kind, asked.file.subject, asked.settings)
+            if kept is None:
+                return False
+            self._made[asked.key] = kept
         return True
 
-    def _once(self, make: Callable[[File, Open], T], file: File, open_image: Open) -> T:
-        status = os.stat(file.path)  # noqa: PTH116 - a path under /proc is not to be resolved
-        found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, file.label, file.root)
-        key = (make.__name__, *found)
+    def _taken(self, asked: _Asked, work: Work[Any], answer: object) -> object:
+        try:
+            return self._cache.taken(work, asked.settings, answer)
+        except SsllatencyError as error:
+            return error
+
+    def _answer(self, asked: _Asked, run: Run | None = None) -> Any:
+        key = asked.key
         if key not in self._made:
-            self._made[key] = make(file, open_image)
-        made: T = self._made[key]
-        return made
-
-    def _planned(self, file: File, open_image: Open) -> ImagePlan:
-        if not self._cached:
-            from ssllatency.probes.planner import plan_image
-
-            return plan_image(open_image(), return_probes=self._return_probes, emulation=self._emulation)
-        options: dict[str, Any] = {"return_probes": self._return_probes, "emulation": self._emulation}
-        return cached_plan(file.path, open_image, label=file.label, debug_roots=file.debug_roots, **options)[0]
-
-    def _handshake_planned(self, file: File, open_image: Open) -> HandshakePlan:
-        if not self._cached:
-            from ssllatency.probes.phases import plan_handshake
-
-            return plan_handshake(open_image(), emulation=self._emulation)
-        from ssllatency.probes.handshake_cache import cached_handshake_plan
-
-        options: dict[str, Any] = {"label": file.label, "debug_roots": file.debug_roots, "emulation": self._emulation}
-        return cached_handshake_plan(file.path, open_image, **options)[0]
+            found = self._cache.found(asked.kind, asked.file.subject, asked.settings, asked.make, run or run_apart)
+            self._made[key] = found[0]
+        if isinstance(self._made[key], SsllatencyError):
+            raise self._made[key]
+        return self._made[key]
 
 
 def _size(file: File) -> int:

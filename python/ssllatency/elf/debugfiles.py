@@ -2,12 +2,14 @@
 """Symbols that lie outside an image's own tables: compressed in .gnu_debugdata, or in a separate debug file.
 
 A debug file is taken only if it belongs to the image: its build-id is the image's where both have one, and through
-.gnu_debuglink its CRC is the one that the link names.
+.gnu_debuglink its CRC is the one that the link names. Anybody can write a file of which that is so: it must be root's, our own
+user's, or that of the image's owner, who might as well have changed the image.
 """
 
 from __future__ import annotations
 
 import lzma
+import os
 import posixpath
 import struct
 from collections.abc import Iterator, Sequence
@@ -95,15 +97,18 @@ def places(build_id: str, link: DebugLink | None, label: str, roots: Sequence[st
 def debug_file_functions(headers: Headers, label: str, roots: Sequence[str]) -> tuple[str, FunctionIndex] | None:
     """The path and the functions of the first debug file that belongs to the image and has a symbol table."""
     for place in places(headers.build_id, debug_link(headers), label, roots):
-        functions = _functions_of(place, headers.build_id)
+        functions = _functions_of(place, headers)
         if functions:
             return place.shown, functions
     return None
 
 
-def _functions_of(place: Place, build_id: str) -> FunctionIndex | None:
+def _functions_of(place: Place, image: Headers) -> FunctionIndex | None:
+    build_id = image.build_id
     try:
         source = Source.open_below(place.root, place.path, place.shown)
+        if source.owner not in (0, os.geteuid(), image.source.owner):
+            return None
         headers = Headers(source)
         if headers.build_id and build_id and headers.build_id != build_id:
             return None

@@ -58,13 +58,13 @@ class Image:
 
     @classmethod
     def open(cls, path: str | Path, *, label: str | None = None, debug_roots: Sequence[str] = ("/",)) -> Image:
-        """The image in the file `path`, which may be /proc/self/fd/N or /proc/PID/map_files/….
+        """The image in a private copy of the file `path`, which may be /proc/self/fd/N or /proc/PID/map_files/….
 
         `label` is the path as the target sees it (`path` if not given); it leads to debug files beside the image. `debug_roots`
         are the folders under which usr/lib/debug is searched, in this order. ElfError where it is no ELF image that can be
         traced.
         """
-        return cls(str(path), Source.open(path, label or str(path)), debug_roots)
+        return cls(str(path), Source.copied(path, label or str(path)), debug_roots)
 
     @cached_property
     def soname(self) -> str:
@@ -75,26 +75,50 @@ class Image:
     # Functions and symbols.
 
     def function(self, name: str) -> Function | None:
-        """The function called `name`: a dynamic symbol, or in .symtab, .gnu_debugdata or a separate debug file."""
+        """The function called `name`: the file itself names it, or a debug file does and the file confirms it."""
+        return self.own_function(name) or self.hinted_function(name)
+
+    def own_function(self, name: str) -> Function | None:
+        """The function that the file itself calls `name`: by a dynamic symbol, in .symtab or in .gnu_debugdata."""
         symbol = self._dynamic.find(name)
         if symbol and symbol.is_function:
             return self._function(symbol, "dynamic symbol")
-        for found, functions in self._function_indexes():
+        for found, functions in self._own_indexes():
             symbol = functions.find(name)
             if symbol:
                 return self._function(symbol, found)
         return None
 
+    def hinted_function(self, name: str) -> Function | None:
+        """The function that a separate debug file calls `name`, where the unwind tables of the image know a function there.
+
+        Whoever can write a debug file need not be who can write the image. So it gives no more than a name: where the function
+        begins must be confirmed, and its size, which would say how far to read, is that of the unwind tables.
+        """
+        symbol = self._hint(name)
+        bounds = self._unwind.bounds(symbol.address) if symbol else None
+        if symbol is None or bounds is None or not self._begins(symbol.address, bounds):
+            return None
+        return Function(name, symbol.address, bounds[1] - bounds[0], f"debug file {self.debug_file}")
+
+    def unconfirmed(self, name: str) -> bool:
+        """Whether a debug file calls something `name` that nothing in the image confirms as a function."""
+        return self._hint(name) is not None and self.hinted_function(name) is None
+
+    def _hint(self, name: str) -> Symbol | None:
+        return self._debug_file[1].find(name) if self._debug_file else None
+
+    def _begins(self, address: int, bounds: Range) -> bool:
+        return bounds[0] == address and self.executable(address) and not self.is_part(address)
+
     def _function(self, symbol: Symbol, found: str) -> Function | None:
         """None for an address that the image doesn't map as code: no probe could be set there."""
         return Function(symbol.name, symbol.address, symbol.size, found) if self.executable(symbol.address) else None
 
-    def _function_indexes(self) -> Iterator[tuple[str, FunctionIndex]]:
+    def _own_indexes(self) -> Iterator[tuple[str, FunctionIndex]]:
         """Each is read only when the one before it did not have the name."""
         yield "symbol table", self._symbol_table
         yield "mini debug info", self._mini_debug
-        if self._debug_file:
-            yield f"debug file {self._debug_file[0]}", self._debug_file[1]
 
     @cached_property
     def _symbol_table(self) -> FunctionIndex:

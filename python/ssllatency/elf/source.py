@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of an untrusted file: every read has an offset, a length and an end.
 
-A file of a traced process can be cut short or rewritten while it is read, so it is read by pread, never mapped: a mapping
-of a file that shrinks kills its reader.
+A file of a traced process can be cut short or rewritten while it is read. So what is planned is a private copy, taken in one
+go: its digest, what is parsed and what is planned are of the same bytes, whatever is written meanwhile. Other files are read by
+pread. None is mapped: a mapping of a file that shrinks kills its reader.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import io
+import mmap
 import os
+import struct
+import sys
 import weakref
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import LARGEST as MAX_FILE
@@ -22,6 +28,7 @@ from ssllatency.safe_open import NotRegular, open_below, open_regular
 __all__ = ["CHUNK", "MAX_FILE", "MAX_READ", "ElfError", "Source"]
 
 CHUNK = 1 << 20
+MAX_COPY = 1 << 30
 MAX_READ = 256 << 20
 
 
@@ -30,11 +37,14 @@ class ElfError(SsllatencyError):
 
 
 class Source:
-    """A file, or bytes unpacked from one, read by position. `label` is the path that people are shown."""
+    """A file, or bytes unpacked from one, read by position. `label` is the path that people are shown. Of a private copy,
+    `digest` tells the content and `stored` how many bytes of it aren't in holes. `owner` is the user who owns the file."""
 
-    def __init__(self, label: str, size: int, *, fd: int | None = None, data: bytes = b"") -> None:
+    def __init__(self, label: str, size: int, *, fd: int | None = None, data: bytes | mmap.mmap = b"") -> None:
         self.label = label
         self.size = size
+        self.digest, self.stored = "", size
+        self.owner: int | None = None
         self._fd = fd
         self._data = data
         if fd is not None:
@@ -58,7 +68,32 @@ class Source:
             raise ElfError(f"{label} {error.strerror}.") from error
         except (OSError, ValueError) as error:
             raise ElfError(f"{label} cannot be opened: {getattr(error, 'strerror', None) or error}.") from error
-        return cls(label, os.fstat(fd).st_size, fd=fd)
+        status = os.fstat(fd)
+        source = cls(label, status.st_size, fd=fd)
+        source.owner = status.st_uid
+        return source
+
+    @classmethod
+    def copied(cls, path: str | Path, label: str) -> Source:
+        """A private copy of the regular file at `path`, MAX_COPY bytes at most; ElfError as from open(), or where it can't be
+        read to its end. Holes of the file take no memory."""
+        source = cls.open(path, label)
+        if source.size > MAX_COPY:
+            raise ElfError(f"{label} is larger than {MAX_COPY >> 30} GiB, more than is read of a file that may be traced.")
+        if not source.size:
+            return cls.of(b"", label)
+        assert source._fd is not None
+        copy = mmap.mmap(-1, source.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        made = cls(label, source.size, data=copy)
+        made.owner = source.owner
+        try:
+            with memoryview(copy) as memory:
+                made.digest, made.stored = read_through(source._fd, source.size, memory)
+        except OSError as error:
+            raise ElfError(f"{label} cannot be read: {error.strerror}.") from error
+        except EOFError:
+            raise source.cut_short() from None
+        return made
 
     @classmethod
     def of(cls, data: bytes, label: str) -> Source:
@@ -82,7 +117,7 @@ class Source:
     def stream(self) -> BinaryIO:
         """A new binary stream over the same bytes, for the caller to close."""
         if self._fd is None:
-            return io.BytesIO(self._data)
+            return io.BufferedReader(_Reader(self))
         return os.fdopen(os.dup(self._fd), "rb")
 
     def crc32(self) -> int:
@@ -94,3 +129,69 @@ class Source:
 
     def cut_short(self) -> ElfError:
         return ElfError(f"{self.label} is cut short or damaged: what its headers describe lies outside the file.")
+
+
+class _Reader(io.RawIOBase):
+    """A stream over the bytes of a private copy, which it doesn't copy once more."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        size = min(len(buffer), self._source.size - self._at)
+        data = self._source.read(self._at, size) if size > 0 else b""
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def read_through(fd: int, size: int, copy: memoryview | None = None) -> tuple[str, int]:
+    """Reads an open file of `size` bytes once, into `copy` if there is one: a digest of what was read, and how much that was.
+
+    Holes aren't read: their places are part of the digest (a SHA-256). OSError, and EOFError where the file has become shorter.
+    """
+    digest, read = hashlib.sha256(struct.pack("<Q", size)), 0
+    buffer = memoryview(bytearray(0 if copy else CHUNK))
+    for start, end in _extents(fd, size):
+        digest.update(struct.pack("<QQ", start, end))
+        while start < end:
+            piece = (copy[start : min(end, start + CHUNK)]) if copy else buffer[: end - start]
+            count = os.preadv(fd, [piece], start)
+            if not count:
+                raise EOFError
+            digest.update(piece[:count])
+            start, read = start + count, read + count
+    if os.fstat(fd).st_size < size:
+        raise EOFError
+    return digest.hexdigest(), read
+
+
+def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
+    """[start, end) of what lies between the file's holes; all of it on a file system that knows none."""
+    end = 0
+    while end < size:
+        start = _seek(fd, end, os.SEEK_DATA, end)
+        if start >= size:
+            return
+        end = max(start + 1, min(size, _seek(fd, start, os.SEEK_HOLE, size)))
+        yield start, end
+
+
+def _seek(fd: int, offset: int, what: int, unknown: int) -> int:
+    try:
+        return os.lseek(fd, offset, what)
+    except OSError as error:
+        return sys.maxsize if error.errno == errno.ENXIO else unknown

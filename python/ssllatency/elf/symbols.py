@@ -13,8 +13,10 @@ from ssllatency.elf.memory import Memory
 from ssllatency.elf.source import ElfError
 
 MAX_NAME = 256
-MAX_SYMBOLS = 4_000_000
+MAX_SYMBOLS = 2_000_000
+MAX_NAMES_SIZE = 128 << 20  # bytes of the names of all functions
 _ENTRY = struct.Struct("<IBBHQQ")  # Elf64_Sym: st_name, st_info, st_other, st_shndx, st_value, st_size
+_AMBIGUOUS = -1  # in place of the number of an entry
 _STT_FUNC = 2
 _STT_TLS = 6
 _STT_GNU_IFUNC = 10
@@ -95,7 +97,8 @@ class FunctionIndex:
     """
 
     def __init__(self, headers: Headers | None) -> None:
-        self._functions: dict[bytes, tuple[int, int, int]] = {}
+        self._entries = b""
+        self._functions: dict[bytes, int] = {}  # by name the number of its entry: millions of them take little room so
         try:
             if headers:
                 self._read(headers)
@@ -108,23 +111,39 @@ class FunctionIndex:
             return
         strings = headers.content(headers.sections[table.link])
         entries = headers.content(table)
-        for name, info, _, section, value, size in _ENTRY.iter_unpack(entries[: len(entries) // _ENTRY.size * _ENTRY.size]):
+        self._entries = entries[: len(entries) // _ENTRY.size * _ENTRY.size]
+        room = MAX_NAMES_SIZE
+        for number, (name, info, _, section, value, _) in enumerate(_ENTRY.iter_unpack(self._entries)):
             if info & 15 == _STT_FUNC and section not in (_SHN_UNDEF, _SHN_ABS):
                 end = strings.find(b"\0", name, name + MAX_NAME)
                 if end > name:
-                    self._add(strings[name:end], value, size, info >> 4)
+                    self._add(strings[name:end], number, value, info >> 4)
+                    room -= end - name
+            if room < 0:
+                raise ElfError(f"{headers.source.label} names more functions than any library has.")
 
-    def _add(self, name: bytes, value: int, size: int, binding: int) -> None:
+    def _add(self, name: bytes, number: int, value: int, binding: int) -> None:
         known = self._functions.get(name)
-        if known is None or (binding and not known[2]):
-            self._functions[name] = (value, size, binding)
-        elif known[0] != value and not binding and not known[2]:
-            self._functions[name] = (0, 0, 0)
+        if known is None:
+            self._functions[name] = number
+            return
+        _, info, _, _, known_value, _ = self._entry(known)
+        if known == _AMBIGUOUS or not info >> 4:
+            if binding:
+                self._functions[name] = number
+            elif known != _AMBIGUOUS and known_value != value:
+                self._functions[name] = _AMBIGUOUS
+
+    def _entry(self, number: int) -> tuple[int, ...]:
+        return _ENTRY.unpack_from(self._entries, max(0, number) * _ENTRY.size)
 
     def __len__(self) -> int:
         return len(self._functions)
 
     def find(self, name: str) -> Symbol | None:
         """The function with this name."""
-        value, size, _ = self._functions.get(name.encode(), (0, 0, 0))
+        number = self._functions.get(name.encode(), _AMBIGUOUS)
+        if number == _AMBIGUOUS:
+            return None
+        *_, value, size = self._entry(number)
         return Symbol(name, value, size, _STT_FUNC, True) if value else None

@@ -17,6 +17,7 @@ from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpftrace_process import BEGIN, EXTRA, OWN_PROBES, Bpftrace
 from ssllatency.engines.bpftrace_symbols import symbol_file
 from ssllatency.engines.clock import Span
+from ssllatency.engines.code_check import check_code
 from ssllatency.engines.images import may_be_one_file, unreadable
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import operations_of
@@ -51,6 +52,7 @@ class BpftraceSession:
 
     def __init__(self, request: Request) -> None:
         self._request = replace(request, images=tuple(map(_reachable, request.images)))
+        self._check_code()
         self._operations = operations_of(request.images)
         self._span = Span()
         self._admitted: list[int] = []
@@ -63,9 +65,17 @@ class BpftraceSession:
         self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + OWN_PROBES, keys=_keys(request))
 
     def start(self) -> None:
-        """Waits until the probes are attached."""
+        """Waits until the probes are attached. AttachError where a file was written to since they were planned.
+
+        bpftrace takes seconds from its start to its last probe, so it is looked before and after.
+        """
         self._bpftrace.wait_attached()
+        self._check_code()
         self._span.begin()
+
+    def _check_code(self) -> None:
+        for image in self._request.images:
+            check_code(image, (probe.offset for planned in image.plan.operations for probe in planned.probes))
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""

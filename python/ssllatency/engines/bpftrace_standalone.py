@@ -18,6 +18,7 @@ from ssllatency.engines import bpftrace_script
 from ssllatency.engines.base import LinearRange, Role, TracedImage
 from ssllatency.engines.bpftrace_symbols import symbol_file
 from ssllatency.engines.bpftrace_words import WHOLE_WORDS, Words
+from ssllatency.engines.code_check import check_content
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import ImagePlan
 
@@ -87,6 +88,7 @@ def standalone(
 
 
 def _checks(number: int, image: TracedImage, content: bytes) -> list[str]:
+    check_content(image, (probe.offset for planned in image.plan.operations for probe in planned.probes), content)
     digest = hashlib.sha256(content).hexdigest()
     return [f"//bin/true; is {digest} {image.file}", f"//bin/true; name {number} {image.file}"]
 

@@ -75,7 +75,7 @@ class HandshakeSession:
         """`beside`: as for Attachment."""
         self._request = request
         self._images, self._plans = list(request.base.images), list(request.plans)
-        base = replace(request.base, images=tuple(watched(image) for image in self._images))
+        base = replace(request.base, images=tuple(map(watched, self._images, self._plans)))
         self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=_TRACEPOINTS, beside=beside)
         self._singles: Ring | None = None
         self._slowest: list[tuple[int, int, Single]] = []
@@ -127,7 +127,7 @@ class HandshakeSession:
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
         self._describe(self.attachment.next_number(len(images)), images, plans)
-        self.attachment.extend([watched(image) for image in images], self._sites(images, plans))
+        self.attachment.extend(list(map(watched, images, plans)), self._sites(images, plans))
         self._images += images
         self._plans += plans
         self._watch_wakes()

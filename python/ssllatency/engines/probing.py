@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from ssllatency.engines import kernel, perf
+from ssllatency.engines.code_check import check_code
 from ssllatency.engines.links import Linker, close_all
 from ssllatency.engines.loadable import Closable
 from ssllatency.engines.sites import ImageSites, Sites
@@ -48,7 +49,12 @@ class Probing:
         return self._offsets.get(file)
 
     def add(self, images: Sequence[ImageSites], more: Mapping[str, Sequence[Sites]]) -> None:
-        """All links of these images or none, ways out first. `more` gives for other programs the sites of each image."""
+        """All links of these images or none, ways out first. `more` gives for other programs the sites of each image.
+
+        AttachError also where a file doesn't have the code by which its sites were chosen.
+        """
+        for number, sites in enumerate(images):
+            check_code(sites.image, _offsets(number, sites, more))
         out: list[Closable] = []
         into: list[Closable] = []
         try:
@@ -66,8 +72,7 @@ class Probing:
         self.exit_links += out
         self._entry_links += into
         for number, sites in enumerate(images):
-            lists = (sites.exits, sites.frees, sites.returns, sites.entries, *(each[number] for each in more.values()))
-            self._offsets.update((sites.image.file, offset) for offset, _ in chain.from_iterable(lists))
+            self._offsets.update((sites.image.file, offset) for offset in _offsets(number, sites, more))
 
     def _add_exits(self, sites: ImageSites, links: list[Closable]) -> None:
         names, attach = self._programs, self._linker.attach
@@ -92,3 +97,9 @@ class Probing:
             self.exit_links.clear()
         close_all(self._entry_links)
         close_all(self.exit_links)
+
+
+def _offsets(number: int, sites: ImageSites, more: Mapping[str, Sequence[Sites]]) -> Iterator[int]:
+    """Where the sites of an image lie, `number` its place in the lists of `more`."""
+    lists = (sites.exits, sites.frees, sites.returns, sites.entries, *(each[number] for each in more.values()))
+    return (offset for offset, _ in chain.from_iterable(lists))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +15,9 @@ from ssllatency.probes.plan import (
     CONDITIONS,
     CONSTANTS,
     LARGEST_FRAME,
+    CodeRange,
     Cost,
+    Covered,
     ImagePlan,
     Leaving,
     MissingOperation,
@@ -26,6 +29,8 @@ from ssllatency.probes.plan import (
 
 KINDS = ("libssl", "libcrypto", "libcrypto_mb", "qatengine", "static", "")
 _HIGHEST_ADDRESS = 1 << 63
+MOST_CODE = 1 << 18  # bytes of one range
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _REGISTER = re.compile(r"[a-z][a-z0-9]{0,4}")
 
 
@@ -37,7 +42,7 @@ def to_values(plan: ImagePlan) -> dict[str, Any]:
 def from_values(values: object, *, file_size: int) -> ImagePlan:
     """The plan that `to_values` turned into `values`. DamagedValues for anything else; `file_size` bounds the offsets."""
     record = checks.record(values, ImagePlan)
-    return ImagePlan(
+    plan = ImagePlan(
         path=checks.text(record["path"], "path"),
         build_id=checks.text(record["build_id"], "build_id"),
         version=checks.text(record["version"], "version"),
@@ -45,7 +50,32 @@ def from_values(values: object, *, file_size: int) -> ImagePlan:
         operations=tuple(_operation(each, file_size) for each in checks.items(record["operations"], "operations")),
         missing=tuple(_missing(each) for each in checks.items(record["missing"], "missing")),
         offsets=_offsets(record["offsets"]),
+        code=code_ranges(record["code"], file_size),
     )
+    check_code(plan.code, (probe for planned in plan.operations for probe in planned.probes))
+    return plan
+
+
+def code_ranges(values: object, file_size: int) -> tuple[CodeRange, ...]:
+    """The ranges of code that `to_values` turned into `values`, none of which goes past the file."""
+    return tuple(_code_range(each, file_size) for each in checks.items(values, "code"))
+
+
+def _code_range(values: object, file_size: int) -> CodeRange:
+    record = checks.record(values, CodeRange)
+    offset = checks.number(record["offset"], "offset", file_size)
+    size = checks.number(record["size"], "size", min(file_size - offset, MOST_CODE) + 1)
+    digest = checks.text(record["digest"], "digest")
+    if not _DIGEST.fullmatch(digest):
+        raise DamagedValues("digest")
+    return CodeRange(offset, size, digest)
+
+
+def check_code(code: Sequence[CodeRange], probes: Iterable[Probe]) -> None:
+    """DamagedValues where a site lies in none of the ranges."""
+    covered = Covered(code)
+    if not all(covered.holds(probe.offset) for probe in probes):
+        raise DamagedValues("code")
 
 
 def _constant(value: object, name: str) -> int | None:

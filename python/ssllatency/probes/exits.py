@@ -25,6 +25,7 @@ from ssllatency.probes.values import Ending, Value, return_values, value_bits
 # A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
 _WEIGHTS = {Cost.OPTIMISED: 1, Cost.EMULATED: 1, Cost.SINGLE_STEPPED: 1000}
 
+MAX_EXITS = 256
 MAX_TAIL = 2_000  # instructions; a larger tail is left by its `ret`s
 _SOURCE: Point = ("source", 0)
 _SINK: Point = ("sink", 0)
@@ -62,7 +63,10 @@ class Chooser:
         # No call may be counted as ended before it is counted as begun.
         beginning = head_until(self.graph, lambda each: each.address == entry)
         candidates = self._candidates(values, beginning, only_returns)
-        return sorted(_least(_joined(self.graph, values, candidates), candidates), key=lambda site: site.address)
+        sites = sorted(_least(_joined(self.graph, values, candidates), candidates), key=lambda site: site.address)
+        if len(sites) > MAX_EXITS:
+            raise Unplannable(f"it has more than {MAX_EXITS} ways out")
+        return sites
 
     def _candidates(self, values: dict[int, Value | None], beginning: set[int], only_returns: bool) -> list[_Candidate]:
         found = []

@@ -80,7 +80,7 @@ class Code:
 
     @cached_property
     def _noreturn_addresses(self) -> frozenset[int]:
-        functions = (self.image.function(name) for name in NORETURN)
+        functions = (self.image.own_function(name) for name in NORETURN)  # a debug file could hide ways out by such a name
         return frozenset(function.address for function in functions if function)
 
     def read(self, address: int, size: int) -> bytes:

@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ssllatency.probes import handshake_codec
 from ssllatency.probes.handshake_plan import HandshakePlan
-from ssllatency.probes.kept import Cache, Kind
+from ssllatency.probes.kept import Cache, Kind, Run, Subject, run_here
 from ssllatency.probes.machine import BASELINE, Emulation
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
-_PLANS = Kind(
+HANDSHAKE_PLANS = Kind(
     "handshake",
     handshake_codec.to_values,
     lambda values, size: handshake_codec.from_values(values, file_size=size),
@@ -24,21 +23,35 @@ _PLANS = Kind(
 )
 
 
+@dataclass(frozen=True)
+class HandshakeSettings:
+    """What handshake plans of one file differ by: arguments of plan_handshake()."""
+
+    emulation: Emulation = BASELINE
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What an entry's name depends on."""
+        return (self.emulation,)
+
+    def make(self, image: Image) -> HandshakePlan:
+        """The handshake plan of an image."""
+        from ssllatency.probes.phases import plan_handshake
+
+        return plan_handshake(image, emulation=self.emulation)
+
+
 def cached_handshake_plan(
     path: str | Path,
-    open_image: Callable[[], Image],
     *,
     label: str = "",
     emulation: Emulation = BASELINE,
-    debug_roots: Sequence[str] = ("/",),
+    debug_roots: tuple[str, ...] = ("/",),
     directory: Path | None = None,
+    run: Run = run_here,
 ) -> tuple[HandshakePlan, bool]:
     """The handshake plan of the file `path`, and whether it came from the cache; arguments as those of cached_plan()."""
-
-    def make(image: Image) -> HandshakePlan:
-        from ssllatency.probes.phases import plan_handshake
-
-        return plan_handshake(image, emulation=emulation)
-
-    plan, kept = Cache(debug_roots, directory).found(_PLANS, path, (emulation,), open_image, make)
-    return (replace(plan, path=label or str(path)) if kept else plan), kept
+    settings = HandshakeSettings(emulation)
+    subject = Subject(str(path), label or str(path), debug_roots)
+    plan, kept = Cache(directory).found(HANDSHAKE_PLANS, subject, settings.key, settings.make, run)
+    return replace(plan, path=subject.label), kept

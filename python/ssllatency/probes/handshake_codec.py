@@ -26,7 +26,7 @@ def to_values(plan: HandshakePlan) -> dict[str, Any]:
 def from_values(values: object, *, file_size: int) -> HandshakePlan:
     """The plan that `to_values` turned into `values`. DamagedValues for anything else; `file_size` bounds the offsets."""
     record = checks.record(values, HandshakePlan)
-    return HandshakePlan(
+    plan = HandshakePlan(
         path=checks.text(record["path"], "path"),
         build_id=checks.text(record["build_id"], "build_id"),
         kind=checks.one_of(record["kind"], codec.KINDS, "kind"),
@@ -35,7 +35,10 @@ def from_values(values: object, *, file_size: int) -> HandshakePlan:
         wake=None if record["wake"] is None else _probe(record["wake"], file_size, Role.ENTRY),
         labels=_labels(record["labels"]),
         missing=tuple(_missing(each) for each in checks.items(record["missing"], "missing")),
+        code=codec.code_ranges(record["code"], file_size),
     )
+    codec.check_code(plan.code, plan.probes())
+    return plan
 
 
 def _probe(values: object, file_size: int, role: Role) -> Probe:

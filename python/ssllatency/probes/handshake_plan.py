@@ -9,12 +9,12 @@ that began in the same frame is open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ssllatency.elf.values import FieldPath
-from ssllatency.probes.plan import Probe
+from ssllatency.probes.plan import CodeRange, Probe
 
 
 class Phase(StrEnum):
@@ -83,7 +83,7 @@ class HandshakePlan:
     """What is probed in one file to split its handshakes. `kind` as in ImagePlan.
 
     `wake` is the entry of ASYNC_WAIT_CTX_set_wait_fd(ctx, key, fd, …), with the first three arguments in their registers;
-    `labels` are fields of SSL by name.
+    `labels` are fields of SSL by name; `code` holds every site.
     """
 
     path: str
@@ -94,3 +94,13 @@ class HandshakePlan:
     wake: Probe | None
     labels: Mapping[str, FieldPath]
     missing: tuple[MissingPart, ...]
+    code: tuple[CodeRange, ...] = ()
+
+    def probes(self) -> Iterator[Probe]:
+        """All sites."""
+        for call in self.calls:
+            yield call.begin
+            yield from call.ends
+        yield from (error.probe for error in self.errors)
+        if self.wake:
+            yield self.wake

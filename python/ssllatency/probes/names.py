@@ -6,18 +6,15 @@ Nothing here brings in the ELF parser or the decoder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ssllatency.elf.names import Names, names
 from ssllatency.probes import checks
 from ssllatency.probes.checks import DamagedValues
-from ssllatency.probes.kept import Cache, Kind
-
-if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
+from ssllatency.probes.kept import Cache, Kind, Run, Subject, run_here
 
 _MAJORS = (0, 1, 3)
 _MOST_NAMES = 65536
@@ -59,19 +56,20 @@ def _row(row: object, name: str) -> tuple[Any, Any]:
     return (key[0] if len(key) == 1 else tuple(key)), value
 
 
-_NAMES = Kind("names", to_values, lambda values, _: from_values(values), lambda _: False)
+NAMES = Kind("names", to_values, lambda values, _: from_values(values), lambda _: False)
 
 
 def cached_names(
     path: str | Path,
-    open_image: Callable[[], Image],
     *,
-    debug_roots: Sequence[str] = ("/",),
+    label: str = "",
+    debug_roots: tuple[str, ...] = ("/",),
     directory: Path | None = None,
+    run: Run = run_here,
 ) -> tuple[Names, bool]:
-    """The names in the file `path`, and whether they came from the cache.
+    """The names in the file `path`, and whether they came from the cache. ElfError as from names().
 
-    `open_image` opens the same file where it must be looked into, with `debug_roots`; `directory` is the folder of the cache
-    (`store.default_directory()`). ElfError as from names().
+    In `debug_roots` a debug file is looked for; `directory` is the folder of the cache (`store.default_directory()`); `run`
+    works out what isn't kept.
     """
-    return Cache(debug_roots, directory).found(_NAMES, path, (), open_image, names)
+    return Cache(directory).found(NAMES, Subject(str(path), label or str(path), debug_roots), (), names, run)

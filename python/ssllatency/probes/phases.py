@@ -8,7 +8,7 @@ provider, engine or HSM does the work, and in an ASYNC job as well, both lie in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ssllatency.elf.callbacks import callback_paths
@@ -19,6 +19,7 @@ from ssllatency.probes import hidden, phase_calls
 from ssllatency.probes.bodies import Bodies
 from ssllatency.probes.brackets import Begin, begin_site, end_site
 from ssllatency.probes.error_sites import Entries, probe_at
+from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.flow import Unplannable
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, MissingPart, Phase, PhaseCall
 from ssllatency.probes.hidden import Hidden
@@ -45,16 +46,37 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
         planner.plan_libssl()
     if "libcrypto" in libraries:
         planner.plan_libcrypto()
-    return HandshakePlan(
-        path=image.label,
-        build_id=image.build_id,
-        kind=kind_of(image),
-        calls=tuple(planner.calls),
-        errors=tuple(planner.errors),
-        wake=planner.wake,
-        labels=label_paths(image) if "libssl" in libraries else {},
-        missing=tuple(planner.missing),
+    return _confirmed(
+        image,
+        HandshakePlan(
+            path=image.label,
+            build_id=image.build_id,
+            kind=kind_of(image),
+            calls=tuple(planner.calls),
+            errors=tuple(planner.errors),
+            wake=planner.wake,
+            labels=label_paths(image) if "libssl" in libraries else {},
+            missing=tuple(planner.missing),
+        ),
     )
+
+
+def _confirmed(image: Image, plan: HandshakePlan) -> HandshakePlan:
+    """The plan with the code that its sites rest on, and without sites that this doesn't bear out."""
+    evidence, missing = Evidence(image), list(plan.missing)
+
+    def confirmed(what: str, *probes: Probe) -> bool:
+        try:
+            evidence.add(probes)
+        except (Unplannable, ElfError) as reason:
+            missing.append(MissingPart(what, str(reason).rstrip(".")))
+            return False
+        return True
+
+    calls = tuple(call for call in plan.calls if confirmed(call.callee, call.begin, *call.ends))
+    errors = tuple(error for error in plan.errors if confirmed(error.function, error.probe))
+    wake = plan.wake if plan.wake and confirmed("offload", plan.wake) else None
+    return replace(plan, calls=calls, errors=errors, wake=wake, missing=tuple(missing), code=evidence.ranges())
 
 
 @dataclass(frozen=True)

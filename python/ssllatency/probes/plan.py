@@ -6,6 +6,8 @@ A plan is a value. It is printed by `ssllatency probes`, kept by build-id in the
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -100,6 +102,31 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class CodeRange:
+    """Bytes of the file that sites were chosen by: from where a function begins to past its last site. `digest` is their
+    SHA-256: a probe is set only where the file that it is set in has these very bytes."""
+
+    offset: int
+    size: int
+    digest: str
+
+
+class Covered:
+    """Tells which sites lie in some ranges of code."""
+
+    def __init__(self, code: Iterable[CodeRange]) -> None:
+        self._ends: dict[int, int] = {}
+        for each in code:
+            self._ends[each.offset] = max(self._ends.get(each.offset, 0), each.offset + each.size)
+        self._starts = sorted(self._ends)
+
+    def holds(self, offset: int) -> bool:
+        """Whether the byte at this offset of the file lies in one of the ranges."""
+        at = bisect_right(self._starts, offset)
+        return at > 0 and offset < self._ends[self._starts[at - 1]]
+
+
+@dataclass(frozen=True)
 class OperationPlan:
     """The probes of one operation of the catalogue in one file. `found` says how the function was found."""
 
@@ -142,7 +169,7 @@ class SslOffsets:
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """What is probed in one file.
+    """What is probed in one file. `code` holds every site.
 
     `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none).
     """
@@ -154,3 +181,4 @@ class ImagePlan:
     operations: tuple[OperationPlan, ...]
     missing: tuple[MissingOperation, ...]
     offsets: SslOffsets = SslOffsets()
+    code: tuple[CodeRange, ...] = ()

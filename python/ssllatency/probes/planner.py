@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.elf.methods import ec_key_method, rsa_method
 from ssllatency.elf.providers import Algorithm, algorithms
 from ssllatency.probes.catalogue import CATALOGUE, Operation
+from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.flow import Code, Unplannable
 from ssllatency.probes.machine import BASELINE, Emulation, Machine
 from ssllatency.probes.operation import Planner
@@ -20,6 +21,7 @@ from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, 
 from ssllatency.probes.tails import Tails
 
 NOT_NAMED = "no symbol and no table names it"
+NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"
 
 # Functions that tell what a file is, by the catalogue's name of the library. Any of them will do.
 _SIGNS = {
@@ -53,13 +55,20 @@ class _Finder:
         self._image = image
 
     def find(self, operation: Operation) -> Function | None:
-        """By its symbols, else by its slot in a method table, else by its slots in the provider's tables."""
-        functions = (self._image.function(name) for name in operation.symbols)
-        symbol = next((function for function in functions if function), None)
-        return symbol or self._by_method(operation) or self._by_provider(operation)
+        """By the file's own symbols, else by its slot in a method table, else by its slots in the provider's tables; only then
+        by what a debug file says, which the file's own tables overrule."""
+        own = self._first(self._image.own_function, operation)
+        found = own or self._by_method(operation) or self._by_provider(operation)
+        return found or self._first(self._image.hinted_function, operation)
+
+    @staticmethod
+    def _first(look_up: Callable[[str], Function | None], operation: Operation) -> Function | None:
+        return next((function for name in operation.symbols if (function := look_up(name))), None)
 
     def reason(self, operation: Operation) -> str:
         """Why it wasn't found. What a library exports or offers by name and this one doesn't, it doesn't have."""
+        if any(self._image.unconfirmed(name) for name in operation.symbols):
+            return NOT_CONFIRMED
         if operation.library == "qatengine" or operation.method:
             return NOT_NAMED
         if operation.providers and any(self._offered(operation)):
@@ -129,7 +138,8 @@ def plan_image(
     """
     libraries = libraries_in(image)
     settings = _Settings(return_probes, prefer_return_probes, emulation, branch_exits)
-    operations, missing = _plan_operations(image, libraries, settings)
+    evidence = Evidence(image)
+    operations, missing = _plan_operations(image, libraries, settings, evidence)
     return ImagePlan(
         path=image.label,
         build_id=image.build_id,
@@ -138,6 +148,7 @@ def plan_image(
         operations=tuple(operations),
         missing=tuple(missing),
         offsets=_offsets(image, libraries),
+        code=evidence.ranges(),
     )
 
 
@@ -150,7 +161,7 @@ class _Settings:
 
 
 def _plan_operations(
-    image: Image, libraries: tuple[str, ...], settings: _Settings
+    image: Image, libraries: tuple[str, ...], settings: _Settings, evidence: Evidence
 ) -> tuple[list[OperationPlan], list[MissingOperation]]:
     wanted = [operation for operation in CATALOGUE if operation.library in libraries]
     machine = machine_of(image.machine)
@@ -179,7 +190,9 @@ def _plan_operations(
             missing.append(MissingOperation(operation.name, f"the same code as {first}"))
             continue
         try:
-            operations.append(planner.plan(operation, function))
+            planned = planner.plan(operation, function)
+            evidence.add(planned.probes, (planned.address, planned.address + planned.size))
+            operations.append(planned)
         except (Unplannable, ElfError) as reason:
             missing.append(MissingOperation(operation.name, str(reason).rstrip(".")))
     return operations, missing

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ssllatency
+from ssllatency.elf.source import MAX_COPY, read_through
 from ssllatency.safe_open import open_regular, stat_below
 
 _LARGEST_ENTRY = 1 << 20
@@ -53,17 +54,18 @@ _digests: dict[tuple[int, ...], str] = {}
 
 
 def digest(path: str | Path) -> str:
-    """The SHA-256 of a file's contents, "" if it can't be read, or isn't a file that Source.open would take.
+    """What tells a file's contents (Source.digest), "" if it can't be read, or isn't a file that Source.copied would take.
 
     It is remembered as long as the file's times say that nothing was written, once they are old enough to tell.
     """
-    with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
+    with suppress(OSError, EOFError), os.fdopen(open_regular(path), "rb") as file:
         status = os.fstat(file.fileno())
-        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        settled = time.time_ns() - status.st_ctime_ns > _TIMES_TELL_NS
-        if not settled or key not in _digests:
-            _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
-        return _digests[key]
+        if 0 < status.st_size <= MAX_COPY:
+            key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            settled = time.time_ns() - status.st_ctime_ns > _TIMES_TELL_NS
+            if not settled or key not in _digests:
+                _digests[key] = read_through(file.fileno(), status.st_size)[0]
+            return _digests[key]
     return ""
 
 

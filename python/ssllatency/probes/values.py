@@ -10,6 +10,8 @@ from ssllatency.abi import Convention
 from ssllatency.probes.flow import Graph
 from ssllatency.probes.machine import Flow, Instruction
 
+_MOST_STATES = 500  # instructions, each with where the value is, that are looked back on
+
 # The register that holds the value, or the value itself where only that constant is returned.
 Value = str | int
 
@@ -92,7 +94,8 @@ def signed(value: int, bits: int) -> int:
 
 
 def constants(graph: Graph, address: int, value: Value | None, bits: int) -> set[int] | None:
-    """All that `value` may be before the instruction at `address`; None where it is not always a constant."""
+    """All that `value` may be before the instruction at `address`; None where it is not always a constant, or that would take
+    too long to tell."""
     found: set[int] = set()
     seen: set[tuple[int, Value | None]] = set()
     work = [(address, value)]
@@ -100,7 +103,7 @@ def constants(graph: Graph, address: int, value: Value | None, bits: int) -> set
         at, held = work.pop()
         if isinstance(held, int):
             found.add(held)
-        elif held is None or not graph.predecessors[at]:
+        elif held is None or not graph.predecessors[at] or len(seen) > _MOST_STATES:
             return None
         elif (at, held) not in seen:
             seen.add((at, held))

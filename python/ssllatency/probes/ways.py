@@ -68,7 +68,7 @@ class Ways:
     def _passed(self, site: Site) -> int:
         """How many other sites a call passes at most before this one. None of them lies in a loop."""
         if site.address not in self._most_passed:
-            before = [each for each in self.exits if site.address in self._ahead.get(each.address, ())]
+            before = [each for each in self._passable if site.address in self._ahead[each.address]]
             self._most_passed[site.address] = max((self._passed(each) + 1 for each in before), default=0)
         return self._most_passed[site.address]
 
@@ -78,6 +78,11 @@ class Ways:
         return {}
 
     @cached_property
+    def _passable(self) -> list[Site]:
+        """The exits that a call may go on from. They are few."""
+        return [site for site in self.exits if site.ending.goes_on]
+
+    @cached_property
     def _ahead(self) -> dict[int, set[int]]:
         """What may be run after a branch went on in the direction in which it isn't left."""
         successors = self.graph.successors
@@ -85,6 +90,5 @@ class Ways:
             site.address: reachable(
                 successors, [to for to in successors[site.address] if site.ending.towards(site.instruction, to) is None]
             )
-            for site in self.exits
-            if site.ending.goes_on
+            for site in self._passable
         }

@@ -26,6 +26,7 @@ from ssllatency.targets.listening import is_own, serving
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
+from ssllatency.targets.roots import debug_roots
 from ssllatency.targets.selection import Selection, kept_comm, members, select
 from ssllatency.targets.survey import FileFacts, Survey, survey, tls_stacks
 
@@ -43,6 +44,7 @@ __all__ = [
     "all_processes",
     "cgroup_folder",
     "code_byte",
+    "debug_roots",
     "descendants",
     "executable_path",
     "exists",

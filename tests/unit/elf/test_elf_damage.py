@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from ssllatency.elf.labels import label_paths
 from ssllatency.elf.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.elf.names import names
 from ssllatency.elf.providers import algorithms
-from ssllatency.elf.source import MAX_FILE, Source
+from ssllatency.elf.source import MAX_COPY, MAX_FILE, Source
 
 SOURCES = ("shapes.c", "shapes2.c", "methods.c", "provider.c", "accessors.c")
 SOURCES_OF_LABELS = ("shapes.c", "shapes2.c", "labels.c")
@@ -188,14 +189,63 @@ def test_huge_sparse_file_is_refused(tmp_path: Path, good: bytes) -> None:
         Image.open(path)
 
 
-def test_file_that_shrinks_while_it_is_read(tmp_path: Path, good: bytes) -> None:
+def test_file_that_shrinks_while_it_is_copied(tmp_path: Path, good: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "shrinks"
     path.write_bytes(good)
-    image = Image.open(path, debug_roots=())
-    os.truncate(path, 100)
-    assert image.function("shape_exported") is None
+    read = os.preadv
+
+    def shrinking(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        os.truncate(path, 100)
+        return read(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", shrinking)
     with pytest.raises(ElfError, match="cut short"):
-        image.pointer(0x4000)
+        Image.open(path)
+
+
+def test_what_is_written_once_the_file_was_copied_is_not_seen(tmp_path: Path, good: bytes) -> None:
+    path = tmp_path / "written"
+    path.write_bytes(good)
+    answers = [_answer(ask) for ask in questions(Image.open(path, debug_roots=()))]
+    image = Image.open(path, debug_roots=())
+    path.write_bytes(b"\xcc" * len(good))
+    os.truncate(path, 100)
+    assert [_answer(ask) for ask in questions(image)] == answers
+
+
+def _answer(ask: Callable[[], object]) -> str:
+    try:
+        found = ask()
+        return repr(list(found) if isinstance(found, Iterator) else found)
+    except ElfError as error:
+        return str(error)
+
+
+def test_holes_of_a_file_take_no_memory(tmp_path: Path, good: bytes) -> None:
+    path = tmp_path / "sparse"
+    path.write_bytes(good)
+    os.truncate(path, MAX_COPY)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    source = Source.copied(path, "sparse")
+    assert (source.read(0, len(good)), source.read(MAX_COPY - 1, 1)) == (good, b"\0")
+    assert source.stored < len(good) + 65536
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_COPY >> 12
+
+
+def test_the_digest_tells_every_byte_and_where_the_holes_are(tmp_path: Path) -> None:
+    digests = set()
+    for number, pieces in enumerate(
+        ([(0, b"a")], [(0, b"b")], [(1 << 20, b"a")], [(0, b"a"), (1 << 20, b"a")], [(0, b"a" * 4097)])
+    ):
+        path = tmp_path / str(number)
+        with path.open("wb") as file:
+            for offset, data in pieces:
+                os.pwrite(file.fileno(), data, offset)
+            os.truncate(path, 2 << 20)
+        digests.add(Source.copied(path, "").digest)
+        os.truncate(path, (2 << 20) + 1)
+        digests.add(Source.copied(path, "").digest)
+    assert len(digests) == 10
 
 
 def test_label_is_what_people_read(tmp_path: Path) -> None:

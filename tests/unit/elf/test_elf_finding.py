@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -123,6 +124,18 @@ def test_debug_file_of_another_build_is_refused(tmp_path: Path, folder: Path, sh
     assert Image.open(target, debug_roots=[str(tmp_path)]).function("shape_static") is None
     build.debug_file(build.library(folder, "libnoid.so", build.SHAPES, "-Wl,--build-id=none"), place)
     assert Image.open(target, debug_roots=[str(tmp_path)]).function("shape_static") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away needs root")
+def test_debug_file_of_a_stranger_is_refused(tmp_path: Path, shapes: Path) -> None:
+    """A label that a process chose may lead to a folder of its user's."""
+    target = build.stripped(shapes, "owned.so")
+    debug = build.debug_file(shapes, build_id_place(tmp_path, Image.open(target)))
+    for library_owner, debug_owner, believed in ((0, 0, True), (0, 12345, False), (12345, 12345, True), (12345, 0, True)):
+        os.chown(target, library_owner, -1)
+        os.chown(debug, debug_owner, -1)
+        image = Image.open(target, debug_roots=[str(tmp_path)])
+        assert (image.function("shape_static") is not None) == believed
 
 
 @pytest.mark.parametrize("place", ["opt/lib", "opt/lib/.debug", "usr/lib/debug/opt/lib"])

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
 import struct
+from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +27,7 @@ from ssllatency.engines.bpftrace_words import Words
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import LinearHistogram, counted_bucket
 from ssllatency.model.snapshot import Outcome as Word
-from ssllatency.probes.plan import Cost, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CodeRange, Cost, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
 
 CONTENT = b"library"
 OFFSETS = SslOffsets(rwstate=40, server=56, rbio=16, wbio=24, shutdown=68, version=0, state=72, bio_flags=48)
@@ -40,6 +42,8 @@ def operation(name: str, *probes: Probe) -> OperationPlan:
 
 
 READ = operation("SSL_read", probe(0x5000, Role.ENTRY, below=24), probe(0x5020, Role.EXIT, "rax", below=24))
+CONTENT = bytes(range(256)) * 128
+CODE = (CodeRange(0x4000, 0x40, hashlib.sha256(CONTENT[0x4000:0x4040]).hexdigest()),)
 SIGN = operation("RSA_sign", probe(0x6000, Role.ENTRY), probe(0x6020, Role.EXIT, "r12"), probe(0x6030, Role.EXIT, "r12"))
 DERIVE = operation("ecx_derive", probe(0x7000, Role.ENTRY), probe(0x7020, Role.EXIT, "rbx"))
 RETURNS = operation("SSL_write", probe(0x8000, Role.RETURN))
@@ -274,9 +278,9 @@ def test_a_path_that_may_break_out_is_refused(path: str) -> None:
 
 def test_names_of_the_target_cant_end_the_comment(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("library") / "libssl.so.3"
-    file.write_bytes(b"library")
+    file.write_bytes(CONTENT)
     missing = (MissingOperation("SSL_write", "*/ system(1)"),)
-    plan = ImagePlan(str(file), "ab", "*/ BEGIN { }\n/*", "libssl", (READ,), missing, OFFSETS)
+    plan = ImagePlan(str(file), "ab", "*/ BEGIN { }\n/*", "libssl", (READ,), missing, OFFSETS, CODE)
     script = bpftrace_standalone.standalone(
         [TracedImage(plan, str(file), (7,))],
         [CONTENT],
@@ -293,10 +297,10 @@ def test_names_of_the_target_cant_end_the_comment(tmp_path_factory: pytest.TempP
 def test_the_root_of_a_process_is_not_taken_off_its_files(tmp_path: Path) -> None:
     """bpftrace does so where it is spelled in the common way, when it looks for the names of sites."""
     here = tmp_path / "libssl.so.3"
-    here.write_bytes(b"library")
+    here.write_bytes(CONTENT)
     files = [str(here), f"/proc/{os.getpid()}/root{here}"]
     script = bpftrace_standalone.standalone(
-        [TracedImage(image(READ).plan, file, (7,)) for file in files],
+        [TracedImage(replace(image(READ).plan, code=CODE), file, (7,)) for file in files],
         [CONTENT] * len(files),
         ["x"],
         role=Side.SERVER,

@@ -20,7 +20,7 @@ from ssllatency.probes.handshake_listing import render, to_document
 from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, MissingPart, Phase, PhaseCall
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.phases import plan_handshake
-from ssllatency.probes.plan import Cost, Probe, Role
+from ssllatency.probes.plan import CodeRange, Cost, Probe, Role
 
 
 def probe(offset: int, role: Role, instruction: str, cost: Cost = Cost.EMULATED) -> Probe:
@@ -53,6 +53,7 @@ PLAN = HandshakePlan(
     wake=probe(80, Role.ENTRY, "push r15"),
     labels={"cipher": FieldPath((2328, 760, 24), 4)},
     missing=(MissingPart("alpn_select_cb", "no call of it is found"),),
+    code=(CodeRange(0, 96, "ab" * 32),),
 )
 SIZE = 4096
 
@@ -91,6 +92,12 @@ DAMAGE: dict[str, tuple[tuple[str | int, ...], Any]] = {
     "a label too far away": (("labels", "cipher", "offsets"), [0, 0, 0, 0, 0]),
     "a label beyond any structure": (("labels", "cipher", "offsets"), [1 << 16]),
     "a label of odd size": (("labels", "cipher", "size"), 3),
+    "code past the file": (("code", 0, "size"), SIZE + 1),
+    "code that doesn't hold the last site": (("code", 0, "size"), 80),
+    "code that begins past the first site": (("code", 0, "offset"), 17),
+    "code without a digest": (("code", 0, "digest"), ""),
+    "code without all of its digest": (("code", 0, "digest"), "ab" * 31),
+    "no code": (("code",), []),
     "a reason that is no text": (("missing", 0, "reason"), 7),
 }
 
@@ -153,9 +160,7 @@ def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tm
     directory = tmp_path / "cache"
 
     def cached(emulation: Emulation = Emulation(), label: str = "") -> tuple[HandshakePlan, bool]:  # noqa: B008
-        return cached_handshake_plan(
-            library, lambda: Image.open(library), label=label, emulation=emulation, directory=directory
-        )
+        return cached_handshake_plan(library, label=label, emulation=emulation, directory=directory)
 
     first, kept = cached()
     assert (first, kept) == (plan_handshake(Image.open(library)), False)
@@ -169,7 +174,7 @@ def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tm
 
 def test_a_kept_plan_needs_neither_parser_nor_decoder(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
-    cached_handshake_plan(library, lambda: Image.open(library), directory=directory)
+    cached_handshake_plan(library, directory=directory)
     code = "from ssllatency.probes.handshake_cache import cached_handshake_plan\n"
-    code += f"print(cached_handshake_plan({str(library)!r}, lambda: None, directory=Path({str(directory)!r}))[1])"
+    code += f"print(cached_handshake_plan({str(library)!r}, directory=Path({str(directory)!r}))[1])"
     assert printed(code) == ["True"]

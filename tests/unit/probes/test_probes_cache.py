@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import mmap
 import os
 import shutil
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fixtures import build
 from tests.unit.probes.fresh import printed
 
-from ssllatency.elf.image import Image
+from ssllatency.elf.image import ElfError, Image
 from ssllatency.probes import store
 from ssllatency.probes.cache import cached_plan
+from ssllatency.probes.kept import Values, Work, run_here
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
@@ -31,7 +33,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def ask(library: Path, directory: Path, **settings: object) -> tuple[ImagePlan, bool]:
-    return cached_plan(library, lambda: Image.open(library), directory=directory, **settings)  # type: ignore[arg-type]
+    return cached_plan(library, directory=directory, **settings)  # type: ignore[arg-type]
 
 
 def entries(directory: Path) -> list[Path]:
@@ -56,7 +58,7 @@ def test_folder_and_entry_are_private(library: Path, directory: Path) -> None:
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
     code = "from ssllatency.probes.cache import cached_plan\n"
-    code += f"print(cached_plan({str(library)!r}, lambda: None, directory=Path({str(directory)!r}))[1])"
+    code += f"print(cached_plan({str(library)!r}, directory=Path({str(directory)!r}))[1])"
     assert printed(code) == ["True"]
 
 
@@ -177,8 +179,7 @@ def test_debug_file_that_comes_or_changes_is_looked_at(library: Path, directory:
         library = build.library(tmp_path, "libshapes.so", build.SHAPES)
 
     def again() -> bool:
-        image = Image.open(library, debug_roots=roots)
-        return cached_plan(library, lambda: image, directory=directory, debug_roots=roots)[1]
+        return cached_plan(library, directory=directory, debug_roots=roots)[1]
 
     assert [again(), again()] == [False, True]
     build_id = Image.open(library).build_id
@@ -200,8 +201,7 @@ def test_a_debug_file_is_believed_in_its_own_root_alone(library: Path, directory
     build.run("objcopy", "--only-keep-debug", library, debug)
 
     def kept(*roots: str) -> bool:
-        image = Image.open(library, debug_roots=roots)
-        return cached_plan(library, lambda: image, directory=directory, debug_roots=roots)[1]
+        return cached_plan(library, directory=directory, debug_roots=roots)[1]
 
     container, host = str(tmp_path / "container"), str(tmp_path / "host")
     assert [kept(container, host), kept(container, host)] == [False, True]
@@ -238,22 +238,64 @@ def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_directory() == Path("/root/.cache/ssllatency")
 
 
-def test_a_file_that_changes_while_it_is_planned_is_not_kept(library: Path, directory: Path) -> None:
-    def opened() -> Image:
-        image = Image.open(library)
-        library.write_bytes(library.read_bytes()[:-1] + b"!")
-        return image
+def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(library: Path, directory: Path) -> None:
+    """Through a shared mapping, which changes no time stamp at once: between the digest and the parsing, and back."""
+    genuine = library.read_bytes()
+    made = cached_plan(library, directory=directory.with_name("apart"))[0]
+    site = next(probe.offset for planned in made.operations for probe in planned.probes)
 
-    store.digest(library)
-    cached_plan(library, opened, directory=directory)
+    def written(code: bytes) -> None:
+        with library.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+            mapping[site : site + len(code)] = code
+
+    def run(work: Work[ImagePlan]) -> Values:
+        """As run_here, with the writer at work."""
+        written(b"\x90\x90\x90")
+        work.copy()
+        written(genuine[site : site + 3])
+        work.open()
+        written(b"\xcc\xcc\xcc")
+        values = work.values()
+        written(genuine[site : site + 3])
+        return values
+
+    assert not cached_plan(library, directory=directory, run=run)[1]
+    assert library.read_bytes() == genuine
+    assert cached_plan(library, directory=directory) == (made, False)
+    written(b"\x90\x90\x90")
+    changed, kept = cached_plan(library, directory=directory)
+    assert kept
+    assert changed.code != made.code
+
+
+@pytest.mark.parametrize("odd", [None, [], {}, {"build_id": "aa", "debug": "", "found": {}}, {"build_id": 1}])
+def test_what_makes_no_sense_is_neither_believed_nor_kept(library: Path, directory: Path, odd: Any) -> None:
+    """Whatever a process says that was taken over by the file it planned."""
+
+    def run(work: Work[ImagePlan]) -> Values:
+        run_here(work)
+        return odd  # type: ignore[no-any-return]
+
+    with pytest.raises(ElfError, match="made no sense"):
+        cached_plan(library, directory=directory, run=run)
     assert entries(directory) == []
+
+
+def test_a_site_past_the_confirmed_code_is_not_believed(library: Path, directory: Path) -> None:
+    def run(work: Work[ImagePlan]) -> Values:
+        values = dict(run_here(work))
+        values["found"]["operations"][0]["probes"][0]["offset"] += 4096
+        return values
+
+    with pytest.raises(ElfError, match="made no sense"):
+        cached_plan(library, directory=directory, run=run)
 
 
 def test_a_digest_is_remembered_until_the_file_is_written(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = time.time_ns() + 5 * 10**9
     monkeypatch.setattr(time, "time_ns", lambda: old)  # as if it had been written five seconds ago
     first = store.digest(library)
-    monkeypatch.setattr(hashlib, "file_digest", None)
+    monkeypatch.setattr(store, "read_through", None)
     assert store.digest(library) == first
     monkeypatch.undo()
     library.write_bytes(library.read_bytes() + b"!")

@@ -15,6 +15,7 @@ from ssllatency.probes.codec import from_values, to_values
 from ssllatency.probes.listing import chosen, render, to_document
 from ssllatency.probes.plan import (
     NOT_IN_LIBRARY,
+    CodeRange,
     Cost,
     ImagePlan,
     MissingOperation,
@@ -55,6 +56,7 @@ PLAN = ImagePlan(
         MissingOperation("SSL_sendfile", NOT_IN_LIBRARY),
     ),
     SslOffsets(rwstate=40, rbio=16),
+    (CodeRange(0x5470, 0x57, "ab" * 32), CodeRange(0x7640, 16, "cd" * 32)),
 )
 TEXT = """\
 /usr/lib/libssl.so.3

@@ -39,7 +39,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def ask(library: Path, directory: Path, *roots: str) -> tuple[Names, bool]:
-    return cached_names(library, lambda: Image.open(library, debug_roots=roots), debug_roots=roots, directory=directory)
+    return cached_names(library, debug_roots=roots, directory=directory)
 
 
 def only_entry(directory: Path) -> Path:
@@ -57,17 +57,17 @@ def test_second_time_comes_from_the_cache(library: Path, directory: Path) -> Non
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
     code = "from ssllatency.probes.names import cached_names\n"
-    code += f"found, kept = cached_names({str(library)!r}, lambda: None, directory=Path({str(directory)!r}))\n"
+    code += f"found, kept = cached_names({str(library)!r}, directory=Path({str(directory)!r}))\n"
     code += "print(kept, found.reasons[20, 193])"
     assert printed(code) == ["True", "no", "shared", "cipher"]
 
 
 def test_plan_and_names_of_a_file_are_two_entries(library: Path, directory: Path) -> None:
     for _ in range(2):
-        cached_plan(library, lambda: Image.open(library), directory=directory)
+        cached_plan(library, directory=directory)
         ask(library, directory)
     assert len(list(directory.iterdir())) == 2
-    assert cached_plan(library, lambda: Image.open(library), directory=directory)[1]
+    assert cached_plan(library, directory=directory)[1]
     assert ask(library, directory)[1]
 
 

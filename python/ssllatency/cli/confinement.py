@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process gives up before it parses files that strangers wrote, so that a flaw in a parser leads nowhere.
+
+`limit` bounds its time and memory and ties its life to its parent's; `confine` takes its capabilities and leaves it the system
+calls of pure computation: memory, and the descriptors that it has open. Where the kernel has no seccomp filters that much isn't
+had, and the rest is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+_SECCOMP_MODE_FILTER = 2
+_CAPABILITY_VERSION_3 = 0x20080522
+_MEMORY = 1 << 30  # bytes beyond what the process has to begin with
+
+# A BPF filter's instructions: load a word of struct seccomp_data, jump if equal or if bits are set, return.
+_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with EPERM
+_NUMBER, _ARCHITECTURE, _THIRD_ARGUMENT = 0, 4, 32
+_PROT_EXEC = 4
+
+# By machine: AUDIT_ARCH_*, capset, mmap and mprotect, and the calls that are left: read, write, close, fstat, lseek, munmap,
+# brk, rt_sigaction, rt_sigprocmask, rt_sigreturn, pread64, madvise, mremap, getpid, exit, sigaltstack, gettid, futex,
+# clock_gettime, gettimeofday, sched_yield, exit_group, getrandom.
+_CALLS = {
+    "x86_64": (
+        *(0xC000003E, 126, (9, 10)),
+        (0, 1, 3, 5, 8, 11, 12, 13, 14, 15, 17, 28, 25, 39, 60, 131, 186, 202, 228, 96, 24, 231, 318),
+    ),
+    "aarch64": (
+        *(0xC00000B7, 91, (222, 226)),
+        (63, 64, 57, 80, 62, 215, 214, 134, 135, 139, 67, 233, 216, 172, 93, 132, 178, 98, 113, 169, 124, 94, 278),
+    ),
+}
+
+
+def limit(processor_s: int, parent: int) -> None:
+    """Bounds this process's processor time and memory; it is killed when its parent is gone, and leaves no core file.
+
+    Signals do to it what they do to a program that has no handlers.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_CPU, processor_s, spare=1)  # so that the signal tells which bound it was
+    _lower(resource.RLIMIT_AS, _address_space() + _MEMORY)
+
+
+def _lower(kind: int, value: int, spare: int = 0) -> None:
+    hard = resource.getrlimit(kind)[1]
+    most = value + spare if hard == resource.RLIM_INFINITY else min(value + spare, hard)
+    resource.setrlimit(kind, (min(value, most), most))
+
+
+def _address_space() -> int:
+    """The bytes of address space that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def confine(keep: int) -> None:
+    """Closes all descriptors but `keep`, and gives up what only computing doesn't need. There is no way back."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(null, descriptor)
+    os.closerange(3, keep)
+    os.closerange(keep + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    library = ctypes.CDLL(None, use_errno=True)
+    library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    calls = _CALLS.get(os.uname().machine)
+    if calls:
+        architecture, capset, mappings, others = calls
+        _drop_capabilities(library, capset)
+        _filter(library, _program(architecture, mappings, others))
+
+
+def _drop_capabilities(library: ctypes.CDLL, capset: int) -> None:
+    head, nothing = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), bytes(24)
+    library.syscall(capset, head, nothing)
+
+
+def _program(architecture: int, mappings: tuple[int, ...], others: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+    """(code, jump if true, jump if false, operand) of each instruction of the filter."""
+    refuse = (_RETURN, 0, 0, _REFUSE)
+    program = [(_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_IF_EQUAL, 1, 0, architecture), refuse, (_LOAD, 0, 0, _NUMBER)]
+    for number in others:
+        program += [(_JUMP_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+    for number in mappings:
+        program += [(_JUMP_IF_EQUAL, 0, 4, number), (_LOAD, 0, 0, _THIRD_ARGUMENT), (_JUMP_IF_SET, 0, 1, _PROT_EXEC)]
+        program += [refuse, (_RETURN, 0, 0, _ALLOW)]
+    return [*program, refuse]
+
+
+def _filter(library: ctypes.CDLL, program: list[tuple[int, int, int, int]]) -> None:
+    instructions = b"".join(struct.pack("<HBBI", *each) for each in program)
+    buffer = ctypes.create_string_buffer(instructions, len(instructions))
+    head = struct.pack("<H6xQ", len(program), ctypes.addressof(buffer))
+    with suppress(OSError):
+        library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, head, 0, 0)

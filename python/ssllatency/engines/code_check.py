@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last look before probes are attached: that the file still has the code by which their sites were chosen.
+
+Whoever made the plan, and however long ago: a plan that was kept, a file that was written to while it was planned, a library
+that was overwritten in place since. It is read through the path, of a descriptor, that the kernel is given for the probes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+from ssllatency.engines.base import AttachError, TracedImage
+from ssllatency.probes.plan import CodeRange, Covered
+
+
+def check_code(image: TracedImage, offsets: Iterable[int]) -> None:
+    """AttachError unless each site, by its offset in the file, lies in code of the image's plan that the file has."""
+
+    def read(code: CodeRange) -> bytes:
+        return os.pread(descriptor, code.size, code.offset)
+
+    needed = set(offsets)
+    if not needed:
+        return
+    try:
+        with _opened(image.file) as descriptor:
+            _check(image, needed, read)
+    except OSError:
+        raise _overwritten(image) from None
+
+
+def check_content(image: TracedImage, offsets: Iterable[int], content: bytes) -> None:
+    """The same for what was read of the file."""
+    _check(image, set(offsets), lambda code: content[code.offset : code.offset + code.size])
+
+
+def _check(image: TracedImage, offsets: Collection[int], read: Callable[[CodeRange], bytes]) -> None:
+    covered = Covered(image.plan.code)
+    if not all(covered.holds(offset) for offset in offsets):
+        raise AttachError(f"{image.plan.path} has a site in code that wasn't confirmed: nothing is attached to it.")
+    if not all(hashlib.sha256(read(code)).hexdigest() == code.digest for code in image.plan.code):
+        raise _overwritten(image)
+
+
+def _overwritten(image: TracedImage) -> AttachError:
+    return AttachError(
+        f"the code of {image.plan.path} isn't what it was when it was planned: it was overwritten. Nothing is attached to it;"
+        " restart the processes that map it, for overwriting a library that runs breaks them."
+    )
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[int]:
+    """The descriptor that the path names, where it is one of ours; else the file opened."""
+    own = re.fullmatch(rf"/proc/(?:self|{os.getpid()})/fd/(\d+)", file)
+    if own:
+        yield int(own[1])
+        return
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

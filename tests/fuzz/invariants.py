@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold of a plan, whatever bytes it was made from: an ElfError, or else
+
+- each site lies in code whose digest the plan holds, and which the file has;
+- the file itself confirms a function there: its unwind tables, or a symbol of its own that gives the size;
+- an instruction begins there, by two decoders that walk in a straight line from where that code begins;
+- the plan comes back from its JSON values as it was.
+
+No other exception may leave the parsers. That it takes no more than some time and memory is the runner's to see to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import capstone
+
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.elf.names import names
+from ssllatency.elf.source import Source
+from ssllatency.probes import codec, handshake_codec
+from ssllatency.probes import names as names_codec
+from ssllatency.probes.boundaries import boundaries
+from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.probes.checks import DamagedValues
+from ssllatency.probes.phases import plan_handshake
+from ssllatency.probes.plan import CodeRange, Covered, ImagePlan, Probe
+from ssllatency.probes.planner import plan_image
+from tests.fixtures import hostile
+
+
+def image_of(data: bytes, debug_roots: Iterable[str] = ()) -> Image:
+    """The image that these bytes are; ElfError where they are none."""
+    return Image("fuzzed", Source.of(data, "/usr/lib/libssl.so.3"), tuple(debug_roots))
+
+
+def check_plan(data: bytes) -> None:
+    """Of the plan of a file with this content."""
+    try:
+        image = image_of(data)
+        plan = plan_image(image)
+    except ElfError:
+        return
+    assert codec.from_values(_through_json(codec.to_values(plan)), file_size=len(data)) == plan
+    _check_sites(image, data, plan.code, _probes(plan), _own_functions(image, plan))
+
+
+def check_handshake_plan(data: bytes) -> None:
+    """Of the handshake plan of a file with this content."""
+    try:
+        image = image_of(data)
+        plan = plan_handshake(image)
+    except ElfError:
+        return
+    assert handshake_codec.from_values(_through_json(handshake_codec.to_values(plan)), file_size=len(data)) == plan
+    _check_sites(image, data, plan.code, list(plan.probes()), [])
+
+
+def check_names(data: bytes) -> None:
+    """Of the names in a file with this content: what is kept of them can be read again, or is refused."""
+    try:
+        found = names(image_of(data))
+        values = _through_json(names_codec.to_values(found))
+        assert names_codec.from_values(values) == found
+    except (ElfError, DamagedValues):
+        return
+
+
+def check_debug_file(library: bytes, root: Path) -> Callable[[bytes], None]:
+    """Of the plan of this library beside a debug file with any content, which is written below `root`."""
+    place = hostile.build_id_place(root, image_of(library).build_id)
+    place.parent.mkdir(parents=True)
+
+    def check(data: bytes) -> None:
+        place.write_bytes(data)
+        image = image_of(library, [str(root)])
+        plan = plan_image(image)
+        _check_sites(image, library, plan.code, _probes(plan), _own_functions(image, plan))
+        for planned in plan.operations:
+            bounds = image.function_bounds(planned.address)
+            assert not planned.found.startswith("debug file") or bounds == (planned.address, planned.address + planned.size)
+
+    return check
+
+
+def check_kept(data: bytes) -> None:
+    """Of what was kept on disk: a plan all of whose sites lie in code that will be compared, or nothing."""
+    size = 1 << 20
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    for from_values in (codec.from_values, handshake_codec.from_values):
+        try:
+            plan: Any = from_values(values, file_size=size)
+        except (DamagedValues, RecursionError):
+            continue
+        covered = Covered(plan.code)
+        probes = _probes(plan) if isinstance(plan, ImagePlan) else list(plan.probes())
+        assert all(covered.holds(probe.offset) and probe.offset < size for probe in probes)
+        assert all(each.offset + each.size <= size for each in plan.code)
+
+
+def _through_json(values: object) -> Any:
+    return json.loads(json.dumps(values))
+
+
+def _probes(plan: ImagePlan) -> list[Probe]:
+    return [probe for planned in plan.operations for probe in planned.probes]
+
+
+def _own_functions(image: Image, plan: ImagePlan) -> list[tuple[int, int]]:
+    """The functions that the file's own symbols name, with the sizes that these tell."""
+    named = (image.own_function(name) for planned in plan.operations for name in BY_NAME[planned.operation].symbols)
+    return [(function.address, function.address + function.size) for function in named if function]
+
+
+def _check_sites(
+    image: Image, data: bytes, code: Iterable[CodeRange], probes: Iterable[Probe], own: list[tuple[int, int]]
+) -> None:
+    begins: dict[CodeRange, frozenset[int]] = {}
+    for each in code:
+        content = data[each.offset : each.offset + each.size]
+        assert hashlib.sha256(content).hexdigest() == each.digest
+        begins[each] = boundaries(image.machine, content) & _by_capstone(image.machine, content)
+    for probe in probes:
+        assert image.file_offset(probe.address) == probe.offset
+        assert image.executable(probe.address)
+        bounds = image.function_bounds(probe.address)
+        confirmed = [bounds] if bounds else [each for each in own if each[0] <= probe.address < each[1]]
+        assert confirmed, f"nothing confirms a function around {probe.address:#x}"
+        starts = {image.file_offset(start) for start, _ in confirmed}
+        walked = [(each.offset, known) for each, known in begins.items() if each.offset in starts]
+        assert any(probe.offset - start in known for start, known in walked), f"no instruction begins at {probe.address:#x}"
+
+
+def _by_capstone(machine: str, code: bytes) -> frozenset[int]:
+    if machine == "aarch64":
+        return frozenset(range(0, len(code), 4))
+    decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    return frozenset(address for address, *_ in decoder.disasm_lite(code, 0))

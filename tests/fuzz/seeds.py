@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small made files to begin with: libraries whose functions are named in each way there is, a debug file, kept plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ssllatency.elf.image import Image
+from ssllatency.probes import codec, handshake_codec
+from ssllatency.probes.phases import plan_handshake
+from ssllatency.probes.planner import plan_image
+from tests.fixtures import build, hostile
+from tests.unit.probes.assembled import assemble, function
+
+_PLAIN = "push %rbx\nmov %rdi,%rbx\ncall other@PLT\npop %rbx\nret\n"
+_BRANCHES = """
+    push %rbx
+    test %rdi,%rdi
+    je 1f
+    call EVP_DigestSign@PLT
+    test %eax,%eax
+    je 1f
+    xor %eax,%eax
+1:  pop %rbx
+    ret
+"""
+_TABLE = """
+    cmp $3,%edi
+    ja 9f
+    lea 1f(%rip),%rdx
+    movslq (%rdx,%rdi,4),%rax
+    add %rdx,%rax
+    jmp *%rax
+9:  xor %eax,%eax
+    ret
+1:  .long 9b-1b, 9b-1b, 9b-1b, 9b-1b
+"""
+_LIBSSL = function("SSL_do_handshake", _PLAIN) + function("SSL_read", _BRANCHES) + function("SSL_write", _TABLE)
+_LIBCRYPTO = "".join(function(name, _BRANCHES) for name in ("EVP_DigestSign", "RSA_sign", "ERR_vset_error", "hidden"))
+
+
+def libraries(folder: Path) -> list[bytes]:
+    """Libraries, with symbol table and without, and without section headers."""
+    made = [assemble(folder, text, name).path for name, text in (("ssl", _LIBSSL), ("crypto", _LIBCRYPTO))]
+    bare = [build.stripped(path, f"{path.stem}-stripped.so") for path in made]
+    headless = [build.without_section_headers(path, f"{path.stem}-headless.so") for path in bare]
+    return [path.read_bytes() for path in (*made, *bare, *headless)]
+
+
+def stripped_library(folder: Path) -> tuple[bytes, bytes]:
+    """A stripped libcrypto, and the debug file that names a function of it."""
+    made = assemble(folder, _LIBCRYPTO.replace(".globl hidden\n", ""), "split")
+    bare = build.stripped(made.path, "split-stripped.so")
+    functions = [(name, made.symbols["hidden"] + more, 40) for more, name in enumerate(("ecx_derive", "ml_kem_decapsulate"))]
+    return bare.read_bytes(), hostile.debug_file(folder / "debug", Image.open(bare).build_id, functions).read_bytes()
+
+
+def kept(folder: Path) -> list[bytes]:
+    """Plans as they are kept."""
+    path = assemble(folder, _LIBSSL + _LIBCRYPTO, "both").path
+    image = Image.open(path)
+    values = codec.to_values(plan_image(image)), handshake_codec.to_values(plan_handshake(image))
+    return [json.dumps(each).encode() for each in values]

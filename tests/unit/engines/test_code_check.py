@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing is attached to a file that doesn't have the code by which its sites were chosen."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ssllatency.engines.base import AttachError, TracedImage
+from ssllatency.engines.code_check import check_code
+from ssllatency.probes.plan import CodeRange, ImagePlan
+
+CONTENT = bytes(range(256)) * 16
+
+
+def image_of(path: Path, *ranges: tuple[int, int]) -> TracedImage:
+    """A file with a plan whose sites lie in these ranges of it: offset and size."""
+    content = path.read_bytes()
+    code = tuple(CodeRange(at, size, hashlib.sha256(content[at : at + size]).hexdigest()) for at, size in ranges)
+    return TracedImage(ImagePlan("/lib/libssl.so.3", "", "", "libssl", (), (), code=code), str(path), ())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "libssl.so.3"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def test_the_file_that_was_planned_is_attached_to(file: Path) -> None:
+    image = image_of(file, (16, 100), (512, 64), (560, 16))
+    check_code(image, [16, 115, 512, 575])
+    check_code(image_of(file), [])
+
+
+@pytest.mark.parametrize("site", [0, 15, 116, 511, 576, 1 << 40])
+def test_a_site_outside_of_confirmed_code_is_refused(file: Path, site: int) -> None:
+    with pytest.raises(AttachError, match="wasn't confirmed"):
+        check_code(image_of(file, (16, 100), (512, 64)), [16, site])
+
+
+@pytest.mark.parametrize("written", [16, 60, 115])
+def test_a_file_that_was_overwritten_in_place_is_refused(file: Path, written: int) -> None:
+    """Through the descriptor that it is attached by, too."""
+    image = image_of(file, (16, 100))
+    with file.open("r+b") as opened:
+        held = replace(image, file=f"/proc/self/fd/{opened.fileno()}")
+        check_code(held, [20])
+        opened.seek(written)
+        opened.write(b"\xcc")
+        opened.flush()
+        for changed in (image, held, replace(image, file=f"/proc/{os.getpid()}/fd/{opened.fileno()}")):
+            with pytest.raises(AttachError, match="was overwritten"):
+                check_code(changed, [20])
+
+
+def test_a_file_that_takes_the_place_of_the_one_that_is_attached_to_is_not_looked_at(file: Path) -> None:
+    with file.open("rb") as opened:
+        image = replace(image_of(file, (16, 100)), file=f"/proc/self/fd/{opened.fileno()}")
+        file.rename(file.with_suffix(".old"))
+        file.write_bytes(bytes(4096))
+        check_code(image, [20])
+
+
+def test_a_file_that_was_cut_short_or_is_gone_is_refused(file: Path) -> None:
+    image = image_of(file, (16, 100))
+    os.truncate(file, 100)
+    with pytest.raises(AttachError, match="was overwritten"):
+        check_code(image, [20])
+    file.unlink()
+    with pytest.raises(AttachError, match="was overwritten"):
+        check_code(image, [20])
