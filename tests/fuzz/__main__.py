@@ -7,6 +7,7 @@ the seeds are overwritten at random. What breaks an invariant is written to the 
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
@@ -89,8 +90,11 @@ def main(arguments: list[str]) -> int:
             return 0
         with atheris.instrument_imports(include=["ssllatency"]):
             check, seeds = prepared(target, Path(made))
-        led(check, seeds, seconds, Path(arguments[2] if len(arguments) > 2 else made, "corpus", target))
-    return 0
+        corpus = Path(arguments[2] if len(arguments) > 2 else made, "corpus", target)
+        pid = os.fork()  # atheris ends its process without a word to Python: the folder would stay
+        if pid == 0:
+            led(check, seeds, seconds, corpus)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 if __name__ == "__main__":

@@ -149,11 +149,13 @@ def test_no_capabilities_and_no_descriptors_are_left(children: list[int]) -> Non
     assert (seen["NoNewPrivs"], seen["descriptors"], seen["how many"]) == ("1", "0 1 2", "4")
 
 
-def test_what_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(_: Image) -> None:
-        while True:
-            pass
+def endless(_: Image) -> None:
+    """Never comes to an end by itself."""
+    while True:
+        pass
 
+
+def test_what_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_SECONDS", 1)
     monkeypatch.setattr(planning, "_BYTES_A_SECOND", 1 << 40)
     with pytest.raises(ElfError, match=r"^/usr/lib/libssl.so.3 was left out: reading it took more processor time"):
@@ -186,11 +188,9 @@ def test_a_signal_that_waits_ends_it_at_once(number: int) -> None:
     """As while a trace is prepared: signals are blocked then."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
-        began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            run_all_apart([work(lambda _: time.sleep(60))], lambda: os.kill(os.getpid(), number))
+            run_all_apart([work(endless)], lambda: os.kill(os.getpid(), number))
         assert signal.sigtimedwait({number}, 0)
-        assert time.monotonic() - began < 30
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
