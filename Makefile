@@ -9,13 +9,19 @@ Q := $(if $(V),,@)
 BUILD := build
 VENV := $(BUILD)/venv
 PYTHON := $(VENV)/bin/python
+MACHINE := $(shell uname -m)
+MACHINES := x86_64 aarch64
 OBJECTS := $(patsubst bpf/%.bpf.c,$(BUILD)/%.bpf.o,$(wildcard bpf/*.bpf.c))
+# Every machine's, each in a folder of its name.
+ALL_OBJECTS := $(foreach machine,$(MACHINES),$(patsubst $(BUILD)/%,$(BUILD)/$(machine)/%,$(OBJECTS)))
 BPF_HEADERS := $(wildcard bpf/*.h)
 CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # linux/bpf.h needs asm/ of the machine's own architecture, which clang doesn't look for when it compiles for BPF.
 MULTIARCH = $(shell $(CLANG) -print-multiarch 2>/dev/null)
-BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf -ffile-compilation-dir=.
+BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf -ffile-compilation-dir=. -D__TARGET_ARCH_$(TARGET_$1)
+TARGET_x86_64 := x86
+TARGET_aarch64 := arm64
 PREFIX ?= /usr/local
 
 .PHONY: help
@@ -29,15 +35,25 @@ all: deps bpf ## everything that running from the checkout needs
 deps: ## packages, virtual environment (asks for sudo where it must)
 	$(Q)tools/setup
 
-.PHONY: bpf
-bpf: $(OBJECTS) ## the BPF objects
+.PHONY: bpf bpf-all
+bpf: $(OBJECTS) ## the BPF objects of this machine
+	@:
+bpf-all: $(ALL_OBJECTS) ## those of x86-64 and aarch64, for packages
 	@:
 
+# For the machine that is named: no header of that machine's own is needed.
+define compile
+$(Q)mkdir -p $(@D)
+@echo "==> compiling $<$(if $(filter $1,$(MACHINE)),, for $1)"
+$(Q)$(CLANG) $(call BPF_CFLAGS,$1) -c $< -o $@.unstripped
+$(Q)$(LLVM_STRIP) -g $@.unstripped -o $@ && rm $@.unstripped
+endef
 $(BUILD)/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
-	$(Q)mkdir -p $(BUILD)
-	@echo "==> compiling $<"
-	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.unstripped
-	$(Q)$(LLVM_STRIP) -g $@.unstripped -o $@ && rm $@.unstripped
+	$(call compile,$(MACHINE))
+$(BUILD)/x86_64/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
+	$(call compile,x86_64)
+$(BUILD)/aarch64/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
+	$(call compile,aarch64)
 
 .PHONY: demo
 demo: ## attach to a real nginx under load and show the report, in one command

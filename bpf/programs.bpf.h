@@ -48,7 +48,7 @@ int at_both(struct pt_regs *ctx)
 SEC("uprobe")
 int at_free(struct pt_regs *ctx)
 {
-	return call_frees(REGISTER(ctx, rdi));
+	return call_frees(argument(ctx, 0));
 }
 
 #endif

@@ -28,5 +28,5 @@ int at_return(struct pt_regs *ctx)
 
 int at_free(struct pt_regs *ctx)
 {
-	return call_frees(REGISTER(ctx, rdi));
+	return call_frees(argument(ctx, 0));
 }
