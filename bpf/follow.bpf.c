@@ -10,8 +10,11 @@
 #include <bpf/bpf_helpers.h>
 
 #include "follow.h"
+#include "stack.bpf.h"
 #include "targets.bpf.h"
 #include "tasks.bpf.h"
+
+DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);
 
 const volatile struct ssll_follow_config rules SEC(".rodata.rules") = {};
 
@@ -59,6 +62,7 @@ static __always_inline bool put(__u64 *bits, __u64 bit, bool wanted)
 SEC("raw_tracepoint/sched_process_fork")
 int at_fork(struct bpf_raw_tracepoint_args *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	__u32 parent = BPF_CORE_READ((struct task_struct *)ctx->args[0], tgid);
 	__u32 child = BPF_CORE_READ((struct task_struct *)ctx->args[1], tgid);
 	struct ssll_targets *from = target_word(parent), *to = target_word(child);
@@ -90,6 +94,7 @@ static __always_inline bool has_wanted_name(struct task_struct *task)
 SEC("raw_tracepoint/sched_process_exec")
 int at_exec(struct bpf_raw_tracepoint_args *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	__u32 tgid = this_process();
 	struct ssll_targets *word = target_word(tgid);
 	bool was, wanted;
@@ -112,6 +117,7 @@ int at_exec(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tracepoint/sched_process_exit")
 int at_exit(struct bpf_raw_tracepoint_args *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	struct task_struct *task = (struct task_struct *)ctx->args[0];
 	__u32 tgid = BPF_CORE_READ(task, tgid);
 	struct ssll_targets *word = target_word(tgid);
@@ -127,6 +133,7 @@ int at_exit(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tracepoint")
 int admit(struct bpf_raw_tracepoint_args *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	struct ssll_targets *word = target_word(ctx->args[0]);
 
 	if (word)

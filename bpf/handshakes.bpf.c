@@ -14,21 +14,26 @@
 #include "offcpu.bpf.h"
 #include "programs.bpf.h"
 
+DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);
+
 SEC("uprobe")
 int at_phase(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return phase_begins(ctx, bpf_get_attach_cookie(ctx));
 }
 
 SEC("uprobe")
 int at_phase_end(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return phase_ends(ctx, bpf_get_attach_cookie(ctx));
 }
 
 SEC("uprobe")
 int at_error(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return error_site(ctx, bpf_get_attach_cookie(ctx));
 }
 
@@ -36,7 +41,7 @@ int at_error(struct pt_regs *ctx)
 SEC("uprobe")
 int at_software(struct pt_regs *ctx)
 {
-	(void)ctx;
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	if (current_account())
 		count(&books.software);
 	return 0;
@@ -45,18 +50,21 @@ int at_software(struct pt_regs *ctx)
 SEC("uprobe")
 int at_wake_set(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return wake_is_set(argument(ctx, 2));
 }
 
 SEC("uprobe")
 int at_batch(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return batch_begins(argument(ctx, 0), field(bpf_get_attach_cookie(ctx), SSLL_COOKIE_OPERATION, 8));
 }
 
 SEC("raw_tracepoint/sys_enter")
 int at_write(struct bpf_raw_tracepoint_args *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	const struct machine_registers *registers = (const struct machine_registers *)ctx->args[0];
 	__u64 descriptor = 0;
 
@@ -69,12 +77,14 @@ int at_write(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tracepoint/sched_process_exit")
 int at_thread_end(struct bpf_raw_tracepoint_args *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	return thread_ends((struct task_struct *)ctx->args[0]);
 }
 
 SEC("raw_tracepoint/sched_switch")
 int at_switch(struct bpf_raw_tracepoint_args *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	return threads_switch((struct task_struct *)ctx->args[1], (struct task_struct *)ctx->args[2]);
 }
 

@@ -53,6 +53,14 @@ static __always_inline __u32 ssll_highest_bit(__u64 v)
 	return bit + (v >> 1);
 }
 
+/* The table's entry. The compiler would reason the mask away, and verifiers before Linux 6.10 then know no bounds of the index.
+ */
+static __always_inline __u64 ssll_boundary(__u64 number)
+{
+	asm volatile("" : "+r"(number));
+	return ssll_mantissa[number & 15];
+}
+
 /* OpenTelemetry's index at scale 4 of v > 0: 2^(i/16) < v <= 2^((i+1)/16). */
 static __always_inline __s32 ssll_bucket(__u64 v)
 {
@@ -61,10 +69,10 @@ static __always_inline __s32 ssll_bucket(__u64 v)
 	__u64 below; /* how many boundaries of this octave lie below v: 0 to 16, found by halves */
 
 	below = ssll_greater(mantissa, ssll_mantissa[8]) << 3;
-	below += ssll_greater(mantissa, ssll_mantissa[(below + 4) & 15]) << 2;
-	below += ssll_greater(mantissa, ssll_mantissa[(below + 2) & 15]) << 1;
-	below += ssll_greater(mantissa, ssll_mantissa[(below + 1) & 15]);
-	below += ssll_greater(mantissa, ssll_mantissa[below & 15]);
+	below += ssll_greater(mantissa, ssll_boundary(below + 4)) << 2;
+	below += ssll_greater(mantissa, ssll_boundary(below + 2)) << 1;
+	below += ssll_greater(mantissa, ssll_boundary(below + 1));
+	below += ssll_greater(mantissa, ssll_boundary(below));
 	return (__s32)(16 * bit + below) - 1;
 }
 

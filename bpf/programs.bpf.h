@@ -4,17 +4,20 @@
 #define PROGRAMS_BPF_H
 
 #include "registers.bpf.h"
+#include "stack.bpf.h"
+
+DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
+DEFINE_EMPTY_PROG_ARRAY(no_session_program);
 
 /* Defined by the object, where it includes this. `stack` is the stack pointer at the function's entry. */
 static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
 static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
 static __always_inline int call_frees(__u64 ssl);
 
-extern bool bpf_session_is_return(void) __ksym __weak;
-
 SEC("uprobe")
 int at_entry(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
@@ -23,6 +26,7 @@ int at_entry(struct pt_regs *ctx)
 SEC("uprobe")
 int at_exit(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	return call_ends(ctx, cookie, stack_at_entry(ctx, cookie));
@@ -31,16 +35,22 @@ int at_exit(struct pt_regs *ctx)
 SEC("uretprobe")
 int at_return(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return call_ends(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
-/* Since Linux 6.13: entry and return of one call, in one link. */
+/*
+ * Since Linux 6.13: entry and return of one call, in one link. Which of them a hit is could be asked by
+ * bpf_session_is_return(), whose prototype has changed in Linux 7.0, and libbpf loads no object that has the other one. On the
+ * way in, the thread is at the function that the link is attached to; once it is back, it is at its caller.
+ */
 SEC("uprobe")
 int at_both(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_session_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
-	if (bpf_session_is_return())
+	if (REGISTER(ctx, INSTRUCTION_POINTER) != bpf_get_func_ip(ctx))
 		return call_ends(ctx, cookie, stack_before_return(ctx));
 	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
 }
@@ -48,6 +58,7 @@ int at_both(struct pt_regs *ctx)
 SEC("uprobe")
 int at_free(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return call_frees(argument(ctx, 0));
 }
 

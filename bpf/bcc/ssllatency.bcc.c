@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * bpf/ssllatency.bpf.c as bcc compiles it: the same calls, recorded the same way. bcc takes as programs only the functions of
- * the main file, and calls no kernel function, so there is no program for sessions.
+ * the main file. There is no program for sessions.
  */
 #include <bpf/bpf_helpers.h>
 
 #include "record.bpf.h"
+#include "stack.bpf.h"
+
+DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 
 int at_entry(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
@@ -16,6 +20,7 @@ int at_entry(struct pt_regs *ctx)
 
 int at_exit(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	return call_ends(ctx, cookie, stack_at_entry(ctx, cookie));
@@ -23,10 +28,12 @@ int at_exit(struct pt_regs *ctx)
 
 int at_return(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return call_ends(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
 int at_free(struct pt_regs *ctx)
 {
+	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
 	return call_frees(argument(ctx, 0));
 }

@@ -638,6 +638,8 @@ MAPS = {
     "blank": MapShape(2, 4, 4680, 1, 0),
     "folded": MapShape(1, 4, 1, 65536, 1),
     "libraries": MapShape(2, 4, 48, 256, 0),
+    "no_session_program": MapShape(3, 4, 4, 1, 0),
+    "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),
     "processes": MapShape(1, 4, 16, 256, 0),
     "series": MapShape(1, 8, 4680, 2048, 0),

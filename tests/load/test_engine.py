@@ -12,6 +12,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.base import AttachError, Role, TracedImage
+from ssllatency.engines.libbpf import BpfObject
 from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.engines.links import LINK_EACH_PROCESS
 from ssllatency.errors import SsllatencyError
@@ -20,6 +21,7 @@ from ssllatency.probes.plan import ImagePlan, SslOffsets
 
 from . import scenarios
 from .conftest import Subject, breakpoints, counts
+from .programs import compiled
 from .scenarios import finished
 
 SUCCESS, FAILURE, RETRY = Outcome.SUCCESS, Outcome.FAILURE, Outcome.RETRY
@@ -207,3 +209,14 @@ def test_floor_programs_attach_at_the_same_sites_and_count_nothing(subject: Subj
     snapshot = session.read()
     session.close()
     assert snapshot.series == ()
+
+
+def test_a_program_that_the_verifier_refuses_is_named_with_its_last_words(tmp_path: Path) -> None:
+    """They are at the end of a listing that is longer than any usual message."""
+    with (
+        BpfObject(compiled("refused_probe.bpf.c", tmp_path), "refused_probe") as opened,
+        pytest.raises(SsllatencyError, match="program reads_beyond_its_stack: .* is not allowed") as caught,
+    ):
+        opened.load()
+    assert "\n" not in str(caught.value)
+    assert "processed" not in str(caught.value)

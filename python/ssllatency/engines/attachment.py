@@ -129,10 +129,11 @@ class Attachment:
         """Loads the programs that are needed. What a program may be attached with is settled when it is loaded."""
         chosen = self._programs
         multi = 0 if self.method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
-        used = {chosen.entry: multi, chosen.exit: multi, chosen.at_return: multi, chosen.free: multi}
-        used |= dict.fromkeys(self._more, multi) | dict.fromkeys(self._tracepoints, 0)
+        used = dict.fromkeys((chosen.entry, chosen.exit, chosen.free, *self._more), multi) | dict.fromkeys(self._tracepoints, 0)
         if self.method is kernel.Method.SESSION:
             used[chosen.both] = kernel.TRACE_UPROBE_SESSION
+        else:
+            used[chosen.at_return] = multi
         for name in self.object.program_names():
             self.object.choose_program(name, load=name in used, attach_type=used.get(name, 0))
 

@@ -27,6 +27,7 @@ from ssllatency.errors import SsllatencyError
 
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free")
 _TARGETS = {"x86_64": "x86", "aarch64": "arm64"}  # as the headers ask for the machine
+_FOR_SESSIONS = frozenset({"no_session_program"})  # maps that only a program for sessions asks for
 _ARRAY, _MMAPABLE = 2, 1 << 10  # BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE
 
 
@@ -76,11 +77,11 @@ class _Map(libbpf.Map):
 class BccObject:
     """The programs and maps of `trace`, as bcc makes them: the interface of libbpf's BpfObject."""
 
-    sessions = False  # a session's program calls a kernel function, which bcc can't
+    sessions = False
 
     def __init__(self) -> None:
         self._bcc = import_bcc()
-        self._shapes = dict(abi.MAPS)
+        self._shapes = {name: shape for name, shape in abi.MAPS.items() if name not in _FOR_SESSIONS}
         for name, kind in _VALUES.items():
             self._shapes[name] = abi.MapShape(_ARRAY, 4, ctypes.sizeof(kind), 1, _MMAPABLE)
         self._values = {name: kind() for name, kind in _VALUES.items()}

@@ -64,7 +64,8 @@ def bcc_version() -> str:
 
 @dataclass(frozen=True)
 class Host:
-    """What the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency."""
+    """What the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency. `trial` loads
+    the BPF programs and says why the kernel refuses them, "" where it doesn't (trial.py); None leaves that out."""
 
     bpf_object: Path
     root: Path = Path("/")
@@ -75,6 +76,7 @@ class Host:
     which: Callable[[str], str | None] = shutil.which
     bcc: Callable[[], str] = bcc_version
     program: str = "ssllatency"
+    trial: Callable[[], str] | None = None
 
 
 def findings(host: Host, engine: str = "") -> list[Finding]:
@@ -95,6 +97,7 @@ def findings(host: Host, engine: str = "") -> list[Finding]:
         _perf_event_paranoid: "",
         _libbpf: "libbpf",
         _bpf_object: "libbpf",
+        _bpf_programs: "libbpf",
         _bcc: "bcc",
         _kernel_headers: "bcc",
         _bpftrace: "bpftrace",
@@ -238,6 +241,17 @@ def _bpf_object(host: Host) -> Finding:
         return Finding("BPF object", True, f"the BPF program is in {host.bpf_object}")
     remedy = "make all" if host.which("clang") else f"{_BUILD_PACKAGES} && make all"
     return Finding("BPF object", False, f"the BPF program isn't built: there is no {host.bpf_object}", remedy)
+
+
+def _bpf_programs(host: Host) -> Finding | None:
+    """Tried only where nothing that was looked at before stands in the way: that tells more of the cause."""
+    before = (_architecture, _kernel, _privileges, _btf, _uprobes, _lockdown, _libbpf, _bpf_object)
+    if host.trial is None or any(finding and not finding.ok for finding in (check(host) for check in before)):
+        return None
+    if reason := host.trial():
+        other = f"sudo {host.program} trace --engine bpftrace" if host.which("bpftrace") else "sudo apt-get install bpftrace"
+        return Finding("BPF programs", False, reason.rstrip("."), other)
+    return Finding("BPF programs", True, "the kernel loads the BPF programs")
 
 
 def _bcc(host: Host) -> Finding:

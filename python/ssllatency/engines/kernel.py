@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cache
 
-_BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
+BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 _BPF_PROG_LOAD, _BPF_LINK_CREATE = 5, 28
 _BPF_PROG_TYPE_KPROBE = 2
 TRACE_UPROBE_MULTI, TRACE_UPROBE_SESSION = 48, 57  # enum bpf_attach_type
@@ -45,7 +45,7 @@ class Link:
 
 def bpf(command: int, attributes: bytes) -> int:
     """The bpf system call: its result, or minus the error number."""
-    number = _BPF_SYSCALL.get(os.uname().machine)
+    number = BPF_SYSCALL.get(os.uname().machine)
     if number is None:
         return -errno.ENOSYS
     buffer = ctypes.create_string_buffer(attributes.ljust(_ATTRIBUTE_SIZE, b"\0"), _ATTRIBUTE_SIZE)

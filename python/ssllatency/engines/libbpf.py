@@ -11,7 +11,8 @@ import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from types import TracebackType
 
@@ -20,6 +21,7 @@ from ssllatency.errors import SsllatencyError
 SONAME = "libbpf.so.1"
 _BATCH = 64
 _DEBUG = 2  # LIBBPF_DEBUG
+_LONGEST_MESSAGE = (1 << 24) + 4096  # the verifier's listing is one message, of 16 MiB at most
 _PRINT_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
@@ -51,6 +53,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_object__find_map_by_name": (_POINTER, (_POINTER, ctypes.c_char_p)),
     "bpf_object__next_program": (_POINTER, (_POINTER, _POINTER)),
     "bpf_program__name": (ctypes.c_char_p, (_POINTER,)),
+    "bpf_program__section_name": (ctypes.c_char_p, (_POINTER,)),
     "bpf_program__set_autoload": (ctypes.c_int, (_POINTER, ctypes.c_bool)),
     "bpf_program__set_expected_attach_type": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "bpf_program__fd": (ctypes.c_int, (_POINTER,)),
@@ -78,9 +81,12 @@ def _keep_message(level: int, template: bytes, arguments: int) -> int:
     loading that say what went well: keeping them took longer than the loading."""
     if level >= _DEBUG:
         return 0
-    text = ctypes.create_string_buffer(4096)
-    ctypes.CDLL(None).vsnprintf(text, ctypes.c_size_t(len(text)), ctypes.c_char_p(template), ctypes.c_void_p(arguments))
-    _messages.append(text.value.decode(errors="replace").strip())
+    with mmap.mmap(-1, _LONGEST_MESSAGE) as memory:  # of which only what is written takes memory
+        text = ctypes.c_char.from_buffer(memory)
+        size, print_to = ctypes.c_size_t(len(memory)), ctypes.CDLL(None).vsnprintf
+        length = print_to(ctypes.byref(text), size, ctypes.c_char_p(template), ctypes.c_void_p(arguments))
+        del text
+        _messages.append(memory[: min(max(length, 0), len(memory) - 1)].decode(errors="replace").strip())
     del _messages[:-200]
     return 0
 
@@ -97,7 +103,6 @@ def library() -> ctypes.CDLL:
         raise SsllatencyError(
             f"{SONAME} can't be used ({error}): install libbpf 1.0 or later (apt-get install libbpf1)."
         ) from None
-    loaded.libbpf_set_print(_keep_message)
     return loaded
 
 
@@ -159,11 +164,12 @@ class BpfObject:
 
     def __init__(self, content: bytes, name: str) -> None:
         self._library = library()
+        self._library.libbpf_set_print(_keep_message)  # anew, for libbcc takes the messages of the process when it is loaded
         self._content = content  # libbpf reads it until the object is loaded
         options = _OpenOptions(ctypes.sizeof(_OpenOptions), name.encode())
         self._handle = self._library.bpf_object__open_mem(content, len(content), ctypes.byref(options))
         if not self._handle:
-            raise SsllatencyError(f"libbpf can't open the BPF object: {_last_complaint()}. Build it again (make clean all).")
+            raise SsllatencyError(f"libbpf can't open the BPF object: {complaint(_messages)}. Build it again (make clean all).")
 
     def __enter__(self) -> BpfObject:
         return self
@@ -196,6 +202,11 @@ class BpfObject:
             names.append(self._library.bpf_program__name(program).decode())
             program = self._library.bpf_object__next_program(self._handle, program)
         return names
+
+    def section_of(self, name: str) -> str:
+        """The section of a program: its type, and what it is attached to."""
+        section: bytes = self._library.bpf_program__section_name(self._program(name))
+        return section.decode()
 
     def has_map(self, name: str) -> bool:
         """Whether the object has a map of this name."""
@@ -233,10 +244,8 @@ class BpfObject:
         """Creates the maps and has the verifier check the programs; SsllatencyError where the kernel refuses."""
         result = self._library.bpf_object__load(self._handle)
         if result:
-            reason = f"{os.strerror(-result)}; {_last_complaint()}"
-            raise SsllatencyError(
-                f"the kernel didn't load the BPF programs ({reason}): `ssllatency doctor` says what is missing."
-            )
+            reason = f"{os.strerror(-result)}; {complaint(_messages)}"
+            raise SsllatencyError(f"the kernel didn't load the BPF programs ({reason}): {_advice(-result)}")
 
     def map(self, name: str, key_size: int, value_size: int) -> Map:
         """A loaded map by its name; sizes in bytes."""
@@ -283,7 +292,25 @@ class LibbpfLink:
             self._handle = None
 
 
-def _last_complaint() -> str:
-    """The line of libbpf's messages that says most: its own last one, not the verifier's listing."""
-    lines = [line.splitlines()[0] for line in _messages if line.startswith("libbpf:") and "debug" not in line]
+def complaint(messages: Sequence[str]) -> str:
+    """What of libbpf's messages says most: the program that the verifier refused, and why; else libbpf's own last line."""
+    for message in reversed(messages):
+        refused = re.match(r"libbpf: prog '(\w+)': -- BEGIN PROG LOAD LOG --\n(.*)", message, re.DOTALL)
+        if refused and (words := _verdict(refused[2])):
+            return f"program {refused[1]}: {words}"
+    lines = [message.splitlines()[0] for message in messages if message.startswith("libbpf:")]
     return lines[-1].removeprefix("libbpf: ").rstrip(".") if lines else "libbpf gave no reason"
+
+
+def _verdict(listing: str) -> str:
+    """The verifier's last words; its statistics come behind them."""
+    statistics = ("-- END PROG LOAD LOG --", "processed ", "verification time ", "stack depth ")
+    lines = [line.strip() for line in listing.splitlines()]
+    return next((line for line in reversed(lines) if line and not line.startswith(statistics)), "")
+
+
+def _advice(error: int) -> str:
+    """What the user can do about a kernel that loads no programs, by the error's number."""
+    if error in (errno.EPERM, errno.ENOMEM):
+        return "`ssllatency doctor` says what is missing."
+    return "please report it with the kernel's version (uname -r); meanwhile `trace --engine bpftrace` may serve."

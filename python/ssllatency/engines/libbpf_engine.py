@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Request
-from ssllatency.engines.probing import STANDARD, Programs
+from ssllatency.engines.probing import FLOOR, STANDARD
 from ssllatency.engines.trace_session import TraceSession
-
-_FLOOR = Programs("at_nothing", "at_nothing", "at_nothing", "at_nothing_twice", "at_nothing")
 
 
 class LibbpfEngine:
@@ -18,7 +16,7 @@ class LibbpfEngine:
 
     def attach(self, request: Request) -> TraceSession:
         """Attaches all probes of the request or none."""
-        attachment = Attachment(request, "ssllatency", _FLOOR if request.floor else STANDARD)
+        attachment = Attachment(request, "ssllatency", FLOOR if request.floor else STANDARD)
         session = TraceSession(attachment, self.name)
         session.start()
         return session

@@ -25,6 +25,7 @@ class Programs:
 
 
 STANDARD = Programs()
+FLOOR = Programs("at_nothing", "at_nothing", "at_nothing", "at_nothing_twice", "at_nothing")
 
 
 class Probing:

@@ -74,6 +74,29 @@ def test_all_is_well(host: Host) -> None:
     assert can_trace(host) is None
 
 
+def test_a_kernel_that_refuses_the_programs_cannot_trace(host: Host) -> None:
+    """Also where all else is well: on Linux 6.1 only the verifier told."""
+    host = replace(host, trial=lambda: "the kernel didn't load the BPF programs (program at_exit: R2 unbounded).")
+    assert [finding.name for finding in blockers(host)] == ["BPF programs"]
+    assert can_trace(host) == (
+        "This machine can't trace: the kernel didn't load the BPF programs (program at_exit: R2 unbounded) "
+        "(to mend it: sudo tools/ssllatency trace --engine bpftrace)."
+    )
+
+
+def test_a_kernel_that_takes_the_programs_can_trace(host: Host) -> None:
+    host = replace(host, trial=lambda: "")
+    assert can_trace(host) is None
+    assert any(finding.name == "BPF programs" and finding.ok for finding in findings(host))
+
+
+@pytest.mark.parametrize("bits", [NONE, f"{1 << 39:016x}"])
+def test_no_program_is_tried_where_something_else_is_missing(host: Host, bits: str) -> None:
+    capabilities(host.root, bits)
+    host = replace(host, trial=lambda: pytest.fail("tried"))
+    assert [finding.name for finding in blockers(host)] == ["privileges"]
+
+
 Change = Callable[[Host], Host]
 
 

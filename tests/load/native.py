@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native code that the kernel's JIT made of a BPF program, and whether it runs on a private stack."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import struct
+from collections.abc import Iterator
+
+from ssllatency.engines import kernel
+
+_PROG_GET_NEXT_ID, _PROG_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD = 11, 13, 15  # enum bpf_cmd
+_INFO_SIZE = 232  # struct bpf_prog_info of linux/bpf.h
+_CODE_LENGTH, _CODE, _NAME = 16, 24, slice(64, 80)  # offsets of jited_prog_len, jited_prog_insns, name
+# What the x86 JIT emits where r9 becomes the frame of a private stack: mov imm64, %r9; add %gs:displacement, %r9.
+_PRIVATE_FRAME = re.compile(rb"\x49\xb9.{8}\x65\x4c\x03\x0c\x25", re.DOTALL)
+
+
+def native_code(program_fd: int) -> bytes:
+    """The program's code with that of its functions; b"" where the JIT is off or the kernel hides it."""
+    length = struct.unpack_from("<I", _info(program_fd, 0, 0), _CODE_LENGTH)[0]
+    code = ctypes.create_string_buffer(max(length, 1))
+    _info(program_fd, length, ctypes.addressof(code))
+    return code.raw[:length]
+
+
+def has_private_stack(code: bytes) -> bool:
+    """Whether x86 code of the JIT sets up the frame of a private stack."""
+    return bool(_PRIVATE_FRAME.search(code))
+
+
+def loaded_programs() -> Iterator[tuple[str, bytes]]:
+    """The name, cut to 15 bytes, and the native code of every program that the kernel holds."""
+    number = 0
+    while True:
+        request = ctypes.create_string_buffer(struct.pack("<II", number, 0), 128)
+        if ctypes.CDLL(None).syscall(kernel.BPF_SYSCALL[os.uname().machine], _PROG_GET_NEXT_ID, request, 128) < 0:
+            return
+        number = struct.unpack_from("<I", request.raw, 4)[0]
+        program = kernel.bpf(_PROG_GET_FD_BY_ID, struct.pack("<I", number))
+        if program < 0:
+            continue  # it is gone
+        try:
+            name = _info(program, 0, 0)[_NAME].split(b"\0")[0].decode()
+            yield name, native_code(program)
+        finally:
+            os.close(program)
+
+
+def _info(program_fd: int, code_length: int, code_address: int) -> bytes:
+    info = ctypes.create_string_buffer(_INFO_SIZE)
+    struct.pack_into("<I", info, _CODE_LENGTH, code_length)
+    struct.pack_into("<Q", info, _CODE, code_address)
+    result = kernel.bpf(_OBJ_GET_INFO_BY_FD, struct.pack("<IIQ", program_fd, _INFO_SIZE, ctypes.addressof(info)))
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return info.raw
