@@ -121,7 +121,7 @@ prefix: ## man pages, completion, documents, scripts, in build/prefix
 WHEEL_SOURCES := pyproject.toml hatch_build.py $(DOCUMENTS) $(shell find python bpf tools install -type f ! -name '*.pyc')
 .PHONY: wheel
 wheel: $(BUILD)/wheels/.made ## the package and what it needs as wheels, in build/wheels (asks pip's index)
-$(BUILD)/wheels/.made: $(OBJECTS) $(WHEEL_SOURCES)
+$(BUILD)/wheels/.made: $(ALL_OBJECTS) $(WHEEL_SOURCES)
 	@echo "==> building the wheel"
 	$(Q)rm -rf $(BUILD)/wheels
 	$(Q)$(PYTHON) -m pip wheel -q --disable-pip-version-check --wheel-dir $(BUILD)/wheels .

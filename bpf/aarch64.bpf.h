@@ -9,6 +9,8 @@ struct machine_registers {
 	__u64 sp, pc, pstate;
 };
 
+#define MACHINE "aarch64"
+
 enum {
 	SYSTEM_CALL_WRITE = 64,
 	RETURN_ADDRESS_SIZE = 0, /* a call leaves it in x30: the stack pointer at entry is the caller's */

@@ -9,6 +9,9 @@
 DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 DEFINE_EMPTY_PROG_ARRAY(no_session_program);
 
+/* User space refuses an object whose registers are another machine's: the kernel would load it. libbpf skips the section. */
+asm(".pushsection .ssllatency.machine,\"\",@progbits\n.asciz \"registers of " MACHINE "\"\n.popsection");
+
 /* Defined by the object, where it includes this. `stack` is the stack pointer at the function's entry. */
 static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
 static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack);

@@ -9,6 +9,8 @@ struct machine_registers {
 	unsigned long rax, rcx, rdx, rsi, rdi, orig_rax, rip, cs, eflags, rsp, ss;
 };
 
+#define MACHINE "x86-64"
+
 enum {
 	SYSTEM_CALL_WRITE = 1,
 	RETURN_ADDRESS_SIZE = 8, /* what a return takes off the stack */

@@ -24,6 +24,7 @@ from ssllatency.probes.plan import (
     SslOffsets,
 )
 
+MACHINES = ("x86-64", "aarch64")
 KINDS = ("libssl", "libcrypto", "libcrypto_mb", "qatengine", "static", "")
 _HIGHEST_ADDRESS = 1 << 63
 _REGISTER = re.compile(r"[a-z][a-z0-9]{0,4}")
@@ -45,6 +46,7 @@ def from_values(values: object, *, file_size: int) -> ImagePlan:
         operations=tuple(_operation(each, file_size) for each in checks.items(record["operations"], "operations")),
         missing=tuple(_missing(each) for each in checks.items(record["missing"], "missing")),
         offsets=_offsets(record["offsets"]),
+        machine=checks.one_of(record["machine"], MACHINES, "machine"),
     )
 
 

@@ -144,7 +144,8 @@ class SslOffsets:
 class ImagePlan:
     """What is probed in one file.
 
-    `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none).
+    `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none);
+    `machine` "x86-64" or "aarch64": registers are named as there.
     """
 
     path: str
@@ -154,3 +155,4 @@ class ImagePlan:
     operations: tuple[OperationPlan, ...]
     missing: tuple[MissingOperation, ...]
     offsets: SslOffsets = SslOffsets()
+    machine: str = "x86-64"

@@ -138,6 +138,7 @@ def plan_image(
         operations=tuple(operations),
         missing=tuple(missing),
         offsets=_offsets(image, libraries),
+        machine=image.machine,
     )
 
 
