@@ -5,11 +5,13 @@ well: there all other skips are failures (conftest.py)."""
 from __future__ import annotations
 
 import shutil
+import sysconfig
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+LIBRARIES = Path("/usr/lib", str(sysconfig.get_config_var("MULTIARCH")))  # where Debian has those of this architecture
 CPUINFO = Path("/proc/cpuinfo")
 MEMINFO = Path("/proc/meminfo")
 
