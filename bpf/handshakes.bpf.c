@@ -19,21 +19,21 @@ DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);
 SEC("uprobe")
 int at_phase(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return phase_begins(ctx, bpf_get_attach_cookie(ctx));
 }
 
 SEC("uprobe")
 int at_phase_end(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return phase_ends(ctx, bpf_get_attach_cookie(ctx));
 }
 
 SEC("uprobe")
 int at_error(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return error_site(ctx, bpf_get_attach_cookie(ctx));
 }
 
@@ -41,7 +41,7 @@ int at_error(struct pt_regs *ctx)
 SEC("uprobe")
 int at_software(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	if (current_account())
 		count(&books.software);
 	return 0;
@@ -50,14 +50,14 @@ int at_software(struct pt_regs *ctx)
 SEC("uprobe")
 int at_wake_set(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return wake_is_set(argument(ctx, 2));
 }
 
 SEC("uprobe")
 int at_batch(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return batch_begins(argument(ctx, 0), field(bpf_get_attach_cookie(ctx), SSLL_COOKIE_OPERATION, 8));
 }
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
+#include "stack.bpf.h"
 #include "targets.bpf.h"
 
 #ifdef SSLL_VALUE
@@ -64,5 +65,19 @@ static __always_inline bool traced(__u32 tgid)
 {
 	return !config.filter_tgid || is_target(tgid);
 }
+
+/* Whether the run is over and its probes are only on their way out. */
+static __always_inline bool stopped(void)
+{
+	return config.stoppable && *(volatile __u64 *)&account.stopped;
+}
+
+/* The first statement of every uprobe program. `array` as for STAY_ON_THREAD_STACK. */
+#define BEGIN_UPROBE(ctx, array)                                                                                               \
+	do {                                                                                                                   \
+		STAY_ON_THREAD_STACK(ctx, array);                                                                              \
+		if (stopped())                                                                                                 \
+			return 0;                                                                                              \
+	} while (0)
 
 #endif

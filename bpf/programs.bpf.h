@@ -3,8 +3,8 @@
 #ifndef PROGRAMS_BPF_H
 #define PROGRAMS_BPF_H
 
+#include "maps.bpf.h"
 #include "registers.bpf.h"
-#include "stack.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 DEFINE_EMPTY_PROG_ARRAY(no_session_program);
@@ -20,7 +20,7 @@ static __always_inline int call_frees(__u64 ssl);
 SEC("uprobe")
 int at_entry(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
@@ -29,7 +29,7 @@ int at_entry(struct pt_regs *ctx)
 SEC("uprobe")
 int at_exit(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	return call_ends(ctx, cookie, stack_at_entry(ctx, cookie));
@@ -38,7 +38,7 @@ int at_exit(struct pt_regs *ctx)
 SEC("uretprobe")
 int at_return(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return call_ends(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
@@ -50,7 +50,7 @@ int at_return(struct pt_regs *ctx)
 SEC("uprobe")
 int at_both(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_session_program);
+	BEGIN_UPROBE(ctx, no_session_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	if (REGISTER(ctx, INSTRUCTION_POINTER) != bpf_get_func_ip(ctx))
@@ -61,7 +61,7 @@ int at_both(struct pt_regs *ctx)
 SEC("uprobe")
 int at_free(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return call_frees(argument(ctx, 0));
 }
 

@@ -210,6 +210,7 @@ struct ssll_account {
 	__u64 map_full;
 	__u64 interval;
 	__u64 events_dropped; /* for which a ring buffer had no room */
+	__u64 stopped;        /* 1, written by user space: nothing is counted any more */
 };
 
 /* Set once, before loading. */
@@ -220,6 +221,8 @@ struct ssll_config {
 	__u32 filter_tgid;       /* 1: only processes in the map targets */
 	__u32 role;              /* enum ssll_role: which SSL objects count */
 	__u32 linear_reciprocal; /* 2^32 / linear_step_ns, rounded down */
+	__u32 stoppable;         /* 1: `stopped` is looked at, since the kernel takes seconds to remove the probes */
+	__u32 pad;
 };
 
 /* One call that has ended, as `ssllatency snoop` shows it. */
@@ -255,8 +258,8 @@ _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_library) == 48, "library");
-_Static_assert(sizeof(struct ssll_account) == 40, "account");
-_Static_assert(sizeof(struct ssll_config) == 32, "config");
+_Static_assert(sizeof(struct ssll_account) == 48, "account");
+_Static_assert(sizeof(struct ssll_config) == 40, "config");
 _Static_assert(sizeof(struct ssll_event) == 64, "event");
 _Static_assert(sizeof(struct ssll_event_filter) == 24 + SSLL_OPERATIONS, "event filter");
 

@@ -12,7 +12,7 @@ DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 
 int at_entry(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
@@ -20,7 +20,7 @@ int at_entry(struct pt_regs *ctx)
 
 int at_exit(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	return call_ends(ctx, cookie, stack_at_entry(ctx, cookie));
@@ -28,12 +28,12 @@ int at_exit(struct pt_regs *ctx)
 
 int at_return(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return call_ends(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
 int at_free(struct pt_regs *ctx)
 {
-	STAY_ON_THREAD_STACK(ctx, no_uprobe_program);
+	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return call_frees(argument(ctx, 0));
 }

@@ -225,10 +225,11 @@ class Account(ctypes.Structure):
         ("map_full", ctypes.c_uint64),
         ("interval", ctypes.c_uint64),
         ("events_dropped", ctypes.c_uint64),
+        ("stopped", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Account) == 40
+assert ctypes.sizeof(Account) == 48
 
 
 class BatchKey(ctypes.Structure):
@@ -264,10 +265,12 @@ class Config(ctypes.Structure):
         ("filter_tgid", ctypes.c_uint32),
         ("role", ctypes.c_uint32),
         ("linear_reciprocal", ctypes.c_uint32),
+        ("stoppable", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Config) == 32
+assert ctypes.sizeof(Config) == 40
 
 
 class Event(ctypes.Structure):

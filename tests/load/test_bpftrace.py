@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
+from ssllatency.engines import kernel
 from ssllatency.engines.base import AttachError, LinearRange, Request, TracedImage
 from ssllatency.engines.bpftrace_engine import BpftraceEngine, BpftraceSession
 from ssllatency.engines.bpftrace_process import OWN_PROBES
@@ -25,6 +26,7 @@ from ssllatency.probes.planner import plan_image
 from tests.waiting import wait_for
 
 from .conftest import Subject, breakpoints, counts, running
+from .native import has_private_stack, loaded_programs
 from .scenarios import assert_agrees_with_itself
 
 SUCCESS, FAILURE, RETRY = Outcome
@@ -215,3 +217,13 @@ def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:
         with pytest.raises(AttachError, match=rf"set {OWN_PROBES} of |Could not resolve symbol"):
             BpftraceEngine().attach(replace(subject.request(), images=(TracedImage(other, plan.path, (subject.pid,)),)))
         assert breakpoints(subject) == 0
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="only x86-64's native code is read")
+def test_its_programs_run_on_private_stacks_where_the_kernel_has_them(plan: ImagePlan) -> None:
+    """Why the engine is refused on a preemptible kernel of that kind (doctor.py): its programs can't be kept from it."""
+    with traced(plan) as (_, session):
+        private = [name for name, code in loaded_programs() if has_private_stack(code)]
+        session.detach()
+    # Since Linux 6.13 (commit a76ab5731e32).
+    assert bool(private) == (kernel.release() >= (6, 13, 0))

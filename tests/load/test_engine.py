@@ -18,6 +18,7 @@ from ssllatency.engines.links import LINK_EACH_PROCESS
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
+from tests.waiting import wait_for
 
 from . import scenarios
 from .conftest import Subject, breakpoints, counts
@@ -194,6 +195,19 @@ def test_detached_and_killed_tracers_leave_no_breakpoint(subject: Subject) -> No
     assert breakpoints(subject) == 0
 
 
+def test_perf_events_that_the_kernel_removes_slowly_count_nothing_more(subject: Subject) -> None:
+    """A process of their own holds them until they are gone: who has detached doesn't wait."""
+    session = subject.attach(method="perf")
+    subject.do("calls", 10)
+    session.detach()
+    subject.do("calls", 7)
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {("RSA_sign", SUCCESS): 10, ("RSA_sign", FAILURE): 10}
+    assert snapshot.losses == Losses()
+    wait_for(lambda: not breakpoints(subject))
+
+
 def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject, tmp_path: Path) -> None:
     broken = tmp_path / "ssllatency.bpf.o"
     broken.write_bytes(b"not an object")
@@ -215,7 +229,7 @@ def test_a_program_that_the_verifier_refuses_is_named_with_its_last_words(tmp_pa
     """They are at the end of a listing that is longer than any usual message."""
     with (
         BpfObject(compiled("refused_probe.bpf.c", tmp_path), "refused_probe") as opened,
-        pytest.raises(SsllatencyError, match="program reads_beyond_its_stack: .* is not allowed") as caught,
+        pytest.raises(SsllatencyError, match=r"program reads_beyond_its_stack: .* is not allowed") as caught,
     ):
         opened.load()
     assert "\n" not in str(caught.value)

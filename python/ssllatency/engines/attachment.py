@@ -96,6 +96,7 @@ class Attachment:
         """Loads the object and fills the maps that all objects have."""
         config = self.object.section(".rodata.config", abi.Config)
         config.filter_tgid, config.role = int(self._filtered), abi.Role[self.request.role.name]
+        config.stoppable = int(self.method is kernel.Method.PERF)
         if self.following:
             self.object.reuse_map("targets", self.following.targets_fd)
         elif self._beside:
@@ -210,6 +211,7 @@ class Attachment:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
         if self.span.end():
             self._unmatched_exits = self.account.unmatched_exits
+            self.account.stopped = 1
         self._probing.close()
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ssllatency import abi
-from ssllatency.engines import libbpf, perf
+from ssllatency.engines import libbpf
 from ssllatency.engines.attachment import Attachment
 from ssllatency.engines.base import Request
 from ssllatency.engines.objects import sources_path
@@ -169,10 +169,6 @@ class BccObject:
     def program_fd(self, name: str) -> int:
         """The descriptor of a loaded program."""
         return self._program_fds[name]
-
-    def attach_perf(self, name: str, pid: int, path: str, offset: int, cookie: int, *, at_return: bool) -> perf.PerfProbe:
-        """A uprobe by perf event, for kernels before 6.6. `pid` -1 is every process. OSError where the kernel refuses."""
-        return perf.attach(self._program_fds[name], path, offset, cookie, pid=pid, at_return=at_return)
 
     def close(self) -> None:
         """Frees the programs and maps; may be called twice."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ssllatency.engines import kernel, preemption
 from ssllatency.errors import SsllatencyError
 
 OLDEST_KERNEL = (5, 15)
@@ -71,6 +72,7 @@ class Host:
     root: Path = Path("/")
     machine: str = field(default_factory=lambda: os.uname().machine)
     release: str = field(default_factory=lambda: os.uname().release)
+    build: str = field(default_factory=lambda: os.uname().version)
     euid: int = field(default_factory=os.geteuid)
     libbpf: Callable[[], tuple[int, int]] = libbpf_version
     which: Callable[[str], str | None] = shutil.which
@@ -101,6 +103,7 @@ def findings(host: Host, engine: str = "") -> list[Finding]:
         _bcc: "bcc",
         _kernel_headers: "bcc",
         _bpftrace: "bpftrace",
+        _private_stacks: "bpftrace",
     }
     wanted = {check: alone for check, alone in checks.items() if not engine or alone in ("", engine)}
     return [replace(finding, engine=alone) for check, alone in wanted.items() if (finding := check(host))]
@@ -249,9 +252,15 @@ def _bpf_programs(host: Host) -> Finding | None:
     if host.trial is None or any(finding and not finding.ok for finding in (check(host) for check in before)):
         return None
     if reason := host.trial():
-        other = f"sudo {host.program} trace --engine bpftrace" if host.which("bpftrace") else "sudo apt-get install bpftrace"
-        return Finding("BPF programs", False, reason.rstrip("."), other)
+        return Finding("BPF programs", False, reason.rstrip("."), _without_our_programs(host))
     return Finding("BPF programs", True, "the kernel loads the BPF programs")
+
+
+def _without_our_programs(host: Host) -> str:
+    stacks = _private_stacks(host)
+    if stacks and not stacks.ok:
+        return _NEW_KERNEL
+    return f"sudo {host.program} trace --engine bpftrace" if host.which("bpftrace") else "sudo apt-get install bpftrace"
 
 
 def _bcc(host: Host) -> Finding:
@@ -285,6 +294,19 @@ def _bpftrace(host: Host) -> Finding:
     if path:
         return Finding("bpftrace", True, f"bpftrace is {path}")
     return Finding("bpftrace", False, "bpftrace isn't installed", "sudo apt-get install bpftrace")
+
+
+def _private_stacks(host: Host) -> Finding | None:
+    """Only bpftrace's programs run on them. It must not be used then: it would bring the machine down."""
+    if not preemption.gives_private_stacks(host.machine, kernel.release(host.release)):
+        return None
+    if not preemption.is_preemptible(host.root, host.release, host.build):
+        return Finding("private stacks", True, "the kernel gives BPF programs private stacks, but preempts none of them")
+    detail = (
+        f"Linux {host.release} is preemptible and can be brought down by any uprobe program with a large stack: "
+        "ssllatency's own are built so that it isn't, bpftrace's aren't"
+    )
+    return Finding("private stacks", False, detail, f"sudo {host.program} trace --engine libbpf")
 
 
 def _capabilities(host: Host) -> frozenset[str]:

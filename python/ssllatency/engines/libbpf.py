@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The distribution's libbpf (1.0 or later) through ctypes: the one module that calls it.
 
-Opens a BPF object from memory, sizes its maps, sets its configuration, loads it, and reads its maps. Uprobes by perf event are
-attached through it; uprobe_multi links, which libbpf knows only since 1.3, in `kernel`.
+Opens a BPF object from memory, sizes its maps, sets its configuration, loads it, and reads its maps. Uprobes are attached
+without it: by perf event in `perf`, by uprobe_multi links, which it knows only since 1.3, in `kernel`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,6 @@ _LONGEST_MESSAGE = (1 << 24) + 4096  # the verifier's listing is one message, of
 _PRINT_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-class _UprobeOptions(ctypes.Structure):
-    """struct bpf_uprobe_opts of libbpf 1.0 (bpf/libbpf.h)."""
-
-    _fields_ = (
-        ("sz", ctypes.c_size_t),
-        ("ref_ctr_offset", ctypes.c_size_t),
-        ("bpf_cookie", ctypes.c_uint64),
-        ("retprobe", ctypes.c_bool),
-        ("func_name", ctypes.c_char_p),
-    )
-
-
 class _OpenOptions(ctypes.Structure):
     """The head of struct bpf_object_open_opts: libbpf takes what comes after as zero."""
 
@@ -57,7 +45,6 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_program__set_autoload": (ctypes.c_int, (_POINTER, ctypes.c_bool)),
     "bpf_program__set_expected_attach_type": (ctypes.c_int, (_POINTER, ctypes.c_int)),
     "bpf_program__fd": (ctypes.c_int, (_POINTER,)),
-    "bpf_program__attach_uprobe_opts": (_POINTER, (_POINTER, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, _POINTER)),
     "bpf_program__attach": (_POINTER, (_POINTER,)),
     "bpf_link__destroy": (ctypes.c_int, (_POINTER,)),
     "bpf_map__fd": (ctypes.c_int, (_POINTER,)),
@@ -258,17 +245,6 @@ class BpfObject:
     def program_fd(self, name: str) -> int:
         """The file descriptor of a loaded program."""
         return int(self._library.bpf_program__fd(self._program(name)))
-
-    def attach_perf(self, name: str, pid: int, path: str, offset: int, cookie: int, *, at_return: bool) -> LibbpfLink:
-        """A uprobe by perf event, for kernels before 6.6. `pid` -1 is every process. OSError where the kernel refuses."""
-        options = _UprobeOptions(ctypes.sizeof(_UprobeOptions), 0, cookie, at_return, None)
-        ctypes.set_errno(0)
-        link = self._library.bpf_program__attach_uprobe_opts(
-            self._program(name), pid, path.encode(), offset, ctypes.byref(options)
-        )
-        if not link:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        return LibbpfLink(link)
 
     def attach_by_section(self, name: str) -> LibbpfLink:
         """A program attached to what its section names, as a raw tracepoint. OSError where the kernel refuses."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ssllatency.engines import kernel
+from ssllatency.engines import kernel, perf
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.images import may_be_one_file
 from ssllatency.engines.loadable import Closable, Loadable
@@ -98,10 +98,11 @@ class Linker:
     def _perf_links(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool) -> list[Closable]:
         """A perf event for each site: all or none."""
         _take_all_files()
+        descriptor = self.loaded.program_fd(program)
         links: list[Closable] = []
         try:
             for offset, cookie in sites:
-                links.append(self.loaded.attach_perf(program, pid or -1, file, offset, cookie, at_return=at_return))
+                links.append(perf.attach(descriptor, file, offset, cookie, pid=pid or -1, at_return=at_return))
         except BaseException:
             close_all(links)
             raise

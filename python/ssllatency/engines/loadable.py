@@ -66,8 +66,5 @@ class Loadable(Protocol):
     def program_fd(self, name: str) -> int:
         """After loading: the program's descriptor."""
 
-    def attach_perf(self, name: str, pid: int, path: str, offset: int, cookie: int, *, at_return: bool) -> Closable:
-        """A uprobe by perf event. `pid` -1 is every process. OSError where the kernel refuses."""
-
     def close(self) -> None:
         """Frees programs and maps; may be called twice."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ssllatency.engines import kernel
+from ssllatency.engines import kernel, perf
 from ssllatency.engines.links import Linker, close_all
 from ssllatency.engines.loadable import Closable
 from ssllatency.engines.sites import ImageSites, Sites
@@ -85,6 +85,10 @@ class Probing:
             links += attach(sites.image, names.entry, sites.entries + sites.returns)
 
     def close(self) -> None:
-        """Detaches, entries first; may be called twice."""
+        """Detaches, entries first; may be called twice. Perf events go later, and until then their programs run on."""
+        if self._linker.method is kernel.Method.PERF:
+            perf.leave_to_the_kernel([*self._entry_links, *self.exit_links])
+            self._entry_links.clear()
+            self.exit_links.clear()
         close_all(self._entry_links)
         close_all(self.exit_links)

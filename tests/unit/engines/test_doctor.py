@@ -38,6 +38,7 @@ def host(tmp_path: Path) -> Host:
         tmp_path,
         "x86_64",
         "6.1.0-30-amd64",
+        "#1 SMP Debian 6.1.0-30",
         euid=0,
         libbpf=lambda: (1, 1),
         which=lambda name: "/usr/bin/bpftrace" if name == "bpftrace" else None,
@@ -95,6 +96,18 @@ def test_no_program_is_tried_where_something_else_is_missing(host: Host, bits: s
     capabilities(host.root, bits)
     host = replace(host, trial=lambda: pytest.fail("tried"))
     assert [finding.name for finding in blockers(host)] == ["privileges"]
+
+
+def test_bpftrace_is_refused_on_a_kernel_that_its_programs_can_bring_down(host: Host) -> None:
+    newer = replace(host, release="7.3.4", build="#1 SMP PREEMPT_DYNAMIC")
+    assert "can be brought down" in lacking(newer, "bpftrace")
+    assert lacking(newer) == ""
+    write(host.root, "proc/cmdline", "quiet preempt=none\n")
+    assert lacking(newer, "bpftrace") == ""
+    refused = replace(newer, trial=lambda: "the kernel didn't load the BPF programs.")
+    assert "bpftrace" in {finding.name: finding.remedy for finding in findings(refused)}["BPF programs"]
+    write(host.root, "proc/cmdline", "quiet\n")
+    assert "bpftrace" not in {finding.name: finding.remedy for finding in findings(refused)}["BPF programs"]
 
 
 Change = Callable[[Host], Host]

@@ -31,13 +31,17 @@ class Link:
 
 
 class Refusing:
-    """Stands for a loaded object: the third site of process 2 is refused."""
+    """Stands for a loaded object and the kernel: the third site of process 2 is refused."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number, self.links = number, list[Link]()
+        monkeypatch.setattr("ssllatency.engines.links.perf.attach", self._attach)
 
-    def attach_perf(self, _program: str, pid: int, _path: str, offset: int, _cookie: int, *, at_return: bool) -> Link:
-        assert not at_return
+    def program_fd(self, _name: str) -> int:
+        return 7
+
+    def _attach(self, program: int, _path: str, offset: int, _cookie: int, *, pid: int, at_return: bool) -> Link:
+        assert (program, at_return) == (7, False)
         if pid == 2 and offset == SITES[2][0]:
             raise OSError(self.number, os.strerror(self.number))
         self.links.append(Link(pid))
@@ -53,16 +57,16 @@ def image(*pids: int, build_id: str = "") -> TracedImage:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, 524])
-def test_nothing_stays_attached_where_a_site_is_refused(number: int) -> None:
-    loaded = Refusing(number)
+def test_nothing_stays_attached_where_a_site_is_refused(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = Refusing(number, monkeypatch)
     with pytest.raises(AttachError):
         linker(loaded).attach(image(1, 2, 3), "at_exit", SITES)
     assert [link.pid for link in loaded.links] == [1] * 5 + [2] * 2
     assert all(link.closed for link in loaded.links)
 
 
-def test_of_a_process_that_ends_meanwhile_nothing_stays_attached() -> None:
-    loaded = Refusing(errno.ESRCH)
+def test_of_a_process_that_ends_meanwhile_nothing_stays_attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = Refusing(errno.ESRCH, monkeypatch)
     links = linker(loaded).attach(image(1, 2, 3), "at_exit", SITES)
     assert links == [link for link in loaded.links if link.pid != 2]
     assert {link.pid: link.closed for link in loaded.links} == {1: False, 2: True, 3: False}
@@ -77,8 +81,8 @@ def few_files() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_perf_events_may_take_all_files_there_may_be(few_files: int) -> None:
-    linker(Refusing(0)).attach(image(1), "at_exit", SITES)
+def test_perf_events_may_take_all_files_there_may_be(few_files: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    linker(Refusing(0, monkeypatch)).attach(image(1), "at_exit", SITES)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (few_files, few_files)
 
 

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a thread that runs a uprobe program may be preempted, and whether that endangers the kernel.
+
+Since Linux 6.13 the JIT may give such a program a private stack in per-CPU memory, which the program of the next thread
+overwrites: bpf/stack.bpf.h, docs/kernel-safety.md. ssllatency's own programs are kept from it; bpftrace's aren't.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+
+# Since Linux 6.13 (commit a76ab5731e32) on x86-64, since 6.17 on aarch64.
+_PRIVATE_STACKS_SINCE = {"x86_64": (6, 13), "aarch64": (6, 17)}
+_NEVER_IN_THE_KERNEL = ("none", "voluntary")  # preemption models that let a thread in the kernel run on
+
+
+def gives_private_stacks(machine: str, version: tuple[int, ...]) -> bool:
+    """Whether the JIT of this kernel gives uprobe programs private stacks."""
+    since = _PRIVATE_STACKS_SINCE.get(machine)
+    return since is not None and version[:2] >= since
+
+
+def preemption_model(root: Path, release: str, build: str) -> str:
+    """ "none", "voluntary", "full" or "lazy"; "" where the kernel doesn't tell.
+
+    `build` is what `uname -v` says. Where the model can be changed at run time, the scheduler's own word counts, then the
+    command line that the kernel was booted with, then what it was built for.
+    """
+    if "PREEMPT" not in build:
+        return "none"  # or voluntary: neither preempts
+    if "PREEMPT_RT" in build:
+        return "full"
+    for text, pattern in (
+        (_text(root / "sys/kernel/debug/sched/preempt"), r"\((\w+)\)"),
+        (_text(root / "proc/cmdline"), r"(?:^|\s)preempt=(\w+)"),
+        (_configuration(root, release), r"^CONFIG_PREEMPT_(NONE|VOLUNTARY|LAZY)=y$"),
+    ):
+        if model := re.search(pattern, text, re.MULTILINE):
+            return model[1].lower()
+    return ""
+
+
+def is_preemptible(root: Path, release: str, build: str) -> bool:
+    """Whether threads may be preempted in the kernel, or nothing shows that they aren't."""
+    return preemption_model(root, release, build) not in _NEVER_IN_THE_KERNEL
+
+
+def _configuration(root: Path, release: str) -> str:
+    try:
+        return gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace")
+    except (OSError, EOFError, zlib.error):
+        return _text(root / "boot" / f"config-{release}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
