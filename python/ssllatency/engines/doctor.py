@@ -259,7 +259,7 @@ def _bpf_programs(host: Host) -> Finding | None:
 def _without_our_programs(host: Host) -> str:
     stacks = _private_stacks(host)
     if stacks and not stacks.ok:
-        return _NEW_KERNEL
+        return _new_kernel(host)
     return f"sudo {host.program} trace --engine bpftrace" if host.which("bpftrace") else "sudo apt-get install bpftrace"
 
 
