@@ -4,6 +4,7 @@ well: there all other skips are failures (conftest.py)."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sysconfig
 from pathlib import Path
@@ -32,6 +33,12 @@ def needs_memory(needed: int, for_what: str, meminfo: Path = MEMINFO) -> None:
     available = next((1024 * int(value.split()[0]) for name, _, value in lines if name == "MemAvailable"), 0)
     if available < needed:
         _leave_out(f"this machine has less than {needed >> 30} GiB of memory available, which {for_what}")
+
+
+def needs_architecture(name: str, for_what: str) -> None:
+    """Leaves the test out on a machine of another architecture, as uname names it."""
+    if os.uname().machine != name:
+        _leave_out(f"this machine isn't of {name}, {for_what}")
 
 
 def needs_program(name: str, for_what: str) -> None:

@@ -142,12 +142,14 @@ def release(text: str | None = None) -> tuple[int, int, int]:
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
 
 
-def return_probes_kill(version: tuple[int, int, int], *, seccomp: bool, shadow_stack: bool) -> str:
+def return_probes_kill(version: tuple[int, int, int], *, seccomp: bool, shadow_stack: bool, processor: str) -> str:
     """Why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
 
-    Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know (let through since 6.13.3, commit
+    On x86-64 Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know (let through since 6.13.3, commit
     cf6cb56ef244). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
     """
+    if processor != "x86-64":
+        return ""
     if seccomp and version[:2] >= (6, 11) and version < (6, 13, 3):
         return "Linux 6.11 to 6.13.2 kills a process with a seccomp filter at a return probe"
     if shadow_stack and version[:2] < (6, 11):

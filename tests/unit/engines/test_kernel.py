@@ -34,10 +34,14 @@ def test_release(text: str, version: tuple[int, int, int]) -> None:
     ],
 )
 def test_seccomp_and_return_probes(version: tuple[int, int, int], kills: bool) -> None:
-    assert bool(return_probes_kill(version, seccomp=True, shadow_stack=False)) == kills
-    assert not return_probes_kill(version, seccomp=False, shadow_stack=False)
+    assert bool(return_probes_kill(version, seccomp=True, shadow_stack=False, processor="x86-64")) == kills
+    assert not return_probes_kill(version, seccomp=False, shadow_stack=False, processor="x86-64")
+
+
+def test_aarch64_returns_by_a_trap() -> None:
+    assert not return_probes_kill((6, 12, 0), seccomp=True, shadow_stack=False, processor="aarch64")
 
 
 @pytest.mark.parametrize(("version", "kills"), [((6, 10, 14), True), ((6, 11, 0), False), ((6, 18, 0), False)])
 def test_shadow_stacks_and_return_probes(version: tuple[int, int, int], kills: bool) -> None:
-    assert bool(return_probes_kill(version, seccomp=False, shadow_stack=True)) == kills
+    assert bool(return_probes_kill(version, seccomp=False, shadow_stack=True, processor="x86-64")) == kills
