@@ -145,8 +145,8 @@ def release(text: str | None = None) -> tuple[int, int, int]:
 def return_probes_kill(version: tuple[int, int, int], *, seccomp: bool, shadow_stack: bool, processor: str) -> str:
     """Why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
 
-    On x86-64 Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know (let through since 6.13.3, commit
-    cf6cb56ef244). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
+    On x86-64, Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know (let through since 6.13.3,
+    commit cf6cb56ef244). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
     """
     if processor != "x86-64":
         return ""
