@@ -60,7 +60,12 @@ demo: ## attach to a real nginx under load and show the report, in one command
 	$(Q)tools/setup run
 	$(Q)tools/demo
 
-.PHONY: test test-unit test-load test-live
+# Which kernels `make test-kernels` boots: ci (Debian 12's own and the newest of the mirror), all, or names as 6.12,newest.
+KERNELS ?= ci
+kernels_named = $(if $(filter ci,$(KERNELS)),6.1 newest,$(filter-out all,$(subst $(comma), ,$(KERNELS))))
+comma := ,
+
+.PHONY: test test-unit test-load test-live test-kernels
 test: ## all tests that this machine can run
 	$(Q)tools/setup
 	$(Q)tools/setup-foreign
@@ -72,6 +77,9 @@ test-load: bpf ## every BPF program passes the verifier and attaches
 	$(Q)$(PYTHON) tests/run.py load
 test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live
+test-kernels: bpf ## other kernels under QEMU; KERNELS=all for all of them (an hour), or by name
+	$(Q)tools/setup-kernels $(kernels_named)
+	$(Q)SSLLATENCY_KERNELS=$(KERNELS) $(PYTHON) tests/run.py kernels
 
 .PHONY: golden sweep
 golden: ## write the golden plans and the tables of docs/probe-sites.md anew
@@ -87,7 +95,7 @@ bench: ## what tracing costs, written to docs/benchmarks.md
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/bcc/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch])
-SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh $(wildcard examples/*/run)
+SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tiers of tests that this machine can run, and names those that it left out and why.
 
-Usage: run.py TIER… with TIER one of unit, load, live. The exit status is 1 if a test failed, or if in CI (the environment
-variable CI is set) a test of a tier that this machine can run was skipped. Tests that need a CPU or the like that this machine
-lacks are no failure there either (tests/machine.py): each tier's output names them last, with the reason.
+Usage: run.py TIER… with TIER one of unit, load, live, kernels. The exit status is 1 if a test failed, or if in CI (the
+environment variable CI is set) a test of a tier that this machine can run was skipped. Tests that need a CPU or the like that
+this machine lacks are no failure there either (tests/machine.py): each tier's output names them last, with the reason.
 """
 
 from __future__ import annotations

@@ -30,6 +30,10 @@ class Method(StrEnum):
     SESSION = "session"
 
 
+# The Linux that each came with, as kernels without it are told.
+SINCE = {Method.PERF: "5.15", Method.MULTI: "6.6", Method.SESSION: "6.13"}
+
+
 class Link:
     """A uprobe_multi link; closing it detaches its probes."""
 
@@ -111,13 +115,19 @@ def _answer(attach_type: int, pid: int) -> int:
 
 
 @cache
+def _answer_to(method: Method) -> int:
+    return _answer(TRACE_UPROBE_SESSION if method is Method.SESSION else TRACE_UPROBE_MULTI, 0)
+
+
 def best_method() -> Method:
     """The newest way of attaching that this kernel has."""
-    if _answer(TRACE_UPROBE_SESSION, 0) == errno.EBADF:
-        return Method.SESSION  # Since Linux 6.13.
-    if _answer(TRACE_UPROBE_MULTI, 0) == errno.EBADF:
-        return Method.MULTI  # Since Linux 6.6.
-    return Method.PERF
+    newest_first = (Method.SESSION, Method.MULTI)
+    return next((method for method in newest_first if _answer_to(method) == errno.EBADF), Method.PERF)
+
+
+def lacks(method: Method) -> bool:
+    """Whether this kernel has no such way of attaching; not where it doesn't let this user ask."""
+    return method is not Method.PERF and _answer_to(method) not in (errno.EBADF, errno.EPERM, errno.EACCES)
 
 
 @cache

@@ -28,6 +28,11 @@ def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
         if not auto:
             raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
         method = kernel.Method.MULTI
+    if not auto and kernel.lacks(method):
+        raise AttachError(
+            f"this kernel can't attach by {method}, which came with Linux {kernel.SINCE[method]}: leave out --attach, "
+            f"or take {kernel.best_method()}."
+        )
     if not _needs_own_links(request) or _covers_all_threads(method):
         return method
     if auto:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -92,6 +93,7 @@ ONE, TWO, MAYBE_ONE = (image(1),), (image(1, 2),), (image(1, build_id="a"), imag
 def attached(monkeypatch: pytest.MonkeyPatch, newest: Method, whole: bool, request: Request) -> Attachment:
     """How a kernel of that kind is to attach the request's probes."""
     monkeypatch.setattr(kernel, "best_method", lambda: newest)
+    monkeypatch.setattr(kernel, "lacks", lambda method: list(Method).index(method) > list(Method).index(newest))
     monkeypatch.setattr(kernel, "filters_whole_processes", lambda: whole)
     loaded: Any = SimpleNamespace(sessions=True)
     return Attachment(request, loaded)
@@ -123,6 +125,38 @@ def test_no_thread_of_a_process_is_lost_to_its_links(
     attachment = attached(monkeypatch, newest, whole, request_)
     assert (attachment.method, attachment.each_process) == (method, each)
     assert attachment._filtered != each
+
+
+@pytest.mark.parametrize(
+    ("newest", "asked", "words"),
+    [
+        (Method.PERF, "multi", "can't attach by multi, which came with Linux 6.6: leave out --attach, or take perf."),
+        (Method.PERF, "session", "can't attach by session, which came with Linux 6.13: leave out --attach, or take perf."),
+        (Method.MULTI, "session", "can't attach by session, which came with Linux 6.13: leave out --attach, or take multi."),
+    ],
+)
+def test_a_way_that_the_kernel_lacks_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, newest: Method, asked: str, words: str
+) -> None:
+    with pytest.raises(AttachError, match=re.escape(words)):
+        attached(monkeypatch, newest, False, Request(ONE, (), method=asked))
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES])
+def test_no_way_is_said_to_be_lacking_where_the_kernel_does_not_say(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    answered(monkeypatch, error)
+    assert not any(kernel.lacks(method) for method in Method)
+
+
+@pytest.mark.parametrize(("error", "lacking"), [(errno.EBADF, set()), (errno.EINVAL, {Method.MULTI, Method.SESSION})])
+def test_what_a_kernel_lacks(monkeypatch: pytest.MonkeyPatch, error: int, lacking: set[Method]) -> None:
+    answered(monkeypatch, error)
+    assert {method for method in Method if kernel.lacks(method)} == lacking
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    """The kernel gives this error to a link on what is no file."""
+    monkeypatch.setattr(kernel, "_answer_to", lambda _: error)
 
 
 @pytest.mark.parametrize(("images", "links"), [(ONE, "process"), (MAYBE_ONE, "auto")])

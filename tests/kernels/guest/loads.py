@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the verifier passes every program of every object for every way of attaching, and that none has a private stack."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ssllatency.engines.libbpf import BpfObject
+from ssllatency.engines.objects import open_object
+from ssllatency.engines.trial import OBJECTS, attach_types
+from ssllatency.errors import SsllatencyError
+from tests.kernels.guest.ways import ways
+from tests.load.native import has_private_stack, native_code
+
+
+def every_program_loads() -> dict[str, Any]:
+    """Each object as a whole, as it is loaded in use; where that fails, its programs one by one, so that they are named."""
+    refused, number = [], 0
+    for name in OBJECTS:
+        for method in ways():
+            with open_object(name) as opened:
+                types = attach_types(opened, method)
+            number += len(types)
+            try:
+                _load(name, types)
+            except SsllatencyError:
+                refused += [f"{name} {program} ({method}): {why}" for program, why in _one_by_one(name, types)]
+    assert not refused, "; ".join(refused)
+    return {"programs": number, "ways": [str(method) for method in ways()]}
+
+
+def _load(name: str, types: dict[str, int]) -> None:
+    with open_object(name) as opened:
+        _choose(opened, types)
+        opened.load()
+        codes = {program: native_code(opened.program_fd(program)) for program in types}
+    assert all(codes.values()), f"{name} isn't compiled by the JIT"
+    if os.uname().machine == "x86_64":
+        private = [program for program, code in codes.items() if has_private_stack(code)]
+        assert not private, f"{name} has private stacks: {private}"
+
+
+def _one_by_one(name: str, types: dict[str, int]) -> list[tuple[str, str]]:
+    refused = []
+    for program, attach_type in types.items():
+        try:
+            _load(name, {program: attach_type})
+        except SsllatencyError as error:
+            refused.append((program, str(error)))
+    return refused
+
+
+def _choose(opened: BpfObject, types: dict[str, int]) -> None:
+    for program in opened.program_names():
+        opened.choose_program(program, load=program in types, attach_type=types.get(program, 0))

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest's nginx, connections to it whose calls are known, and the commands that count them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.live import snoop, trace
+from tests.live.clients import TLS_1_2, TLS_1_3, Client, server_calls
+from tests.live.servers import Nginx, make_certificate
+from tests.live.snoop import Snoop
+from tests.live.trace import PROGRAM, Document, Trace, counts, losses
+
+CONNECTIONS = tuple((key, version) for key in ("rsa", "ecdsa") for version in (TLS_1_2, TLS_1_3))
+TIMES = 5
+# An emulated processor takes its time.
+trace.ATTACH_TIMEOUT_S = snoop.ATTACH_TIMEOUT_S = trace.STOP_TIMEOUT_S = snoop.STOP_TIMEOUT_S = 150.0
+
+
+@functools.cache
+def certificates() -> Path:
+    """The folder of the certificates, made once."""
+    folder = Path(tempfile.mkdtemp(prefix="certificates-"))
+    folder.chmod(0o755)
+    for kind in ("rsa", "ecdsa"):
+        make_certificate(kind, folder)
+    return folder
+
+
+@functools.cache
+def server() -> Nginx:
+    """The nginx that most checks share. It ends with the guest."""
+    return Nginx(certificates()).__enter__()
+
+
+def connect(to: Nginx, times: int = TIMES) -> dict[str, int]:
+    """So many connections with each key and version of the protocol; the calls that the server must have made for them."""
+    expected: Counter[str] = Counter()
+    for key, version in CONNECTIONS:
+        expected.update(server_calls(Client(to.port[key], version).connect_times(times), key))
+    to.wait_idle()
+    return dict(expected)
+
+
+def assert_same(counted: Mapping[str, int], expected: Mapping[str, int]) -> dict[str, Any]:
+    """That what was counted is what must be; the facts for the result."""
+    wrong = {name: (counted.get(name, 0), number) for name, number in expected.items() if counted.get(name, 0) != number}
+    assert not wrong, f"counted and expected differ: {wrong}"
+    return {"handshakes": expected["SSL_do_handshake"]}
+
+
+def assert_document(document: Document, expected: Mapping[str, int]) -> dict[str, Any]:
+    """That a trace counted all of this, lost nothing and left nothing under way."""
+    assert losses(document) == {}, f"lost: {losses(document)}"
+    assert document["in_flight"] == 0
+    return assert_same(counts(document, list(expected)), expected)
+
+
+class Handshakes(Trace):
+    """`ssllatency handshakes`, whose document is another."""
+
+    SUBCOMMAND = "handshakes"
+
+    @property
+    def successful(self) -> int:
+        groups = self.document["handshakes"]["groups"]
+        return sum(group["parts"]["wall"]["count"] for group in groups if group["ending"] == "success")
+
+
+def traced(*options: str) -> dict[str, Any]:
+    """A trace of the shared server with these options counts exactly."""
+    nginx = server()
+    with Trace(nginx.master_pid, options=options) as command:
+        expected = connect(nginx)
+    return assert_document(command.document, expected)
+
+
+def handshakes(*options: str) -> dict[str, Any]:
+    """`ssllatency handshakes` on the shared server counts each."""
+    nginx = server()
+    with Handshakes(nginx.master_pid, options=options) as command:
+        expected = connect(nginx)
+    assert losses(command.document) == {}, f"lost: {losses(command.document)}"
+    return assert_same({"SSL_do_handshake": command.successful}, {"SSL_do_handshake": expected["SSL_do_handshake"]})
+
+
+def recorded() -> dict[str, Any]:
+    """`ssllatency record` of the shared server, rendered by `report`, counts exactly."""
+    nginx = server()
+    with tempfile.TemporaryDirectory() as folder:
+        kept = str(Path(folder, "kept.jsonl"))
+        with Record(nginx.master_pid, options=("-i", "1", "-o", kept)):
+            expected = connect(nginx)
+        done = subprocess.run([PROGRAM, "report", kept, "--json"], capture_output=True, text=True, timeout=120, check=True)
+    return assert_document(json.loads(done.stdout), expected)
+
+
+class Record(Trace):
+    """`ssllatency record`, which writes a file and prints nothing."""
+
+    SUBCOMMAND = "record"
+
+    def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
+        super().__init__(*pids, options=options)
+        self._command.remove("--json")
+
+    def _keep(self, text: str) -> None:
+        assert text == "", f"it printed: {text}"
+
+
+def snooped() -> dict[str, Any]:
+    """`ssllatency snoop` on the shared server prints each call, and none is dropped."""
+    nginx = server()
+    with Snoop(nginx.master_pid, options=("--json",)) as command:
+        expected = connect(nginx)
+    dropped = [line for line in command.lines() if "dropped" in line]
+    assert not dropped, f"dropped: {dropped}"
+    return assert_same(Counter(call["function"] for call in command.calls() if call["outcome"] == "success"), expected)

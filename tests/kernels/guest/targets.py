@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes other than one quiet nginx: workers that are replaced, threads, those that start later, a seccomp filter, users
+other than root."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.kernels.guest.filtered import unknown_call_ends_in
+from tests.kernels.guest.servers import assert_document, assert_same, certificates, connect, server
+from tests.kernels.guest.ways import Refused, refusal, ways
+from tests.live.clients import h2load
+from tests.live.servers import Nginx, Settings, make_certificate
+from tests.live.trace import Trace, count, counted_pids, counts, losses
+from tests.waiting import wait_for
+
+RELOADS = 3
+_CONNECTIONS = 150
+_NOBODY = 65533
+_THREE = "+bpf,+perfmon,+sys_ptrace"
+
+
+def reloaded(*options: str) -> dict[str, Any]:
+    """Every handshake is counted while nginx replaces its workers again and again."""
+    with (
+        Nginx(certificates(), Settings(workers=2)) as nginx,
+        Trace(nginx.master_pid, options=("--by-process", *options)) as trace,
+    ):
+        reloads = threading.Thread(target=_reload, args=(nginx,))
+        reloads.start()
+        completed = 0
+        while reloads.is_alive():
+            completed += h2load(nginx.port["ecdsa"], _CONNECTIONS, parallel=8)
+        reloads.join()
+        nginx.wait_idle()
+    assert losses(trace.document) == {}, f"lost: {losses(trace.document)}"
+    workers = counted_pids(trace.document, "SSL_do_handshake")
+    assert len(workers) > 2, f"only the workers {workers} served"
+    return assert_same({"SSL_do_handshake": count(trace.document, "SSL_do_handshake")}, {"SSL_do_handshake": completed})
+
+
+def _reload(nginx: Nginx) -> None:
+    for _ in range(RELOADS):
+        before = set(nginx.worker_pids())
+        os.kill(nginx.master_pid, signal.SIGHUP)
+        wait_for(lambda before=before: len(set(nginx.worker_pids()) - before) >= nginx.settings.workers)
+
+
+_THREADED = """
+import socket, ssl, sys, threading
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+def serve(plain):
+    with context.wrap_socket(plain, server_side=True) as tls:
+        tls.recv(100)
+        tls.sendall(b"hello")
+        tls.unwrap().close()
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],)).start()
+"""
+
+
+def threaded(*options: str) -> dict[str, Any]:
+    """Calls are counted in threads that aren't their process's first."""
+    times, pair = 10, make_certificate("ecdsa", certificates())
+    command = [sys.executable, "-c", _THREADED, str(pair.certificate), str(pair.key)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            port = int(process.stdout.readline())
+            with Trace(process.pid, options=options) as trace:
+                for _ in range(times):
+                    _greet(port)
+        finally:
+            process.kill()
+    assert losses(trace.document) == {}, f"lost: {losses(trace.document)}"
+    expected = {"SSL_do_handshake": times, "ossl_ecdsa_sign": times}
+    return assert_same(counts(trace.document, list(expected)), expected)
+
+
+def _greet(port: int) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain, context.wrap_socket(plain) as tls:
+        tls.sendall(b"hi")
+        assert tls.recv(100) == b"hello"
+        tls.unwrap()
+
+
+def started_later() -> dict[str, Any]:
+    """A server that starts while the trace waits for its name is traced from its first connection."""
+    command = Trace(options=("--comm", "later-server", "--wait"))
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "later-server")
+        program.symlink_to("/usr/sbin/nginx")
+        with command as trace, _NamedNginx(certificates(), program) as nginx:
+            time.sleep(2)  # the files of a server that starts are planned while it already serves
+            expected = connect(nginx)
+    return assert_document(trace.document, expected)
+
+
+class _NamedNginx(Nginx):
+    """nginx under another name."""
+
+    def __init__(self, certificates: Path, program: Path) -> None:
+        super().__init__(certificates)
+        self._program = program
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        return super()._launch([str(self._program), *command[1:]])
+
+
+def three_capabilities(*options: str) -> dict[str, Any]:
+    """Nobody with the three capabilities of docs/privileges.md counts exactly, or is told that perf events ask for more."""
+    folder = Path(tempfile.mkdtemp())
+    os.chown(folder, _NOBODY, _NOBODY)
+    user = ("--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups")
+    limits = ("--inh-caps", f"-all,{_THREE}", "--ambient-caps", f"-all,{_THREE}", "--bounding-set", f"-all,{_THREE}")
+    prefix = ("setpriv", *user, *limits, "env", f"HOME={folder}", f"XDG_CACHE_HOME={folder}")
+
+    def run() -> dict[str, Any]:
+        nginx = server()
+        with Trace(nginx.master_pid, options=options, prefix=prefix) as trace:
+            expected = connect(nginx)
+        return assert_document(trace.document, expected)
+
+    if len(ways()) == 1 or "perf" in options:
+        raise Refused(refusal(run, "as perf events, for which it asks for CAP_SYS_ADMIN"))
+    return run()
+
+
+class _FilteredNginx(Nginx):
+    """nginx with a seccomp filter that kills at the system calls by which later kernels handle uprobes."""
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        return super()._launch([sys.executable, "-m", "tests.kernels.guest.filtered", *command])
+
+
+def filtered() -> dict[str, Any]:
+    """A server under such a filter survives being traced, and all is counted."""
+    fate = {name: unknown_call_ends_in(number) for name, number in (("uretprobe", 335), ("uprobe", 336))}
+    with _FilteredNginx(certificates()) as nginx:
+        (worker,) = nginx.worker_pids()
+        with Trace(nginx.master_pid) as trace:
+            expected = connect(nginx)
+        assert nginx.worker_pids() == [worker], "the worker died"
+    return {**assert_document(trace.document, expected), "system calls under the filter": fate}

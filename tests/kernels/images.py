@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a guest boots from: a root of Debian 12, an initrd that finds it, and the checkout, as images.
+
+The root is unpacked from packages rather than installed: no program of it runs here, so that a guest may be of another
+architecture, and it takes no root's rights. What the packages' scripts would have done for the few programs that the guest
+runs, `_finish` does.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.kernels.debian import TOP, SetupError, Suite, run, unpack
+
+GUEST = Path(__file__).resolve().parent / "guest"
+ROOT_SUITE = "bookworm"
+# What the README has one install for running from a checkout, but for the compiler: the objects are compiled here. Then what
+# the checks run, and the base of any Debian.
+ROOT_PACKAGES = (
+    *("libbpf1", "python3", "nginx-light", "openssl"),
+    *("apache2-utils", "nghttp2-client", "procps", "iproute2", "kmod", "util-linux", "mount"),
+    *("base-files", "base-passwd", "bash", "coreutils", "dash", "findutils", "grep", "hostname", "libc-bin", "sed", "tar"),
+)
+_ROOT_MIB = 700
+_CHECKOUT_MIB = 150
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def make_root(suite: Suite, folder: Path) -> Path:
+    """FOLDER/root.ext4, and FOLDER/busybox for initrds; made anew where it is made of other packages now."""
+    image, made_of = folder / "root.ext4", " ".join((suite.name, *ROOT_PACKAGES))
+    stamp = folder / "root.made-of"
+    if image.exists() and stamp.exists() and stamp.read_text() == made_of:
+        return image
+    print(f"==> making a Debian root of {suite.name} for {suite.architecture}", flush=True)
+    root = folder / "root"
+    shutil.rmtree(root, ignore_errors=True)
+    _merge_usr(root)
+    for archive in suite.fetch_all(ROOT_PACKAGES):
+        unpack(archive, root)
+    _finish(root)
+    _busybox(suite, folder)
+    make_ext4(root, image, _ROOT_MIB)
+    shutil.rmtree(root)
+    stamp.write_text(made_of)
+    return image
+
+
+def _merge_usr(root: Path) -> None:
+    """The links by which /bin, /lib and /sbin are those of /usr, which debootstrap makes, not a package."""
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (root / "usr" / name).mkdir(parents=True)
+        (root / name).symlink_to(f"usr/{name}")
+
+
+def _finish(root: Path) -> None:
+    """Users, places to mount at, and Python's modules compiled, which takes an emulated processor long."""
+    for name in ("passwd", "group"):
+        shutil.copy(root / "usr/share/base-passwd" / f"{name}.master", root / "etc" / name)
+    for name in ("proc", "sys", "dev", "run", "tmp", "checkout", "root"):
+        (root / name).mkdir(exist_ok=True)
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    for name in ("usr/share/doc", "usr/share/man", "usr/share/locale"):
+        shutil.rmtree(root / name, ignore_errors=True)
+    compile_python(root / "usr/lib/python3.11", root)
+
+
+def compile_python(folder: Path, root: Path) -> None:
+    """Compiles modules as the guest's interpreter would; nothing where this machine's is another version."""
+    interpreter = shutil.which("python3.11")
+    if interpreter:
+        run(interpreter, "-m", "compileall", "-q", "-j", "0", "-s", root, "-p", "/", "-x", "lib2to3|/test/", folder)
+
+
+def _busybox(suite: Suite, folder: Path) -> None:
+    unpacked = folder / "busybox.unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    unpacked.mkdir()
+    for archive in suite.fetch(["busybox-static"]):
+        unpack(archive, unpacked)
+    shutil.move(unpacked / "bin/busybox", folder / "busybox")
+    shutil.rmtree(unpacked)
+
+
+def make_site(architecture: str, folder: Path) -> Path:
+    """FOLDER/site: the PyPI packages that ssllatency depends on, for that architecture."""
+    needed = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
+    site, stamp = folder / "site", folder / "site.made-of"
+    if site.exists() and stamp.exists() and stamp.read_text() == str(needed):
+        return site
+    print(f"==> fetching {', '.join(needed)} for {architecture}", flush=True)
+    shutil.rmtree(site, ignore_errors=True)
+    machine = _MACHINES[architecture]
+    platforms = [w for name in ("manylinux1", "manylinux2014", "manylinux_2_28") for w in ("--platform", f"{name}_{machine}")]
+    pip = (TOP / "build/venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile")
+    run(*pip, "--only-binary=:all:", "--python-version=3.11", *platforms, "--target", site, *needed)
+    stamp.write_text(str(needed))
+    return site
+
+
+def make_initrd(kernel: Path, busybox: Path, initrd: Path) -> None:
+    """An initrd with busybox and the modules that a virtio disk needs; `kernel` is the folder of the unpacked packages."""
+    staged = initrd.with_suffix(".staged")
+    shutil.rmtree(staged, ignore_errors=True)
+    for name in ("bin", "dev", "proc", "sys", "new", "modules"):
+        (staged / name).mkdir(parents=True)
+    shutil.copy(busybox, staged / "bin" / "busybox")
+    (staged / "bin" / "sh").symlink_to("busybox")
+    for number, module in enumerate(_modules(kernel, ("virtio_pci", "virtio_blk", "ext4"))):
+        name = module.name.partition(".ko")[0]
+        (staged / "modules" / f"{number:02}-{name}.ko").write_bytes(_decompressed(module))
+    shutil.copy(GUEST / "initrd-init", staged / "init")
+    (staged / "init").chmod(0o755)
+    names = "\n".join(str(path.relative_to(staged)) for path in sorted(staged.rglob("*")))
+    packed = subprocess.run(
+        ["cpio", "-o", "-H", "newc", "-R", "0:0", "--quiet"], cwd=staged, input=names.encode(), capture_output=True, check=False
+    )
+    if packed.returncode:
+        raise SetupError(f"cpio failed: {packed.stderr.decode().strip()}")
+    initrd.write_bytes(gzip.compress(packed.stdout, 1))
+    shutil.rmtree(staged)
+
+
+def _modules(kernel: Path, wanted: Sequence[str]) -> list[Path]:
+    """The files of these modules and of what they depend on, in the order of loading; none of what is built in."""
+    base = kernel / "usr" if (kernel / "usr/lib/modules").exists() else kernel
+    (modules,) = (base / "lib/modules").iterdir()
+    run("/sbin/depmod", "-b", base, modules.name)
+    return [modules / path for path in load_order((modules / "modules.dep").read_text(), wanted)]
+
+
+def load_order(dependencies: str, wanted: Sequence[str]) -> list[str]:
+    """The paths in a modules.dep of these modules, each after those that it depends on; the file has them in reverse."""
+    lines = (line.split(":") for line in dependencies.splitlines())
+    needed = {Path(path).name.partition(".ko")[0]: [*reversed(others.split()), path] for path, others in lines}
+    return list(dict.fromkeys(path for name in wanted for path in needed.get(name, ())))
+
+
+def _decompressed(module: Path) -> bytes:
+    if module.suffix == ".xz":
+        return lzma.decompress(module.read_bytes())
+    if module.suffix == ".zst":
+        return subprocess.run(["zstd", "-qdc", module], capture_output=True, check=True).stdout
+    return module.read_bytes()
+
+
+def make_checkout(site: Path, image: Path) -> None:
+    """The checkout as it is now, with its compiled objects and an environment for the guest's Python."""
+    staged = image.with_suffix(".staged")
+    shutil.rmtree(staged, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__", "recorded")
+    for name in ("python", "tools", "tests", "bpf"):
+        shutil.copytree(TOP / name, staged / name, ignore=ignored)
+    environment = staged / "build" / "venv"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python").symlink_to("/usr/bin/python3")
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    shutil.copytree(site, environment / "lib/python3.11/site-packages", ignore=ignored)
+    for compiled in (TOP / "build").glob("*.bpf.o"):
+        shutil.copy(compiled, staged / "build")
+    for name in ("python", "tests/kernels", "tests/live", "build/venv/lib"):
+        compile_python(staged / name, staged)
+    make_ext4(staged, image, _CHECKOUT_MIB)
+    shutil.rmtree(staged)
+
+
+def make_ext4(folder: Path, image: Path, size_mib: int) -> None:
+    """An image of a file system with what the folder holds; everything in it is root's."""
+    partial = image.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    run("/sbin/mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-d", folder, partial, f"{size_mib}M")
+    partial.replace(image)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which guests are booted, with which parameters, and what each of them checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.kernels.machine import Installed
+from tests.kernels.packages import WANTED
+
+ALL = tuple(WANTED)
+CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
+
+_SELECTED = ("doctor", "programs load", "trace", "handshakes", "snoop", "record", "reload")
+_COUNTS = (
+    *("trace perf", "trace multi", "trace session"),
+    *("links process", "links shared", "links process perf", "links shared perf"),
+    *("handshakes off-CPU", "reload perf", "threads", "threads links process", "started later"),
+)
+_RIGHTS = ("three capabilities", "three capabilities perf", "seccomp")
+_LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
+_EVERYTHING = (*_SELECTED, *_COUNTS, *_RIGHTS, *_LEAVINGS)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One guest: its kernel, what its command line says beside the usual, its checks in their order, its time limit."""
+
+    name: str
+    kernel: Installed
+    parameters: str
+    checks: tuple[str, ...]
+    limit_s: float
+
+
+def plans(selection: str, architecture: str) -> list[Plan]:
+    """The guests of a selection: "ci", "all", or kernels by name, separated by commas. ValueError for a name of none."""
+    if selection == "ci":
+        return [plan for name in CI for plan in _selected(Installed(name, architecture))]
+    names = ALL if selection == "all" else tuple(selection.split(","))
+    if unknown := [name for name in names if name not in WANTED]:
+        raise ValueError(f"no kernel is called {' or '.join(unknown)}: choose from ci, all, {', '.join(WANTED)}")
+    return [plan for name in names for plan in _everything(Installed(name, architecture))]
+
+
+def _selected(kernel: Installed) -> list[Plan]:
+    """What CI has time for: a guest of each kernel, which ends with a minute of stress."""
+    return [Plan(kernel.name, kernel, "preempt=full stress_s=60", (*_SELECTED, "stress"), 420)]
+
+
+def _everything(kernel: Installed) -> list[Plan]:
+    """Every check, and the stress as long as a defect took to show, with each way of preempting."""
+    stresses = [
+        Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=180", ("stress",), 600) for way in ("full", "lazy")
+    ]
+    return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), *stresses]

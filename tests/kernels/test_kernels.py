@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian's kernels under QEMU: what each guest checked, and that its kernel had nothing to complain of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.kernels.guests import Ended
+from tests.kernels.plans import Plan
+from tests.kernels.results import Outcome
+
+
+def test_check(plan: Plan, check: str, booted: Callable[[Plan], Ended]) -> None:
+    ended = booted(plan)
+    assert check in ended.results, f"not checked on Linux {ended.release}: {ended.trouble}"
+    result = ended.results[check]
+    assert result.outcome is not Outcome.FAILED, f"on Linux {ended.release}: {result.detail}"
+
+
+def test_the_kernel_does_not_complain(plan: Plan, booted: Callable[[Plan], Ended]) -> None:
+    ended = booted(plan)
+    assert ended.trouble == ""
+    assert ended.complaints == []
