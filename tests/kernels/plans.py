@@ -11,7 +11,7 @@ from tests.kernels.packages import WANTED
 ALL = tuple(WANTED)
 CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
-_SELECTED = ("doctor", "programs load", "trace", "handshakes", "snoop", "record", "reload")
+_SELECTED = ("doctor", "programs load", "sites", "trace", "handshakes", "snoop", "record", "reload")
 _COUNTS = (
     *("trace perf", "trace multi", "trace session"),
     *("links process", "links shared", "links process perf", "links shared perf"),
