@@ -26,7 +26,7 @@ PREFIX ?= /usr/local
 
 .PHONY: help
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all
 all: deps bpf ## everything that running from the checkout needs
@@ -70,8 +70,9 @@ comma := ,
 test: ## all tests that this machine can run
 	$(Q)tools/setup
 	$(Q)tools/setup-foreign
+	$(Q)tools/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
 	$(Q)$(MAKE) bpf lint check-abi
-	$(Q)$(PYTHON) tests/run.py unit load live
+	$(Q)$(PYTHON) tests/run.py unit load live kernels
 test-unit: ## no root, no kernel, no clang
 	$(Q)$(PYTHON) tests/run.py unit
 test-load: bpf ## every BPF program passes the verifier and attaches
@@ -82,7 +83,9 @@ test-kernels: bpf ## other kernels under QEMU; KERNELS=all for all of them (an h
 	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) $(PYTHON) tests/run.py kernels
 
-.PHONY: golden sweep
+.PHONY: kernels-table golden sweep
+kernels-table: ## the tables of docs/kernels.md, from what the guests found last
+	$(Q)$(PYTHON) -m tests.kernels.table --write
 golden: ## write the golden plans and the tables of docs/probe-sites.md anew
 	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.golden --write
 sweep: ## plan and check every function of nine libraries, about 7 minutes

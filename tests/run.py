@@ -9,11 +9,17 @@ this machine lacks are no failure there either (tests/machine.py): each tier's o
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP))
+
+from tests.kernels.machine import native_architecture, why_not  # noqa: E402
+from tests.kernels.plans import plans  # noqa: E402
+
 PRIVILEGED = ("load", "live")
 
 
@@ -21,6 +27,14 @@ def obstacle() -> str:
     """Why this machine can't trace; "" when it can."""
     asked = subprocess.run([TOP / "tools" / "ssllatency", "doctor", "--quiet"], capture_output=True, text=True, check=False)
     return (asked.stdout.strip() or asked.stderr.strip()) if asked.returncode else ""
+
+
+def no_guests() -> str:
+    """Why no other kernel can be booted here; "" when one can."""
+    chosen = plans(os.environ.get("SSLLATENCY_KERNELS", "ci"), native_architecture())
+    if not any(plan.kernel.release for plan in chosen):
+        return "its kernels haven't been fetched (tools/setup-kernels)"
+    return why_not(native_architecture())
 
 
 def run_tier(tier: str) -> bool:
@@ -33,10 +47,12 @@ def run_tier(tier: str) -> bool:
 def main() -> int:
     tiers = sys.argv[1:]
     why = obstacle() if set(tiers) & set(PRIVILEGED) else ""
-    left_out = [tier for tier in tiers if why and tier in PRIVILEGED]
+    left_out = {tier: why for tier in tiers if why and tier in PRIVILEGED}
+    if "kernels" in tiers and (no_kernel := no_guests()):
+        left_out["kernels"] = no_kernel
     failed = [tier for tier in tiers if tier not in left_out and not run_tier(tier)]
-    for tier in left_out:
-        print(f"==> tests/{tier} left out: {why}")
+    for tier, reason in left_out.items():
+        print(f"==> tests/{tier} left out: {reason}")
     if failed:
         print(f"==> failed: {' '.join(failed)}")
     return int(bool(failed))

@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.kernels.machine import Installed
-from tests.kernels.packages import WANTED
+from tests.kernels.packages import WANTED, version_of
 
 ALL = tuple(WANTED)
+_LAZY = (6, 13)  # the first Linux with preempt=lazy
 CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
 _SELECTED = ("doctor", "programs load", "sites", "trace", "handshakes", "snoop", "record", "reload")
@@ -19,6 +20,11 @@ _COUNTS = (
 )
 _RIGHTS = ("three capabilities", "three capabilities perf", "seccomp")
 _LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
+# The last one can't be undone.
+ODD = (
+    *("lockdown integrity", "no tracefs", "no BTF", "no uprobes", "cgroup v1", "cgroup hybrid"),
+    *("unprivileged BPF disabled", "lockdown confidentiality"),
+)
 _EVERYTHING = (*_SELECTED, *_COUNTS, *_RIGHTS, *_LEAVINGS)
 
 
@@ -45,12 +51,12 @@ def plans(selection: str, architecture: str) -> list[Plan]:
 
 def _selected(kernel: Installed) -> list[Plan]:
     """What CI has time for: a guest of each kernel, which ends with a minute of stress."""
-    return [Plan(kernel.name, kernel, "preempt=full stress_s=60", (*_SELECTED, "stress"), 420)]
+    return [Plan(kernel.name, kernel, "preempt=full stress_s=60", (*_SELECTED, "stress"), 600)]
 
 
 def _everything(kernel: Installed) -> list[Plan]:
-    """Every check, and the stress as long as a defect took to show, with each way of preempting."""
-    stresses = [
-        Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=180", ("stress",), 600) for way in ("full", "lazy")
-    ]
-    return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), *stresses]
+    """Every check, and the stress three times as long as a defect took to show, with each way of preempting."""
+    ways = ("full", "lazy") if version_of(kernel.release) >= _LAZY else ("full",)
+    stresses = [Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=90", ("stress",), 480) for way in ways]
+    odd = Plan(f"{kernel.name} odd", kernel, "lockdown=integrity", ODD, 900)
+    return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), odd, *stresses]

@@ -4,10 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+from tests.kernels import guests
+from tests.kernels.conftest import CHOSEN
 from tests.kernels.guests import Ended
 from tests.kernels.plans import Plan
 from tests.kernels.results import Outcome
+
+
+def test_a_kernel_that_falls_over_is_noticed(checkout: Path) -> None:
+    """Otherwise no other test here would mean anything."""
+    kernel = CHOSEN[0].kernel
+    ended = guests.boot(kernel, ("programs load", "panic", "doctor"), "", 120, checkout)
+    assert list(ended.results) == ["programs load"]
+    assert any("Kernel panic" in line for line in ended.complaints)
+    assert "ended early" in ended.trouble
 
 
 def test_check(plan: Plan, check: str, booted: Callable[[Plan], Ended]) -> None:

@@ -63,8 +63,7 @@ class PlanSource:
 
     def __init__(self, arguments: argparse.Namespace, found: Hazards = NO_HAZARDS) -> None:
         version = kernel.release()
-        hazards = {"seccomp": found.seccomp, "shadow_stack": found.shadow_stack}
-        self.danger = kernel.return_probes_kill(version, processor=kernel.machine(), **hazards)
+        self.danger = kernel.return_probes_kill(version, seccomp=found.seccomp, shadow_stack=found.shadow_stack)
         self._return_probes, self._cached = not arguments.no_return_probes and not self.danger, not arguments.no_cache
         # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
         nops, nop5 = version >= (6, 16, 0), version >= (6, 18, 0)

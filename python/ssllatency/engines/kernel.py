@@ -8,9 +8,11 @@ import errno
 import os
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
+
+from ssllatency.engines.seccomp import decides_on_return_probes
 
 BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 _BPF_PROG_LOAD, _BPF_LINK_CREATE = 5, 28
@@ -152,16 +154,20 @@ def release(text: str | None = None) -> tuple[int, int, int]:
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
 
 
-def return_probes_kill(version: tuple[int, int, int], *, seccomp: bool, shadow_stack: bool, processor: str) -> str:
+def return_probes_kill(
+    version: tuple[int, int, int],
+    *,
+    seccomp: bool,
+    shadow_stack: bool,
+    decides: Callable[[], bool] = decides_on_return_probes,
+) -> str:
     """Why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
 
-    On x86-64, Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know (let through since 6.13.3,
-    commit cf6cb56ef244). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
+    Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know. Those with the fix are told by asking
+    (`decides`). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
     """
-    if processor != "x86-64":
-        return ""
-    if seccomp and version[:2] >= (6, 11) and version < (6, 13, 3):
-        return "Linux 6.11 to 6.13.2 kills a process with a seccomp filter at a return probe"
+    if seccomp and (6, 11, 0) <= version < (6, 13, 3) and decides():
+        return "this kernel, between Linux 6.11 and 6.13.2, kills a process with a seccomp filter at a return probe"
     if shadow_stack and version[:2] < (6, 11):
         return "before Linux 6.11 a process with a shadow stack dies at a return probe"
     return ""

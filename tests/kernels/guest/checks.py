@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.kernels.guest import leavings, servers, targets
+from tests.kernels.guest import leavings, odd, servers, targets
 from tests.kernels.guest.loads import every_kind_of_site, every_program_loads
 from tests.kernels.guest.stress import stressed
 from tests.kernels.guest.ways import Check, by
@@ -31,6 +31,11 @@ def parameter(name: str, otherwise: str = "") -> str:
 def stress() -> dict[str, Any]:
     """For as long as `stress_s` on the kernel's command line says."""
     return stressed(float(parameter("stress_s", "60")))
+
+
+def panic() -> None:
+    """Brings the guest's kernel down, to show that the host notices."""
+    Path("/proc/sysrq-trigger").write_text("c")
 
 
 CHECKS: dict[str, Check] = {
@@ -61,5 +66,14 @@ CHECKS: dict[str, Check] = {
     "nothing left perf": partial(leavings.after, leavings.interrupted, "--attach", "perf"),
     "nothing left killed": partial(leavings.after, leavings.killed),
     "nothing left killed perf": partial(leavings.after, leavings.killed, "--attach", "perf"),
+    "no BTF": odd.no_btf,
+    "no uprobes": odd.no_uprobes,
+    "no tracefs": odd.no_tracefs,
+    "cgroup v1": odd.cgroup_v1,
+    "cgroup hybrid": odd.cgroup_hybrid,
+    "unprivileged BPF disabled": odd.unprivileged_bpf_disabled,
+    "lockdown integrity": odd.lockdown_integrity,
+    "lockdown confidentiality": odd.lockdown_confidentiality,
     "stress": stress,
+    "panic": panic,
 }

@@ -76,11 +76,11 @@ def after(end: Callable[..., None], *options: str) -> dict[str, Any]:
 
 
 def interrupted(trace: Trace) -> None:
-    """Ctrl-C: nothing may be left once the command has ended."""
+    """Ctrl-C."""
     trace.__exit__(None, None, None)
 
 
 def killed(trace: Trace) -> None:
-    """kill -9: nothing may be left once the kernel has cleaned up behind it."""
+    """kill -9, after which only the kernel cleans up."""
     trace._process.send_signal(signal.SIGKILL)
     trace._process.wait()

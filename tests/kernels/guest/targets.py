@@ -16,11 +16,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ssllatency.elf.image import Image
+from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.kernel import release, return_probes_kill
+from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.model.snapshot import Outcome, Target
+from ssllatency.probes.planner import plan_image
 from tests.kernels.guest.filtered import unknown_call_ends_in
 from tests.kernels.guest.servers import assert_document, assert_same, certificates, connect, server
 from tests.kernels.guest.ways import Refused, refusal, ways
 from tests.live.clients import h2load
-from tests.live.servers import Nginx, Settings, make_certificate
+from tests.live.servers import Nginx, Settings, libssl_of, make_certificate
 from tests.live.trace import Trace, count, counted_pids, counts, losses
 from tests.waiting import wait_for
 
@@ -124,11 +130,7 @@ class _NamedNginx(Nginx):
 
 def three_capabilities(*options: str) -> dict[str, Any]:
     """Nobody with the three capabilities of docs/privileges.md counts exactly, or is told that perf events ask for more."""
-    folder = Path(tempfile.mkdtemp())
-    os.chown(folder, _NOBODY, _NOBODY)
-    user = ("--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups")
-    limits = ("--inh-caps", f"-all,{_THREE}", "--ambient-caps", f"-all,{_THREE}", "--bounding-set", f"-all,{_THREE}")
-    prefix = ("setpriv", *user, *limits, "env", f"HOME={folder}", f"XDG_CACHE_HOME={folder}")
+    prefix = as_nobody(f"-all,{_THREE}")
 
     def run() -> dict[str, Any]:
         nginx = server()
@@ -139,6 +141,15 @@ def three_capabilities(*options: str) -> dict[str, Any]:
     if len(ways()) == 1 or "perf" in options:
         raise Refused(refusal(run, "as perf events, for which it asks for CAP_SYS_ADMIN"))
     return run()
+
+
+def as_nobody(capabilities: str) -> tuple[str, ...]:
+    """The prefix that runs a command as a user whom no server runs as, with these capabilities, as setpriv wants them said."""
+    folder = Path(tempfile.mkdtemp())
+    os.chown(folder, _NOBODY, _NOBODY)
+    user = ("--reuid", str(_NOBODY), "--regid", str(_NOBODY), "--clear-groups")
+    limits = (word for name in ("inh-caps", "ambient-caps", "bounding-set") for word in (f"--{name}", capabilities))
+    return ("setpriv", *user, *limits, "env", f"HOME={folder}", f"XDG_CACHE_HOME={folder}")
 
 
 class _FilteredNginx(Nginx):
@@ -155,5 +166,22 @@ def filtered() -> dict[str, Any]:
         (worker,) = nginx.worker_pids()
         with Trace(nginx.master_pid) as trace:
             expected = connect(nginx)
+        deadly = return_probes_kill(release(), seccomp=True, shadow_stack=False)
+        if not deadly:
+            _return_probes_count(nginx, worker)
         assert nginx.worker_pids() == [worker], "the worker died"
-    return {**assert_document(trace.document, expected), "system calls under the filter": fate}
+    facts = assert_document(trace.document, expected)
+    return {**facts, "system calls under the filter": fate, "return probes": deadly or "served"}
+
+
+def _return_probes_count(nginx: Nginx, worker: int) -> None:
+    """Return probes on a process under the filter, for all functions: ssllatency itself takes them for few or none."""
+    path = libssl_of(worker)
+    image = TracedImage(plan_image(Image.open(path), prefer_return_probes=True), path, (worker,))
+    session = LibbpfEngine().attach(Request((image,), (Target(worker, "nginx", ()),)))
+    expected = connect(nginx)["SSL_do_handshake"]
+    session.detach()
+    series = session.read().series
+    session.close()
+    counted = sum(one.count for one in series if (one.function, one.outcome) == ("SSL_do_handshake", Outcome.SUCCESS))
+    assert counted == expected, f"return probes counted {counted} of {expected} handshakes"
