@@ -169,10 +169,15 @@ static __always_inline struct ssll_verdict ssll_judge_ssl(__u64 ssl, __s32 retur
 	return ssll_judge_end(ssl, returned, library);
 }
 
-/* Every lane is done (0) or was not used (2); four bits a lane. */
+/*
+ * Every lane is done or was not used. Four bits a lane: 0 is done; bit 1 says that a pointer was NULL, as all of an unused lane
+ * are, and the curves' functions then set others along with it.
+ */
 static __always_inline bool ssll_lanes_succeeded(__u32 status)
 {
-	return (status & ~0x22222222U) == 0;
+	__u32 unused = (status & 0x22222222U) >> 1;
+
+	return (status & ~(unused * 15)) == 0;
 }
 
 static __always_inline bool ssll_succeeded(__u32 convention, __u64 returned)

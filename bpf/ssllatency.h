@@ -34,7 +34,7 @@ enum ssll_convention {
 	SSLL_POSITIVE = 6,      /* int; > 0 success */
 	SSLL_ONE = 7,           /* int; 1 success */
 	SSLL_POINTER = 8,       /* pointer; not NULL success */
-	SSLL_MBX8 = 9,          /* mbx_status: 4 bits a lane, 8 lanes; 0 success, 2 a lane not used */
+	SSLL_MBX8 = 9,          /* mbx_status: 4 bits a lane, 8 lanes; 0 success, bit 1 a lane not used */
 	SSLL_NONE = 11,         /* void: every call succeeds */
 };
 

@@ -5,6 +5,7 @@ its hardware (machine.py): such tests are named with the reason at the end."""
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,11 @@ from tests import bpftraces
 from tests.machine import Lacking
 
 _LEFT_OUT = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_configure() -> None:
+    """Has Ctrl-C interrupt the tests and what they start, also where a shell's background job is to ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", params=[bpftraces.OWN, bpftraces.DEBIAN_13])

@@ -3,8 +3,11 @@
 """Runs the tiers of tests that this machine can run, and names those that it left out and why.
 
 Usage: run.py TIER… with TIER one of unit, load, live, kernels. The exit status is 1 if a test failed, or if in CI (the
-environment variable CI is set) a test of a tier that this machine can run was skipped. Tests that need a CPU or the like that
-this machine lacks are no failure there either (tests/machine.py): each tier's output names them last, with the reason.
+environment variable CI is set) a test of a tier that this machine can run was skipped. Tests that need hardware that this
+machine lacks are no failure there either (tests/machine.py): each tier's output names them last, with the reason.
+
+A machine that can't trace leaves out load and live, one that can't boot guests kernels. In CI that is a failure, too, but for the
+tiers that the environment variable SSLLATENCY_MAY_LEAVE_OUT names, separated by spaces.
 """
 
 from __future__ import annotations
@@ -21,12 +24,19 @@ from tests.kernels.machine import native_architecture, why_not  # noqa: E402
 from tests.kernels.plans import plans  # noqa: E402
 
 PRIVILEGED = ("load", "live")
+DOCTOR = (TOP / "tools" / "ssllatency", "doctor", "--quiet")
+DOCTOR_TIMEOUT_S = 120
 
 
 def obstacle() -> str:
-    """Why this machine can't trace; "" when it can."""
-    asked = subprocess.run([TOP / "tools" / "ssllatency", "doctor", "--quiet"], capture_output=True, text=True, check=False)
-    return (asked.stdout.strip() or asked.stderr.strip()) if asked.returncode else ""
+    """Why this machine can't trace; "" when it can. RuntimeError where the doctor failed, which says nothing of the machine."""
+    asked = subprocess.run(DOCTOR, capture_output=True, text=True, timeout=DOCTOR_TIMEOUT_S, check=False)
+    if asked.returncode == 0:
+        return ""
+    told = asked.stdout.strip()
+    if asked.returncode != 1 or not told or asked.stderr.strip():
+        raise RuntimeError(f"the doctor failed with status {asked.returncode}: {asked.stderr.strip() or told}")
+    return told
 
 
 def no_guests() -> str:
@@ -45,6 +55,7 @@ def run_tier(tier: str) -> bool:
 
 
 def main() -> int:
+    """The exit status."""
     tiers = sys.argv[1:]
     why = obstacle() if set(tiers) & set(PRIVILEGED) else ""
     left_out = {tier: why for tier in tiers if why and tier in PRIVILEGED}
@@ -53,6 +64,8 @@ def main() -> int:
     failed = [tier for tier in tiers if tier not in left_out and not run_tier(tier)]
     for tier, reason in left_out.items():
         print(f"==> tests/{tier} left out: {reason}")
+    if os.environ.get("CI"):
+        failed += left_out.keys() - set(os.environ.get("SSLLATENCY_MAY_LEAVE_OUT", "").split())
     if failed:
         print(f"==> failed: {' '.join(failed)}")
     return int(bool(failed))

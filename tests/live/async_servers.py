@@ -38,17 +38,19 @@ Counts = dict[str, Any]
 
 @functools.cache
 def build(example: str) -> None:
-    """Build one of the examples, "async-server" or "offload-engine", into BUILT."""
+    """Build one of the examples, "async-server", "offload-engine" or "async-gain", into BUILT."""
     _run("make", "-s", "-C", str(TOP / "examples" / example), f"OUT={BUILT}")
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An OpenSSL engine: its id or file, control commands as NAME:VALUE, and whether it loads the key itself."""
+    """An OpenSSL engine: its id or file, control commands as NAME:VALUE, whether it loads the key itself, and a library that is
+    to be preloaded for it."""
 
     name: str
     controls: tuple[str, ...] = ()
     loads_key: bool = False
+    preload: Path | None = None
 
 
 def offload(*, threads: int = 16, delay_us: int = 1000, loads_key: bool = False) -> Engine:
@@ -58,11 +60,25 @@ def offload(*, threads: int = 16, delay_us: int = 1000, loads_key: bool = False)
 
 
 def qatengine(root: Path) -> Engine:
-    """Intel's engine as the root has it. Without the CPU's avx512ifma it loads all the same, and leaves every operation to
-    OpenSSL."""
-    if not any(root.glob("usr/lib/*/engines-3/qatengine.so")):
+    """Intel's engine as the root has it, which works wherever its libcrypto_mb does; elsewhere it leaves every operation to
+    OpenSSL (`lanes` says which)."""
+    return Engine("qatengine", preload=BUILT / "any_maker.so" if lanes(root) == "library" else None)
+
+
+@functools.cache
+def lanes(root: Path) -> str:
+    """What qatengine in that root can do on this CPU: "engine", "library" or "none", as examples/async-gain/lanes.c says it."""
+    file = next(root.glob("usr/lib/*/engines-3/qatengine.so"), None)
+    if file is None:
         pytest.skip(f"there is no qatengine in {root}: run tools/second-root")
-    return Engine("qatengine")
+    build("async-gain")
+    with tempfile.TemporaryDirectory(prefix="ssllatency-lanes-", dir=root / "tmp") as folder:
+        program = shutil.copy(BUILT / "lanes", folder)
+        inside = [f"/{Path(path).relative_to(root)}" for path in (program, file)]
+        asked = subprocess.run(["chroot", root, *inside], capture_output=True, text=True, timeout=60, check=False)
+    if asked.returncode:
+        raise ServerError(f"lanes ended with status {asked.returncode}: {asked.stderr.strip()}")
+    return asked.stdout.strip()
 
 
 @dataclass(frozen=True)
@@ -165,6 +181,8 @@ class AsyncServer:
     def _start(self) -> None:
         pair = make_certificate(self.settings.kind, self.certificates)
         prefix = ("chroot", str(self.root)) if self.root else ()
+        if self.settings.engine and self.settings.engine.preload:
+            prefix = (*prefix, "env", f"LD_PRELOAD={self._inside(self.settings.engine.preload)}")
         command = [*prefix, self._inside(self.program or BUILT / "async-server"), *self._words(pair)]
         environment = {**os.environ, **dict(self.settings.environment)}
         with (self.directory / "log").open("wb") as log:

@@ -22,6 +22,7 @@ from ssllatency.targets import Selection
 from tests import machine
 
 from .async_servers import AsyncServer, AsyncSettings, Counts, Fibers, SteadyLoad, build_fibers, load, offload
+from .test_command import start
 from .trace import Document, Trace, count, losses, reasons
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -160,19 +161,11 @@ def test_a_tracer_killed_under_load_leaves_the_server_alone(certificates: Path) 
     with AsyncServer(certificates, AsyncSettings(kind="rsa", engine=offload(threads=8, delay_us=1000))) as server:
         with SteadyLoad(server, parallel=50) as steady:
             for _ in range(3):
-                ready, tell = os.pipe()
-                child = os.fork()
-                if child == 0:
-                    with attached(server.pid):
-                        os.write(tell, b"!")
-                        signal.pause()
-                os.close(tell)
-                assert os.read(ready, 1) == b"!"
-                os.close(ready)
+                tracer = start("-p", server.pid)
                 assert breakpoints(server.pid)
                 time.sleep(0.3)
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+                tracer.kill()
+                tracer.communicate(timeout=20)
                 time.sleep(0.3)
         server.wait_idle()
         assert breakpoints(server.pid) == breakpoints(server.pid, "libcrypto") == 0

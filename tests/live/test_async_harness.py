@@ -68,9 +68,7 @@ def test_several_threads_and_few_jobs(certificates: Path) -> None:
 
 def test_many_jobs_in_flight(certificates: Path) -> None:
     with AsyncServer(certificates, AsyncSettings("ecdsa", engine=offload(threads=500, delay_us=2_000_000))) as server:
-        started = time.monotonic()
-        completed = load(server, connections=1000, parallel=1000)
-        assert time.monotonic() - started < 20
+        completed = load(server, connections=1000, parallel=1000)  # one after the other they would take over half an hour
     assert_counted(server.final, completed, "ecdsa", paused=True)
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import machine
-
 from . import bad_clients as bad
 from .clients import TLS_1_2, TLS_1_3, Client
 from .servers import make_certificate
@@ -70,7 +68,6 @@ def program(request: pytest.FixtureRequest) -> Path:
     """The server's file."""
     path = BUILT / request.param
     if not path.exists():
-        machine.needs_program("cargo", "builds the servers of BoringSSL and AWS-LC")
         pytest.skip(f"{request.param} isn't there: run tools/boring-servers")
     return path
 

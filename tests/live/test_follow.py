@@ -28,6 +28,7 @@ from .clients import TLS_1_3, Client, h2load
 from .later import late
 from .servers import Nginx, Settings, libssl_of
 from .snoop import Snoop
+from .test_command import children
 from .trace import PROGRAM, Trace, count, counted_pids, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -284,13 +285,6 @@ def test_a_new_binary_takes_over(certificates: Path) -> None:
     assert count(trace.document, "SSL_do_handshake") == load.answered + 10
     assert workers & counted_pids(trace.document, "SSL_do_handshake")
     assert losses(trace.document) == {}
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    with suppress(OSError):
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
 
 
 def test_a_library_that_is_loaded_late_is_traced_from_then_on(certificates: Path) -> None:

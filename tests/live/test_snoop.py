@@ -17,7 +17,7 @@ import pytest
 from .clients import TLS_1_2, TLS_1_3, Client, h2load, server_calls
 from .servers import Nginx, Settings
 from .snoop import Snoop
-from .test_command import bpf_links
+from .test_command import children, links_left, links_of
 from .trace import PROGRAM
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -143,31 +143,32 @@ def test_it_ends_after_so_many_lines(certificates: Path) -> None:
 
 
 def test_head_ends_it_without_a_word(certificates: Path) -> None:
-    before = bpf_links()
     with Nginx(certificates) as server:
         command = f"{PROGRAM} snoop -p {server.master_pid} | head -n 3"
         with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr
             assert process.stderr.readline().startswith("Tracing")
+            links = set[int]().union(*map(links_of, children(process.pid)))
+            assert links
             Client(server.port["ecdsa"], TLS_1_3).connect_times(2)
             output, errors = process.communicate(timeout=30)
     assert output.count("\n") == 3
     assert errors == ""
-    assert bpf_links() == before
+    assert links_left(links) == set()
 
 
 def test_nothing_stays_behind_even_when_killed(certificates: Path) -> None:
-    before = bpf_links()
     with Nginx(certificates) as server:
         client = Client(server.port["ecdsa"], TLS_1_3)
         for number in (signal.SIGINT, signal.SIGKILL):
             with Snoop(server.master_pid) as snoop:
-                assert bpf_links() > before
+                links = links_of(snoop.process.pid)
+                assert links_left(links) == links != set()
                 client.connect_times(2)
                 snoop.process.send_signal(number)
                 snoop.finish()
             client.connect_times(2)
-            assert bpf_links() == before
+            assert links_left(links) == set()
 
 
 def test_many_connections_on_many_workers(certificates: Path) -> None:

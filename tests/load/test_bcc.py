@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ from ssllatency.probes.planner import plan_image
 from . import scenarios
 from .conftest import Subject, breakpoints, counts
 from .scenarios import finished
+from .tracer import tracer
 
 pytestmark = pytest.mark.skipif(
     not (find_spec("bcc") and Path("/lib/modules", os.uname().release, "build").exists()),
@@ -123,20 +123,12 @@ def test_a_refused_site_leaves_nothing_attached(subject: Subject) -> None:
 
 @pytest.mark.parametrize("method", ["auto", "perf"])
 def test_a_killed_tracer_leaves_no_breakpoint(subject: Subject, method: str) -> None:
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        attach(subject, method=method)
-        os.write(writer, b"attached")
-        signal.pause()
-    os.read(reader, 8)
-    assert breakpoints(subject) > 0
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    os.close(reader)
-    os.close(writer)
-    subject.do("calls", 1)
-    assert breakpoints(subject) == 0
+    with tracer(subject.plan, subject.pid, "bcc", method) as process:
+        assert breakpoints(subject) > 0
+        process.kill()
+        process.wait(30)
+        subject.do("calls", 1)
+        assert breakpoints(subject) == 0
 
 
 def test_what_bcc_cant_do_is_said(subject: Subject) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from tests.waiting import wait_for
 from .conftest import Subject, breakpoints, counts, running
 from .native import has_private_stack, loaded_programs
 from .scenarios import assert_agrees_with_itself
+from .tracer import tracer
 
 SUCCESS, FAILURE, RETRY = Outcome
 MOST_LOST = 4
@@ -70,7 +70,7 @@ def test_outcomes_reasons_and_histograms(plan: ImagePlan) -> None:
         subject.do("calls", 100)
         subject.do("reads", 3, 256)
         subject.do("reads", 4, -1)
-        subject.do("lanes", 5, 0x22220000)
+        subject.do("lanes", 5, 0xBBBB3300)
         subject.do("lanes", 6, 0x00000001)
         snapshot = result(session)
     assert counts(snapshot) == {
@@ -198,16 +198,13 @@ def test_nothing_stays_when_it_is_closed_or_its_tracer_killed(plan: ImagePlan) -
         assert breakpoints(subject) > 0
         session.close()
         assert breakpoints(subject) == 0
-        child = os.fork()
-        if child == 0:
-            BpftraceEngine().attach(subject.request())
-            signal.pause()
-        wait_for(lambda: breakpoints(subject) == sites(subject) and not folders(child), 30)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        wait_for(lambda: breakpoints(subject) == 0, 30)
-        assert not folders(child)
-        subject.do("calls", 1)
+        with tracer(subject.plan, subject.pid, "bpftrace") as process:
+            wait_for(lambda: breakpoints(subject) == sites(subject) and not folders(process.pid), 30)
+            process.kill()
+            process.wait(30)
+            wait_for(lambda: breakpoints(subject) == 0, 30)
+            assert not folders(process.pid)
+            subject.do("calls", 1)
 
 
 def test_symbols_of_another_build_are_not_taken(plan: ImagePlan) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from . import scenarios
 from .conftest import Subject, breakpoints, counts
 from .programs import compiled
 from .scenarios import finished
+from .tracer import tracer
 
 SUCCESS, FAILURE, RETRY = Outcome.SUCCESS, Outcome.FAILURE, Outcome.RETRY
 
@@ -59,8 +58,28 @@ def test_the_whole_return_value_is_judged(subject: Subject, returned: int, outco
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
-    [(0, SUCCESS), (0x22222220, SUCCESS), (0x22222222, SUCCESS), (1, FAILURE), (0x80000000, FAILURE), (0x22420000, FAILURE)],
-    ids=["all lanes", "one lane used", "none used", "mismatch", "bad signature in the last", "low order point"],
+    [
+        (0, SUCCESS),
+        (0x22222220, SUCCESS),
+        (0x22222222, SUCCESS),
+        (0x33330000, SUCCESS),
+        (0xBBBBBB00, SUCCESS),
+        (1, FAILURE),
+        (0x80000000, FAILURE),
+        (0x22420000, FAILURE),
+        (0xBBBBB800, FAILURE),
+    ],
+    ids=[
+        "all lanes",
+        "one lane used",
+        "none used",
+        "half used by a curve",
+        "two used to sign",
+        "mismatch",
+        "bad signature in the last",
+        "low order point",
+        "bad signature beside unused lanes",
+    ],
 )
 def test_a_batch_succeeds_when_no_used_lane_failed(subject: Subject, status: int, outcome: Outcome) -> None:
     session = subject.attach()
@@ -183,16 +202,12 @@ def test_detached_and_killed_tracers_leave_no_breakpoint(subject: Subject) -> No
     subject.do("calls", 1)
     assert breakpoints(subject) == 0
     session.close()
-    child = os.fork()
-    if child == 0:
-        subject.attach()
-        signal.pause()
-    while not breakpoints(subject):
+    with tracer(subject.plan, subject.pid) as process:
+        assert breakpoints(subject) > 0
+        process.kill()
+        process.wait(30)
         subject.do("calls", 1)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    subject.do("calls", 1)
-    assert breakpoints(subject) == 0
+        assert breakpoints(subject) == 0
 
 
 def test_perf_events_that_the_kernel_removes_slowly_count_nothing_more(subject: Subject) -> None:

@@ -24,7 +24,7 @@ _SUCCESS = {
     Convention.SSL_SHUTDOWN: "$value >= 0",
     Convention.LENGTH: "$value >= 0",
     Convention.POINTER: "$raw != 0",
-    Convention.MBX8: "($raw & 0xdddddddd) == 0",  # four bits a lane: 0 done, 2 not used
+    Convention.MBX8: "($raw & 0xffffffff & (($raw & 0x22222222) / 2 * 15 ^ 0xffffffff)) == 0",  # as bpf/outcome.bpf.h has it
 }
 # What SSL_want returns where it isn't waiting for the socket.
 _WAITS = {

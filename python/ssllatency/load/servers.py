@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -31,6 +32,8 @@ from ssllatency.load.site import Site
 START_TIMEOUT_S = 10.0
 _END_TIMEOUT_S = 5.0
 _LOOPBACK = "127.0.0.1"
+_FIRST_PORT = 10000  # well-known services listen below
+_OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Server(Protocol):
@@ -46,12 +49,30 @@ class Server(Protocol):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nothing listens on at the moment, all different."""
+    """Ports of the loopback address that nothing listens on at the moment, all different.
+
+    They lie outside the range from which the kernel takes the ports of outgoing connections: one of those could take the port
+    before the server does. LoadError where there aren't so many.
+    """
+    ports = _listening_range()
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((_LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
+        free: list[int] = []
+        for port in random.sample(ports, min(len(ports), 1000 + count)):
+            if len(free) == count:
+                break
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.socket()).bind((_LOOPBACK, port))
+                free.append(port)
+    if len(free) < count:
+        raise LoadError(f"no {count} ports of {_LOOPBACK} are free.")
+    return free
+
+
+def _listening_range() -> range:
+    """The larger of the ranges beside that of outgoing connections."""
+    first, last = map(int, _OUTGOING_PORTS.read_text().split())
+    below, above = range(_FIRST_PORT, first), range(last + 1, 1 << 16)
+    return max(below, above, range(first, last + 1) if len(below) + len(above) < 1000 else range(0), key=len)
 
 
 def site_of(cell: Cell) -> Site:

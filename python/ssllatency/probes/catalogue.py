@@ -196,5 +196,6 @@ def succeeds(convention: Convention, returned: int) -> bool:
         case Convention.POINTER:
             return returned != 0
         case Convention.MBX8:
-            return returned & ~0x22222222 == 0
+            unused = (returned & 0x22222222) >> 1
+            return returned & 0xFFFFFFFF & ~(unused * 15) == 0
     return True

@@ -45,11 +45,14 @@ def test_misuse(arguments: list[str], status: int, words: str, capsys: pytest.Ca
 
 # A server with a worker that has its socket as well; it ends with its standard input.
 SERVER = """
-import os, socket
+import os, socket, sys
 server = socket.create_server(("127.0.0.1", 0))
-if os.fork():
+worker = os.fork()
+if worker:
     print(os.getpid(), server.getsockname()[1], flush=True)
-input()
+sys.stdin.read()
+if worker:
+    os.waitpid(worker, 0)
 """
 
 
@@ -63,7 +66,6 @@ def test_a_server_is_found_by_its_port() -> None:
             with pytest.raises(SsllatencyError, match=r"No process on this host listens on 192\.0\.2\.1"):
                 load.serving_there(Endpoint("192.0.2.1", port))
         finally:
-            server.stdin.write(b"\n\n")
             server.stdin.close()
     with pytest.raises(SsllatencyError, match=f"listens on 127.0.0.1 port {port}"):
         load.serving_there(Endpoint("127.0.0.1", port))

@@ -148,8 +148,11 @@ def test_only_the_first_of_each_client_may_be_full() -> None:
     assert seen('resumption = "reuse"', *[{}] * 4, {Label.RESUMED: YES}, full=3) == ["resumed: no in 4"]
 
 
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(20))) == 20
+def test_free_ports_differ_and_are_not_those_of_outgoing_connections() -> None:
+    ports = free_ports(20)
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    assert len(set(ports)) == 20
+    assert not any(first <= port <= last for port in ports) or last - first > 64000
 
 
 def test_server_settings_are_in_its_configuration() -> None:

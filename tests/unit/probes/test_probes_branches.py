@@ -184,7 +184,7 @@ def test_a_buffer_that_two_ways_bring_in_different_registers_isnt_known(assemble
         (Convention.SSL_SHUTDOWN, [0, 1], [-1]),
         (Convention.LENGTH, [0, 1], [-1]),
         (Convention.POINTER, [1, -1], [0]),
-        (Convention.MBX8, [0, 2], [1, -1]),
+        (Convention.MBX8, [0, 2, 3], [1, 8]),
         (Convention.NONE, [0, 1, -1], []),
     ],
 )

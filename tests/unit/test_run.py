@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tiers are run and left out, and when that is a failure."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests import run
+
+TIERS = ["unit", "load", "live"]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tiers that were run; all pass."""
+    tiers: list[str] = []
+    monkeypatch.setattr(run, "run_tier", lambda tier: tiers.append(tier) is None)
+    monkeypatch.setattr(sys, "argv", ["run.py", *TIERS])
+    for name in ("CI", "SSLLATENCY_MAY_LEAVE_OUT"):
+        monkeypatch.delenv(name, raising=False)
+    return tiers
+
+
+def doctor(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    program = folder / "doctor"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(run, "DOCTOR", (program,))
+
+
+def test_all_tiers_run_where_the_machine_can_trace(ran: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    doctor(monkeypatch, tmp_path, "exit 0")
+    assert run.main() == 0
+    assert ran == TIERS
+
+
+@pytest.mark.parametrize(("ci", "may", "status"), [("", "", 0), ("true", "", 1), ("true", "load", 1), ("true", "load live", 0)])
+def test_what_a_machine_can_not_trace_may_be_left_out(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ci: str, may: str, status: int
+) -> None:
+    """In CI only where that is expressly allowed."""
+    doctor(monkeypatch, tmp_path, 'echo "This machine can\'t trace: no BTF."; exit 1')
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setenv("SSLLATENCY_MAY_LEAVE_OUT", may)
+    assert run.main() == status
+    assert ran == ["unit"]
+
+
+@pytest.mark.parametrize("script", ["echo Traceback >&2; exit 1", "exit 1", "echo no; exit 2", "kill -SEGV $$"])
+def test_a_doctor_that_fails_says_nothing_of_the_machine(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
+) -> None:
+    doctor(monkeypatch, tmp_path, script)
+    with pytest.raises(RuntimeError, match="the doctor failed with status"):
+        run.main()
+    assert ran == []
+
+
+def test_a_doctor_that_hangs_ends(ran: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    doctor(monkeypatch, tmp_path, "exec sleep 60")
+    monkeypatch.setattr(run, "DOCTOR_TIMEOUT_S", 0.1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        run.main()
+    assert ran == []
