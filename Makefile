@@ -9,13 +9,19 @@ Q := $(if $(V),,@)
 BUILD := build
 VENV := $(BUILD)/venv
 PYTHON := $(VENV)/bin/python
+MACHINE := $(shell uname -m)
+MACHINES := x86_64 aarch64
 OBJECTS := $(patsubst bpf/%.bpf.c,$(BUILD)/%.bpf.o,$(wildcard bpf/*.bpf.c))
+# Every machine's, each in a folder of its name.
+ALL_OBJECTS := $(foreach machine,$(MACHINES),$(patsubst $(BUILD)/%,$(BUILD)/$(machine)/%,$(OBJECTS)))
 BPF_HEADERS := $(wildcard bpf/*.h)
 CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # linux/bpf.h needs asm/ of the machine's own architecture, which clang doesn't look for when it compiles for BPF.
 MULTIARCH = $(shell $(CLANG) -print-multiarch 2>/dev/null)
-BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf -ffile-compilation-dir=.
+TARGET_x86_64 := x86
+TARGET_aarch64 := arm64
+BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf -ffile-compilation-dir=. -D__TARGET_ARCH_$(TARGET_$1)
 PREFIX ?= /usr/local
 
 .PHONY: help
@@ -29,15 +35,25 @@ all: deps bpf ## everything that running from the checkout needs
 deps: ## packages, virtual environment (asks for sudo where it must)
 	$(Q)tools/setup
 
-.PHONY: bpf
-bpf: $(OBJECTS) ## the BPF objects
+.PHONY: bpf bpf-all
+bpf: $(OBJECTS) ## the BPF objects of this machine
+	@:
+bpf-all: $(ALL_OBJECTS) ## those of x86-64 and aarch64, for packages
 	@:
 
+# For the machine that is named: no header of that machine's own is needed.
+define compile
+$(Q)mkdir -p $(@D)
+@echo "==> compiling $<$(if $(filter $1,$(MACHINE)),, for $1)"
+$(Q)$(CLANG) $(call BPF_CFLAGS,$1) -c $< -o $@.unstripped
+$(Q)$(LLVM_STRIP) -g $@.unstripped -o $@ && rm $@.unstripped
+endef
 $(BUILD)/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
-	$(Q)mkdir -p $(BUILD)
-	@echo "==> compiling $<"
-	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.unstripped
-	$(Q)$(LLVM_STRIP) -g $@.unstripped -o $@ && rm $@.unstripped
+	$(call compile,$(MACHINE))
+$(BUILD)/x86_64/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
+	$(call compile,x86_64)
+$(BUILD)/aarch64/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
+	$(call compile,aarch64)
 
 .PHONY: demo
 demo: ## attach to a real nginx under load and show the report, in one command
@@ -46,6 +62,7 @@ demo: ## attach to a real nginx under load and show the report, in one command
 
 # Which kernels `make test-kernels` boots: ci (Debian 12's own and the newest of the mirror), all, or names as 6.12,newest.
 KERNELS ?= ci
+# GUEST: their architecture by Debian's name, this machine's own unless it is said.
 kernels_named = $(if $(filter ci,$(KERNELS)),6.1 newest,$(filter-out all,$(subst $(comma), ,$(KERNELS))))
 comma := ,
 
@@ -62,9 +79,9 @@ test-load: bpf ## every BPF program passes the verifier and attaches
 	$(Q)$(PYTHON) tests/run.py load
 test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live
-test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (45 minutes), or by name
-	$(Q)tools/setup-kernels $(kernels_named)
-	$(Q)SSLLATENCY_KERNELS=$(KERNELS) $(PYTHON) tests/run.py kernels
+test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (45 minutes), or by name; GUEST=arm64
+	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
+	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) $(PYTHON) tests/run.py kernels
 
 .PHONY: kernels-table golden sweep
 kernels-table: ## the tables of docs/kernels.md, from what the guests found last
@@ -104,8 +121,10 @@ lint: ## ruff, mypy, import rules, clang-format, shellcheck
 .PHONY: abi check-abi
 abi: $(OBJECTS) ## python/ssllatency/abi.py from the objects' BTF
 	$(Q)python3 bpf/generate_abi.py $(OBJECTS) >$(BUILD)/abi.py && mv $(BUILD)/abi.py python/ssllatency/abi.py
-check-abi: $(OBJECTS) ## whether abi.py is what the objects' BTF says
-	$(Q)python3 bpf/generate_abi.py $(OBJECTS) | diff -u python/ssllatency/abi.py - || { echo "abi.py has drifted: make abi"; false; }
+check-abi: $(ALL_OBJECTS) ## whether abi.py is what the objects' BTF says, on every machine
+	$(Q)for machine in $(MACHINES); do \
+	  python3 bpf/generate_abi.py $(BUILD)/$$machine/*.bpf.o | diff -u python/ssllatency/abi.py - || { echo "abi.py has drifted: make abi"; exit 1; }; \
+	done
 
 # What an installation has beside the package, in the folders where it belongs.
 SHORT_COMMANDS := $(filter-out tools/ssllatency %.bt,$(wildcard tools/ssl*))
@@ -121,7 +140,7 @@ prefix: ## man pages, completion, documents, scripts, in build/prefix
 WHEEL_SOURCES := pyproject.toml hatch_build.py $(DOCUMENTS) $(shell find python bpf tools install -type f ! -name '*.pyc')
 .PHONY: wheel
 wheel: $(BUILD)/wheels/.made ## the package and what it needs as wheels, in build/wheels (asks pip's index)
-$(BUILD)/wheels/.made: $(OBJECTS) $(WHEEL_SOURCES)
+$(BUILD)/wheels/.made: $(ALL_OBJECTS) $(WHEEL_SOURCES)
 	@echo "==> building the wheel"
 	$(Q)rm -rf $(BUILD)/wheels
 	$(Q)$(PYTHON) -m pip wheel -q --disable-pip-version-check --wheel-dir $(BUILD)/wheels .

@@ -18,12 +18,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc]
         """Adds build/*.bpf.o and the sources to the package, and build/prefix; fails with make's own message where one can't be
         made."""
         del version
-        make = ["make", "--no-print-directory", "bpf", "prefix", f"PYTHON={sys.executable}"]
+        make = ["make", "--no-print-directory", "bpf-all", "prefix", f"PYTHON={sys.executable}"]
         subprocess.run(make, cwd=self.root, check=True)
         top = Path(self.root)
         for source in (top / "bpf").glob("*.bpf.c"):
-            name = f"{source.stem}.o"
-            build_data["force_include"][str(top / "build" / name)] = f"ssllatency/{name}"
+            for machine in ("x86_64", "aarch64"):
+                name = f"{machine}/{source.stem}.o"
+                build_data["force_include"][str(top / "build" / name)] = f"ssllatency/{name}"
         for source in (*(top / "bpf").glob("*.h"), *(top / "bpf" / "bcc").rglob("*.[ch]")):
             build_data["force_include"][str(source)] = f"ssllatency/{source.relative_to(top)}"
         build_data["shared_data"][str(top / "build" / "prefix" / "share")] = "share"

@@ -33,7 +33,7 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 	if (!traced(key.tgid) || is_size_query(ctx, field(cookie, SSLL_COOKIE_SKIP_NULL, 3)))
 		return 0;
 	call_began(ctx, &key);
-	ssll_begin(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? REGISTER(ctx, rdi) : 0);
+	ssll_begin(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? argument(ctx, 0) : 0);
 	return 0;
 }
 

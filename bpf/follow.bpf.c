@@ -6,7 +6,6 @@
  * Cost: a look-up at each fork, exec and exit of the machine; the targets' calls cost nothing more.
  */
 #include <linux/bpf.h>
-#include <linux/ptrace.h>
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 

@@ -31,7 +31,7 @@ static __always_inline bool is_under_way(__u64 ssl, const struct ssll_layout *la
 
 static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
-	__u64 now = bpf_ktime_get_ns(), ssl = REGISTER(ctx, rdi);
+	__u64 now = bpf_ktime_get_ns(), ssl = argument(ctx, 0);
 	__u32 library = field(cookie, SSLL_COOKIE_LIBRARY, 8);
 	struct ssll_start_key key = call_key(cookie, stack);
 	struct ssll_open_call call = {.ssl = ssl};

@@ -7,8 +7,6 @@
  * words, sizes and codes. Cost: an account's look-up at each site inside a handshake, and some rows updated when it ends.
  */
 #include <linux/bpf.h>
-#include <linux/ptrace.h>
-#include <asm/unistd.h>
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
@@ -53,26 +51,26 @@ SEC("uprobe")
 int at_wake_set(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return wake_is_set(REGISTER(ctx, rdx));
+	return wake_is_set(argument(ctx, 2));
 }
 
 SEC("uprobe")
 int at_batch(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return batch_begins(REGISTER(ctx, rdi), field(bpf_get_attach_cookie(ctx), SSLL_COOKIE_OPERATION, 8));
+	return batch_begins(argument(ctx, 0), field(bpf_get_attach_cookie(ctx), SSLL_COOKIE_OPERATION, 8));
 }
 
 SEC("raw_tracepoint/sys_enter")
 int at_write(struct bpf_raw_tracepoint_args *ctx)
 {
 	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
-	const struct pt_regs *registers = (const struct pt_regs *)ctx->args[0];
+	const struct machine_registers *registers = (const struct machine_registers *)ctx->args[0];
 	__u64 descriptor = 0;
 
-	if (ctx->args[1] != __NR_write)
+	if (ctx->args[1] != SYSTEM_CALL_WRITE)
 		return 0;
-	bpf_probe_read_kernel(&descriptor, sizeof(descriptor), &registers->rdi);
+	bpf_probe_read_kernel(&descriptor, sizeof(descriptor), &registers->FIRST_ARGUMENT);
 	return written(descriptor);
 }
 

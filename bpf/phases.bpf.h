@@ -88,12 +88,12 @@ static __always_inline void error_raised(struct ssll_handshake *handshake, __u32
 static __always_inline int error_site(const struct pt_regs *ctx, __u64 cookie)
 {
 	struct ssll_handshake *handshake = current_account();
-	__s32 alert = (__s32)REGISTER(ctx, rsi);
+	__s32 alert = (__s32)argument(ctx, 1);
 
 	if (!handshake)
 		return 0;
 	if (!field(cookie, SSLL_ERROR_COOKIE_FATAL, 1)) {
-		error_raised(handshake, REGISTER(ctx, rdi), argument(ctx, field(cookie, SSLL_ERROR_COOKIE_REASON, 3)));
+		error_raised(handshake, argument(ctx, 0), argument(ctx, field(cookie, SSLL_ERROR_COOKIE_REASON, 3)));
 	} else if (alert >= 0 && alert < 256 && !(handshake->flags & SSLL_FLAG_ALERT_SENT)) {
 		handshake->alert = alert;
 		handshake->flags |= SSLL_FLAG_ALERT_SENT;

@@ -9,6 +9,9 @@
 DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 DEFINE_EMPTY_PROG_ARRAY(no_session_program);
 
+/* User space refuses an object whose registers are another machine's: the kernel would load it. libbpf skips the section. */
+asm(".pushsection .ssllatency.machine,\"\",@progbits\n.asciz \"registers of " MACHINE "\"\n.popsection");
+
 /* Defined by the object, where it includes this. `stack` is the stack pointer at the function's entry. */
 static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
 static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
@@ -50,7 +53,7 @@ int at_both(struct pt_regs *ctx)
 	BEGIN_UPROBE(ctx, no_session_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
-	if (REGISTER(ctx, rip) != bpf_get_func_ip(ctx))
+	if (REGISTER(ctx, INSTRUCTION_POINTER) != bpf_get_func_ip(ctx))
 		return call_ends(ctx, cookie, stack_before_return(ctx));
 	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
 }
@@ -59,7 +62,7 @@ SEC("uprobe")
 int at_free(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return call_frees(REGISTER(ctx, rdi));
+	return call_frees(argument(ctx, 0));
 }
 
 #endif

@@ -19,7 +19,7 @@ static __always_inline __u64 *ssll_side_word(__u64 ssl, __u32 tgid, __u64 *tag)
 {
 	__u32 number;
 
-	if (ssl >> 47 || ssl & 15)
+	if (ssl >> 48 || ssl & 15)
 		return NULL;
 	*tag = 1ULL << 63 | (__u64)tgid << SSLL_SIDE_TGID | ssl >> (SSLL_SIDE_BITS + 4) << SSLL_SIDE_SSL;
 	number = (ssl >> 4 ^ *tag * 0x9e3779b97f4a7c15ULL >> (64 - SSLL_SIDE_BITS)) & (SSLL_SIDES - 1);

@@ -8,7 +8,6 @@
  * costs what it does there without the histogram; an event costs a reservation and 64 bytes.
  */
 #include <linux/bpf.h>
-#include <linux/ptrace.h>
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 

@@ -9,7 +9,6 @@
  * update of a row at exit.
  */
 #include <linux/bpf.h>
-#include <linux/ptrace.h>
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 

@@ -81,13 +81,13 @@ enum ssll_role {
 enum ssll_cookie {
 	SSLL_COOKIE_OPERATION = 0,  /* 8 bits: index of the operation in this run's plan */
 	SSLL_COOKIE_CONVENTION = 8, /* 4 bits: enum ssll_convention */
-	SSLL_COOKIE_REGISTER = 12,  /* 4 bits: x86-64 number of the register that holds the return value */
-	SSLL_COOKIE_SHARED = 16,    /* 1 bit: the exit is reached without the entry, too */
-	SSLL_COOKIE_SKIP_NULL = 17, /* 3 bits: 1 + index of the argument that is NULL in a size query; 0 none */
-	SSLL_COOKIE_SSL = 20,       /* 1 bit: the first argument is the SSL * */
+	SSLL_COOKIE_REGISTER = 12,  /* 5 bits: the machine's number of the register that holds the return value */
+	SSLL_COOKIE_SHARED = 17,    /* 1 bit: the exit is reached without the entry, too */
+	SSLL_COOKIE_SKIP_NULL = 18, /* 3 bits: 1 + index of the argument that is NULL in a size query; 0 none */
+	SSLL_COOKIE_SSL = 21,       /* 1 bit: the first argument is the SSL * */
 	SSLL_COOKIE_LIBRARY = 24,   /* 8 bits: index into libraries */
 	SSLL_COOKIE_STACK = 32,     /* 16 bits: stack pointer at the function's entry minus that at the site, bytes */
-	SSLL_COOKIE_CONDITION = 48, /* 4 bits: of an exit site on a jcc, the lowest 4 bits of its opcode */
+	SSLL_COOKIE_CONDITION = 48, /* 4 bits: of an exit site on x86-64's jcc, the lowest 4 bits of its opcode */
 	SSLL_COOKIE_TAKEN = 52,     /* 4 bits: enum ssll_exit, of an exit site whose condition holds */
 	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_exit, of one whose condition doesn't */
 };
@@ -103,7 +103,7 @@ enum ssll_exit {
  * Calls that run are kept by (process, stack pointer at entry, operation), which is right across fibers and threads. They lie
  * in a table of SSLL_STARTS slots. A slot's number comes from the lowest bits of the stack pointer, mixed with the rest of the
  * key; the rest, in the slot's tag, therefore tells the whole key. A call takes the first free of SSLL_WAYS slots, and the hash
- * map behind them where all are taken or the stack lies beyond 2^47. In that map the processes whose PIDs are equal modulo
+ * map behind them where all are taken or the stack lies beyond 2^48. In that map the processes whose PIDs are equal modulo
  * SSLL_SHARES have room for SSLL_SHARE calls, so that no process takes all of it.
  */
 enum ssll_table {
@@ -123,15 +123,15 @@ enum ssll_table {
 enum ssll_sides {
 	SSLL_SIDE_BITS = 12,
 	SSLL_SIDES = 4096,
-	SSLL_SIDE_SSL = 0,     /* 31 bits: the address from bit 16 on */
-	SSLL_SIDE_TGID = 31,   /* 22 bits */
+	SSLL_SIDE_SSL = 0,     /* 32 bits: the address from bit 16 on */
+	SSLL_SIDE_TGID = 32,   /* 22 bits */
 	SSLL_SIDE_SERVER = 62, /* 1 bit */
 };
 
 /* The tag of a slot in use, from the lowest bit up; bit 63 is set. A free slot's is 0. */
 enum ssll_tag {
 	SSLL_TAG_WAY = 0,        /* 2 bits */
-	SSLL_TAG_STACK = 2,      /* 30 bits: the stack pointer from bit 17 on */
+	SSLL_TAG_STACK = 2,      /* 31 bits: the stack pointer from bit 17 on */
 	SSLL_TAG_TGID = 33,      /* 22 bits */
 	SSLL_TAG_OPERATION = 55, /* 8 bits */
 };

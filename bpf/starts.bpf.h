@@ -4,6 +4,7 @@
 #define STARTS_BPF_H
 
 #include "maps.bpf.h"
+#include "registers.bpf.h"
 
 struct {
 	SSLL_MAP(starts);
@@ -59,7 +60,7 @@ static __always_inline struct ssll_place ssll_place(const struct ssll_start_key 
 
 static __always_inline bool ssll_in_table(const struct ssll_start_key *key)
 {
-	return key->stack >> 47 == 0;
+	return key->stack >> 48 == 0;
 }
 
 static __always_inline struct ssll_start *ssll_slot(const struct ssll_place *place, __u32 way)
@@ -139,7 +140,7 @@ static __always_inline bool ssll_end(const struct ssll_start_key *key, struct ss
 
 	if (slot) {
 		*start = *slot;
-		*(volatile __u64 *)&slot->tag = 0;
+		give_back(&slot->tag);
 		return true;
 	}
 	slot = bpf_map_lookup_elem(&overflow, key);

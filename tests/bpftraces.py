@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
+from tests.machine import LIBRARIES
 
 OWN, DEBIAN_13 = "bpftrace", "bpftrace of Debian 13"
+_LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 # Its libraries are the root's, all other files are the machine's: in a mount namespace of its own the loader is exchanged.
 _WRAPPER = """#!/bin/sh
-exec unshare --mount sh -c 'mount --bind "$0/lib64/$1" "/lib64/$1" && root=$0 && shift &&
-\tLD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu exec "$root/usr/bin/bpftrace" "$@"' {root} ld-linux-x86-64.so.2 "$@"
+exec unshare --mount sh -c 'mount --bind "$0$1" "$1" && root=$0 && shift &&
+\tLD_LIBRARY_PATH=$root{libraries} exec "$root/usr/bin/bpftrace" "$@"' {root} {loader} "$@"
 """
 
 
@@ -29,6 +31,6 @@ def folder_of(which: str, directory: Path) -> Path:
     if not (root / "usr" / "bin" / "bpftrace").exists():
         pytest.skip("the Debian 13 root has no bpftrace: run tools/second-root")
     program = directory / "bpftrace"
-    program.write_text(_WRAPPER.format(root=shlex.quote(str(root))))
+    program.write_text(_WRAPPER.format(root=shlex.quote(str(root)), libraries=LIBRARIES, loader=_LOADERS[os.uname().machine]))
     program.chmod(0o755)
     return directory

@@ -4,11 +4,14 @@ well: there all other skips are failures (conftest.py)."""
 
 from __future__ import annotations
 
+import os
+import sysconfig
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+LIBRARIES = Path("/usr/lib", str(sysconfig.get_config_var("MULTIARCH")))  # where Debian has those of this architecture
 MEMINFO = Path("/proc/meminfo")
 
 
@@ -22,6 +25,12 @@ def needs_memory(needed: int, for_what: str, meminfo: Path = MEMINFO) -> None:
     available = next((1024 * int(value.split()[0]) for name, _, value in lines if name == "MemAvailable"), 0)
     if available < needed:
         leave_out(f"this machine has less than {needed >> 30} GiB of memory available, which {for_what}")
+
+
+def needs_architecture(name: str, for_what: str) -> None:
+    """Leaves the test out on a machine of another architecture, as uname names it."""
+    if os.uname().machine != name:
+        leave_out(f"this machine isn't of {name}, {for_what}")
 
 
 def leave_out(reason: str) -> NoReturn:

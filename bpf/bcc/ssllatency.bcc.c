@@ -35,5 +35,5 @@ int at_return(struct pt_regs *ctx)
 int at_free(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return call_frees(REGISTER(ctx, rdi));
+	return call_frees(argument(ctx, 0));
 }

@@ -41,9 +41,9 @@ class Cookie(IntEnum):
     OPERATION = 0
     CONVENTION = 8
     REGISTER = 12
-    SHARED = 16
-    SKIP_NULL = 17
-    SSL = 20
+    SHARED = 17
+    SKIP_NULL = 18
+    SSL = 21
     LIBRARY = 24
     STACK = 32
     CONDITION = 48
@@ -196,7 +196,7 @@ class Sides(IntEnum):
     SIDE_BITS = 12
     SIDES = 4096
     SIDE_SSL = 0
-    SIDE_TGID = 31
+    SIDE_TGID = 32
     SIDE_SERVER = 62
 
 

@@ -35,7 +35,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if reason := why_not(ARCHITECTURE):
         pytest.skip(reason)
     image = tmp_path_factory.mktemp("checkout") / "checkout.ext4"
-    make_checkout(FOLDER / ARCHITECTURE / "site", image)
+    make_checkout(ARCHITECTURE, FOLDER / ARCHITECTURE / "site", image)
     return image
 
 

@@ -150,8 +150,9 @@ def _decompressed(module: Path) -> bytes:
     return module.read_bytes()
 
 
-def make_checkout(site: Path, image: Path) -> None:
-    """The checkout as it is now, with its compiled objects and an environment for the guest's Python."""
+def make_checkout(architecture: str, site: Path, image: Path) -> None:
+    """The checkout as it is now, with the objects that are compiled for that architecture and an environment for the guest's
+    Python."""
     staged = image.with_suffix(".staged")
     shutil.rmtree(staged, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "recorded")
@@ -162,9 +163,10 @@ def make_checkout(site: Path, image: Path) -> None:
     (environment / "bin" / "python").symlink_to("/usr/bin/python3")
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
     shutil.copytree(site, environment / "lib/python3.11/site-packages", ignore=ignored)
-    for compiled in (TOP / "build").glob("*.bpf.o"):
+    run("make", "bpf-all")
+    for compiled in (TOP / "build" / _MACHINES[architecture]).glob("*.bpf.o"):
         shutil.copy(compiled, staged / "build")
-    for name in ("python", "tests/kernels", "tests/live", "build/venv/lib"):
+    for name in ("python", "tests/kernels", "tests/live", "tests/load", "build/venv/lib"):
         compile_python(staged / name, staged)
     make_ext4(staged, image, _CHECKOUT_MIB)
     shutil.rmtree(staged)

@@ -12,7 +12,7 @@ ALL = tuple(WANTED)
 _LAZY = (6, 13)  # the first Linux with preempt=lazy
 CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
-_SELECTED = ("doctor", "programs load", "trace", "handshakes", "snoop", "record", "reload")
+_SELECTED = ("doctor", "programs load", "sites", "trace", "handshakes", "snoop", "record", "reload")
 _COUNTS = (
     *("trace perf", "trace multi", "trace session"),
     *("links process", "links shared", "links process perf", "links shared perf"),

@@ -26,6 +26,7 @@ _PROBLEM = "**failed**"
 # What the columns of the first table stand for, by the checks that must all have passed or been refused.
 _COLUMNS = {
     "every program loads": ("programs load",),
+    "each kind of site": ("sites",),
     "trace, snoop, handshakes, record": ("trace", "snoop", "handshakes", "handshakes off-CPU", "record"),
     "each way of attaching": ("trace perf", "trace multi", "trace session"),
     "each kind of links": ("links process", "links shared", "links process perf", "links shared perf"),

@@ -19,6 +19,7 @@ from ssllatency.cli.resolve import resolve
 from ssllatency.engines.base import Request, Session
 from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.targets import Selection
+from tests import machine
 
 from .async_servers import AsyncServer, AsyncSettings, Counts, Fibers, SteadyLoad, build_fibers, load, offload
 from .test_command import start
@@ -79,7 +80,7 @@ def test_a_paused_operation_shows_its_whole_time(certificates: Path) -> None:
 
 def test_a_stock_return_probe_kills_the_same_server(certificates: Path) -> None:
     """The control: what the tests above would catch. The server is this test's own child, and so is the tracer."""
-    libraries = "/usr/lib/x86_64-linux-gnu"
+    libraries = machine.LIBRARIES
     with AsyncServer(certificates, AsyncSettings(kind="rsa", engine=offload(threads=8, delay_us=2000))) as server:
         script = f"uretprobe:{libraries}/libcrypto.so.3:EVP_DigestSign {{ @signed = count(); }} "
         script += f"uretprobe:{libraries}/libssl.so.3:SSL_do_handshake {{ @shaken = count(); }}"

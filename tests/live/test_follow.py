@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests import machine
 from tests.waiting import wait_for
 
 from .clients import TLS_1_3, Client, h2load
@@ -395,7 +396,7 @@ def test_a_cgroup_and_who_comes_into_it(certificates: Path, cgroup: Path) -> Non
 @pytest.mark.parametrize("kind", ["copy", "overlay"])
 def test_the_same_library_twice(certificates: Path, tmp_path: Path, kind: str) -> None:
     """A copy is another file, and traced as such; the file itself, seen through an overlay, is counted once."""
-    own = Path("/usr/lib/x86_64-linux-gnu")
+    own = machine.LIBRARIES
     if not (own / "libssl.so.3").exists() or "overlay" not in Path("/proc/filesystems").read_text():
         pytest.skip("no libssl.so.3 where Debian has it, or no overlay file system")
     program, other, empty = tmp_path / "ssll-twice", tmp_path / "other", tmp_path / "empty"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import foreign
+from tests import foreign, machine
 
 from .async_servers import AsyncServer, AsyncSettings, load, offload
 from .clients import TLS_1_2, TLS_1_3, Client, h2load, server_calls
@@ -35,7 +35,7 @@ def test_nginx_of_debian_13(certificates: Path, kind: str, version) -> None:  # 
     assert counts(trace.document, list(expected)) == expected
     assert losses(trace.document) == {}
     libraries = {library["path"] for target in trace.document["targets"] for library in target["libraries"]}
-    assert libraries == {f"{root}/usr/lib/x86_64-linux-gnu/lib{name}.so.3" for name in ("ssl", "crypto")}
+    assert libraries == {f"{root}{machine.LIBRARIES}/lib{name}.so.3" for name in ("ssl", "crypto")}
 
 
 def test_a_hundred_thousand_calls_of_debian_13(certificates: Path) -> None:

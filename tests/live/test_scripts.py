@@ -24,6 +24,7 @@ from ssllatency.engines.base import Request
 from ssllatency.engines.bpftrace_engine import BpftraceEngine
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot
 from ssllatency.targets import Selection
+from tests import machine
 
 from .async_servers import AsyncServer, AsyncSettings, load, offload
 from .clients import TLS_1_2, TLS_1_3, Client, server_calls
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("tracing", "bpftrace")
 TOP = Path(__file__).resolve().parents[2]
 TOOLS = TOP / "tools"
 CONNECTIONS, REQUESTS = 12, 3
-LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
+LIBSSL = machine.LIBRARIES / "libssl.so.3"
 # Runs a command where another file has taken the place of a library.
 IN_ITS_PLACE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
 # A line begins as many handshakes, all of which wait for the server.

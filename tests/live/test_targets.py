@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests import foreign
+from tests import foreign, machine
 
 from .clients import TLS_1_3, Client, Exchange, server_calls
 from .programs import NODE
@@ -62,7 +62,7 @@ def test_a_container(certificates: Path) -> None:
     [tls] = master["tls"]
     assert (tls["implementation"], tls["linked"], tls["traced"]) == ("OpenSSL", "shared", True)
     assert tls["version"].startswith("3.5.")
-    assert {file["path"] for file in tls["files"]} == {f"/usr/lib/x86_64-linux-gnu/{name}" for name in LIBRARIES}
+    assert {file["path"] for file in tls["files"]} == {f"{machine.LIBRARIES}/{name}" for name in LIBRARIES}
 
 
 def test_several_versions_in_one_report(certificates: Path) -> None:

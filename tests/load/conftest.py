@@ -19,7 +19,10 @@ from ssllatency.engines.trace_session import TraceSession
 from ssllatency.model.snapshot import Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan, Role
 from ssllatency.probes.planner import plan_image
+from tests.stock import with_return_probes
 
+# int3, and the brk that arm64's kernel takes for uprobes (BRK64_OPCODE_UPROBES).
+BREAKPOINT = {"x86-64": b"\xcc", "aarch64": bytes.fromhex("a00020d4")}[kernel.machine()]
 METHODS = ("perf", "multi", "session")
 
 
@@ -34,9 +37,12 @@ def target_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", params=["exit sites", "return probes"])
 def target_plan(request: pytest.FixtureRequest, target_file: Path) -> ImagePlan:
-    plan = plan_image(Image.open(target_file), prefer_return_probes=request.param == "return probes")
+    wanted = request.param == "return probes"
+    plan = plan_image(Image.open(target_file), prefer_return_probes=wanted)
+    if wanted and kernel.machine() == "aarch64":  # where they are never the cheaper ones
+        plan = with_return_probes(plan)
     roles = {probe.role for planned in plan.operations for probe in planned.probes}
-    assert (Role.RETURN in roles) == (request.param == "return probes")
+    assert (Role.RETURN in roles) == wanted
     return plan
 
 
@@ -117,4 +123,4 @@ def breakpoints(subject: Subject) -> int:
     start = int(mapped[0][0].split("-")[0], 16)
     sites = [probe.address for planned in subject.plan.operations for probe in planned.probes]
     with Path(f"/proc/{subject.pid}/mem").open("rb") as memory:
-        return sum(memory.seek(start + site) and memory.read(1) == b"\xcc" for site in sites)
+        return sum(memory.seek(start + site) and memory.read(len(BREAKPOINT)) == BREAKPOINT for site in sites)

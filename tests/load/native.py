@@ -16,6 +16,8 @@ _INFO_SIZE = 232  # struct bpf_prog_info of linux/bpf.h
 _CODE_LENGTH, _CODE, _NAME = 16, 24, slice(64, 80)  # offsets of jited_prog_len, jited_prog_insns, name
 # What the x86 JIT emits where r9 becomes the frame of a private stack: mov imm64, %r9; add %gs:displacement, %r9.
 _PRIVATE_FRAME = re.compile(rb"\x49\xb9.{8}\x65\x4c\x03\x0c\x25", re.DOTALL)
+# The aarch64 JIT adds the processor's own offset: mrs x?, tpidr_el1 or tpidr_el2. No program of ours has another use for it.
+_READS_OFFSET = frozenset((0xD538D080, 0xD53CD040))
 
 
 def native_code(program_fd: int) -> bytes:
@@ -27,7 +29,9 @@ def native_code(program_fd: int) -> bytes:
 
 
 def has_private_stack(code: bytes) -> bool:
-    """Whether x86 code of the JIT sets up the frame of a private stack."""
+    """Whether this machine's code of the JIT sets up the frame of a private stack."""
+    if os.uname().machine == "aarch64":
+        return any(word & ~31 in _READS_OFFSET for (word,) in struct.iter_unpack("<I", code[: len(code) // 4 * 4]))
     return bool(_PRIVATE_FRAME.search(code))
 
 

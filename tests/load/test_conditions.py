@@ -15,6 +15,7 @@ from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import Role
 from ssllatency.probes.planner import plan_image
+from tests import machine
 
 from .conftest import answering, counts
 
@@ -24,6 +25,7 @@ CALLS = sum(number**2 for number in range(1, 33))  # of each function: once, fou
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    machine.needs_architecture("x86_64", "the only one on which a site's meaning depends on flags")
     path = tmp_path_factory.mktemp("conditions") / "conditions"
     subprocess.run(["gcc", "-O2", "-rdynamic", Path(__file__).with_name("conditions.c"), "-o", path], check=True)
     return path

@@ -13,11 +13,10 @@ from ssllatency.engines import kernel, trial
 from ssllatency.engines.bcc_engine import BccObject
 from ssllatency.engines.libbpf import BpfObject
 from ssllatency.engines.objects import open_object
+from ssllatency.engines.preemption import gives_private_stacks
 
 from .native import has_private_stack, native_code
 from .programs import compiled
-
-pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="only x86-64's native code is read")
 
 
 @pytest.fixture
@@ -30,8 +29,7 @@ def probe(tmp_path: Path) -> Iterator[BpfObject]:
 def test_a_private_stack_is_recognised(probe: BpfObject) -> None:
     code = native_code(probe.program_fd("unguarded"))
     assert code
-    # Since Linux 6.13 (commit a76ab5731e32).
-    assert has_private_stack(code) == (kernel.release() >= (6, 13, 0))
+    assert has_private_stack(code) == gives_private_stacks(os.uname().machine, kernel.release())
 
 
 def test_a_tail_call_that_is_never_made_keeps_the_threads_stack(probe: BpfObject) -> None:

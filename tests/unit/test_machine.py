@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.machine import Lacking, needs_memory
+from tests.machine import Lacking, needs_architecture, needs_memory
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -45,3 +45,9 @@ def test_memory(tmp_path: Path) -> None:
     needs_memory(6 << 30, "is there", meminfo)
     with pytest.raises(Lacking, match=r"^this machine has less than 8 GiB of memory available, which a test needs$"):
         needs_memory(8 << 30, "a test needs", meminfo)
+
+
+def test_another_architecture() -> None:
+    needs_architecture(os.uname().machine, "and this runs")
+    with pytest.raises(Lacking, match="isn't of vax, which had it"):
+        needs_architecture("vax", "which had it")

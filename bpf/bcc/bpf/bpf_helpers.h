@@ -7,8 +7,6 @@
 #ifndef SSLL_BCC_HELPERS_H
 #define SSLL_BCC_HELPERS_H
 
-#include <asm/ptrace.h>
-
 #define SEC(name)
 #undef __noinline
 #define __noinline inline __attribute__((always_inline))
@@ -27,16 +25,5 @@
 
 /* The address of the only value of an array. */
 #define SSLL_VALUE(name) bpf_pseudo_fd(2, SSLL_FD_##name)
-
-/* The kernel's own names of what <asm/ptrace.h> calls otherwise in user space. */
-#define rax ax
-#define rbx bx
-#define rcx cx
-#define rdx dx
-#define rsi si
-#define rdi di
-#define rbp bp
-#define rsp sp
-#define eflags flags
 
 #endif

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ssllatency.cli.file_facts import KnownFiles
 from ssllatency.cli.plan_source import File, PlanSource
+from ssllatency.engines import kernel
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sites import MOST_LIBRARIES
 from ssllatency.errors import SsllatencyError
@@ -152,14 +153,15 @@ def _dangers(everyone: bool) -> Hazards:
 
 
 class Recogniser:
-    """Says what a file is by planning it: the plan is in the cache when the file is planned for good."""
+    """Says what a file is by planning it: the plan is in the cache when the file is planned for good. Another processor's file,
+    which an emulator has mapped, is none."""
 
     def __init__(self, source: PlanSource) -> None:
         self._source = source
 
     def __call__(self, fd: int, path: str, root: str) -> str:
         plan = self._source.plan(f"/proc/self/fd/{fd}", path, root)
-        return plan.kind if plan.operations else ""
+        return plan.kind if plan.operations and plan.machine == kernel.machine() else ""
 
 
 def open_images(

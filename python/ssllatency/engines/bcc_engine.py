@@ -26,6 +26,7 @@ from ssllatency.engines.trace_session import TraceSession
 from ssllatency.errors import SsllatencyError
 
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free")
+_TARGETS = {"x86_64": "x86", "aarch64": "arm64"}  # as the headers ask for the machine
 _FOR_SESSIONS = frozenset({"no_session_program"})  # maps that only a program for sessions asks for
 _ARRAY, _MMAPABLE = 2, 1 << 10  # BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE
 
@@ -141,7 +142,8 @@ class BccObject:
         folder = sources_path()
         text = (folder / "bcc" / "ssllatency.bcc.c").read_bytes()
         # Warnings are for the headers of kernels, which newer and older compilers read differently.
-        flags = ["-w", f"-I{folder / 'bcc'}", f"-I{folder}"]
+        machine = os.uname().machine
+        flags = ["-w", f"-D__TARGET_ARCH_{_TARGETS.get(machine, machine)}", f"-I{folder / 'bcc'}", f"-I{folder}"]
         flags += [f"-DSSLL_FD_{name}={descriptor}" for name, descriptor in self._maps.items()]
         self._module = self._bcc.BPF(text=text, cflags=flags)
         for name, attach_type in self._attach_types.items():

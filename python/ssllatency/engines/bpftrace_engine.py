@@ -21,7 +21,6 @@ from ssllatency.engines.code_check import check_code
 from ssllatency.engines.images import may_be_one_file, unreadable
 from ssllatency.engines.running import exists
 from ssllatency.engines.sites import operations_of
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 
 _KEYS_EACH_PROCESS, _FEWEST_KEYS, _MOST_KEYS = 4096, 16384, 131072
@@ -36,8 +35,6 @@ class BpftraceEngine:
 
     def attach(self, request: Request) -> BpftraceSession:
         """Attaches all probes of the request or none."""
-        if os.uname().machine != "x86_64":
-            raise SsllatencyError("the bpftrace engine knows the registers of x86-64 only.")
         session = BpftraceSession(request)
         try:
             session.start()
@@ -61,7 +58,10 @@ class BpftraceSession:
         probes = sum(len(bpftrace_script.sites(image)) for image in request.images)
         if not probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
-        symbols = {one.file: symbol_file(bpftrace_script.sites(one), one.plan.build_id) for one in self._request.images}
+        symbols = {
+            one.file: symbol_file(bpftrace_script.sites(one), one.plan.build_id, one.plan.machine)
+            for one in self._request.images
+        }
         self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + OWN_PROBES, keys=_keys(request))
 
     def start(self) -> None:

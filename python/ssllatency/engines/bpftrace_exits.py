@@ -42,5 +42,11 @@ def returned(probe: Probe) -> str:
 def _value(value: str | int) -> str:
     if isinstance(value, int):
         return f"(uint64)({value})" if value >= 0 else f"(uint64)(0 - {-value})"
-    short = value if value[1:].isdigit() or value[1:-1].isdigit() else value.removeprefix("r")
-    return f'reg("{short}")'
+    return f'reg("{_register(value)}")'
+
+
+def _register(name: str) -> str:
+    """As bpftrace calls it: rax is ax, r8 is r8, aarch64's x0 is r0."""
+    if name.startswith("x"):
+        return f"r{name[1:]}"
+    return name if name[1:].isdigit() else name.removeprefix("r")

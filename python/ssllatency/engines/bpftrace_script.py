@@ -23,7 +23,8 @@ from ssllatency.probes import plan
 from ssllatency.probes.catalogue import BY_NAME, Operation
 from ssllatency.probes.plan import OperationPlan, Probe
 
-ARGUMENTS = ("di", "si", "dx", "cx", "r8", "r9")
+# As bpftrace calls the registers of a call's arguments.
+ARGUMENTS = {"x86-64": ("di", "si", "dx", "cx", "r8", "r9"), "aarch64": ("r0", "r1", "r2", "r3", "r4", "r5")}
 NO_RETURN_PROBES = "it needs a return probe, which bpftrace can't set with the stack pointer of the call"
 _LONGEST_CHAIN = 16  # processes that a condition names one by one; more are looked up
 
@@ -106,12 +107,16 @@ class _Call:
     recorder: Recorder
     role: Role
 
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        return ARGUMENTS[self.image.plan.machine]
+
     def condition(self, probe: Probe, processes: str) -> str:
         """Under which a hit counts: of these processes, no size query, and where a branch there leaves the call."""
         counts = bpftrace_exits.leaves(probe)
         skip = self.operation.skip_null
         if probe.role is plan.Role.ENTRY and skip is not None:
-            counts = f'reg("{ARGUMENTS[skip]}") != 0'
+            counts = f'reg("{self._arguments[skip]}") != 0'
         return f"({processes}) && {counts}" if processes and counts else processes or counts
 
     def body(self, probe: Probe) -> tuple[str, ...]:
@@ -122,7 +127,7 @@ class _Call:
         return ("$now = nsecs;", *begin, *self._exit(key, probe))
 
     def _entry(self, key: str) -> Lines:
-        first = f'reg("{ARGUMENTS[0]}")' if self.operation.ssl_argument else "(uint64)0"
+        first = f'reg("{self._arguments[0]}")' if self.operation.ssl_argument else "(uint64)0"
         return [
             f"if ({key}.0 != 0) {{",
             self.recorder.begin_lost,

@@ -114,7 +114,7 @@ def _symbols(images: Sequence[TracedImage]) -> str:
     """The symbol files as base64. bpftrace takes one only where its build-id is the library's."""
     lines = ["/*", " * The names of the sites, a debug file for each library, in base64:"]
     for number, image in enumerate(images, 1):
-        encoded = base64.b64encode(symbol_file(bpftrace_script.sites(image), image.plan.build_id)).decode()
+        encoded = base64.b64encode(symbol_file(bpftrace_script.sites(image), image.plan.build_id, image.plan.machine)).decode()
         lines += [f" * {number}: {line}" for line in textwrap.wrap(encoded, 116)]
     return "\n".join([*lines, " */"])
 

@@ -18,7 +18,7 @@ _HEADER_SIZE, _SECTION_SIZE, _SYMBOL_SIZE = 64, 64, 24
 _SHT_SYMTAB, _SHT_STRTAB, _SHT_NOTE = 2, 3, 7
 _SHN_ABS = 0xFFF1
 _GLOBAL_FUNC = 0x12
-_EM_X86_64 = 62
+_MACHINES = {"x86-64": 62, "aarch64": 183}  # EM_*
 _NT_GNU_BUILD_ID = 3
 _NAMES = (b"", b".note.gnu.build-id", b".symtab", b".strtab", b".shstrtab")
 
@@ -28,8 +28,11 @@ def site_name(operation: str, probe: Probe) -> str:
     return f"{operation}__{probe.role}_{probe.address:x}"
 
 
-def symbol_file(sites: Mapping[str, int], build_id: str) -> bytes:
-    """A 64-bit ELF file with a build-id note and a function symbol of one byte for each site, given by its address."""
+def symbol_file(sites: Mapping[str, int], build_id: str, machine: str) -> bytes:
+    """A 64-bit ELF file with a build-id note and a function symbol of one byte for each site, given by its address.
+
+    `machine` is "x86-64" or "aarch64".
+    """
     symbols, strings = _symbols(sites)
     contents = [b"", _note(bytes.fromhex(build_id)), symbols, strings, b"\0".join(_NAMES) + b"\0"]
     types = (0, _SHT_NOTE, _SHT_SYMTAB, _SHT_STRTAB, _SHT_STRTAB)
@@ -40,7 +43,7 @@ def symbol_file(sites: Mapping[str, int], build_id: str) -> bytes:
         headers += struct.pack("<IIQQQQIIQQ", *fields, _SYMBOL_SIZE if symtab else 0) if kind else bytes(_SECTION_SIZE)
         body += content + bytes(-len(content) % 8)
         name_at += len(name) + 1
-    return _elf_header(_HEADER_SIZE + len(body), len(contents)) + body + headers
+    return _elf_header(_MACHINES[machine], _HEADER_SIZE + len(body), len(contents)) + body + headers
 
 
 def _symbols(sites: Mapping[str, int]) -> tuple[bytes, bytes]:
@@ -58,7 +61,7 @@ def _note(build_id: bytes) -> bytes:
     return struct.pack("<III", 4, len(build_id), _NT_GNU_BUILD_ID) + b"GNU\0" + build_id + bytes(-len(build_id) % 4)
 
 
-def _elf_header(sections_at: int, sections: int) -> bytes:
+def _elf_header(machine: int, sections_at: int, sections: int) -> bytes:
     identity = b"\x7fELF\x02\x01\x01" + bytes(9)
     sizes = (_HEADER_SIZE, 0, 0, _SECTION_SIZE, sections, sections - 1)
-    return identity + struct.pack("<HHIQQQIHHHHHH", 3, _EM_X86_64, 1, 0, 0, sections_at, 0, *sizes)
+    return identity + struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 0, sections_at, 0, *sizes)

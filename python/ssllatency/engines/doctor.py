@@ -29,7 +29,8 @@ _CAPABILITIES = {
     "CAP_BPF": 39,
     "CAP_CHECKPOINT_RESTORE": 40,
 }
-_NEW_KERNEL = "sudo apt-get install linux-image-amd64 && sudo reboot"
+# The supported machines, and what Debian calls them in the names of its packages.
+_DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 _MOUNT_SYSFS = "sudo mount -t sysfs sysfs /sys"
 _PRIVILEGED = "docker run --privileged --pid=host ..."
 _BUILD_PACKAGES = "sudo apt-get install clang llvm libbpf-dev bpftool make"
@@ -126,16 +127,24 @@ def can_trace(host: Host, engine: str = DEFAULT_ENGINE) -> str | None:
 
 
 def _architecture(host: Host) -> Finding:
-    ok = host.machine == "x86_64"
-    detail = f"the processor is {host.machine}" + ("" if ok else ", and only x86-64 is supported")
-    return Finding("architecture", ok, detail, "" if ok else "ssh to an x86-64 host, and run ssllatency there")
+    ok = host.machine in _DEBIAN_NAMES
+    detail = f"the processor is {host.machine}" + ("" if ok else ", and only x86-64 and aarch64 are supported")
+    return Finding("architecture", ok, detail, "" if ok else "ssh to a host with such a processor, and run ssllatency there")
+
+
+def _debian_name(host: Host) -> str:
+    return _DEBIAN_NAMES.get(host.machine, "amd64")
+
+
+def _new_kernel(host: Host) -> str:
+    return f"sudo apt-get install linux-image-{_debian_name(host)} && sudo reboot"
 
 
 def _kernel(host: Host) -> Finding:
     match = re.match(r"(\d+)\.(\d+)", host.release)
     ok = bool(match and (int(match[1]), int(match[2])) >= OLDEST_KERNEL)
     detail = f"the kernel is Linux {host.release}" + ("" if ok else f", and {_dotted(OLDEST_KERNEL)} or later is needed")
-    return Finding("kernel", ok, detail, "" if ok else _NEW_KERNEL)
+    return Finding("kernel", ok, detail, "" if ok else _new_kernel(host))
 
 
 def _privileges(host: Host) -> Finding:
@@ -194,7 +203,7 @@ def _uprobes(host: Host) -> Finding:
 def _absent_from_sys(host: Host, name: str, folder: str, detail: str) -> Finding:
     if not (host.root / "sys" / folder).exists():
         return Finding(name, False, "/sys isn't mounted", _MOUNT_SYSFS)
-    return Finding(name, False, detail, _NEW_KERNEL)
+    return Finding(name, False, detail, _new_kernel(host))
 
 
 def _lockdown(host: Host) -> Finding | None:
@@ -250,7 +259,7 @@ def _bpf_programs(host: Host) -> Finding | None:
 def _without_our_programs(host: Host) -> str:
     stacks = _private_stacks(host)
     if stacks and not stacks.ok:
-        return _NEW_KERNEL
+        return _new_kernel(host)
     return f"sudo {host.program} trace --engine bpftrace" if host.which("bpftrace") else "sudo apt-get install bpftrace"
 
 
@@ -267,16 +276,17 @@ def _kernel_headers(host: Host) -> Finding:
     for path in (build, Path("/sys/kernel/kheaders.tar.xz")):
         if (host.root / path.relative_to("/")).exists():
             return Finding("kernel headers", True, f"the kernel headers are in {path}")
-    return Finding("kernel headers", False, f"there are no kernel headers in {build}", _headers_remedy(host.release))
+    return Finding("kernel headers", False, f"there are no kernel headers in {build}", _headers_remedy(host))
 
 
-def _headers_remedy(release: str) -> str:
+def _headers_remedy(host: Host) -> str:
     """The kernel's own headers where it is Debian's; else those of Debian's kernel under this kernel's name, which serve."""
-    if re.search(r"-(cloud-)?amd64$", release):
+    release, machine = host.release, _debian_name(host)
+    if re.search(rf"-(cloud-)?{machine}$", release):
         return f"sudo apt-get install linux-headers-{release}"
-    newest = '$(readlink -f "$(ls -d /lib/modules/*-amd64/$each | tail -n 1)")'
+    newest = f'$(readlink -f "$(ls -d /lib/modules/*-{machine}/$each | tail -n 1)")'
     links = f'for each in build source; do sudo ln -sfn "{newest}" /lib/modules/{release}/$each; done'
-    return f"sudo apt-get install linux-headers-amd64 && sudo mkdir -p /lib/modules/{release} && {links}"
+    return f"sudo apt-get install linux-headers-{machine} && sudo mkdir -p /lib/modules/{release} && {links}"
 
 
 def _bpftrace(host: Host) -> Finding:

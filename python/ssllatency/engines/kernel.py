@@ -142,6 +142,12 @@ def filters_whole_processes() -> bool:
     return _answer(TRACE_UPROBE_MULTI, -1) == errno.EINVAL
 
 
+def machine() -> str:
+    """What plans call the processor of this machine: "x86-64", "aarch64", or its name of uname."""
+    name = os.uname().machine
+    return "x86-64" if name == "x86_64" else name
+
+
 def release(text: str | None = None) -> tuple[int, int, int]:
     """The kernel's version, for the few facts that it can't be asked for; (6, 13, 2) of "6.13.2-arch1"."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text if text is not None else os.uname().release)

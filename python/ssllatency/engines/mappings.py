@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from ssllatency.engines.ordering import keep_order
 from ssllatency.engines.perf import open_event
 
 _SOFTWARE, _DUMMY = 1, 9  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY
@@ -88,6 +89,7 @@ class Mappings:
         """The records of mappings that wait in a buffer; their room is the kernel's again."""
         head, tail = (ctypes.c_uint64.from_buffer(buffer, place) for place in (_HEAD, _TAIL))
         end, position = head.value, tail.value
+        keep_order()
         found = []
         while position < end:
             kind, _, size = _HEADER.unpack(_piece(buffer, position, _HEADER.size))
@@ -96,6 +98,7 @@ class Mappings:
             elif kind == _LOST:
                 self.lost += struct.unpack_from("<Q", _piece(buffer, position, size), 16)[0]
             position += size
+        keep_order()
         tail.value = end
         del head, tail  # they keep the buffer from being closed
         return found

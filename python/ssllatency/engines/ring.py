@@ -3,7 +3,7 @@
 
 All records of one ring have the same size, so that a batch is an array: `struct.Struct("<8x…").iter_unpack(batch)` reads it,
 where the 8 bytes are the kernel's header of each record. The kernel maps the data twice in a row, so a batch is in one piece
-wherever it begins. The order of loads that reading needs is the one that x86-64 keeps by itself.
+wherever it begins. Records, their headers and the ring's positions are read and written in the order that their writer expects.
 
     ring = Ring(loaded.map_fd("events"), size, ctypes.sizeof(abi.Event))
     while ring.wait(0.05) …: for batch in iter(ring.read, b""): …
@@ -17,6 +17,7 @@ import select
 from collections.abc import Iterator
 from typing import TypeVar
 
+from ssllatency.engines.ordering import keep_order
 from ssllatency.errors import SsllatencyError
 
 HEADER = 8
@@ -39,6 +40,7 @@ def whole_records(region: memoryview, record: int) -> tuple[int, bytes]:
     """
     stride = stride_of(record)
     words = region[: len(region) // stride * stride].cast("I")[:: stride // 4].tolist()
+    keep_order()  # a record is whole once its header says so
     if words.count(record) == len(words):
         return len(words) * stride, bytes(region[: len(words) * stride])
     busy = next((number for number, word in enumerate(words) if word & BUSY), len(words))
@@ -81,8 +83,10 @@ class Ring:
     def read(self) -> bytes:
         """The next records, each with its header; b"" where there is none. At most about a megabyte."""
         position, waiting = self._consumed[0], self.waiting()
+        keep_order()
         start = position % self._size
         used, records = whole_records(self._data[start : start + min(waiting, _MOST)], self._record)
+        keep_order()  # the writer may take the room from now on
         self._consumed[0] = (position + used) % _POSITION
         return records
 

@@ -12,7 +12,10 @@ from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.catalogue import BY_NAME, Operation
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
 
-_REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
+# The registers by the numbers that the machine's instructions have for them.
+_X86_64 = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
+_AARCH64 = tuple(f"x{number}" for number in range(31))
+_REGISTERS = {name: number for names in (_X86_64, _AARCH64) for number, name in enumerate(names)}
 _MOST_OPERATIONS = MOST_LIBRARIES = 256
 
 Sites = list[tuple[int, int]]
@@ -47,7 +50,7 @@ def numbered(images: Sequence[TracedImage], *, later: bool) -> list[str]:
 
 def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int:
     """The 64-bit cookie of a site, as enum ssll_cookie lays it out."""
-    register = _REGISTERS.index(probe.return_register) if probe.return_register else 0
+    register = _REGISTERS[probe.return_register] if probe.return_register else 0
     fields: dict[IntEnum, int] = {
         abi.Cookie.OPERATION: number,
         abi.Cookie.CONVENTION: operation.convention,

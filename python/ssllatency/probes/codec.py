@@ -27,6 +27,7 @@ from ssllatency.probes.plan import (
     SslOffsets,
 )
 
+MACHINES = ("x86-64", "aarch64")
 KINDS = ("libssl", "libcrypto", "libcrypto_mb", "qatengine", "static", "")
 _HIGHEST_ADDRESS = 1 << 63
 MOST_CODE = 1 << 18  # bytes of one range
@@ -51,6 +52,7 @@ def from_values(values: object, *, file_size: int) -> ImagePlan:
         missing=tuple(_missing(each) for each in checks.items(record["missing"], "missing")),
         offsets=_offsets(record["offsets"]),
         code=code_ranges(record["code"], file_size),
+        machine=checks.one_of(record["machine"], MACHINES, "machine"),
     )
     check_code(plan.code, (probe for planned in plan.operations for probe in planned.probes))
     return plan

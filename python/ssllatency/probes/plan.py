@@ -171,7 +171,8 @@ class SslOffsets:
 class ImagePlan:
     """What is probed in one file. `code` holds every site.
 
-    `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none).
+    `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none);
+    `machine` "x86-64" or "aarch64": registers are named as there.
     """
 
     path: str
@@ -182,3 +183,4 @@ class ImagePlan:
     missing: tuple[MissingOperation, ...]
     offsets: SslOffsets = SslOffsets()
     code: tuple[CodeRange, ...] = ()
+    machine: str = "x86-64"

@@ -149,6 +149,7 @@ def plan_image(
         missing=tuple(missing),
         offsets=_offsets(image, libraries),
         code=evidence.ranges(),
+        machine=image.machine,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernels.guest import leavings, odd, servers, targets
-from tests.kernels.guest.loads import every_program_loads
+from tests.kernels.guest.loads import every_kind_of_site, every_program_loads
 from tests.kernels.guest.stress import stressed
 from tests.kernels.guest.ways import Check, by
 from tests.live.trace import PROGRAM
@@ -41,6 +41,7 @@ def panic() -> None:
 CHECKS: dict[str, Check] = {
     "doctor": doctor,
     "programs load": every_program_loads,
+    "sites": every_kind_of_site,
     "trace": servers.traced,
     "trace perf": partial(servers.traced, "--attach", "perf"),
     "trace multi": by("multi", partial(servers.traced, "--attach", "multi")),

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import Any
 
 from ssllatency.engines.libbpf import BpfObject
@@ -11,6 +11,7 @@ from ssllatency.engines.objects import open_object
 from ssllatency.engines.trial import OBJECTS, attach_types
 from ssllatency.errors import SsllatencyError
 from tests.kernels.guest.ways import ways
+from tests.load import instructions, stepping
 from tests.load.native import has_private_stack, native_code
 
 
@@ -30,15 +31,31 @@ def every_program_loads() -> dict[str, Any]:
     return {"programs": number, "ways": [str(method) for method in ways()]}
 
 
+def every_kind_of_site() -> dict[str, Any]:
+    """Each kind of instruction that the planner may probe runs as it expects. What it takes no site on is named."""
+    expected = {each: stepping.expected(stepping.instruction(each)) for each in instructions.OWN}
+    wrong = []
+    for snippet, cost in expected.items():
+        try:
+            if cost is not None:
+                stepping.check(snippet, cost, Path("/tmp"))
+        except (AssertionError, EOFError, OSError) as error:
+            wrong.append(f"{snippet.name} ({cost}): {error}")
+    assert not wrong, "; ".join(wrong)
+    return {
+        "checked": sum(cost is not None for cost in expected.values()),
+        "none": [s.name for s, c in expected.items() if not c],
+    }
+
+
 def _load(name: str, types: dict[str, int]) -> None:
     with open_object(name) as opened:
         _choose(opened, types)
         opened.load()
         codes = {program: native_code(opened.program_fd(program)) for program in types}
     assert all(codes.values()), f"{name} isn't compiled by the JIT"
-    if os.uname().machine == "x86_64":
-        private = [program for program, code in codes.items() if has_private_stack(code)]
-        assert not private, f"{name} has private stacks: {private}"
+    private = [program for program, code in codes.items() if has_private_stack(code)]
+    assert not private, f"{name} has private stacks: {private}"
 
 
 def _one_by_one(name: str, types: dict[str, int]) -> list[tuple[str, str]]:

@@ -84,11 +84,22 @@ def test_exits_that_do_the_same_are_one_probe_and_stand_after_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("register", "short"), [("rax", "ax"), ("rbx", "bx"), ("rbp", "bp"), ("rdi", "di"), ("r8", "r8"), ("r15", "r15")]
+    ("register", "short"),
+    [("rax", "ax"), ("rbx", "bx"), ("rbp", "bp"), ("rdi", "di"), ("r8", "r8"), ("r15", "r15"), ("x0", "r0"), ("x19", "r19")],
 )
 def test_registers_by_bpftraces_names(register: str, short: str) -> None:
     one = operation("RSA_sign", probe(0x6000, Role.ENTRY), probe(0x6020, Role.EXIT, register))
     assert f'$raw = reg("{short}");' in text(one)
+
+
+def test_arguments_of_aarch64() -> None:
+    planned = replace(image(READ, DERIVE).plan, machine="aarch64")
+    numbers = Numbers(LinearRange(), names=False)
+    images = [TracedImage(planned, "/lib/libssl.so.3", (7,))]
+    script = bpftrace_script.render(images, numbers, role=Side.SERVER, everyone=True, begin=[])
+    assert '(nsecs, reg("r0"))' in block(script, "SSL_read__entry_5000")
+    assert '/reg("r1") != 0/' in block(script, "ecx_derive__entry_7000")
+    assert 'reg("di")' not in script
 
 
 def test_size_queries_and_shared_exits_are_no_losses() -> None:
@@ -228,10 +239,12 @@ def test_folded_processes_are_added_up() -> None:
 # ---- Symbols, and the script for a person ----
 
 
-def test_symbol_file_names_the_sites() -> None:
+@pytest.mark.parametrize(("machine", "number"), [("x86-64", "EM_X86_64"), ("aarch64", "EM_AARCH64")])
+def test_symbol_file_names_the_sites(machine: str, number: str) -> None:
     sites = bpftrace_script.sites(image(READ, SIGN))
     assert sites == {site_name(one.operation, p): p.address for one in (READ, SIGN) for p in one.probes}
-    elf = ELFFile(BytesIO(symbol_file(sites, "ab" * 20)))
+    elf = ELFFile(BytesIO(symbol_file(sites, "ab" * 20, machine)))
+    assert elf["e_machine"] == number
     table = elf.get_section_by_name(".symtab")
     assert isinstance(table, SymbolTableSection)
     assert {symbol.name: symbol["st_value"] for symbol in table.iter_symbols() if symbol.name} == sites
@@ -241,7 +254,7 @@ def test_symbol_file_names_the_sites() -> None:
 
 
 def test_symbol_file_of_a_library_without_build_id() -> None:
-    content = symbol_file({"one": 0x1234}, "")
+    content = symbol_file({"one": 0x1234}, "", "x86-64")
     assert struct.unpack_from("<H", content, 60) == (5,)
     assert ELFFile(BytesIO(content)).get_section_by_name(".symtab").num_symbols() == 2  # type: ignore[union-attr]
 

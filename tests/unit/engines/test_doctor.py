@@ -145,7 +145,8 @@ def being(**fields: object) -> Change:
 @pytest.mark.parametrize(
     ("change", "name", "detail", "remedy"),
     [
-        (being(machine="aarch64"), "architecture", "aarch64", "x86-64 host"),
+        (being(machine="riscv64"), "architecture", "only x86-64 and aarch64", "ssh to a host"),
+        (being(machine="aarch64", release="4.19.0"), "kernel", "4.19.0", "apt-get install linux-image-arm64"),
         (being(release="5.14.21"), "kernel", "5.15 or later", "apt-get install linux-image-amd64"),
         (being(release="4.19.0-27-amd64"), "kernel", "4.19.0-27-amd64", "apt-get install linux-image-amd64"),
         (being(release="unheard of"), "kernel", "unheard of", "apt-get install linux-image-amd64"),
@@ -267,6 +268,8 @@ def test_several_reasons_make_one_sentence(host: Host) -> None:
         ("bcc", being(bcc=no_bcc), "bcc", "sudo apt-get install python3-bpfcc"),
         ("bcc", without("lib"), "kernel headers", "sudo apt-get install linux-headers-6.1.0-30-amd64"),
         ("bcc", being(release="6.18.44-own"), "kernel headers", "/lib/modules/6.18.44-own/$each; done"),
+        ("bcc", being(machine="aarch64", release="6.18.44-own"), "kernel headers", "/lib/modules/*-arm64/$each"),
+        ("bcc", being(machine="aarch64", release="6.12.9-cloud-arm64"), "kernel headers", "linux-headers-6.12.9-cloud-arm64"),
         ("bpftrace", being(which=lambda _: None), "bpftrace", "sudo apt-get install bpftrace"),
     ],
 )
@@ -301,7 +304,7 @@ def test_headers_that_the_kernel_carries_serve(host: Host) -> None:
 def test_this_machine(tmp_path: Path) -> None:
     found = {finding.name: finding for finding in findings(Host(tmp_path / "absent.bpf.o"))}
     assert os.uname().release in found["kernel"].detail
-    assert found["architecture"].ok == (os.uname().machine == "x86_64")
+    assert found["architecture"].ok == (os.uname().machine in ("x86_64", "aarch64"))
     assert found["BTF"].ok == Path("/sys/kernel/btf/vmlinux").exists()
     assert not found["BPF object"].ok
     assert all(finding.remedy for finding in found.values() if not finding.ok)

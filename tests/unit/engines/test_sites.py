@@ -29,12 +29,22 @@ def test_each_field_of_a_cookie_lies_in_its_bits() -> None:
     value = cookie(site, BY_NAME["SSL_read"], 0xA5, 0x5A)
     assert field(value, abi.Cookie.OPERATION, 8) == 0xA5
     assert field(value, abi.Cookie.CONVENTION, 4) == abi.Convention.SSL_IO
-    assert field(value, abi.Cookie.REGISTER, 4) == 12
+    assert field(value, abi.Cookie.REGISTER, 5) == 12
     assert field(value, abi.Cookie.SHARED, 1) == 1
     assert field(value, abi.Cookie.SKIP_NULL, 3) == 0
     assert field(value, abi.Cookie.SSL, 1) == 1
     assert field(value, abi.Cookie.LIBRARY, 8) == 0x5A
     assert field(value, abi.Cookie.STACK, 16) == 0x1238
+
+
+@pytest.mark.parametrize(
+    ("register", "number"),
+    [("rax", 0), ("rcx", 1), ("rdi", 7), ("r8", 8), ("r15", 15), *((f"x{number}", number) for number in range(31))],
+)
+def test_a_register_has_its_own_number(register: str, number: int) -> None:
+    value = cookie(probe(Role.EXIT, return_register=register), BY_NAME["RSA_sign"], 0, 0)
+    assert field(value, abi.Cookie.REGISTER, 5) == number
+    assert field(value, abi.Cookie.SHARED, 1) == 0
 
 
 def test_a_size_query_is_skipped_and_its_exit_is_no_loss() -> None:

@@ -66,6 +66,7 @@ def result(outcome: str = "passed", detail: str = "", **facts: Any) -> dict[str,
 def test_the_tables() -> None:
     checks = {
         "programs load": result(ways=["perf"]),
+        "sites": result(checked=42),
         "trace": result(),
         "trace perf": result(),
         "trace multi": result("refused", "this kernel can't attach by multi"),
@@ -77,7 +78,7 @@ def test_the_tables() -> None:
     ).splitlines()
     row = [cell.strip() for cell in lines[2].split(" | ")]
     assert row[0] == "| 6.1.0-50-cloud-amd64"
-    assert row[2:6] == ["perf", "yes", "1 of 5 run", "2 of 3 run; refused: trace multi"]
+    assert row[2:7] == ["perf", "yes", "yes", "1 of 5 run", "2 of 3 run; refused: trace multi"]
     assert "**failed**: links shared" in row
     assert "full: 1000 handshakes in 4 runs, 61 s" in row
     assert row[-1] == r"WARNING: a\|b |"

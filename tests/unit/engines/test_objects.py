@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which object file is opened, and that one for another processor isn't: its programs would read the wrong registers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ssllatency.engines import kernel, objects
+from ssllatency.errors import SsllatencyError
+
+
+@pytest.mark.parametrize(("own", "other"), [("x86-64", "aarch64"), ("aarch64", "x86-64")])
+def test_an_object_for_another_processor_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, other: str
+) -> None:
+    path = tmp_path / "ssllatency.bpf.o"
+    path.write_bytes(b"\x7fELF...\0registers of " + other.encode() + b"\0...")
+    monkeypatch.setattr(kernel, "machine", lambda: own)
+    monkeypatch.setattr(objects, "object_path", lambda _name: path)
+    with pytest.raises(SsllatencyError, match=f"is for {other}: build it here"):
+        objects.open_object("ssllatency")
+
+
+def test_an_object_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "object_path", lambda name: tmp_path / f"{name}.bpf.o")
+    with pytest.raises(SsllatencyError, match="is missing: build it"):
+        objects.open_object("ssllatency")
