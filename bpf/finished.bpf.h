@@ -95,6 +95,8 @@ static __always_inline void finish(
 		close_account(ssl, labels.tgid);
 		return;
 	}
+	if (handshake->flags & SSLL_FLAG_SLEPT)
+		count(&books.slept);
 	settle_parts(handshake, now);
 	labels.server = server;
 	labels.known = SSLL_KNOWN(PROCESS) | SSLL_KNOWN(ROLE);

@@ -63,6 +63,7 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 		return 0;
 	wait_ends(handshake, now);
 	off_cpu_begins(thread);
+	has_slept(thread);
 	handshake->calls++;
 	handshake->error = 0;
 	handshake->completed_ns = 0;

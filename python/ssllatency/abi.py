@@ -363,11 +363,13 @@ class HandshakeAccount(ctypes.Structure):
         ("software", ctypes.c_uint64),
         ("waiting_offload", ctypes.c_int64),
         ("most_waiting_offload", ctypes.c_uint64),
+        ("slept", ctypes.c_uint64),
+        ("watches_transport", ctypes.c_uint64),
         ("threshold_ns", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeAccount) == 104
+assert ctypes.sizeof(HandshakeAccount) == 120
 
 
 class Labels(ctypes.Structure):
@@ -628,10 +630,12 @@ class Thread(ctypes.Structure):
         ("switches", ctypes.c_uint64),
         ("away", ctypes.c_uint32),
         ("back", ctypes.c_uint32),
+        ("sleeps", ctypes.c_uint64),
+        ("off_before_ns", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Thread) == 40
+assert ctypes.sizeof(Thread) == 56
 
 
 MAPS = {

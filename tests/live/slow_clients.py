@@ -12,7 +12,6 @@ from .bad_clients import context
 from .clients import TIMEOUT_S
 
 PAUSE_S = 0.15
-PAUSE_NS = int(PAUSE_S * 1e9)
 
 
 def slow(version: ssl.TLSVersion, port: int) -> bytes:
@@ -37,7 +36,15 @@ def _shake_hands(tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryB
         time.sleep(PAUSE_S if flight and flights > 1 else 0)
         plain.sendall(flight)
         if not done:
-            received.write(plain.recv(65536))
+            _receive(plain, received)
+
+
+def _receive(plain: socket.socket, received: ssl.MemoryBIO) -> None:
+    piece = plain.recv(65536)
+    if piece:
+        received.write(piece)
+    else:
+        received.write_eof()
 
 
 def _answer(tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryBIO) -> bytes:
@@ -46,9 +53,9 @@ def _answer(tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryBIO) -
         try:
             piece = tls.read(65536)
         except ssl.SSLWantReadError:
-            received.write(plain.recv(65536))
+            _receive(plain, received)
             continue
-        except ssl.SSLError:  # its close_notify
+        except ssl.SSLError:  # the end, in good order or not
             return answer
         if not piece:
             return answer
