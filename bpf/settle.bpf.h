@@ -17,15 +17,16 @@ static __always_inline bool read_side(__u64 ssl, const struct ssll_layout *layou
 /*
  * Whether the call that came back has completed the handshake: by itself, or on the way to something else. A server that allows
  * early data isn't in a handshake while it waits for the client's Finished, and yet has not reached its end; nor has a client
- * that sends early data. Where the library shows no state, a call that makes nothing but the handshake tells it.
+ * that sends early data. BoringSSL shows no state, but is in a handshake until then. Where neither is shown, a call that makes
+ * nothing but the handshake tells it.
  */
 static __always_inline bool completed(__u64 ssl, __u32 convention, __u64 value, const struct ssll_layout *layout)
 {
-	__u64 in_init = 1, reached = 0;
+	__u64 in_init = 1, reached = OPENSSL_STATE_OK;
 
-	if (!read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init) ||
-	        !read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached))
+	if (!read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init))
 		return convention == SSLL_SSL_HANDSHAKE && (__s32)value == 1;
+	read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached);
 	return !in_init && reached == OPENSSL_STATE_OK;
 }
 

@@ -75,6 +75,16 @@ class Exit(IntEnum):
     CONSTANT = 4
 
 
+class Flag(IntEnum):
+    UNATTRIBUTED = 1
+    ALERT_SENT = 2
+    ADMITTED = 4
+    PARTIAL = 8
+    ENDED = 64
+    SLEPT = 32
+    UNSPLIT = 16
+
+
 class Geometry(IntEnum):
     SCALE = 4
     FIRST_BUCKET = 96
@@ -109,6 +119,7 @@ class Outcome(IntEnum):
     SUCCESS = 0
     FAILURE = 1
     RETRY = 2
+    CLOSED = 3
 
 
 class Part(IntEnum):

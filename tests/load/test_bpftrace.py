@@ -27,7 +27,7 @@ from tests.waiting import wait_for
 from .conftest import Subject, breakpoints, counts, running
 from .scenarios import assert_agrees_with_itself
 
-SUCCESS, FAILURE, RETRY = Outcome
+SUCCESS, FAILURE, RETRY, CLOSED = Outcome
 MOST_LOST = 4
 pytestmark = pytest.mark.usefixtures("bpftrace")
 

@@ -45,6 +45,7 @@ _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "
 _TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
 _SINGLES_BYTES = 1 << 20
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock
+_ENDED = abi.Flag.ENDED
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
 _NEVER = (1 << 64) - 1
 _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
@@ -284,10 +285,12 @@ class HandshakeSession:
         """The accounts of handshakes in flight; those of processes that are gone are closed."""
         found = []
         for key, raw in list(self._accounts.items()):
+            account = abi.Handshake.from_buffer_copy(raw)
+            ended = bool(account.flags & _ENDED)
             if exists(abi.HandshakeKey.from_buffer_copy(key).tgid):
-                found.append(abi.Handshake.from_buffer_copy(raw))
+                found += [] if ended else [account]
             elif self._accounts.delete(key):
-                self._cut_off += 1
+                self._cut_off += not ended
         return found
 
     def _notes(self) -> tuple[str, ...]:

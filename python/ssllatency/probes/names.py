@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _MAJORS = (0, 1, 3)
 _MOST_NAMES = 65536
 _LONGEST_NAME = 256
+_HIGHEST_LIBRARY = 256
 _HIGHEST_CODE = 1 << 32
 
 
@@ -41,7 +42,9 @@ def from_values(values: object) -> Names:
     major = checks.number(record["major"], "major", _MAJORS[-1] + 1)
     if major not in _MAJORS:
         raise DamagedValues("major")
-    return Names(major=major, **{name: _table(rows, name) for name, rows in record.items() if name != "major"})
+    ssl = checks.number(record["ssl"], "ssl", _HIGHEST_LIBRARY)
+    tables = {name: _table(rows, name) for name, rows in record.items() if name not in ("major", "ssl")}
+    return Names(major=major, ssl=ssl, **tables)
 
 
 def _table(rows: object, name: str) -> dict[Any, Any]:

@@ -53,6 +53,7 @@ CALLEES = (
     Callee(Phase.PRIVATE_KEY, "EVP_SignFinal", operation="sign"),
     Callee(Phase.PRIVATE_KEY, "EVP_PKEY_decrypt", skip_null=1, operation="decrypt", size_argument=4),
     Callee(Phase.PRIVATE_KEY, "RSA_private_decrypt", operation="decrypt", size_argument=0),
+    Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3),  # BoringSSL's
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_keygen"),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_generate"),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_derive", skip_null=1, never_beside=("EVP_PKEY_CTX_new_id",)),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ssllatency.elf.boringssl import boringssl_paths
 from ssllatency.elf.callbacks import callback_paths
 from ssllatency.elf.calls import calls_of, calls_to
 from ssllatency.elf.image import ElfError, Image
@@ -64,7 +65,7 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
         inner=planner.inner,
         errors=tuple(planner.errors),
         wake=planner.wake,
-        labels=label_paths(image) if "libssl" in libraries else {},
+        labels=label_paths(image) or boringssl_paths(image) if "libssl" in libraries else {},
         missing=tuple(planner.missing),
     )
 
