@@ -103,11 +103,24 @@ static __always_inline struct ssll_handshake *open_account(__u64 ssl, __u32 tgid
 	return handshake;
 }
 
-static __always_inline void close_account(__u64 ssl, __u32 tgid)
+/* The handshake has ended, and its SSL is remembered until it is freed. */
+static __always_inline void end_account(struct ssll_handshake *handshake)
+{
+	handshake->flags |= SSLL_FLAG_ENDED;
+	count(&books.ended);
+}
+
+/* Whether there was one to forget. */
+static __always_inline bool forget_account(__u64 ssl, __u32 tgid)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 
-	if (!bpf_map_delete_elem(&handshakes, &key))
+	return !bpf_map_delete_elem(&handshakes, &key);
+}
+
+static __always_inline void close_account(__u64 ssl, __u32 tgid)
+{
+	if (forget_account(ssl, tgid))
 		count(&books.ended);
 }
 

@@ -29,6 +29,8 @@ static __always_inline void close_call(
 		handshake->phase = 0;
 	if (!same_thread)
 		handshake->flags |= SSLL_FLAG_UNATTRIBUTED;
+	if (same_thread && thread)
+		note_sleep(handshake, thread);
 	add_off_cpu(handshake, same_thread ? thread : NULL);
 	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
 	handshake->since_ns = now;

@@ -95,6 +95,8 @@ static __always_inline void finish(
 		close_account(ssl, labels.tgid);
 		return;
 	}
+	if (handshake->flags & SSLL_FLAG_SLEPT)
+		count(&books.slept);
 	settle_parts(handshake, now);
 	labels.server = server;
 	labels.known = SSLL_KNOWN(PROCESS) | SSLL_KNOWN(ROLE);
@@ -117,7 +119,10 @@ static __always_inline void finish(
 	}
 	if (handshake->parts[SSLL_PART_WALL] >= *(volatile __u64 *)&books.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
-	close_account(ssl, labels.tgid);
+	if (reason != SSLL_REASON_NONE && ending != SSLL_ENDING_SUCCESS && layout->library.boringssl >= 0)
+		end_account(handshake); /* a call that is made all the same fails again, and is no other handshake */
+	else
+		close_account(ssl, labels.tgid);
 }
 
 #endif

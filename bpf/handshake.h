@@ -112,6 +112,8 @@ enum ssll_flag {
 	SSLL_FLAG_ALERT_SENT = 2,
 	SSLL_FLAG_ADMITTED = 4, /* known to be on the side that is asked for */
 	SSLL_FLAG_PARTIAL = 8,  /* it was under way already when its first call was seen */
+	SSLL_FLAG_ENDED = 64,   /* it failed, and only SSL_free tells that its SSL won't shake hands again */
+	SSLL_FLAG_SLEPT = 32,   /* a call has slept, and it isn't known what for */
 	SSLL_FLAG_UNSPLIT = 16, /* not every switch of its thread was seen: time on and off the processor can't be told */
 };
 
@@ -181,9 +183,11 @@ struct ssll_thread {
 	__u64 ssl;
 	__u64 off_since_ns;
 	__u64 off_ns;
-	__u64 switches; /* that the kernel had counted for the thread when the call began */
-	__u32 away;     /* those seen since, */
-	__u32 back;     /* and the ends of them seen */
+	__u64 switches;      /* that the kernel had counted for the thread when the call began */
+	__u32 away;          /* those seen since, */
+	__u32 back;          /* and the ends of them seen */
+	__u64 sleeps;        /* those by itself that the kernel had counted when it was last asked */
+	__u64 off_before_ns; /* off_ns when the read or write that runs began */
 };
 
 struct ssll_handshake_row {
@@ -256,7 +260,9 @@ struct ssll_handshake_account {
 	__u64 software;
 	__s64 waiting_offload;
 	__u64 most_waiting_offload;
-	__u64 threshold_ns; /* written by user space: handshakes at least so long are handed over one by one */
+	__u64 slept;             /* handshakes that slept before reads and writes were watched */
+	__u64 watches_transport; /* written by user space: 1 where they are */
+	__u64 threshold_ns;      /* written by user space: handshakes at least so long are handed over one by one */
 };
 
 struct ssll_handshake_config {
@@ -273,7 +279,7 @@ _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
-_Static_assert(sizeof(struct ssll_handshake_account) == 104, "handshake account");
+_Static_assert(sizeof(struct ssll_handshake_account) == 120, "handshake account");
 _Static_assert(sizeof(struct ssll_handshake_config) == 28, "handshake config");
 
 #endif

@@ -52,7 +52,7 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 			handshake->flags |= SSLL_FLAG_PARTIAL;
 	}
 	thread = thread_record();
-	if (!handshake || !thread)
+	if (!handshake || !thread || handshake->flags & SSLL_FLAG_ENDED)
 		return 0;
 	if (handshake->depth && bpf_map_lookup_elem(&open_calls, &key)) /* none is made from the same place before it is back */
 		call_is_lost(handshake, now);
@@ -63,6 +63,7 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 		return 0;
 	wait_ends(handshake, now);
 	off_cpu_begins(thread);
+	has_slept(thread);
 	handshake->calls++;
 	handshake->error = 0;
 	handshake->completed_ns = 0;
@@ -115,6 +116,10 @@ static __always_inline int call_frees(__u64 ssl)
 
 	if (!handshake)
 		return 0;
+	if (handshake->flags & SSLL_FLAG_ENDED) {
+		forget_account(ssl, this_process());
+		return 0;
+	}
 	if (handshake->depth && thread && thread->ssl == ssl) { /* no call frees its own SSL */
 		call_is_lost(handshake, now);
 		thread->ssl = 0;

@@ -48,16 +48,17 @@ static __always_inline bool read_place(__u64 ssl, const struct ssll_layout *layo
 	return read_path(ssl, &layout->paths[place], value);
 }
 
-/* In TLS 1.3 the group is the connection's, where that agreed on a key of its own; else it is the session's. */
-static __always_inline bool read_group(__u64 ssl, const struct ssll_layout *layout, __u16 version, __u64 *group)
+/* The group in which this handshake has agreed on a key. A session that is resumed has that of the handshake it comes from. */
+static __always_inline bool read_group(
+        __u64 ssl, const struct ssll_layout *layout, const struct ssll_labels *labels, __u64 *group)
 {
 	__u64 agreed = 0;
 
 	if (!read_place(ssl, layout, SSLL_PLACE_OF_DID_KEX, &agreed))
 		return false;
-	if (version == OPENSSL_TLS1_3 && agreed)
-		return read_place(ssl, layout, SSLL_PLACE_OF_GROUP_TLS13, group);
-	return read_place(ssl, layout, SSLL_PLACE_OF_GROUP_SESSION, group);
+	if (labels->version == OPENSSL_TLS1_3)
+		return agreed && read_place(ssl, layout, SSLL_PLACE_OF_GROUP_TLS13, group);
+	return !labels->resumed && read_place(ssl, layout, SSLL_PLACE_OF_GROUP_SESSION, group);
 }
 
 static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll_layout *layout, __u8 *value)
@@ -98,7 +99,7 @@ __noinline int read_labels(__u64 ssl, const struct ssll_layout *layout, struct s
 		labels->resumed = value != 0;
 		labels->known |= SSLL_KNOWN(RESUMED);
 	}
-	if (read_group(ssl, layout, labels->version, &value)) {
+	if (read_group(ssl, layout, labels, &value)) {
 		labels->group = value;
 		labels->known |= SSLL_KNOWN(GROUP);
 	}

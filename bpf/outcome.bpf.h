@@ -121,7 +121,7 @@ static __always_inline struct ssll_verdict ssll_judge_end(__u64 ssl, __s32 retur
 	if (!ssll_read_int(ssl, library->shutdown, &shutdown) || !ssll_read_int(ssl, library->state, &state))
 		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
 	if (state != OPENSSL_FLOW_ERROR && returned == 0 && (shutdown & OPENSSL_RECEIVED_SHUTDOWN))
-		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_ZERO_RETURN);
+		return ssll_verdict(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
 	return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SSL);
 }
 
@@ -129,7 +129,7 @@ static __always_inline struct ssll_verdict ssll_judge_end(__u64 ssl, __s32 retur
 static __always_inline struct ssll_verdict ssll_judge_boringssl(__u64 ssl, __u32 code, const struct ssll_library *library)
 {
 	if (code == BORINGSSL_ZERO_RETURN)
-		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_ZERO_RETURN);
+		return ssll_verdict(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
 	if (code == BORINGSSL_SYSCALL)
 		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SYSCALL);
 	if (code == BORINGSSL_WANT_READ || code == BORINGSSL_WANT_WRITE)

@@ -4,6 +4,7 @@
 #define PHASES_BPF_H
 
 #include "accounts.bpf.h"
+#include "blocking.bpf.h"
 #include "registers.bpf.h"
 
 enum {
@@ -48,13 +49,18 @@ static __always_inline int phase_begins(const struct pt_regs *ctx, __u64 cookie)
 		handshake->key_operation = operation;
 		handshake->key_bytes = key_bytes(ctx, cookie);
 	}
+	if (is_transport(handshake->phase))
+		transport_begins();
 	handshake->phase_since_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
 static __always_inline void add_phase(struct ssll_handshake *handshake, __u64 now)
 {
-	add_part(handshake, handshake->phase, now - handshake->phase_since_ns);
+	if (is_transport(handshake->phase))
+		transport_ends(handshake, now - handshake->phase_since_ns);
+	else
+		add_part(handshake, handshake->phase, now - handshake->phase_since_ns);
 }
 
 /* Other ways lead to the site, too: the frame tells whether it is the end of the phase that is open. */

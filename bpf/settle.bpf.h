@@ -14,14 +14,20 @@ static __always_inline bool read_side(__u64 ssl, const struct ssll_layout *layou
 	return !ssll_read_server(ssl, &layout->library, server) || wanted_side(*server);
 }
 
-/* Whether the call that came back has completed the handshake: by itself, or on the way to something else. */
+/*
+ * Whether the call that came back has completed the handshake: by itself, or on the way to something else. A server that allows
+ * early data isn't in a handshake while it waits for the client's Finished, and yet has not reached its end; nor has a client
+ * that sends early data. BoringSSL shows no state, but is in a handshake until then. Where neither is shown, a call that makes
+ * nothing but the handshake tells it.
+ */
 static __always_inline bool completed(__u64 ssl, __u32 convention, __u64 value, const struct ssll_layout *layout)
 {
-	__u64 in_init = 1;
+	__u64 in_init = 1, reached = OPENSSL_STATE_OK;
 
-	if (convention == SSLL_SSL_HANDSHAKE)
-		return (__s32)value == 1;
-	return read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init) && !in_init;
+	if (!read_place(ssl, layout, SSLL_PLACE_OF_IN_INIT, &in_init))
+		return convention == SSLL_SSL_HANDSHAKE && (__s32)value == 1;
+	read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached);
+	return !in_init && reached == OPENSSL_STATE_OK;
 }
 
 static __always_inline __u8 part_of_wait(__u32 reason)
@@ -69,6 +75,11 @@ static __always_inline int settle(struct ssll_handshake *handshake, __u64 ssl, _
 		return 0;
 	}
 	verdict = ssll_judge_ssl(ssl, (__s32)value, &layout->library);
+	/* Since OpenSSL 3.2 what isn't TLS at all leaves no mark in the state, as no alert is sent: only an error in the queue.
+	 */
+	if (verdict.reason == SSLL_REASON_SYSCALL &&
+	        says_why(handshake->error >> SSLL_ERROR_LIBRARY, handshake->error & REASON_MASK))
+		verdict.reason = SSLL_REASON_SSL;
 	if (verdict.outcome == SSLL_RETRY) {
 		handshake->waiting = part_of_wait(verdict.reason);
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)

@@ -42,6 +42,7 @@ enum ssll_outcome {
 	SSLL_SUCCESS = 0,
 	SSLL_FAILURE = 1,
 	SSLL_RETRY = 2,
+	SSLL_CLOSED = 3, /* the peer has closed in good order */
 };
 
 /* Why an SSL call did not succeed: SSL_ERROR_* of openssl/ssl.h, what OpenResty's patch adds, and BoringSSL's from 16 on. */

@@ -75,6 +75,16 @@ class Exit(IntEnum):
     CONSTANT = 4
 
 
+class Flag(IntEnum):
+    UNATTRIBUTED = 1
+    ALERT_SENT = 2
+    ADMITTED = 4
+    PARTIAL = 8
+    ENDED = 64
+    SLEPT = 32
+    UNSPLIT = 16
+
+
 class Geometry(IntEnum):
     SCALE = 4
     FIRST_BUCKET = 96
@@ -109,6 +119,7 @@ class Outcome(IntEnum):
     SUCCESS = 0
     FAILURE = 1
     RETRY = 2
+    CLOSED = 3
 
 
 class Part(IntEnum):
@@ -368,11 +379,13 @@ class HandshakeAccount(ctypes.Structure):
         ("software", ctypes.c_uint64),
         ("waiting_offload", ctypes.c_int64),
         ("most_waiting_offload", ctypes.c_uint64),
+        ("slept", ctypes.c_uint64),
+        ("watches_transport", ctypes.c_uint64),
         ("threshold_ns", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeAccount) == 104
+assert ctypes.sizeof(HandshakeAccount) == 120
 
 
 class Labels(ctypes.Structure):
@@ -633,10 +646,12 @@ class Thread(ctypes.Structure):
         ("switches", ctypes.c_uint64),
         ("away", ctypes.c_uint32),
         ("back", ctypes.c_uint32),
+        ("sleeps", ctypes.c_uint64),
+        ("off_before_ns", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Thread) == 40
+assert ctypes.sizeof(Thread) == 56
 
 
 MAPS = {

@@ -45,12 +45,12 @@ class Running:
 
 
 @contextmanager
-def haproxy(pair: Certificate) -> Iterator[Running]:
-    """Four threads."""
+def haproxy(pair: Certificate, words: str = "") -> Iterator[Running]:
+    """Four threads. `words` are more of the TLS port's."""
     program, (port,) = _program("haproxy"), free_ports(1)
     with _folder() as folder:
         (folder / "both.pem").write_text(pair.certificate.read_text() + pair.key.read_text())
-        (folder / "conf").write_text(_HAPROXY.format(folder=folder, port=port))
+        (folder / "conf").write_text(_HAPROXY.format(folder=folder, port=port, words=words))
         with _process([program, "-db", "-f", folder / "conf"], folder, port) as pid:
             yield Running(pid, port, lambda: _haproxy_told(folder / "stats"))
 
@@ -64,7 +64,7 @@ defaults
     timeout client 20s
     timeout http-keep-alive 20s
 frontend tls
-    bind 127.0.0.1:{port} ssl crt {folder}/both.pem curves X25519
+    bind 127.0.0.1:{port} ssl crt {folder}/both.pem curves X25519 {words}
     http-request return status 200 content-type text/plain string hello
 """
 

@@ -36,7 +36,7 @@ NAMES = {
     "13": "WANT_PRIVATE_KEY_OPERATION",
     "16": "WANT_CERTIFICATE_VERIFY",
 }
-FAILURES = ("SSL", "SYSCALL", "ZERO_RETURN")
+OUTCOMES = {"SSL": "failure", "SYSCALL": "failure", "ZERO_RETURN": "closed"}  # of all others "retry"
 FUNCTIONS = ("SSL_accept", "SSL_read", "SSL_write", "SSL_shutdown")
 
 
@@ -88,8 +88,8 @@ def assert_told_like(document: Document, calls: dict[str, Counter[str]]) -> None
     for function in FUNCTIONS:
         told = calls.get(function, Counter())
         assert count(document, function) == told.pop("success", 0), function
-        for outcome in ("failure", "retry"):
-            due = {name: number for name, number in told.items() if (name in FAILURES) == (outcome == "failure")}
+        for outcome in ("failure", "closed", "retry"):
+            due = {name: number for name, number in told.items() if OUTCOMES.get(name, "retry") == outcome}
             assert reasons(document, function, outcome) == due, function
     assert losses(document) == {}
     assert document["in_flight"] == 0
@@ -135,12 +135,37 @@ def test_what_is_put_off(certificates: Path, tmp_path: Path, program: Path, engi
 def test_handshakes_that_fail(certificates: Path, program: Path) -> None:
     pair = make_certificate("rsa", certificates)
     clients = (bad.no_shared_cipher, bad.nonsense, bad.http, bad.end_of_file, bad.reset, bad.unknown_ca)
-    with serving(program, pair.certificate, pair.key) as (server, port), Trace(server.pid) as trace:
+    with (
+        serving(program, pair.certificate, pair.key) as (server, port),
+        Trace(server.pid) as trace,
+        Shakes(server.pid) as shakes,
+    ):
         for client in (*clients, partial(bad.flipped_bit, TLS_1_3)):
             client(port)
         calls = server.calls()
     assert calls["SSL_accept"]["SSL"] >= 4
     assert_told_like(trace.document, calls)
+    ends = endings(shakes.document)
+    assert ends.keys() == {"failure", "abandoned"}
+    assert sum(ends.values()) == len(clients) + 1
+    reasons_told = {cause["reason"] for cause in shakes.document["handshakes"]["causes"]}
+    assert reasons_told >= {"no shared cipher", "wrong version number", "http request"}
+    assert_books(shakes)
+
+
+def test_rsa_decrypts_the_key(certificates: Path, program: Path) -> None:
+    """TLS 1.2 without Diffie-Hellman: nothing is signed."""
+    pair = make_certificate("rsa", certificates)
+    with serving(program, pair.certificate, pair.key) as (server, port), Shakes(server.pid) as shakes:
+        exchanges = Client(port, TLS_1_2, "AES128-GCM-SHA256").connect_times(5)
+        assert server.calls()["SSL_accept"]["success"] == 5
+    assert {exchange.cipher for exchange in exchanges} == {"AES128-GCM-SHA256"}
+    assert endings(shakes.document) == {"success": 5}
+    assert all("private_key" in single["parts_ns"] for single in shakes.singles)
+    assert [(use["operation"], use["key"], use["count"]) for use in shakes.document["handshakes"]["keys"]] == [
+        ("decrypt", "RSA-2048", 5)
+    ]
+    assert_books(shakes)
 
 
 def test_stripped(certificates: Path, tmp_path: Path, program: Path) -> None:

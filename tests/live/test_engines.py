@@ -114,7 +114,7 @@ def test_two_engines_at_once(certificates: Path, lacking: dict[str, str], pair: 
     documents = one.document, other.document
     assert [document["engine"] for document in documents] == list(pair)
     assert tallies(documents[0]) == tallies(documents[1])
-    assert {outcome for _, outcome in tallies(documents[0])} == {"success", "failure", "retry"}
+    assert {outcome for _, outcome in tallies(documents[0])} >= {"success", "closed", "retry"}
     for document in documents:
         assert (losses(document), document["in_flight"]) == ({}, 0)
     assert_nested(documents[0], documents[1])

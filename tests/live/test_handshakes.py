@@ -39,7 +39,8 @@ def labels_due(exchange: Exchange, kind: str, certificate: str) -> tuple[str, ..
     """What a handshake's labels must be, in the order of LABELS."""
     signature = "none" if exchange.resumed else SIGNATURES[kind]
     resumed = "yes" if exchange.resumed else "no"
-    return exchange.version, exchange.cipher, resumed, "x25519", signature, certificate, "server"
+    group = "none" if exchange.resumed and exchange.version == "TLSv1.2" else "x25519"
+    return exchange.version, exchange.cipher, resumed, group, signature, certificate, "server"
 
 
 @pytest.mark.parametrize("tickets", [True, False], ids=["tickets", "session ids"])
@@ -110,6 +111,19 @@ def test_groups_and_signatures_that_s_client_tells(certificates: Path, root: Pat
     ]
     assert labels_of(shakes.singles, "group", "signature") == due
     assert len(set(due)) == len(OFFERS)
+    assert_books(shakes)
+
+
+def test_old_versions_sign_over_two_hashes(certificates: Path, root: Path | None) -> None:
+    """Such a signature has no code point, and yet it is one."""
+    settings = replace(PLAIN, protocols="TLSv1 TLSv1.1", directives="ssl_ciphers ALL:@SECLEVEL=0;")
+    offers = [("rsa", "-tls1"), ("rsa", "-tls1_1"), ("ecdsa", "-tls1_1")]
+    with Nginx(certificates, settings, root) as server, Shakes(server.master_pid) as shakes:
+        for kind, version in offers:
+            s_client(server.port[kind], version, "-cipher", "ECDHE:@SECLEVEL=0")
+        server.wait_idle()
+    due = [("TLSv1", "rsa_pkcs1_md5_sha1"), ("TLSv1.1", "rsa_pkcs1_md5_sha1"), ("TLSv1.1", "ecdsa_sha1")]
+    assert labels_of(shakes.singles, "version", "signature") == due
     assert_books(shakes)
 
 

@@ -109,7 +109,7 @@ def test_nothing_in_common(certificates: Path) -> None:
 STATES = {
     bad.silent_hello: "before SSL initialization",
     partial(bad.silent_after_hello, TLS_1_2): "SSLv3/TLS write server done",
-    partial(bad.silent_after_hello, TLS_1_3): "TLSv1.3 early data",
+    partial(bad.silent_after_hello, TLS_1_3): "TLSv1.3, before the client's Finished",
 }
 
 

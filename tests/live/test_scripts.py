@@ -228,7 +228,7 @@ def test_a_printed_script_counts_exactly(certificates: Path, tmp_path: Path) -> 
             server.wait_idle()
         assert server.worker_pids() == workers
     assert script.counts("stat") == {name: count for name, count in server_calls(exchanges, "rsa").items() if count}
-    assert script.value("why[SSL_read, failure ZERO_RETURN]") == CONNECTIONS
+    assert script.value("why[SSL_read, closed ZERO_RETURN]") == CONNECTIONS
     assert script.value("why[SSL_read, retry WANT_READ]") == script.counts("statF")["SSL_read"] - CONNECTIONS
     assert "@lost" not in script.output
 

@@ -23,7 +23,7 @@ from .trace import PROGRAM
 pytestmark = pytest.mark.usefixtures("tracing")
 
 ROW = re.compile(
-    r"\d\d:\d\d:\d\d\.\d{6} +(\d+) +(\d+) (.{15}) (\S+) +(-?\d+|0x[0-9a-f]+) +(\d+ +)?(\d+\.\d) (success|retry|failure).*"
+    r"[\d:]{8}\.\d{6} +(\d+) +(\d+) (.{15}) (\S+) +(-?\d+|0x[0-9a-f]+) +(\d+ +)?(\d+\.\d) (success|retry|closed|failure).*"
 )
 
 

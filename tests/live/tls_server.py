@@ -83,7 +83,30 @@ def context_of(settings: dict[str, Any]) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_REQUIRED
     if settings["sleep_s"]:
         context.sni_callback = lambda *_: time.sleep(settings["sleep_s"])
+    if settings["ask_s"]:
+        late = late_answers(settings["ask_s"])
+        context.sni_callback = lambda *_: ask(late)
     return context
+
+
+def late_answers(after_s: float) -> int:
+    """The port of a server without TLS, in a thread, that says one byte to each client so late."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            with listener.accept()[0] as asked:
+                time.sleep(after_s)
+                asked.sendall(b"x")
+
+    threading.Thread(target=serve, daemon=True).start()
+    return int(listener.getsockname()[1])
+
+
+def ask(port: int) -> None:
+    """Waits for that answer."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.recv(1)
 
 
 def answer(tls: ssl.SSLSocket, *, asked: bool) -> None:

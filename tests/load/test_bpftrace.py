@@ -29,7 +29,7 @@ from .native import has_private_stack, loaded_programs
 from .scenarios import assert_agrees_with_itself
 from .tracer import tracer
 
-SUCCESS, FAILURE, RETRY = Outcome
+SUCCESS, FAILURE, RETRY, CLOSED = Outcome
 MOST_LOST = 4
 pytestmark = pytest.mark.usefixtures("bpftrace")
 

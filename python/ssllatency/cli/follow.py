@@ -173,7 +173,8 @@ class Follower:
         following, selection = self._attachment.following, self._resolved.selection
         sees = bool(following and following.sees_mappings)
         if following and following.lost > self._lost:
-            self._say(f"{following.lost - self._lost} notices of mapped files were lost: everyone is looked at again.")
+            if self._resolved.everyone:  # else most of them were other processes', and those that count are few to look at
+                self._say(f"{following.lost - self._lost} notices of mapped files were lost: everyone is looked at again.")
             self._lost = following.lost
             self._looked.clear()
         if self._resolved.everyone and sees and self._looked:

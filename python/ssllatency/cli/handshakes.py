@@ -23,6 +23,7 @@ from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSessi
 from ssllatency.model.handshakes import Label, Single
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports import document, handshake_endings, handshake_text
+from ssllatency.targets import listening
 
 SUMMARY = "where the handshakes' time went, and why the failed ones failed"
 
@@ -113,6 +114,7 @@ def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: ar
         slowest=arguments.slowest,
         over_ns=arguments.over,
         in_flight=arguments.max_in_flight,
+        blocking=listening.blocks({pid for image in images for pid in image.pids}),
     )
 
 

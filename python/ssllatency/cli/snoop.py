@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--function", action="append", metavar="NAME",
                        help="calls of this function, or of those that a shell pattern matches; repeatable")  # fmt: skip
     group.add_argument("--outcome", type=Outcome, choices=list(Outcome), action="append", metavar="OUTCOME",
-                       help="calls that ended so: success, failure or retry; repeatable")  # fmt: skip
+                       help="calls that ended so: success, failure, retry or closed; repeatable")  # fmt: skip
     group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
                        help="calls that took at least so long, like 200us or 1ms")  # fmt: skip
     options.add_role_option(group)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ssllatency.elf.accessors import field_returned
 from ssllatency.elf.evaluate import Evaluation, followed_in
 from ssllatency.elf.image import Image
-from ssllatency.elf.values import MASK, Case, Field, Place
+from ssllatency.elf.values import MASK, Case, Field, FieldPath, Place
 
 _CONNECTION = Place("argument", 0)
 _NO_ERROR = {"ERR_peek_error": 0}
@@ -63,6 +63,18 @@ def _bio(image: Image, address: int, path: Path, code: int, accessor: str) -> in
 def _followed(image: Image, address: int, fields: dict[tuple[int, ...], int] | None = None) -> Evaluation:
     """SSL_get_error of a call that returned -1, with no error in the queue, where these fields hold these numbers."""
     return followed_in(image, address, Case({"rdi": _CONNECTION, "rsi": MASK}, fields or {}, _NO_ERROR))
+
+
+def boringssl_paths(image: Image) -> dict[str, FieldPath]:
+    """Of the places that label_paths() names the one that is clear: "in_init" is a pointer here, to what a handshake needs
+    while it is under way. Empty where the program doesn't link SSL_in_init."""
+    function, offsets = image.function("SSL_in_init"), boringssl_offsets(image)
+    if function is None or offsets is None:
+        return {}
+    read = followed_in(image, function.address, Case({"rdi": _CONNECTION})).fields
+    paths = {field.path for field in read if len(field.path) == 2 and field.path[0] == offsets["boringssl"] and field.size == 8}
+    path = paths.pop() if len(paths) == 1 else ()
+    return {"in_init": FieldPath(path, 8)} if path and 0 <= path[1] < _MAX_OFFSET else {}
 
 
 def _server(image: Image) -> dict[str, int]:

@@ -38,6 +38,8 @@ class Names:
     """The code point of a signature scheme to its name."""
     major: int = 0
     """How error codes are packed, for unpack(): 3 or 1; 0 where that isn't known."""
+    ssl: int = 20
+    """The number that libssl's own errors have as their library's."""
     curves: Mapping[int, int] = field(default_factory=dict)
     """OpenSSL 1.1.1's libssl: the IANA number of a group to the NID of its curve, which join() needs."""
     objects: Mapping[int, str] = field(default_factory=dict)
@@ -60,8 +62,12 @@ def unpack(code: int, major: int) -> tuple[int, int]:
 
 def names(image: Image) -> Names:
     """All names in the image: a libssl, a libcrypto or a program with both. ElfError where its relocations are damaged."""
-    from ssllatency.elf import capabilities, error_texts, tls_names
+    from ssllatency.elf import boringssl, boringssl_names, capabilities, error_texts, tls_names
 
+    if boringssl.boringssl_offsets(image) is not None:
+        libraries = boringssl_names.LIBRARIES
+        reasons = {(boringssl_names.SSL, number): text for number, text in boringssl_names.REASONS.items()}
+        return Names(reasons, libraries, boringssl_names.ALERTS, major=1, ssl=boringssl_names.SSL)
     errors = error_texts.error_texts(image)
     found = Names(
         reasons=errors.reasons,
@@ -90,6 +96,7 @@ def join(one: Names, other: Names) -> Names:
         groups={**_groups_of(curves, objects), **other.groups, **one.groups},
         signatures={**other.signatures, **one.signatures},
         major=one.major or other.major,
+        ssl=one.ssl if one.major else other.ssl,
         curves=curves,
         objects=objects,
     )

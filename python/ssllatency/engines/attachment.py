@@ -32,7 +32,7 @@ from ssllatency.engines.loadable import Loadable, LoadedMap
 from ssllatency.engines.objects import open_object
 from ssllatency.engines.probing import STANDARD, Probing, Programs
 from ssllatency.engines.running import Running
-from ssllatency.engines.sites import MOST_LIBRARIES, Sites, library_record, numbered, remembers_sides, sites_of
+from ssllatency.engines.sites import MOST_LIBRARIES, ImageSites, Sites, library_record, numbered, remembers_sides, sites_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Target
 
@@ -170,6 +170,11 @@ class Attachment:
             self._probing.add(
                 [sites_of(image, self.operations, index)], {program: [sites] for program, sites in (more or {}).items()}
             )
+            self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
+
+    def attach_more(self, more: Mapping[str, Sequence[Sites]]) -> None:
+        """Attaches programs at further sites of the images, all or nothing. AttachError where the kernel refuses."""
+        self._probing.add([ImageSites(image, [], [], [], []) for image in self.images], more)
 
     def site_in(self, number: int) -> int | None:
         """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""

@@ -96,9 +96,8 @@ def _unsuccessful_boringssl(offsets: SslOffsets, emit: Emit) -> Lines:
     lines += _transport(offsets, emit, _BORINGSSL_READING)
     for want, reason in _BORINGSSL_WAITS.items():
         lines += [f"}} else if ($want == {want}) {{", emit(Outcome.RETRY, reason)]
-    ends = {_BORINGSSL_SYSCALL: Reason.SYSCALL, _BORINGSSL_ZERO_RETURN: Reason.ZERO_RETURN}
-    for want, reason in ends.items():
-        lines += [f"}} else if ($want == {want}) {{", emit(Outcome.FAILURE, reason)]
+    lines += [f"}} else if ($want == {_BORINGSSL_SYSCALL}) {{", emit(Outcome.FAILURE, Reason.SYSCALL)]
+    lines += [f"}} else if ($want == {_BORINGSSL_ZERO_RETURN}) {{", emit(Outcome.CLOSED, Reason.ZERO_RETURN)]
     return [*lines, "} else {", emit(Outcome.FAILURE, Reason.SSL), "}", "}"]
 
 
@@ -146,7 +145,7 @@ def _end(offsets: SslOffsets, emit: Emit) -> Lines:
     closed = f"(*(int32*)uptr($ssl + {offsets.shutdown}) & 2) == 2 && *(int32*)uptr($ssl + {offsets.state}) != 1"
     return [
         f"if ($value == 0 && {closed}) {{",
-        emit(Outcome.FAILURE, Reason.ZERO_RETURN),
+        emit(Outcome.CLOSED, Reason.ZERO_RETURN),
         "} else {",
         emit(Outcome.FAILURE, Reason.SSL),
         "}",

@@ -18,7 +18,7 @@ from ssllatency import abi
 from ssllatency.elf.names import Names
 from ssllatency.engines import handshake_collect as collect
 from ssllatency.engines.attachment import Attachment
-from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.collect import Extremes
 from ssllatency.engines.cpu_time import thread_cpu_s, threads_cpu_s
@@ -27,6 +27,7 @@ from ssllatency.engines.handshake_sites import (
     BATCH_FUNCTIONS,
     batch_sites,
     error_sites,
+    inner_sites,
     layout_record,
     phase_sites,
     row_mask,
@@ -43,6 +44,8 @@ from ssllatency.probes.handshake_plan import HandshakePlan
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
 _SINGLES_BYTES = 1 << 20
+_FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock
+_ENDED = abi.Flag.ENDED
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
 _NEVER = (1 << 64) - 1
 _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
@@ -54,7 +57,8 @@ class HandshakeRequest:
 
     `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `off_cpu`:
     whether switches of threads are traced. `slowest`: how many of the slowest handshakes are kept; `over_ns`: those that took
-    at least so long are handed over one by one. `in_flight`: how many handshakes can be in flight.
+    at least so long are handed over one by one. `in_flight`: how many handshakes can be in flight. `blocking`: sockets that
+    block are expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep.
     """
 
     base: Request
@@ -66,6 +70,7 @@ class HandshakeRequest:
     slowest: int = 0
     over_ns: int | None = None
     in_flight: int = 131072
+    blocking: bool = False
 
 
 class HandshakeSession:
@@ -81,6 +86,7 @@ class HandshakeSession:
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
         self._watches_wakes = False
+        self._watches_transport = request.blocking
         self._cut_off = self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
 
@@ -94,7 +100,7 @@ class HandshakeSession:
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
-        self.attachment.attach(self._sites(self._images, self._plans))
+        self.attachment.attach(self._sites(0, self._images, self._plans))
         if self._request.off_cpu:
             self.attachment.attach_tracepoint("at_switch")
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
@@ -111,6 +117,7 @@ class HandshakeSession:
         self._accounts = loaded.map("handshakes", size(abi.HandshakeKey), size(abi.Handshake))
         self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
         self._books = loaded.live_section(".data.books", abi.HandshakeAccount)
+        self._books.watches_transport = int(self._watches_transport)
         self._set_threshold()
         self._layouts = loaded.map("layouts", 4, size(abi.Layout))
         self._describe(0, self._images, self._plans)
@@ -126,26 +133,32 @@ class HandshakeSession:
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
-        self._describe(self.attachment.next_number(len(images)), images, plans)
-        self.attachment.extend(list(map(watched, images, plans)), self._sites(images, plans))
+        first = self.attachment.next_number(len(images))
+        self._describe(first, images, plans)
+        self.attachment.extend(list(map(watched, images, plans)), self._sites(first, images, plans))
         self._images += images
         self._plans += plans
         self._watch_wakes()
 
     def include(self, index: int, pids: Iterable[int]) -> None:
         """Attaches the image of that number to processes that came later."""
-        sites = self._sites(self._images[index : index + 1], self._plans[index : index + 1])
+        sites = self._sites(index, self._images[index : index + 1], self._plans[index : index + 1])
         self.attachment.include(index, pids, {program: lists[0] for program, lists in sites.items()})
 
-    def _sites(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
-        phases = [phase_sites(plan) for plan in plans]
+    def _sites(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
+        """What `more` of an attachment is for these images; the first one's number is `first`."""
+        transport = self._watches_transport
+        phases = [phase_sites((*plan.calls, *(plan.transport if transport else ()))) for plan in plans]
+        inner = [inner_sites(plan.inner, number) for number, plan in enumerate(plans, first)]
         return {
+            "at_exit": [ends for _, ends in inner],
             "at_phase_end": [ends for _, ends in phases],
             "at_error": [error_sites(plan.errors) for plan in plans],
             "at_software": [software_sites(image.plan) for image in images],
             "at_wake_set": [[(plan.wake.offset, 0)] if plan.wake else [] for plan in plans],
             "at_batch": [batch_sites(image.plan) for image in images],
             "at_phase": [begins for begins, _ in phases],
+            "at_entry": [begins for begins, _ in inner],
         }
 
     def _watch_wakes(self) -> None:
@@ -156,6 +169,17 @@ class HandshakeSession:
             self._watches_wakes = True
             with suppress(OSError):  # then no completion is seen, and the report says how many weren't
                 self.attachment.attach_tracepoint("at_write")
+
+    def _watch_transport(self) -> None:
+        """Watches reads and writes once handshakes sleep, not a few of very many. Those that slept before are told apart."""
+        if self._watches_transport or self._books.slept * _FEW_SLEEP <= self._books.ended:
+            return
+        self._watches_transport = True  # later files as well; where these are refused, those that sleep are told of to the end
+        found = [phase_sites(plan.transport) for plan in self._plans]
+        sites = {"at_phase_end": [ends for _, ends in found], "at_phase": [begins for begins, _ in found]}
+        with suppress(AttachError):
+            self.attachment.attach_more(sites)
+            self._books.watches_transport = 1
 
     @property
     def ended(self) -> int:
@@ -170,6 +194,7 @@ class HandshakeSession:
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         self._watch_wakes()
+        self._watch_transport()
         over: list[Single] = []
         wall_ns = wall_clock_ns()
         for raw in self._singles.records(abi.Single) if self._singles else ():
@@ -241,6 +266,7 @@ class HandshakeSession:
             dropped=self._dropped,
             unattributed=books.unattributed,
             unsplit=books.unsplit,
+            slept=books.slept,
             partial=books.partial,
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),
@@ -259,10 +285,12 @@ class HandshakeSession:
         """The accounts of handshakes in flight; those of processes that are gone are closed."""
         found = []
         for key, raw in list(self._accounts.items()):
+            account = abi.Handshake.from_buffer_copy(raw)
+            ended = bool(account.flags & _ENDED)
             if exists(abi.HandshakeKey.from_buffer_copy(key).tgid):
-                found.append(abi.Handshake.from_buffer_copy(raw))
+                found += [] if ended else [account]
             elif self._accounts.delete(key):
-                self._cut_off += 1
+                self._cut_off += not ended
         return found
 
     def _notes(self) -> tuple[str, ...]:

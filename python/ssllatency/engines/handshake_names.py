@@ -38,6 +38,11 @@ _UNSAID = {
     abi.Reason.ZERO_RETURN: "closed by the peer (close_notify)",
     abi.Reason.NONE: "freed",
 }
+# RFC 8446, section 4.2.3, for libraries that don't name them. With an RSA key TLS 1.0 and 1.1 sign over two hashes, which has
+# no code point (RFC 4346, section 7.4.3).
+_OLD_SIGNATURES = {0: "rsa_pkcs1_md5_sha1", 0x0201: "rsa_pkcs1_sha1", 0x0202: "dsa_sha1", 0x0203: "ecdsa_sha1"}
+# OpenSSL's name of the state in which a server waits for the client's last flight, whether or not any early data is allowed.
+_STATES = {"TLSv1.3 early data": "TLSv1.3, before the client's Finished"}
 # RFC 8446, section 6: those that SSL_alert_desc_string_long doesn't know.
 _LATER_ALERTS = {109: "missing extension", 116: "certificate required"}
 _ALERT_REASONS = 1000  # SSL_AD_REASON_OFFSET: the reason of an alert that was received
@@ -56,7 +61,7 @@ def label_value(label: abi.Label, value: int, names: Names) -> str:
     if label is abi.Label.GROUP:
         return names.groups.get(value, f"0x{value:04x}") if value else "none"
     if label is abi.Label.SIGNATURE:
-        return names.signatures.get(value, f"0x{value:04x}") if value else "none"
+        return names.signatures.get(value) or _OLD_SIGNATURES.get(value, f"0x{value:04x}")
     return _CERTIFICATES[abi.ClientCertificate(value)]
 
 
@@ -70,12 +75,16 @@ def key_name(use: abi.KeyUse, names: Names) -> str:
     return _SIGNATURE_KEYS.get(signature, signature)
 
 
+def _state(name: str) -> str:
+    return _STATES.get(name, name)
+
+
 def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
     """Why handshakes didn't succeed, in words."""
     library, reason = key.error >> abi.Error.LIBRARY, key.error & (1 << abi.Error.REASON_BITS) - 1
     known = bool(key.error)
     code = library << _SHIFTS.get(names.major, 23) | reason
-    received = known and library == abi.Error.LIBRARY_SSL and _ALERT_REASONS <= reason < _ALERT_REASONS + 256
+    received = known and library == names.ssl and _ALERT_REASONS <= reason < _ALERT_REASONS + 256
     alert = reason - _ALERT_REASONS if received else key.alert if key.sent else None
     return Cause(
         ending=ENDINGS[abi.Ending(key.ending)],
@@ -84,7 +93,7 @@ def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
         library=names.libraries.get(library, f"library {library}") if known else "",
         alert="" if alert is None else names.alerts.get(alert) or _LATER_ALERTS.get(alert, f"alert {alert}"),
         sent=bool(key.sent) and not received,
-        state="" if key.state == _NO_STATE else names.states.get(key.state, f"state {key.state}"),
+        state="" if key.state == _NO_STATE else _state(names.states.get(key.state, f"state {key.state}")),
         count=tally.count,
         total_ns=tally.total_ns,
     )

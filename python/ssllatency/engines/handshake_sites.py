@@ -9,10 +9,10 @@ from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sites import Sites, argument, library_record, packed
+from ssllatency.engines.sites import Sites, argument, library_record, packed, register_number
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import CATALOGUE
-from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, Phase, PhaseCall
+from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, InnerCall, Phase, PhaseCall, Transport
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Role, SslOffsets
 
 _CALLS = (
@@ -55,10 +55,10 @@ def _exits(planned: OperationPlan) -> set[int]:
     return {probe.offset for probe in planned.probes if probe.role is Role.EXIT}
 
 
-def phase_sites(plan: HandshakePlan) -> tuple[Sites, Sites]:
+def phase_sites(calls: Sequence[PhaseCall]) -> tuple[Sites, Sites]:
     """The sites at which phases begin, and those at which they end."""
-    begins = [(call.begin.offset, _phase_cookie(call)) for call in plan.calls]
-    ends = {(end.offset, _end_cookie(call.phase, end.stack_delta)) for call in plan.calls for end in call.ends}
+    begins = [(call.begin.offset, _phase_cookie(call)) for call in calls]
+    ends = {(end.offset, _end_cookie(call.phase, end.stack_delta)) for call in calls for end in call.ends}
     return begins, sorted(ends)
 
 
@@ -80,8 +80,24 @@ def _phase_cookie(call: PhaseCall) -> int:
     return packed(fields)
 
 
-def _end_cookie(phase: Phase, stack_delta: int) -> int:
+def _end_cookie(phase: Phase | Transport, stack_delta: int) -> int:
     return packed({abi.PhaseCookie.PART: abi.Part[phase.name], abi.PhaseCookie.STACK: stack_delta})
+
+
+def inner_sites(calls: Iterable[InnerCall], library: int) -> tuple[Sites, Sites]:
+    """The sites at which handshake calls within a BIO begin, and those at which they end. They have their frames to themselves,
+    so any operation's number tells them from others."""
+    begins, ends = [], []
+    for call in calls:
+        fields: dict[IntEnum, int] = {
+            abi.Cookie.CONVENTION: abi.Convention.SSL_EX,
+            abi.Cookie.LIBRARY: library,
+            abi.Cookie.SSL: 1,
+        }
+        begins.append((call.begin.offset, packed({**fields, abi.Cookie.STACK: call.begin.stack_delta})))
+        value: dict[IntEnum, int] = {abi.Cookie.REGISTER: register_number(call.end), abi.Cookie.STACK: call.end.stack_delta}
+        ends.append((call.end.offset, packed({**fields, **value})))
+    return begins, ends
 
 
 def error_sites(sites: Iterable[ErrorSite]) -> Sites:

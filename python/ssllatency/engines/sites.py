@@ -50,11 +50,10 @@ def numbered(images: Sequence[TracedImage], *, later: bool) -> list[str]:
 
 def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int:
     """The 64-bit cookie of a site, as enum ssll_cookie lays it out."""
-    register = _REGISTERS[probe.return_register] if probe.return_register else 0
     fields: dict[IntEnum, int] = {
         abi.Cookie.OPERATION: number,
         abi.Cookie.CONVENTION: operation.convention,
-        abi.Cookie.REGISTER: register,
+        abi.Cookie.REGISTER: register_number(probe),
         # A size query's exit has no entry that was counted, like that of a shared function.
         abi.Cookie.SHARED: int(probe.shared or operation.skip_null is not None),
         abi.Cookie.SKIP_NULL: argument(operation.skip_null),
@@ -66,6 +65,11 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int
         abi.Cookie.OTHER: _ending(probe.other_value, probe.leaving is not Leaving.TAKEN),
     }
     return packed(fields)
+
+
+def register_number(probe: Probe) -> int:
+    """The register that holds the value returned past an exit site, as cookies have it."""
+    return _REGISTERS[probe.return_register] if probe.return_register else 0
 
 
 def packed(fields: Mapping[IntEnum, int]) -> int:

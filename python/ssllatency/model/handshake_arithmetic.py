@@ -75,6 +75,7 @@ def merge(*parts: Handshakes) -> Handshakes:
         dropped=sum(each.dropped for each in parts),
         unattributed=sum(each.unattributed for each in parts),
         unsplit=sum(each.unsplit for each in parts),
+        slept=sum(each.slept for each in parts),
         partial=sum(each.partial for each in parts),
         off_cpu=any(each.off_cpu for each in parts),
         unknown_labels={label: why for each in reversed(parts) for label, why in each.unknown_labels.items()},
@@ -99,6 +100,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             dropped=max(0, later.dropped - earlier.dropped),
             unattributed=max(0, later.unattributed - earlier.unattributed),
             unsplit=max(0, later.unsplit - earlier.unsplit),
+            slept=max(0, later.slept - earlier.slept),
             partial=max(0, later.partial - earlier.partial),
             offload=offload_arithmetic.difference(later.offload, earlier.offload),
         )

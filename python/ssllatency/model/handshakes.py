@@ -248,8 +248,9 @@ class Handshakes:
     ended. `dropped`: accounts that were pushed out by newer ones. `partial`: handshakes that ended and aren't counted, as they
     were under way when the trace began, or had been pushed out. `unattributed`: those whose phases couldn't be told, as their
     calls moved between threads; all of their calls is REST. `unsplit`: those without ON_CPU and OFF_CPU though these were
-    asked for, as the kernel didn't announce all switches of their threads. `unknown_labels` says of which labels the libraries
-    show no place, by label, with the reason.
+    asked for, as the kernel didn't announce all switches of their threads. `slept`: those whose calls slept before reads and
+    writes were watched, so that waits in them may be part of their phases and REST. `unknown_labels` says of which labels the
+    libraries show no place, by label, with the reason.
     """
 
     groups: tuple[Group, ...]
@@ -262,6 +263,7 @@ class Handshakes:
     dropped: int = 0
     unattributed: int = 0
     unsplit: int = 0
+    slept: int = 0
     partial: int = 0
     off_cpu: bool = False
     unknown_labels: Mapping[Label, str] = field(default_factory=dict)

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """How a call ended: it did its work, it failed, or it asked to be called again."""
+    """How a call ended: it did its work, it failed, it asked to be called again, or the peer had closed in good order."""
 
     SUCCESS = "success"
     FAILURE = "failure"
     RETRY = "retry"
+    CLOSED = "closed"
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Series:
     """The calls of one function with one outcome in one process.
 
     Times are in nanoseconds. `pid` is None for processes folded into "other". `min_ns` and `max_ns` are None where they
-    are not known exactly (an interval whose extremes fell on its border). `reasons` says why calls of a retry or failure
-    series were so: "WANT_READ", "SYSCALL", … or "unknown"; its values add up to the series' count.
+    are not known exactly (an interval whose extremes fell on its border). `reasons` says why calls that aren't
+    successes were so: "WANT_READ", "SYSCALL", … or "unknown"; its values add up to the series' count.
     """
 
     function: str

@@ -99,6 +99,22 @@ def end_site(graph: Graph, call: int, avoid: Collection[int], emulation: Emulati
     return found
 
 
+def value_site(graph: Graph, call: int, register: str, emulation: Emulation) -> Site:
+    """The same while `register` still holds what the call has returned."""
+    last = graph.nodes[call]
+    line = [last]
+    for each in _after(graph, last):
+        line.append(each)
+        if register in each.writes:
+            break
+    kept = {each.address for each in line}
+    candidates = [site for site in _ends(graph, last, emulation) if site.address in kept]
+    found = next((site for site in candidates if site.cost in _CHEAP), next(iter(candidates), None))
+    if found is None:
+        raise Unplannable(f"no instruction past the call at {call:#x} can be probed while its value is there")
+    return found
+
+
 def _ends(graph: Graph, call: Instruction, emulation: Emulation) -> Iterator[Site]:
     for each in _after(graph, call):
         cost, delta = site_cost(graph, each, emulation), graph.delta(each.address)

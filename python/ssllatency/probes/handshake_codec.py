@@ -9,10 +9,20 @@ from typing import Any
 from ssllatency.elf.values import FieldPath
 from ssllatency.probes import checks, codec
 from ssllatency.probes.checks import DamagedValues
-from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, MissingPart, Phase, PhaseCall
+from ssllatency.probes.handshake_plan import (
+    ErrorKind,
+    ErrorSite,
+    HandshakePlan,
+    InnerCall,
+    MissingPart,
+    Phase,
+    PhaseCall,
+    Transport,
+)
 from ssllatency.probes.plan import CONDITIONS, Probe, Role
 
 _OPERATIONS = ("", "sign", "decrypt")
+_INNER = ("SSL_read", "SSL_write")
 _ARGUMENTS = 6
 _FIELD_SIZES = (1, 2, 4, 8)
 _LONGEST_WAY = 4
@@ -30,7 +40,9 @@ def from_values(values: object, *, file_size: int) -> HandshakePlan:
         path=checks.text(record["path"], "path"),
         build_id=checks.text(record["build_id"], "build_id"),
         kind=checks.one_of(record["kind"], codec.KINDS, "kind"),
-        calls=tuple(_call(each, file_size) for each in checks.items(record["calls"], "calls")),
+        calls=tuple(_call(each, file_size, Phase) for each in checks.items(record["calls"], "calls")),
+        transport=tuple(_call(each, file_size, Transport) for each in checks.items(record["transport"], "transport")),
+        inner=tuple(_inner(each, file_size) for each in checks.items(record["inner"], "inner")),
         errors=tuple(_error(each, file_size) for each in checks.items(record["errors"], "errors")),
         wake=None if record["wake"] is None else _probe(record["wake"], file_size, Role.ENTRY),
         labels=_labels(record["labels"]),
@@ -41,18 +53,18 @@ def from_values(values: object, *, file_size: int) -> HandshakePlan:
     return plan
 
 
-def _probe(values: object, file_size: int, role: Role) -> Probe:
+def _probe(values: object, file_size: int, role: Role, *, returns: bool = False) -> Probe:
     found = codec.probe(values, file_size)
-    if found.role is not role or found.return_register:
+    if found.role is not role or bool(found.return_register) != returns:
         raise DamagedValues("role")
     return found
 
 
-def _call(values: object, file_size: int) -> PhaseCall:
+def _call(values: object, file_size: int, kind: type[Phase] | type[Transport]) -> PhaseCall:
     record = checks.record(values, PhaseCall)
     ends = tuple(_probe(each, file_size, Role.EXIT) for each in checks.items(record["ends"], "ends"))
     call = PhaseCall(
-        phase=Phase(checks.one_of(record["phase"], tuple(Phase), "phase")),
+        phase=kind(checks.one_of(record["phase"], tuple(kind), "phase")),
         callee=checks.text(record["callee"], "callee"),
         begin=_probe(record["begin"], file_size, Role.ENTRY),
         ends=ends,
@@ -66,6 +78,15 @@ def _call(values: object, file_size: int) -> PhaseCall:
     if not ends or (call.condition and (call.skip_null, call.size_argument) != (None, None)):
         raise DamagedValues("ends or condition")
     return call
+
+
+def _inner(values: object, file_size: int) -> InnerCall:
+    record = checks.record(values, InnerCall)
+    return InnerCall(
+        function=checks.one_of(record["function"], _INNER, "function"),
+        begin=_probe(record["begin"], file_size, Role.ENTRY),
+        end=_probe(record["end"], file_size, Role.EXIT, returns=True),
+    )
 
 
 def _error(values: object, file_size: int) -> ErrorSite:

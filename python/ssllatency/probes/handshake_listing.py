@@ -9,7 +9,7 @@ from typing import Any
 
 from ssllatency.probes import handshake_codec
 from ssllatency.probes.costs import COST_NS
-from ssllatency.probes.handshake_plan import HandshakePlan, PhaseCall
+from ssllatency.probes.handshake_plan import HandshakePlan, PhaseCall, Transport
 from ssllatency.probes.listing import reasons, table
 from ssllatency.probes.plan import Probe
 
@@ -28,8 +28,9 @@ def to_document(plans: Sequence[HandshakePlan]) -> dict[str, Any]:
 
 def _document(plan: HandshakePlan) -> dict[str, Any]:
     values = handshake_codec.to_values(plan)
-    for call, record in zip(plan.calls, values["calls"], strict=True):
-        record["cost_ns"] = cost_ns(call)
+    for calls, records in ((plan.calls, values["calls"]), (plan.transport, values["transport"])):
+        for call, record in zip(calls, records, strict=True):
+            record["cost_ns"] = cost_ns(call)
     return values
 
 
@@ -55,10 +56,14 @@ def _file(plan: HandshakePlan) -> Iterator[str]:
 
 
 def _rows(plan: HandshakePlan) -> Iterator[tuple[str, ...]]:
-    for call in plan.calls:
+    for call in (*plan.calls, *plan.transport):
         yield (call.phase, call.callee, f"{cost_ns(call)}", "begin", *_site(call.begin), _note(call))
         for end in call.ends:
             yield ("", "", "", "end", *_site(end), _depth(end))
+    for inner in plan.inner:
+        cost = COST_NS[inner.begin.cost] + COST_NS[inner.end.cost]
+        yield ("call", f"{inner.function} in a BIO", f"{cost}", "begin", *_site(inner.begin), _depth(inner.begin))
+        yield ("", "", "", "end", *_site(inner.end), f"{_depth(inner.end)}, value in {inner.end.return_register}")
     for error in plan.errors:
         yield ("error", error.function, _ns(error.probe), "entry", *_site(error.probe), error.kind)
     if plan.wake:
@@ -79,6 +84,7 @@ def _depth(probe: Probe) -> str:
 
 def _note(call: PhaseCall) -> str:
     notes = [_depth(call.begin)] if call.begin.stack_delta else []
+    notes += ["only where calls sleep"] if isinstance(call.phase, Transport) else []
     notes += [f"if {'' if call.taken else 'not '}taken"] if call.condition else []
     notes += [call.operation] if call.operation else []
     notes += [f"not if argument {call.skip_null} is NULL"] if call.skip_null is not None else []

@@ -27,6 +27,13 @@ class Phase(StrEnum):
     CALLBACKS = "callbacks"
 
 
+class Transport(StrEnum):
+    """What the time of a call goes to that reads or writes the connection, where it sleeps meanwhile."""
+
+    WAIT_PEER = "wait_peer"
+    WAIT_WINDOW = "wait_window"
+
+
 class ErrorKind(StrEnum):
     """Which arguments tell of an error. RAISE: ERR_vset_error, library in argument 0 and reason in 1. RAISE_1_1: ERR_put_error,
     library in argument 0 and reason in 2. FATAL: ossl_statem_fatal, the SSL in argument 0 and the alert in 1 (-1: none)."""
@@ -49,7 +56,7 @@ class PhaseCall:
     the branch is taken, or falls through, as `taken` says. Such a begin has no arguments that are to be read.
     """
 
-    phase: Phase
+    phase: Phase | Transport
     callee: str
     begin: Probe
     ends: tuple[Probe, ...]
@@ -59,6 +66,16 @@ class PhaseCall:
     size_is_pointer: bool = False
     condition: str = ""
     taken: bool = False
+
+
+@dataclass(frozen=True)
+class InnerCall:
+    """The call by which an SSL in a BIO does what `function`, SSL_read or SSL_write, does. At `begin` the SSL is in the first
+    argument's register; at `end` what is returned, as by that function's `_ex` form, is in its `return_register`."""
+
+    function: str
+    begin: Probe
+    end: Probe
 
 
 @dataclass(frozen=True)
@@ -82,14 +99,17 @@ class MissingPart:
 class HandshakePlan:
     """What is probed in one file to split its handshakes. `kind` as in ImagePlan.
 
-    `wake` is the entry of ASYNC_WAIT_CTX_set_wait_fd(ctx, key, fd, …), with the first three arguments in their registers;
-    `labels` are fields of SSL by name; `code` holds every site.
+    `transport` are the calls by which libssl reads and writes: they are watched only in processes whose calls sleep. `inner`
+    are handshake calls that no exported function is. `wake` is the entry of ASYNC_WAIT_CTX_set_wait_fd(ctx, key, fd, …), with
+    the first three arguments in their registers; `labels` are fields of SSL by name; `code` holds every site.
     """
 
     path: str
     build_id: str
     kind: str
     calls: tuple[PhaseCall, ...]
+    transport: tuple[PhaseCall, ...]
+    inner: tuple[InnerCall, ...]
     errors: tuple[ErrorSite, ...]
     wake: Probe | None
     labels: Mapping[str, FieldPath]
@@ -98,9 +118,12 @@ class HandshakePlan:
 
     def probes(self) -> Iterator[Probe]:
         """All sites."""
-        for call in self.calls:
+        for call in (*self.calls, *self.transport):
             yield call.begin
             yield from call.ends
+        for inner in self.inner:
+            yield inner.begin
+            yield inner.end
         yield from (error.probe for error in self.errors)
         if self.wake:
             yield self.wake

@@ -19,6 +19,7 @@ from ssllatency.probes.kept import Cache, Kind, Run, Subject, run_here
 _MAJORS = (0, 1, 3)
 _MOST_NAMES = 65536
 _LONGEST_NAME = 256
+_HIGHEST_LIBRARY = 256
 _HIGHEST_CODE = 1 << 32
 
 
@@ -38,7 +39,9 @@ def from_values(values: object) -> Names:
     major = checks.number(record["major"], "major", _MAJORS[-1] + 1)
     if major not in _MAJORS:
         raise DamagedValues("major")
-    return Names(major=major, **{name: _table(rows, name) for name, rows in record.items() if name != "major"})
+    ssl = checks.number(record["ssl"], "ssl", _HIGHEST_LIBRARY)
+    tables = {name: _table(rows, name) for name, rows in record.items() if name not in ("major", "ssl")}
+    return Names(major=major, ssl=ssl, **tables)
 
 
 def _table(rows: object, name: str) -> dict[Any, Any]:

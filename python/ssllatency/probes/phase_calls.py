@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ssllatency.probes.bodies import Bodies
-from ssllatency.probes.handshake_plan import Phase
+from ssllatency.probes.handshake_plan import Phase, Transport
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Callee:
     """A function whose calls are a phase. Fields as in PhaseCall; a call counts where its function also calls one of `beside`,
     if any are given, and none of `never_beside`."""
 
-    phase: Phase
+    phase: Phase | Transport
     name: str
     skip_null: int | None = None
     operation: str = ""
@@ -53,6 +53,7 @@ CALLEES = (
     Callee(Phase.PRIVATE_KEY, "EVP_SignFinal", operation="sign"),
     Callee(Phase.PRIVATE_KEY, "EVP_PKEY_decrypt", skip_null=1, operation="decrypt", size_argument=4),
     Callee(Phase.PRIVATE_KEY, "RSA_private_decrypt", operation="decrypt", size_argument=0),
+    Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3),  # BoringSSL's
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_keygen"),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_generate"),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_derive", skip_null=1, never_beside=("EVP_PKEY_CTX_new_id",)),
@@ -63,7 +64,8 @@ CALLEES = (
     Callee(Phase.PEER_VERIFICATION, "EVP_DigestVerifyFinal", beside=(_VERIFY,)),
     Callee(Phase.PEER_VERIFICATION, "EVP_VerifyFinal"),
 )
-NAMES = frozenset(name for callee in CALLEES for name in (callee.name, *callee.beside, *callee.never_beside))
+TRANSPORT = (Callee(Transport.WAIT_PEER, "BIO_read"), Callee(Transport.WAIT_WINDOW, "BIO_write"))
+NAMES = frozenset(name for callee in (*CALLEES, *TRANSPORT) for name in (callee.name, *callee.beside, *callee.never_beside))
 
 
 def calls(callee: Callee, sites: Mapping[str, list[int]], bodies: Bodies) -> list[int]:

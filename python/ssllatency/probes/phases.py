@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ssllatency.elf.boringssl import boringssl_paths
 from ssllatency.elf.callbacks import callback_paths
 from ssllatency.elf.calls import calls_of, calls_to
 from ssllatency.elf.image import ElfError, Image
@@ -21,11 +22,21 @@ from ssllatency.probes.brackets import Begin, begin_site, end_site
 from ssllatency.probes.error_sites import Entries, probe_at
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.flow import Unplannable
-from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, MissingPart, Phase, PhaseCall
+from ssllatency.probes.handshake_plan import (
+    ErrorKind,
+    ErrorSite,
+    HandshakePlan,
+    InnerCall,
+    MissingPart,
+    Phase,
+    PhaseCall,
+    Transport,
+)
 from ssllatency.probes.hidden import Hidden
+from ssllatency.probes.inner_calls import inner_calls
 from ssllatency.probes.libssl_code import LibsslCode, static_code
 from ssllatency.probes.machine import BASELINE, Emulation, Flow
-from ssllatency.probes.phase_calls import CALLEES, Callee
+from ssllatency.probes.phase_calls import CALLEES, TRANSPORT, Callee
 from ssllatency.probes.plan import Probe, Role
 from ssllatency.probes.planner import kind_of, libraries_in, machine_of
 from ssllatency.probes.pointer_calls import calls_through
@@ -53,9 +64,11 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
             build_id=image.build_id,
             kind=kind_of(image),
             calls=tuple(planner.calls),
+            transport=tuple(planner.transport),
+            inner=planner.inner,
             errors=tuple(planner.errors),
             wake=planner.wake,
-            labels=label_paths(image) if "libssl" in libraries else {},
+            labels=label_paths(image) or boringssl_paths(image) if "libssl" in libraries else {},
             missing=tuple(planner.missing),
         ),
     )
@@ -74,9 +87,20 @@ def _confirmed(image: Image, plan: HandshakePlan) -> HandshakePlan:
         return True
 
     calls = tuple(call for call in plan.calls if confirmed(call.callee, call.begin, *call.ends))
+    transport = tuple(call for call in plan.transport if confirmed(call.callee, call.begin, *call.ends))
+    inner = tuple(call for call in plan.inner if confirmed(f"{call.function} of BIO_f_ssl", call.begin, call.end))
     errors = tuple(error for error in plan.errors if confirmed(error.function, error.probe))
     wake = plan.wake if plan.wake and confirmed("offload", plan.wake) else None
-    return replace(plan, calls=calls, errors=errors, wake=wake, missing=tuple(missing), code=evidence.ranges())
+    return replace(
+        plan,
+        calls=calls,
+        transport=transport,
+        inner=inner,
+        errors=errors,
+        wake=wake,
+        missing=tuple(missing),
+        code=evidence.ranges(),
+    )
 
 
 @dataclass(frozen=True)
@@ -92,6 +116,8 @@ class _Planner:
 
     def __init__(self, image: Image, emulation: Emulation) -> None:
         self.calls: list[PhaseCall] = []
+        self.transport: list[PhaseCall] = []
+        self.inner: tuple[InnerCall, ...] = ()
         self.errors: list[ErrorSite] = []
         self.wake: Probe | None = None
         self.missing: list[MissingPart] = []
@@ -123,14 +149,19 @@ class _Planner:
     # libssl.
 
     def plan_libssl(self) -> None:
-        """The calls that are phases, and what breaks a handshake off."""
+        """The calls that are phases, those of a handshake within a BIO, and what breaks a handshake off."""
         self._try("phases", self._plan_phases)
+        self._try("BIO_f_ssl", self._plan_inner)
+
+    def _plan_inner(self) -> None:
+        self.inner = inner_calls(self._image, self._machine, self._bodies, self._emulation)
 
     def _plan_phases(self) -> None:
         code = self._code
         self._try("alerts", self._plan_fatal)
-        wanted = [*self._library_calls(), *self._lookups(), *self._callbacks(code)]
-        self._bracket(sorted({call.site: call for call in wanted}.values(), key=lambda call: call.site))
+        wanted = [*self._library_calls(), *self._lookups(), *self._callbacks(code), *self._transport()]
+        for call in self._bracketed(sorted({call.site: call for call in wanted}.values(), key=lambda call: call.site)):
+            (self.transport if isinstance(call.phase, Transport) else self.calls).append(call)
 
     @cached_property
     def _code(self) -> LibsslCode:
@@ -163,6 +194,18 @@ class _Planner:
                 found.add(callee.phase)
                 yield _Call(callee, site)
         self.missing += [MissingPart(phase, reason) for phase, reason in _NOT_FOUND.items() if phase not in found]
+
+    def _transport(self) -> Iterator[_Call]:
+        for callee in TRANSPORT:
+            sites = phase_calls.calls(callee, self._sites, self._bodies)
+            if not sites:
+                self.missing.append(MissingPart(callee.phase, f"libssl doesn't call {callee.name}"))
+            yield from (_Call(callee, site) for site in sites if not self._is_last(site))
+
+    def _is_last(self, site: int) -> bool:
+        """Whether the call is its function's last step, as in those that print: nothing follows it there."""
+        caller = self._bodies.function(site)
+        return caller is not None and self._ends_in(caller, site)
 
     def _lookups(self) -> Iterator[_Call]:
         for name, find in (
@@ -212,17 +255,19 @@ class _Planner:
 
     # Sites.
 
-    def _bracket(self, calls: Sequence[_Call]) -> None:
+    def _bracketed(self, calls: Sequence[_Call]) -> list[PhaseCall]:
         """Begins first: no end may be where another phase begins."""
         begins: list[tuple[_Call, Begin]] = []
+        found: list[PhaseCall] = []
         for call in calls:
             self._try(call.callee.name, lambda call=call: begins.append((call, self._begin(call))))  # type: ignore[misc]
         taken = {begin.site.address for _, begin in begins}
         for call, begin in begins:
             self._try(
                 call.callee.name,
-                lambda call=call, begin=begin: self.calls.append(self._phase_call(call, begin, taken)),  # type: ignore[misc]
+                lambda call=call, begin=begin: found.append(self._phase_call(call, begin, taken)),  # type: ignore[misc]
             )
+        return found
 
     def _register(self, argument: int | None) -> frozenset[str]:
         return frozenset() if argument is None else frozenset((self._machine.argument_registers[argument],))

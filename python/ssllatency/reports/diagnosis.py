@@ -18,6 +18,7 @@ Rule = Callable[[Handshakes], str | None]
 # What passes the wall time first, from the particular to the general; then what takes the time in calls.
 TIME_RULES: Sequence[Rule] = (
     diagnosis_offload.software_fallback,
+    diagnosis_offload.vain_resumptions,
     diagnosis_offload.late_resumption,
     diagnosis_offload.batches_unfilled,
     diagnosis_offload.offload_waits,

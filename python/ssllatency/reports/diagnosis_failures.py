@@ -24,7 +24,9 @@ REASONS = {
     "peer did not return a certificate": "clients send no certificate where one is required",
     "certificate verify failed": "clients' certificates don't pass this server's check",
     "no suitable key share": "clients and this server have no key-exchange group in common",
+    "no shared group": "clients and this server have no key-exchange group in common",
     "no suitable groups": "clients and this server have no key-exchange group in common",
+    "no common signature algorithms": "no signature algorithm of the clients fits this server's key",
     "no suitable signature algorithm": "no signature algorithm of the clients fits this server's key",
     "no application protocol": "clients and this server have no ALPN protocol in common",
 }

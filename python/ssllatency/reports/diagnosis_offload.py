@@ -13,6 +13,8 @@ MANY_IN_SOFTWARE = 0.1
 HALF_FULL = 0.5
 # Batches matter where a quarter of the time waits for them.
 NOTABLE_WAIT = 0.25
+# A queue that is full or a descriptor that several jobs share wakes a job in vain now and then; not each of them.
+MANY_RESUMPTIONS = 2
 
 
 def software_fallback(handshakes: Handshakes) -> str | None:
@@ -25,6 +27,19 @@ def software_fallback(handshakes: Handshakes) -> str | None:
         return None
     much = f"{share(offload.software, everything)} of the private-key operations ({offload.software})"
     return f"{offload.engine} is there, but {much} are done by OpenSSL itself: they aren't offloaded."
+
+
+def vain_resumptions(handshakes: Handshakes) -> str | None:
+    """Jobs are resumed many times for each operation that was completed."""
+    offload = handshakes.offload
+    if offload is None or successful(handshakes) is None:
+        return None
+    done = sum(poller.completions for poller in offload.pollers)
+    if done < FEWEST or offload.unseen < FEWEST or offload.pauses < MANY_RESUMPTIONS * done:
+        return None
+    often = f"The jobs were paused {offload.pauses} times for {done} completions, {offload.pauses / done:.1f} times each"
+    why = "as where a descriptor stays readable because nobody drains it, or where it polls all"
+    return f"{often}: the event loop resumes jobs that aren't done, {why}."
 
 
 def late_resumption(handshakes: Handshakes) -> str | None:

@@ -27,6 +27,7 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         "dropped": handshakes.dropped,
         "unattributed": handshakes.unattributed,
         "unsplit": handshakes.unsplit,
+        "slept": handshakes.slept,
         "partial": handshakes.partial,
         "off_cpu": handshakes.off_cpu,
         "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},

@@ -43,6 +43,7 @@ def read_handshakes(root: Field) -> Handshakes | None:
         dropped=handshakes.get("dropped").whole(),
         unattributed=handshakes.get("unattributed").whole(),
         unsplit=_added(handshakes, "unsplit"),
+        slept=_added(handshakes, "slept"),
         partial=_added(handshakes, "partial"),
         off_cpu=handshakes.get("off_cpu").flag(),
         unknown_labels={label: why.text() for label, why in _labelled(handshakes.get("unknown_labels")).items()},

@@ -69,6 +69,11 @@ def lost_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
         (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
         (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
         (handshakes.unsplit, "handshake", "not split into on and off CPU, as the kernel didn't announce all switches"),
+        (
+            handshakes.slept,
+            "handshake",
+            "whose calls slept before reads and writes were watched: waits in them are told as rest",
+        ),
     ]
 
 

@@ -18,7 +18,7 @@ from ssllatency.reports.units import counted, duration, printable, seconds, tabl
 
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 HEADINGS = ("FUNCTION", "OUTCOME", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
-_OUTCOMES = (Outcome.SUCCESS, Outcome.RETRY, Outcome.FAILURE)
+_OUTCOMES = (Outcome.SUCCESS, Outcome.RETRY, Outcome.CLOSED, Outcome.FAILURE)
 
 
 def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
@@ -105,10 +105,11 @@ def _retries_and_failures(functions: Sequence[Sequence[Series]]) -> list[str]:
 
 def reasons(series: Series) -> str:
     """How many calls ended so, and why."""
+    if series.outcome is Outcome.CLOSED:  # close_notify: SSL_read returns 0 at the regular end of a connection
+        return f"{series.count} closed by the peer in good order"
     number = counted(series.count, str(series.outcome))
     ordered = sorted(series.reasons.items(), key=lambda item: (-item[1], item[0]))
-    # close_notify: SSL_read returns 0 at the regular end of a connection.
-    named = [f"{name}{' (peer closed)' if name == 'ZERO_RETURN' else ''} {count}" for name, count in ordered]
+    named = [f"{name} {count}" for name, count in ordered]
     return f"{number} ({', '.join(named)})" if named else number
 
 

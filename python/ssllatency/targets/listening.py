@@ -61,6 +61,28 @@ def serving(port: int, addresses: Container[str], pids: Iterable[int], proc: Pat
     return found, hidden
 
 
+def blocks(pids: Iterable[int], proc: Path = PROC) -> bool:
+    """Whether any of the processes listens on a socket that blocks, so that those it accepts most likely block as well. Those
+    whose descriptors may not be looked at don't count."""
+    for pid in pids:
+        folder = proc / str(pid)
+        with suppress(OSError):
+            table = _table(folder / "net")
+            for descriptor in (folder / "fd").iterdir():
+                inode = _socket(descriptor)
+                if inode in table and not _never_blocks(folder / "fdinfo" / descriptor.name):
+                    return True
+    return False
+
+
+def _never_blocks(path: Path) -> bool:
+    """Whether a descriptor's flags say so; one that is gone doesn't block anybody."""
+    for line in _lines(path, heading=False):
+        if line.startswith("flags:"):
+            return bool(int(line.split()[1], 8) & os.O_NONBLOCK)
+    return True
+
+
 def is_own(address: str) -> bool:
     """Whether this is an address of this machine's own."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -76,13 +98,19 @@ def _sockets(folder: Path) -> set[str]:
     """The inode numbers of the sockets among the descriptors."""
     found = set()
     for descriptor in folder.iterdir():
-        try:
-            target = os.readlink(descriptor)  # noqa: PTH115 - socket:[N] is no path
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:["):
-            found.add(target[8:-1])
+        inode = _socket(descriptor)
+        if inode:
+            found.add(inode)
     return found
+
+
+def _socket(descriptor: Path) -> str:
+    """The inode number of the socket that this is, "" where it is none, or is gone."""
+    try:
+        target = os.readlink(descriptor)  # noqa: PTH115 - socket:[N] is no path
+    except FileNotFoundError:
+        return ""
+    return target[8:-1] if target.startswith("socket:[") else ""
 
 
 def _table(folder: Path) -> dict[str, Listener]:
@@ -97,11 +125,12 @@ def _table(folder: Path) -> dict[str, Listener]:
     return found
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines below the heading, read no further than they are asked for: a busy server's table has many."""
+def _lines(path: Path, *, heading: bool = True) -> Iterator[str]:
+    """The lines, below the heading if there is one, read no further than they are asked for: a busy server's table has many."""
     try:
         with path.open(buffering=_PIECE) as file:
-            next(file, "")
+            if heading:
+                next(file, "")
             yield from file
     except OSError:
         return

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build
 
-from ssllatency.elf.boringssl import boringssl_offsets
+from ssllatency.elf.boringssl import boringssl_offsets, boringssl_paths
 from ssllatency.elf.image import Image
+from ssllatency.elf.names import names
+from ssllatency.elf.values import FieldPath
 from ssllatency.probes.planner import plan_image
 
-NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server")
+NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server", "handshake")
 
 
 def compiled(folder: Path, kind: int, style: str) -> Image:
@@ -44,8 +46,25 @@ def test_where_it_keeps_what_it_waits_for(folder: Path, kind: int, style: str) -
 
 
 @pytest.mark.parametrize("style", build.STYLES)
+@pytest.mark.parametrize("kind", [1, 2])
+def test_where_it_keeps_a_handshake(folder: Path, kind: int, style: str) -> None:
+    image = compiled(folder, kind, style)
+    due = offsets(image)
+    assert boringssl_paths(image) == {"in_init": FieldPath((due["boringssl"], due["handshake"]), 8)}
+
+
+def test_its_reasons_have_words(folder: Path) -> None:
+    known = names(compiled(folder, 1, next(iter(build.STYLES))))
+    assert known.reason(known.ssl << 24 | 184) == "no shared cipher"
+    assert known.reason(known.ssl << 24 | 1048) == "tlsv1 alert unknown ca"
+    assert known.libraries[known.ssl] == "SSL routines"
+
+
+@pytest.mark.parametrize("style", build.STYLES)
 def test_openssl_is_none(folder: Path, style: str) -> None:
-    assert boringssl_offsets(compiled(folder, 3, style)) is None
+    image = compiled(folder, 3, style)
+    assert boringssl_offsets(image) is None
+    assert boringssl_paths(image) == {}
 
 
 @pytest.mark.parametrize("name", ["libssl.so.3", "libcrypto.so.3"])

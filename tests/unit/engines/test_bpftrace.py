@@ -152,7 +152,7 @@ def test_boringssl_s_own_codes_and_its_bit_of_the_side() -> None:
     following = dict(pairwise(judged))
     assert following["} else if ($want == 13) {"] == "RETRY WANT_PRIVATE_KEY_OPERATION"
     assert following["} else if ($want == 20) {"] == "RETRY HANDSHAKE_HINTS_READY"
-    assert following["} else if ($want == 6) {"] == "FAILURE ZERO_RETURN"
+    assert following["} else if ($want == 6) {"] == "CLOSED ZERO_RETURN"
 
 
 def test_every_convention_has_its_condition() -> None:

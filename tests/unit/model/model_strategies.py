@@ -16,7 +16,12 @@ durations_ns = st.one_of(
     st.sampled_from([0, 1, 64, 65, 2**36, 2**36 + 1]),
 )
 
-_REASONS = {Outcome.SUCCESS: [], Outcome.RETRY: ["WANT_READ", "WANT_ASYNC"], Outcome.FAILURE: ["SSL", "SYSCALL"]}
+_REASONS = {
+    Outcome.SUCCESS: [],
+    Outcome.RETRY: ["WANT_READ", "WANT_ASYNC"],
+    Outcome.CLOSED: ["ZERO_RETURN"],
+    Outcome.FAILURE: ["SSL", "SYSCALL"],
+}
 
 
 def series_of(function: str, outcome: Outcome, pid: int | None, values_ns: list[int]) -> Series:

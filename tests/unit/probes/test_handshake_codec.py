@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,16 @@ from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.handshake_cache import cached_handshake_plan
 from ssllatency.probes.handshake_codec import from_values, to_values
 from ssllatency.probes.handshake_listing import render, to_document
-from ssllatency.probes.handshake_plan import ErrorKind, ErrorSite, HandshakePlan, MissingPart, Phase, PhaseCall
+from ssllatency.probes.handshake_plan import (
+    ErrorKind,
+    ErrorSite,
+    HandshakePlan,
+    InnerCall,
+    MissingPart,
+    Phase,
+    PhaseCall,
+    Transport,
+)
 from ssllatency.probes.machine import Emulation
 from ssllatency.probes.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Cost, Probe, Role
@@ -44,11 +54,17 @@ CALLBACK = PhaseCall(
     (probe(48, Role.EXIT, "mov eax, ebx", Cost.SINGLE_STEPPED),),
     condition="je",
 )
+READ = PhaseCall(Transport.WAIT_PEER, "BIO_read", probe(64, Role.ENTRY, "call 0x1400"), (probe(69, Role.EXIT, "jne 0x1500"),))
+INNER = InnerCall(
+    "SSL_read", probe(80, Role.ENTRY, "call 0x1600"), replace(probe(85, Role.EXIT, "mov ebp, eax"), return_register="rax")
+)
 PLAN = HandshakePlan(
     path="/lib/libssl.so.3",
     build_id="c0ffee",
     kind="libssl",
     calls=(SIGN, CALLBACK),
+    transport=(READ,),
+    inner=(INNER,),
     errors=(ErrorSite(ErrorKind.FATAL, "ossl_statem_fatal", probe(64, Role.ENTRY, "push rbp")),),
     wake=probe(80, Role.ENTRY, "push r15"),
     labels={"cipher": FieldPath((2328, 760, 24), 4)},
@@ -140,8 +156,12 @@ def test_the_listing_tells_every_site_and_what_is_missing() -> None:
     assert words[7] == ["end", "0x17", "emulated", "jle", "0x1200", "24", "below"]
     assert words[8][:5] == ["callbacks", "cert_cb", "5500", "begin", "0x20"]
     assert lines[8].endswith("24 below, if not taken")
-    assert words[10][:2] == ["error", "ossl_statem_fatal"]
-    assert words[11][:2] == ["offload", "ASYNC_WAIT_CTX_set_wait_fd"]
+    assert words[10][:5] == ["wait_peer", "BIO_read", "1000", "begin", "0x40"]
+    assert lines[10].endswith("24 below, only where calls sleep")
+    assert words[12][:7] == ["call", "SSL_read", "in", "a", "BIO", "1000", "begin"]
+    assert lines[13].endswith("24 below, value in rax")
+    assert words[14][:2] == ["error", "ossl_statem_fatal"]
+    assert words[15][:2] == ["offload", "ASYNC_WAIT_CTX_set_wait_fd"]
     assert lines[-2:] == ["Not seen:", "  no call of it is found: alpn_select_cb"]
 
 
@@ -149,7 +169,7 @@ def test_the_document_holds_the_plan_and_its_costs() -> None:
     document = json.loads(json.dumps(to_document([PLAN])))
     assert document["schema"] == "ssllatency-handshake-probes/1"
     (file,) = document["files"]
-    assert [call.pop("cost_ns") for call in file["calls"]] == [1000, 5500]
+    assert [call.pop("cost_ns") for call in file["calls"] + file["transport"]] == [1000, 5500, 1000]
     assert from_values(file, file_size=SIZE) == PLAN
 
 

@@ -61,7 +61,7 @@ def busy() -> Snapshot:
         series_of("SSL_write", Outcome.SUCCESS, spread(701, 3_000, 44_000), 1241),
         series_of("SSL_read", Outcome.SUCCESS, spread(1401, 900, 3_400)),
         series_of("SSL_read", Outcome.RETRY, spread(1401, 400, 2_000), 1240, {"WANT_READ": 1401}),
-        series_of("SSL_read", Outcome.FAILURE, spread(9, 700, 900), 1240, {"ZERO_RETURN": 9}),
+        series_of("SSL_read", Outcome.CLOSED, spread(9, 700, 900), 1240, {"ZERO_RETURN": 9}),
     )
 
 

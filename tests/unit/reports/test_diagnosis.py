@@ -11,7 +11,7 @@ import pytest
 from handshake_samples import distant, failing, idle, near, offloaded
 from tests.handshakes import Shake, handshakes_of
 
-from ssllatency.model.handshakes import NO, YES, Batches, Ending, Handshakes, Label, Offload, Part
+from ssllatency.model.handshakes import NO, YES, Batches, Ending, Handshakes, Label, Offload, Part, PollingThread
 from ssllatency.reports import diagnosis_failures, diagnosis_offload, diagnosis_time
 from ssllatency.reports.diagnosis import FAILURE_RULES, TIME_RULES, Rule, diagnose
 from ssllatency.reports.diagnosis_numbers import FEWEST
@@ -87,6 +87,15 @@ SIDES: Sequence[tuple[Rule, Callable[[int], Handshakes], str]] = [
         diagnosis_offload.software_fallback,
         lambda side: replace(measured(rest=9), offload=replace(OFFLOAD, handshakes=90, software=9 + side)),
         "qatengine is there, but 10 % of the private-key operations (10) are done by OpenSSL itself: they aren't offloaded.",
+    ),
+    (
+        diagnosis_offload.vain_resumptions,
+        lambda side: replace(
+            measured(wait_offload=900, rest=100),
+            offload=replace(OFFLOAD, pauses=199 + side, unseen=99 + side, pollers=(PollingThread(1, 2, "poll", 100, None),)),
+        ),
+        "The jobs were paused 200 times for 100 completions, 2.0 times each: the event loop resumes jobs that aren't done,"
+        " as where a descriptor stays readable because nobody drains it, or where it polls all.",
     ),
     (
         diagnosis_offload.late_resumption,

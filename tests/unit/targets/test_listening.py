@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.targets.listening import Listener, is_own, listeners, serving
+from ssllatency.targets.listening import Listener, blocks, is_own, listeners, serving
 
 AddProcess = Callable[..., Path]
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -52,6 +52,24 @@ def test_the_table_is_read_no_further_than_its_listeners(proc: Path, add_process
     table = row("0100007F:0001", 71) + row("0100007F:0002", 72, state="01") + row("0100007F:0003", 73)
     describe(add_process(10), {3: "socket:[71]", 4: "socket:[72]", 5: "socket:[73]"}, "net:[1]", table)
     assert listeners([10], proc) == {10: (Listener(1, "127.0.0.1"),)}
+
+
+@pytest.mark.parametrize(("flags", "blocking"), [("02", True), ("04002", False)])
+def test_what_it_listens_on_may_block(proc: Path, add_process: AddProcess, flags: str, blocking: bool) -> None:
+    """Sockets that it doesn't listen on tell nothing."""
+    folder = add_process(10)
+    describe(folder, {3: "socket:[71]", 4: "socket:[72]", 5: "/dev/null"}, "net:[1]", row("0100007F:0001", 71))
+    (folder / "fdinfo").mkdir()
+    (folder / "fdinfo" / "3").write_text(f"pos:\t0\nflags:\t{flags}\nmnt_id:\t9\n")
+    (folder / "fdinfo" / "4").write_text("pos:\t0\nflags:\t02\nmnt_id:\t9\n")
+    assert blocks([10, 99], proc) == blocking
+
+
+def test_sockets_of_our_own_block_or_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert blocks([os.getpid()])
+        listener.setblocking(False)
+        assert not blocks([os.getpid()])
 
 
 def test_unknown_where_descriptors_are_closed_to_us(

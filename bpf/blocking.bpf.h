@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Whether a thread has slept: that is how a call is seen to wait on a socket that blocks, or on a BIO that polls one. The
+ * kernel counts how often a thread has given up the processor by itself, so no event is needed to know.
+ *
+ * The calls by which libssl reads and writes are watched only where calls were seen to sleep. A server whose sockets don't
+ * block pays two reads of that number for each call of a handshake.
+ */
+#ifndef BLOCKING_BPF_H
+#define BLOCKING_BPF_H
+
+#include "accounts.bpf.h"
+#include "tasks.bpf.h"
+
+/* Whether the thread has slept since this was last asked. */
+static __always_inline bool has_slept(struct ssll_thread *thread)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	__u64 sleeps = BPF_CORE_READ(task, nvcsw);
+	bool slept = sleeps != thread->sleeps;
+
+	thread->sleeps = sleeps;
+	return slept;
+}
+
+/* Notes that a call has slept of which it isn't known what for, as its reads and writes aren't watched yet. */
+static __always_inline void note_sleep(struct ssll_handshake *handshake, struct ssll_thread *thread)
+{
+	if (has_slept(thread) && !*(volatile __u64 *)&books.watches_transport)
+		handshake->flags |= SSLL_FLAG_SLEPT;
+}
+
+/* Whether the part is a wait for the other end of the connection, which within a call the library's reads and writes are. */
+static __always_inline bool is_transport(__u32 part)
+{
+	return part == SSLL_PART_WAIT_PEER || part == SSLL_PART_WAIT_WINDOW;
+}
+
+static __always_inline struct ssll_thread *known_thread(void)
+{
+	__u32 tid = this_thread();
+
+	return bpf_map_lookup_elem(&threads, &tid);
+}
+
+static __always_inline void transport_begins(void)
+{
+	struct ssll_thread *thread = known_thread();
+
+	if (!thread)
+		return;
+	has_slept(thread);
+	thread->off_before_ns = thread->off_ns;
+}
+
+/* One that slept was a wait, and no time in the call: the border behind which that is counted moves on by as much. */
+static __always_inline void transport_ends(struct ssll_handshake *handshake, __u64 duration_ns)
+{
+	struct ssll_thread *thread = known_thread();
+
+	if (!thread || !has_slept(thread))
+		return;
+	add_part(handshake, handshake->phase, duration_ns);
+	handshake->since_ns += duration_ns;
+	thread->off_ns = thread->off_before_ns;
+}
+
+#endif

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client that takes its time before its last flight, so that the server waits for it within the handshake."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+
+from .bad_clients import context
+from .clients import TIMEOUT_S
+
+PAUSE_S = 0.15
+
+
+def slow(version: ssl.TLSVersion, port: int) -> bytes:
+    """One connection with one request, PAUSE_S before the last flight: what the server answers until it closes."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context(version).wrap_bio(received, sent)
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as plain:
+        _shake_hands(tls, plain, received, sent)
+        tls.write(b"GET / HTTP/1.0\r\n\r\n")
+        plain.sendall(sent.read())
+        return _answer(tls, plain, received)
+
+
+def _shake_hands(tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryBIO, sent: ssl.MemoryBIO) -> None:
+    flights, done = 0, False
+    while not done:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+            done = True
+        flight = sent.read()
+        flights += bool(flight)
+        time.sleep(PAUSE_S if flight and flights > 1 else 0)
+        plain.sendall(flight)
+        if not done:
+            _receive(plain, received)
+
+
+def _receive(plain: socket.socket, received: ssl.MemoryBIO) -> None:
+    piece = plain.recv(65536)
+    if piece:
+        received.write(piece)
+    else:
+        received.write_eof()
+
+
+def _answer(tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryBIO) -> bytes:
+    answer = b""
+    while True:
+        try:
+            piece = tls.read(65536)
+        except ssl.SSLWantReadError:
+            _receive(plain, received)
+            continue
+        except ssl.SSLError:  # the end, in good order or not
+            return answer
+        if not piece:
+            return answer
+        answer += piece

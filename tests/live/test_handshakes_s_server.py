@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`openssl s_server`: what it says itself is the truth about clients that don't speak TLS, and each connection of `-www`, whose
+handshake a BIO makes within its first read, is one handshake."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests import foreign
+
+from . import bad_clients as bad
+from .clients import TLS_1_2, TLS_1_3
+from .s_server import s_server
+from .servers import make_certificate
+from .shakes import Shakes, assert_books, endings, labels_of
+from .slow_clients import slow
+
+pytestmark = pytest.mark.usefixtures("tracing")
+TIMES = 10
+
+
+@pytest.fixture(params=["host", "debian 13"])
+def root(request: pytest.FixtureRequest) -> Path | None:
+    """Whose OpenSSL."""
+    return None if request.param == "host" else foreign.needed(foreign.second_root()).resolve()
+
+
+def test_what_is_no_tls(certificates: Path, root: Path | None) -> None:
+    """OpenSSL sends no alert for it, and yet it is no peer that went away."""
+    with s_server(make_certificate("rsa", certificates), root=root) as server, Shakes(server.pid) as shakes:
+        for _ in range(TIMES):
+            bad.http(server.port)
+            bad.nonsense(server.port)
+        bad.reset(server.port)
+        bad.end_of_file(server.port)
+        errors = server.errors()
+    found: Counter[tuple[str, str]] = Counter()
+    for cause in shakes.document["handshakes"]["causes"]:
+        found[cause["library"], cause["reason"]] += cause["count"] * (cause["ending"] == "failure")
+    assert +found == errors
+    assert errors["SSL routines", "http request"] == errors["SSL routines", "wrong version number"] == TIMES
+    assert sum(endings(shakes.document).values()) == 2 * TIMES + 2
+    assert_books(shakes)
+
+
+def ask(version: ssl.TLSVersion, port: int) -> bytes:
+    """A request, and what is answered to the end."""
+    with bad.context(version).wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=20)) as tls:
+        tls.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return b"".join(iter(lambda: tls.recv(65536), b""))
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
+def test_a_handshake_within_a_bio(certificates: Path, root: Path | None, version) -> None:  # type: ignore[no-untyped-def]
+    with s_server(make_certificate("rsa", certificates), "-www", root=root) as server, Shakes(server.pid) as shakes:
+        for _ in range(TIMES):
+            assert b" 200 ok" in ask(version, server.port)
+    assert endings(shakes.document) == {"success": TIMES}
+    assert set(labels_of(shakes.singles, "version", "role")) == {(version.name.replace("_", "."), "server")}
+    assert_books(shakes)
+
+
+def test_slow_and_bad_clients_of_a_bio(certificates: Path, root: Path | None) -> None:
+    with s_server(make_certificate("rsa", certificates), "-www", root=root) as server, Shakes(server.pid) as shakes:
+        for version in (TLS_1_2, TLS_1_3):
+            assert b" 200 ok" in slow(version, server.port)
+        bad.unknown_ca(server.port)
+        bad.no_shared_cipher(server.port)
+    assert endings(shakes.document) == {"success": 2, "failure": 2}
+    assert all(single["parts_ns"]["wait_peer"] > single["parts_ns"]["calls"] for single in shakes.ended("success"))
+    reasons = {cause["reason"] for cause in shakes.document["handshakes"]["causes"]}
+    assert reasons == {"tlsv1 alert unknown ca", "no shared cipher"}
+    assert_books(shakes)
