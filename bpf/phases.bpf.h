@@ -76,17 +76,26 @@ static __always_inline int phase_ends(const struct pt_regs *ctx, __u64 cookie)
 	return 0;
 }
 
-static __always_inline bool says_why(__u32 library, __u32 reason)
+/* Whether the error is one of libssl's own. */
+static __always_inline bool says_why(const struct ssll_handshake *handshake, __u32 library, __u32 reason)
 {
-	return library == SSLL_ERROR_LIBRARY_SSL && reason >= FIRST_REASON && reason < FIRST_SHARED;
+	struct ssll_layout *layout = layout_of(handshake->library);
+	bool boringssl = layout && layout->library.boringssl >= 0;
+
+	return library == (boringssl ? SSLL_ERROR_LIBRARY_BORINGSSL : SSLL_ERROR_LIBRARY_SSL) && reason >= FIRST_REASON &&
+	       reason < FIRST_SHARED;
+}
+
+/* The same of the error that is kept. */
+static __always_inline bool kept_error_says_why(const struct ssll_handshake *handshake)
+{
+	return says_why(handshake, handshake->error >> SSLL_ERROR_LIBRARY, handshake->error & REASON_MASK);
 }
 
 /* Kept is the first error of libssl's own, else the first of all: those that follow are its consequences. */
 static __always_inline void error_raised(struct ssll_handshake *handshake, __u32 library, __u32 reason)
 {
-	__u32 before = handshake->error;
-
-	if (before && (says_why(before >> SSLL_ERROR_LIBRARY, before & REASON_MASK) || !says_why(library, reason)))
+	if (handshake->error && (kept_error_says_why(handshake) || !says_why(handshake, library, reason)))
 		return;
 	handshake->error = (library & 0xff) << SSLL_ERROR_LIBRARY | (reason & REASON_MASK);
 }

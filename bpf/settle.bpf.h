@@ -77,8 +77,7 @@ static __always_inline int settle(struct ssll_handshake *handshake, __u64 ssl, _
 	verdict = ssll_judge_ssl(ssl, (__s32)value, &layout->library);
 	/* Since OpenSSL 3.2 what isn't TLS at all leaves no mark in the state, as no alert is sent: only an error in the queue.
 	 */
-	if (verdict.reason == SSLL_REASON_SYSCALL &&
-	        says_why(handshake->error >> SSLL_ERROR_LIBRARY, handshake->error & REASON_MASK))
+	if (verdict.reason == SSLL_REASON_SYSCALL && kept_error_says_why(handshake))
 		verdict.reason = SSLL_REASON_SSL;
 	if (verdict.outcome == SSLL_RETRY) {
 		handshake->waiting = part_of_wait(verdict.reason);

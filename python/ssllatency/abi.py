@@ -62,6 +62,7 @@ class Error(IntEnum):
     LIBRARY = 24
     REASON_BITS = 24
     LIBRARY_SSL = 20
+    LIBRARY_BORINGSSL = 16
 
 
 class ErrorCookie(IntEnum):
