@@ -22,7 +22,7 @@ IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519"
 PARTS = ("libssl", "libcrypto")
 NO_ALERT, NO_STATE = "unknown", "unknown state"
 SYSTEM_LIBRARY = 2
-# Tables that are in libcrypto but that it never loads: SM2's in 1.1.1 and some 3.0, those of OSSL_ENCODER and OSSL_DECODER in 3.
+# Tables in libcrypto that it never loads: SM2's in 1.1.1 and some 3.0, those of OSSL_ENCODER and OSSL_DECODER in 3.
 NEVER_LOADED = {1: {53}, 3: {53, 59, 60}}
 
 Told = dict[str, dict[int, str]]
