@@ -44,7 +44,8 @@ demo: ## attach to a real nginx under load and show the report, in one command
 	$(Q)tools/setup run
 	$(Q)tools/demo
 
-# Which kernels `make test-kernels` boots: ci (Debian 12's own and the newest of the mirror), all, or names as 6.12,newest.
+# Which kernels `make test-kernels` boots: ci (Debian 12's own and the newest of the mirror), all, or names as 6.12,newest;
+# CHECKS="reload,nothing left" for some of the checks only.
 KERNELS ?= ci
 kernels_named = $(if $(filter ci,$(KERNELS)),6.1 newest,$(filter-out all,$(subst $(comma), ,$(KERNELS))))
 comma := ,
@@ -64,7 +65,7 @@ test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live
 test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (45 minutes), or by name
 	$(Q)tools/setup-kernels $(kernels_named)
-	$(Q)SSLLATENCY_KERNELS=$(KERNELS) $(PYTHON) tests/run.py kernels
+	$(Q)SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
 .PHONY: kernels-table golden sweep
 kernels-table: ## the tables of docs/kernels.md, from what the guests found last
