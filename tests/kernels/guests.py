@@ -73,7 +73,7 @@ def keep(name: str, kernel: Installed, ended: Ended) -> None:
 
 
 def with_earlier(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The document with the results of other checks, and the complaints, of the last guest of this name with the same kernel."""
+    """The document with the other results and the complaints of the last guest of this name that had the same kernel."""
     try:
         earlier = json.loads(path.read_text())
     except (OSError, ValueError):
