@@ -60,9 +60,9 @@ demo: ## attach to a real nginx under load and show the report, in one command
 	$(Q)tools/setup run
 	$(Q)tools/demo
 
-# Which kernels `make test-kernels` boots: ci (Debian 12's own and the newest of the mirror), all, or names as 6.12,newest.
+# Which kernels `make test-kernels` boots: ci (Debian 12's own and the newest of the mirror), all, or names as 6.12,newest;
+# CHECKS="reload,nothing left" for some of the checks only. GUEST: their architecture by Debian's name, else this machine's own.
 KERNELS ?= ci
-# GUEST: their architecture by Debian's name, this machine's own unless it is said.
 kernels_named = $(if $(filter ci,$(KERNELS)),6.1 newest,$(filter-out all,$(subst $(comma), ,$(KERNELS))))
 comma := ,
 
@@ -81,7 +81,7 @@ test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live
 test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (45 minutes), or by name; GUEST=arm64
 	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
-	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) $(PYTHON) tests/run.py kernels
+	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
 .PHONY: kernels-table golden sweep
 kernels-table: ## the tables of docs/kernels.md, from what the guests found last

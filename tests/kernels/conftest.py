@@ -17,7 +17,7 @@ from tests.kernels.machine import FOLDER, native_architecture, why_not
 from tests.kernels.plans import Plan, plans
 
 ARCHITECTURE = os.environ.get("SSLLATENCY_GUEST", native_architecture())
-CHOSEN = plans(os.environ.get("SSLLATENCY_KERNELS", "ci"), ARCHITECTURE)
+CHOSEN = plans(os.environ.get("SSLLATENCY_KERNELS", "ci"), ARCHITECTURE, os.environ.get("SSLLATENCY_CHECKS", ""))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.kernels.console import complaints
 from tests.kernels.machine import FOLDER, Installed, command
@@ -67,4 +68,19 @@ def keep(name: str, kernel: Installed, ended: Ended) -> None:
     folder = FOLDER / "results"
     folder.mkdir(parents=True, exist_ok=True)
     document = {**asdict(ended), "kernel": kernel.name, "architecture": kernel.architecture}
-    (folder / f"{kernel.architecture}-{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+    path = folder / f"{kernel.architecture}-{name}.json"
+    path.write_text(json.dumps(with_earlier(document, path), indent=1) + "\n")
+
+
+def with_earlier(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The document with the other results and the complaints of the last guest of this name that had the same kernel."""
+    try:
+        earlier = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return document
+    if earlier["release"] != document["release"]:
+        return document
+    if set(earlier["results"]) <= set(document["results"]):
+        return document
+    complaints = list(dict.fromkeys((*earlier["complaints"], *document["complaints"])))
+    return {**document, "results": {**earlier["results"], **document["results"]}, "complaints": complaints}

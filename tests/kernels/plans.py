@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.kernels.machine import Installed
 from tests.kernels.packages import WANTED, version_of
@@ -39,8 +39,20 @@ class Plan:
     limit_s: float
 
 
-def plans(selection: str, architecture: str) -> list[Plan]:
-    """The guests of a selection: "ci", "all", or kernels by name, separated by commas. ValueError for a name of none."""
+def plans(selection: str, architecture: str, checks: str = "") -> list[Plan]:
+    """The guests of a selection: "ci", "all", or kernels by name, separated by commas. With `checks` only these of theirs.
+
+    ValueError for a name of none.
+    """
+    wanted = set(checks.split(",")) if checks else None
+    chosen = _guests(selection, architecture)
+    if wanted is None:
+        return chosen
+    fewer = [replace(plan, checks=tuple(check for check in plan.checks if check in wanted)) for plan in chosen]
+    return [plan for plan in fewer if plan.checks]
+
+
+def _guests(selection: str, architecture: str) -> list[Plan]:
     if selection == "ci":
         return [plan for name in CI for plan in _selected(Installed(name, architecture))]
     names = ALL if selection == "all" else tuple(selection.split(","))

@@ -23,6 +23,7 @@ from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.model.snapshot import Outcome, Target
 from ssllatency.probes.planner import plan_image
 from tests.kernels.guest.filtered import unknown_call_ends_in
+from tests.kernels.guest.leavings import changed_bytes
 from tests.kernels.guest.servers import assert_document, assert_same, certificates, connect, server
 from tests.kernels.guest.ways import Refused, refusal, ways
 from tests.live.clients import h2load
@@ -106,15 +107,27 @@ def _greet(port: int) -> None:
 
 
 def started_later() -> dict[str, Any]:
-    """A server that starts while the trace waits for its name is traced from its first connection."""
+    """A server that starts while the trace waits for its name is probed without being asked for, and then counted exactly."""
     command = Trace(options=("--comm", "later-server", "--wait"))
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "later-server")
         program.symlink_to("/usr/sbin/nginx")
         with command as trace, _NamedNginx(certificates(), program) as nginx:
-            time.sleep(2)  # the files of a server that starts are planned while it already serves
+            _wait_until_probed(nginx.worker_pids()[0])
             expected = connect(nginx)
     return assert_document(trace.document, expected)
+
+
+def _wait_until_probed(pid: int) -> None:
+    """Waits until all breakpoints are set: perf events come one by one, and what is called meanwhile is missed, and told so."""
+    seen: list[int] = []
+
+    def settled() -> bool:
+        seen.append(changed_bytes(pid))
+        time.sleep(1)
+        return seen[-1] > 0 and len(set(seen[-4:])) == 1 and len(seen) >= 4
+
+    wait_for(settled, 120.0)
 
 
 class _NamedNginx(Nginx):

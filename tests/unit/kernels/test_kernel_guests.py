@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kernels.guest.checks import CHECKS
+from tests.kernels.guests import with_earlier
 from tests.kernels.images import load_order
 from tests.kernels.packages import WANTED
 from tests.kernels.plans import plans
@@ -44,6 +47,21 @@ def test_all_is_every_kernel_and_every_check() -> None:
     chosen = plans("all", "amd64")
     assert {plan.kernel.name for plan in chosen} == set(WANTED)
     assert {check for plan in chosen for check in plan.checks} == set(CHECKS) - {"panic"}
+
+
+def test_some_checks_only() -> None:
+    chosen = plans("6.12", "amd64", "reload,nothing left")
+    assert [(plan.name, plan.checks) for plan in chosen] == [("6.12", ("reload", "nothing left"))]
+
+
+def test_results_of_other_checks_are_kept(tmp_path: Path) -> None:
+    kept = tmp_path / "amd64-6.1.json"
+    kept.write_text(json.dumps(guest("6.1.0-50-cloud-amd64", {"trace": result(), "reload": result("failed", "3 of 4")})))
+    again = guest("6.1.0-50-cloud-amd64", {"reload": result()})
+    assert with_earlier(again, kept)["results"] == {"trace": result(), "reload": result()}
+    newer = guest("6.1.0-51-cloud-amd64", {"reload": result()})
+    assert with_earlier(newer, kept) == newer
+    assert with_earlier(newer, tmp_path / "none.json") == newer
 
 
 def test_names_of_checks_survive_the_kernels_command_line() -> None:
