@@ -78,16 +78,20 @@ int at_fork(struct bpf_raw_tracepoint_args *ctx)
 
 static __always_inline bool has_wanted_name(struct task_struct *task)
 {
-	char comm[SSLL_COMM] = {};
+	union {
+		char text[SSLL_COMM];
+		__u64 words[2];
+	} comm = {};
 
-	BPF_CORE_READ_STR_INTO(&comm, task, comm);
-	for (int i = 0; i < SSLL_COMM; i++) {
-		if (comm[i] != rules.comm[i])
-			return false;
-		if (!comm[i])
-			break;
+	BPF_CORE_READ_STR_INTO(&comm.text, task, comm);
+#pragma unroll
+	for (int i = 0; i < SSLL_NAMES; i++) {
+		const volatile __u64 *name = (const volatile __u64 *)rules.comms[i];
+
+		if (comm.words[0] && comm.words[0] == name[0] && comm.words[1] == name[1])
+			return true;
 	}
-	return true;
+	return false;
 }
 
 /* The process runs another program now, under that program's name. */
@@ -99,10 +103,10 @@ int at_exec(struct bpf_raw_tracepoint_args *ctx)
 	struct ssll_targets *word = target_word(tgid);
 	bool was, wanted;
 
-	if (!word || (!rules.comm[0] && !rules.cgroup))
+	if (!word || (!rules.comms[0][0] && !rules.cgroup))
 		return 0;
 	was = is_target(tgid);
-	wanted = rules.comm[0] && has_wanted_name((struct task_struct *)ctx->args[0]);
+	wanted = rules.comms[0][0] && has_wanted_name((struct task_struct *)ctx->args[0]);
 	if (rules.cgroup && bpf_current_task_under_cgroup(&cgroup, 0) == 1)
 		wanted = true;
 	put(&word->members, target_bit(tgid), wanted);
@@ -143,5 +147,6 @@ int admit(struct bpf_raw_tracepoint_args *ctx)
 
 /* Keeps the record in the object's BTF, from which user space's side of the ABI is generated. */
 const struct ssll_notice *ssll_notice_btf __attribute__((unused));
+const enum ssll_follow_limits *ssll_follow_limits_btf __attribute__((unused));
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -12,10 +12,14 @@ struct ssll_notice {
 	__u32 pad;
 };
 
+enum ssll_follow_limits {
+	SSLL_NAMES = 8, /* the most that processes can be asked for by */
+};
+
 /* Which processes become targets by themselves; set once, before loading. */
 struct ssll_follow_config {
-	char comm[SSLL_COMM]; /* those of this name; "" none */
-	__u32 cgroup;         /* 1: those in the cgroup of the map */
+	char comms[SSLL_NAMES][SSLL_COMM] __attribute__((aligned(8))); /* those of these names, first ones first; "" none */
+	__u32 cgroup;                                                  /* 1: those in the cgroup of the map */
 	__u32 pad;
 };
 
@@ -25,7 +29,7 @@ struct ssll_follow_account {
 };
 
 _Static_assert(sizeof(struct ssll_notice) == 16, "notice");
-_Static_assert(sizeof(struct ssll_follow_config) == 24, "follow config");
+_Static_assert(sizeof(struct ssll_follow_config) == 8 + SSLL_NAMES * SSLL_COMM, "follow config");
 _Static_assert(sizeof(struct ssll_follow_account) == 16, "follow account");
 
 #endif

@@ -86,6 +86,10 @@ class Flag(IntEnum):
     UNSPLIT = 16
 
 
+class FollowLimits(IntEnum):
+    NAMES = 8
+
+
 class Geometry(IntEnum):
     SCALE = 4
     FIRST_BUCKET = 96
@@ -331,13 +335,13 @@ assert ctypes.sizeof(FollowAccount) == 16
 
 class FollowConfig(ctypes.Structure):
     _fields_ = (
-        ("comm", ctypes.c_char * 16),
+        ("comms", ctypes.c_char * 16 * 8),
         ("cgroup", ctypes.c_uint32),
         ("pad", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(FollowConfig) == 24
+assert ctypes.sizeof(FollowConfig) == 136
 
 
 class Handshake(ctypes.Structure):

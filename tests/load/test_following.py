@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.base import Rules
+from ssllatency.engines.base import MOST_NAMES, Rules
 from ssllatency.engines.following import Following
 from tests.waiting import wait_for
 
@@ -91,7 +91,7 @@ def test_a_process_whose_first_thread_has_ended_is_still_in(follow: Callable[...
 def test_a_name_is_taken_and_given_up_by_running_a_program(follow: Callable[..., Following], tmp_path: Path) -> None:
     for program, name in (("cat", COMM), ("cat", f"{COMM}-no"), ("sh", "shell")):
         shutil.copy(str(shutil.which(program)), tmp_path / name)
-    following = follow(comm=COMM)
+    following = follow(comms=(COMM,))
     with waiting(tmp_path / COMM) as named, waiting(tmp_path / f"{COMM}-no") as other:
         wait_for(lambda: reads(named) and reads(other))
         assert following.alive() == [named.pid]
@@ -111,8 +111,20 @@ def test_a_name_is_taken_and_given_up_by_running_a_program(follow: Callable[...,
         shell.communicate()
 
 
+def test_each_of_several_names_is_taken(follow: Callable[..., Following], tmp_path: Path) -> None:
+    names = [f"{COMM}-{number}" for number in range(MOST_NAMES)]
+    for name in names:
+        shutil.copy(str(shutil.which("cat")), tmp_path / name)
+    following = follow(comms=tuple(names))
+    with waiting(tmp_path / names[0]) as first, waiting(tmp_path / names[-1]) as last:
+        wait_for(lambda: reads(first) and reads(last))
+        assert following.alive() == sorted([first.pid, last.pid])
+        first.communicate()
+        last.communicate()
+
+
 def test_kin_stay_in_whatever_they_run(follow: Callable[..., Following]) -> None:
-    following = follow(members=ourselves, comm=COMM)
+    following = follow(members=ourselves, comms=(COMM,))
     with waiting("sh", "-c", "exec cat") as child:
         assert child.stdin
         assert child.stdout
@@ -139,6 +151,6 @@ def test_a_mapping_is_told_with_its_file(follow: Callable[..., Following], tmp_p
 
 
 def test_others_mappings_are_nobodys_business(follow: Callable[..., Following]) -> None:
-    following = follow(comm=COMM)
+    following = follow(comms=(COMM,))
     subprocess.run(["true"], check=True)
     assert following.mapped() == []

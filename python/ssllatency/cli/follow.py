@@ -60,13 +60,13 @@ class Growing(Protocol):
 
 
 def rules_for(selection: Selection) -> Rules | None:
-    """Who is to be followed; None for everyone who maps one file, for whom nothing can come later."""
-    if selection.library is not None:
+    """Who is to be followed; None for everyone who maps a file, for whom nothing can come later."""
+    if selection.libraries:
         return None
     unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
     return Rules(
         members=lambda: members(selection),
-        comm=kept_comm(selection.comm) if selection.comm is not None else "",
+        comms=tuple(map(kept_comm, selection.comms)),
         cgroup=selection.cgroup if unified and selection.cgroup else "",
     )
 
@@ -164,7 +164,7 @@ class Follower:
     def anyone_left(self) -> bool:
         """Whether a process is left to trace, or one of the name or in the cgroup may yet come."""
         following, selection = self._attachment.following, self._resolved.selection
-        if self._resolved.everyone or selection.comm is not None or selection.cgroup is not None:
+        if self._resolved.everyone or selection.comms or selection.cgroup is not None:
             return True
         return bool(following.alive()) if following else any(exists(pid) for pid in self._attachment.targets)
 
@@ -179,7 +179,7 @@ class Follower:
             self._looked.clear()
         if self._resolved.everyone and sees and self._looked:
             return
-        if following and (selection.comm, selection.cgroup, selection.container) != (None, None, None):
+        if following and (selection.comms, selection.cgroup, selection.container) != ((), None, None):
             following.refill()
         there = self._present()
         self._looked &= there
@@ -225,7 +225,7 @@ class Follower:
 
     def _unknown(self, pid: int, files: Sequence[MappedFile]) -> list[MappedFile]:
         """Those that aren't known yet; none where one file was asked for, or where enough of the process were looked into."""
-        if self._resolved.selection.library is not None:
+        if self._resolved.selection.libraries:
             return []
         new = [file for file in files if file.identity not in self._known]
         room = MOST_OF_PROCESS - self._files_of.get(pid, 0)

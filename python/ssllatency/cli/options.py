@@ -7,7 +7,7 @@ import argparse
 import re
 
 from ssllatency.engines import choice
-from ssllatency.engines.base import LinearRange, Role
+from ssllatency.engines.base import MOST_NAMES, LinearRange, Role
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets import Selection
 
@@ -79,9 +79,11 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         metavar="PID",
         help="a process and its children, now or later",
     )
-    group.add_argument("--comm", metavar="NAME", help="all processes of this name, now or later")
+    group.add_argument("--comm", action="append", default=[], metavar="NAME", help="all processes of this name, now or later")
     group.add_argument("--cgroup", metavar="PATH", help="all processes of this cgroup and of those below it, now or later")
-    group.add_argument("--library", metavar="FILE", help="everyone who maps this file, now or later")
+    group.add_argument(
+        "--library", action="append", default=[], metavar="FILE", help="everyone who maps this file, now or later"
+    )
     group.add_argument(
         "--container", metavar="ID", help="all processes in this container: its ID, the beginning of it, or its name"
     )
@@ -95,7 +97,7 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
     group.add_argument("--links", choices=("auto", "process", "shared"), default="auto",
-                       help="process: links for each process, which spare others but come late to children")  # fmt: skip
+                       help="process: a link a process: costs others nothing, misses first calls of children")  # fmt: skip
     add_planning_options(parser)
 
 
@@ -126,10 +128,12 @@ def add_role_option(parser: argparse._ActionsContainer) -> None:
 
 
 def selection(arguments: argparse.Namespace) -> Selection:
-    """The target options as a selection."""
-    return Selection(
-        tuple(arguments.pid), arguments.comm, arguments.library, arguments.all, arguments.container, arguments.cgroup
-    )
+    """The target options as a selection. SsllatencyError for more names than can be followed."""
+    comms = tuple(dict.fromkeys(arguments.comm))
+    if len(comms) > MOST_NAMES:
+        raise SsllatencyError(f"--comm can be given {MOST_NAMES} times at most.", 2)
+    libraries = tuple(dict.fromkeys(arguments.library))
+    return Selection(tuple(arguments.pid), comms, libraries, arguments.all, arguments.container, arguments.cgroup)
 
 
 def files_or_selection(arguments: argparse.Namespace, command: str) -> Selection:

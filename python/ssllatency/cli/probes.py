@@ -113,11 +113,11 @@ def _others(resolved: Resolved) -> str:
     others = [process for process in all_processes() if process.pid not in pids and _maps(process.pid, wanted)]
     if not others:
         return "No other process maps these files now."
-    names = sorted({process.comm for process in others})
+    names = sorted({printable(process.comm) for process in others})
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     return (
         f"{counted(len(others), 'other process')} ({shown}) mapping the same files would pay for the breakpoints: "
-        "--links process spares them, but comes late to children."
+        "--links process spares them, but misses the first calls of new children."
     )
 
 

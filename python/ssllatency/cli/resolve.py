@@ -97,17 +97,17 @@ def resolve(
         selection = replace(selection, cgroup=str(cgroup_folder(selection.cgroup)))
     wait = getattr(arguments, "wait", False)
     processes = select(selection, problem=problem, nobody=wait)
-    everyone = selection.everything or selection.library is not None
+    everyone = selection.everything or bool(selection.libraries)
     source = PlanSource(arguments, _dangers(everyone))
     if source.danger:
         warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
-    named = [file_identity(selection.library)] if selection.library else []
+    named = [file_identity(library) for library in selection.libraries]
 
     early: list[Following | None] = []
 
     @cache
     def notes() -> tuple[str, ...]:
-        return () if selection.library else untraced_notes(processes, beside_openssl=True)
+        return () if selection.libraries else untraced_notes(processes, beside_openssl=True)
 
     def meanwhile() -> None:
         notes()
@@ -123,7 +123,7 @@ def resolve(
         if not wait:
             raise SsllatencyError(" ".join(untraced_notes(processes, beside_openssl=False)) or str(error)) from None
         files = []
-    if selection.library:
+    if selection.libraries:
         files = [file for file in files if file.mapping.identity in named]
     files, left = most_important(files, MOST_LIBRARIES, named)
     images = open_images(files, source, stack)

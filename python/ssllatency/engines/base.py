@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from ssllatency import abi
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
@@ -57,17 +58,20 @@ class TracedImage:
     pids: tuple[int, ...]
 
 
+MOST_NAMES = int(abi.FollowLimits.NAMES)  # by which processes that come later become targets
+
+
 @dataclass(frozen=True)
 class Rules:
     """Who is traced, now and later, with all that they start.
 
     `members` gives those that there are now: the PID of each, and whether it belongs only by its name or cgroup, which ends
-    when it runs another program. `comm`: whoever takes that name by running a program; `cgroup`: a folder of cgroup 2, whoever
-    runs a program in it.
+    when it runs another program. `comms`: whoever takes one of these names by running a program, MOST_NAMES at most; `cgroup`:
+    a folder of cgroup 2, whoever runs a program in it.
     """
 
     members: Callable[[], Mapping[int, bool]] = dict
-    comm: str = ""
+    comms: tuple[str, ...] = ()
     cgroup: str = ""
 
 

@@ -68,7 +68,8 @@ class Following:
         self._object: BpfObject = open_object("follow")
         self._stack.callback(self._object.close)
         config = self._object.section(".rodata.rules", abi.FollowConfig)
-        config.comm = self._rules.comm.encode()[: abi.Geometry.COMM - 1]
+        for place, comm in zip(config.comms, self._rules.comms, strict=False):
+            place.value = comm.encode()[: abi.Geometry.COMM - 1]
         config.cgroup = int(bool(self._rules.cgroup))
         self._object.load()
         self._bits = self._object.live_section("targets", TargetBits)

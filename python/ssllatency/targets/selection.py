@@ -22,12 +22,13 @@ _COMM_BYTES = 15
 
 @dataclass(frozen=True)
 class Selection:
-    """Whom to trace: `pids` with their children, those named `comm`, those that map the file `library`, those in `container`
-    (its ID, the beginning of that, or its name), those in the cgroup `cgroup` and below, or everything."""
+    """Whom to trace: `pids` with their children, those of one of the names `comms`, those that map one of the files
+    `libraries`, those in `container` (its ID, the beginning of that, or its name), those in the cgroup `cgroup` and below, or
+    everything."""
 
     pids: tuple[int, ...] = ()
-    comm: str | None = None
-    library: str | None = None
+    comms: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     everything: bool = False
     container: str | None = None
     cgroup: str | None = None
@@ -37,7 +38,7 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
     """The processes selected now, ascending by PID.
 
     A process named by its PID brings its children, and theirs. The calling process itself is selected by its PID only.
-    `problem` takes the SsllatencyError of a process that may not be searched for `library`; if it returns, the search goes
+    `problem` takes the SsllatencyError of a process that may not be searched for `libraries`; if it returns, the search goes
     on without. SsllatencyError where a PID isn't there, a file isn't mapped, or no process has the name or is in the
     cgroup, unless `nobody` is allowed.
     """
@@ -49,12 +50,12 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
     chosen = [member for pid in selection.pids for member in _family(pid, processes, proc)]
-    if selection.comm is not None:
-        chosen += _named(selection.comm, others, nobody=nobody)
+    for comm in selection.comms:
+        chosen += _named(comm, others, nobody=nobody)
     if selection.cgroup is not None:
         chosen += _grouped(selection.cgroup, others, proc, nobody=nobody)
-    if selection.library is not None:
-        chosen += _mapping(selection.library, others, proc, problem)
+    for library in selection.libraries:
+        chosen += _mapping(library, others, proc, problem)
     if selection.container is not None:
         chosen += in_container(selection.container, others, proc)
     if selection.everything:
@@ -63,13 +64,13 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
 
 
 def members(selection: Selection, proc: Path = PROC) -> dict[int, bool]:
-    """Those of `pids`, `comm`, `container` and `cgroup` that are there now, by PID; true for one that belongs by its name or
+    """Those of `pids`, `comms`, `container` and `cgroup` that are there now, by PID; true for one that belongs by its name or
     cgroup only."""
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
     grouped = cgroup_members(Path(selection.cgroup)) if selection.cgroup else set()
-    named = kept_comm(selection.comm) if selection.comm is not None else None
-    found = {process.pid: True for process in others if process.comm == named or process.pid in grouped}
+    named = {kept_comm(comm) for comm in selection.comms}
+    found = {process.pid: True for process in others if process.comm in named or process.pid in grouped}
     kin = {member.pid for pid in selection.pids for member in descendants(pid, processes)} | set(selection.pids)
     if selection.container is not None:
         with suppress(SsllatencyError):  # gone

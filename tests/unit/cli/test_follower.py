@@ -286,7 +286,7 @@ def test_a_damaged_file_does_not_hide_the_next_one(kernel: Kernel, monkeypatch: 
 def test_one_file_that_was_asked_for_stays_the_only_one(kernel: Kernel) -> None:
     file = mapped_file(11)
     kernel.maps = {OLD: [file]}
-    selection = replace(Selection(everything=True), library="/usr/lib/libssl.so.3")
+    selection = replace(Selection(everything=True), libraries=("/usr/lib/libssl.so.3",))
     session = Session(kernel, [file], selection)
     kernel.map(NEW, mapped_file(22))
     session.look()

@@ -79,6 +79,6 @@ def test_who_belongs_by_name_is_told_from_kin(proc: Path, add_process: Callable[
     add_process(A, comm=b"nginx")
     add_process(B, ppid=A, comm=b"nginx")
     add_process(C, comm=b"nginx")
-    assert members(Selection(pids=(A,), comm="nginx"), proc) == {A: False, B: False, C: True}
-    assert members(Selection(comm="nginx"), proc) == {A: True, B: True, C: True}
+    assert members(Selection(pids=(A,), comms=("nginx",)), proc) == {A: False, B: False, C: True}
+    assert members(Selection(comms=("nginx",)), proc) == {A: True, B: True, C: True}
     assert members(Selection(pids=(A,)), proc) == {A: False, B: False}

@@ -45,32 +45,39 @@ def test_a_pid_brings_its_descendants(family: Path) -> None:
 
 
 def test_by_exact_name(family: Path) -> None:
-    assert pids(Selection(comm="nginx"), family) == [A, B]
+    assert pids(Selection(comms=("nginx",)), family) == [A, B]
     with pytest.raises(SsllatencyError, match="No process is named ngin: check the name"):
-        select(Selection(comm="ngin"), family)
+        select(Selection(comms=("ngin",)), family)
 
 
 def test_a_long_name_is_cut_as_the_kernel_cuts_it(family: Path) -> None:
-    assert pids(Selection(comm="fifteen-bytes-and-more"), family) == [D]
+    assert pids(Selection(comms=("fifteen-bytes-and-more",)), family) == [D]
+
+
+def test_names_and_libraries_add_up(family: Path, library: Path) -> None:
+    assert pids(Selection(comms=("nginx", "helper")), family) == [A, B, C]
+    assert pids(Selection(comms=("helper",), libraries=(str(library),)), family) == [B, C, D]
+    with pytest.raises(SsllatencyError, match="No process is named absent"):
+        select(Selection(comms=("nginx", "absent")), family)
 
 
 def test_by_library_whatever_path_it_has(family: Path, library: Path) -> None:
-    assert pids(Selection(library=str(library)), family) == [B, D]
+    assert pids(Selection(libraries=(str(library),)), family) == [B, D]
     link = library.with_name("link")
     link.symlink_to(library)
-    assert pids(Selection(library=str(link)), family) == [B, D]
+    assert pids(Selection(libraries=(str(link),)), family) == [B, D]
 
 
 def test_a_library_that_nobody_maps(family: Path, library: Path) -> None:
     copy = library.with_name("copy")
     copy.write_bytes(library.read_bytes())
     with pytest.raises(SsllatencyError, match=r"No process maps .*copy: check"):
-        select(Selection(library=str(copy)), family)
+        select(Selection(libraries=(str(copy),)), family)
 
 
 def test_everything_and_unions(family: Path) -> None:
     assert pids(Selection(everything=True), family) == [A, B, C, D]
-    assert pids(Selection(pids=(C,), comm="nginx"), family) == [A, B, C]
+    assert pids(Selection(pids=(C,), comms=("nginx",)), family) == [A, B, C]
 
 
 def test_nothing_named_is_misuse(family: Path) -> None:
@@ -95,9 +102,9 @@ def test_a_process_that_may_not_be_searched_is_reported(family: Path, library: P
 
     monkeypatch.setattr(Path, "read_bytes", refuse_one)
     with pytest.raises(SsllatencyError, match=f"process {B}"):
-        select(Selection(library=str(library)), family)
+        select(Selection(libraries=(str(library),)), family)
     problems: list[SsllatencyError] = []
-    found = select(Selection(library=str(library)), family, problem=problems.append)
+    found = select(Selection(libraries=(str(library),)), family, problem=problems.append)
     assert [process.pid for process in found] == [D]
     assert [str(B) in str(problem) for problem in problems] == [True]
 
@@ -119,7 +126,7 @@ def test_real_processes_by_library_without_ourselves(spawn: Callable[..., subpro
     shared = {file.path for file in mapped_files(child.pid)} & {file.path for file in mapped_files(os.getpid())}
     assert shared, "sleep and Python share no library"
     # Even root may be refused by some process, which is no matter here.
-    found = {process.pid for process in select(Selection(library=min(shared)), problem=lambda _: None)}
+    found = {process.pid for process in select(Selection(libraries=(min(shared),)), problem=lambda _: None)}
     assert child.pid in found
     assert os.getpid() not in found
     assert child.pid in {process.pid for process in select(Selection(pids=(os.getpid(),)))}
