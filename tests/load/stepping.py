@@ -112,7 +112,7 @@ def hits(event: int) -> int:
 
 
 def check(snippet: Snippet, cost: Cost, folder: Path) -> None:
-    """AssertionError where the kernel doesn't run the snippet's instruction as one of that cost, or not to the same effect.
+    """AssertionError where the kernel runs the snippet's instruction at a higher cost than that, or not to the same effect.
 
     `folder` is one in which files can be executed.
     """
@@ -124,5 +124,6 @@ def check(snippet: Snippet, cost: Cost, folder: Path) -> None:
         with probed(path, snippet.site, process.pid) as event:
             assert [process.results() for _ in range(3)] == [plain] * 3, "it has another effect with a probe"
             assert hits(event) == 3 * len(ARGUMENTS), "the probe isn't hit at each call"
-            assert process.single_steps() == (cost is Cost.SINGLE_STEPPED), f"it isn't {cost}"
+            # What is planned as stepped may have become cheaper, as nops of 5 bytes after Linux 6.18.
+            assert cost is Cost.SINGLE_STEPPED or not process.single_steps(), f"it isn't {cost}"
         assert process.results() == plain, "it has another effect after the probe"
