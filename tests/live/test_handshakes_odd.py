@@ -27,6 +27,7 @@ from .servers import Nginx, Settings, make_certificate
 from .shakes import Shakes, assert_books, endings, labels_of, split
 from .test_outcomes import BOTH_SIDES
 from .tls_servers import TlsServer, TlsSettings
+from .trace import PROGRAM
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 10
@@ -267,3 +268,16 @@ def test_openssl_1_1_1(certificates: Path, tmp_path: Path) -> None:
     assert Counter(labels_of(shakes.singles, "version", "cipher", "resumed", "role")) == dict.fromkeys(due, 200)
     assert {"private_key" in single["parts_ns"] for single in shakes.singles if single["labels"]["role"] == "server"} == {True}
     assert_books(shakes)
+
+
+def test_a_process_with_libcrypto_alone_is_told_apart_from_one_that_ended() -> None:
+    """Its TLS, if it does any, as Erlang's, isn't libssl's."""
+    program = "import hashlib, sys; print(hashlib.sha256(b'').hexdigest(), flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        command = [PROGRAM, "handshakes", "-p", str(process.pid), "-d", "1"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        process.communicate()
+    assert done.returncode == 1
+    assert "these processes map no libssl" in done.stderr

@@ -31,7 +31,7 @@ from ssllatency.engines.links import Linker, choose_method, links_each_process
 from ssllatency.engines.loadable import Loadable, LoadedMap
 from ssllatency.engines.objects import open_object
 from ssllatency.engines.probing import STANDARD, Probing, Programs
-from ssllatency.engines.running import Running
+from ssllatency.engines.running import Running, exists
 from ssllatency.engines.sites import MOST_LIBRARIES, ImageSites, Sites, library_record, numbered, remembers_sides, sites_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Target
@@ -147,8 +147,13 @@ class Attachment:
             self.following.attach()
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
         if not self._probing.has_entries and self.images:
-            raise AttachError("none of the processes to trace is left: they ended while the probes were attached.")
+            raise AttachError(self._why_no_call_can_begin())
         self.span.begin()
+
+    def _why_no_call_can_begin(self) -> str:
+        if any(exists(pid) for image in self.images for pid in image.pids):
+            return "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do."
+        return "none of the processes to trace is left: they ended while the probes were attached."
 
     def next_number(self, count: int) -> int:
         """The number of the next file, which so many are to have room from; AttachError where there is none."""

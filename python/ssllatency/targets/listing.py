@@ -48,7 +48,8 @@ def sentences(survey: Survey) -> Iterator[str]:
     if any(stack.implementation == JAVA for row in survey.processes for stack in row.stacks):
         yield "Whether a program on a Java virtual machine does TLS can't be told from outside."
     if survey.crypto_only:
-        yield f"These map libcrypto alone, which does no TLS: {named(survey.crypto_only)}."
+        alone = named(survey.crypto_only)
+        yield f"These map libcrypto alone, and TLS of their own on top of it, as Erlang has, isn't traced: {alone}."
     if survey.closed:
         yield f"Not permitted to look into {named(survey.closed)}."
     yield from survey.unread

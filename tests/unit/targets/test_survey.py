@@ -105,7 +105,7 @@ def test_the_sentences(host: Path, describe: Describer) -> None:
     assert list(listing.sentences(look(host, describe))) == [
         "Not traced in hidden (PID 40): OpenSSL shows no names.",
         "Whether a program on a Java virtual machine does TLS can't be told from outside.",
-        "These map libcrypto alone, which does no TLS: sshd (PID 70).",
+        "These map libcrypto alone, and TLS of their own on top of it, as Erlang has, isn't traced: sshd (PID 70).",
     ]
 
 
