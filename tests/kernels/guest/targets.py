@@ -43,13 +43,15 @@ def reloaded(*options: str) -> dict[str, Any]:
         Nginx(certificates(), Settings(workers=2)) as nginx,
         Trace(nginx.master_pid, options=("--by-process", *options)) as trace,
     ):
+        first = set(nginx.worker_pids())
         reloads = threading.Thread(target=_reload, args=(nginx,))
         reloads.start()
         completed = 0
         while reloads.is_alive():
             completed += h2load(nginx.port["ecdsa"], _CONNECTIONS, parallel=8)
         reloads.join()
-        completed += h2load(nginx.port["ecdsa"], _CONNECTIONS, parallel=8)  # served by new workers, however slow the machine is
+        wait_for(lambda: not first & set(nginx.worker_pids()))  # the last load is for new workers, however slow the machine is
+        completed += h2load(nginx.port["ecdsa"], _CONNECTIONS, parallel=8)
         nginx.wait_idle()
     assert losses(trace.document) == {}, f"lost: {losses(trace.document)}"
     workers = counted_pids(trace.document, "SSL_do_handshake")
