@@ -23,6 +23,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _VARYING = (
     (r"==> .*?\n\n", "==>\n\n"),
     (r"\n +\d+ waits not split, .*", ""),
+    (r"\n +\d+ handshakes? whose calls slept .*", ""),  # for a lock, as may happen on a busy machine
+    (r"^Lost:\n\n", ""),  # nothing else
     (r"^OpenSSL .* processors$", "OpenSSL, Linux, processors"),
     (r"^\S+, kernel \S+, (.*) from \S+$", r"host, kernel, \1"),
     (r"\|[█▓▥▒·○]+\|", "|bar|"),
@@ -32,7 +34,7 @@ _VARYING = (
 )
 _TABLE = "### Side by side\n"
 # What comes about by chance: who waits for whom, and whether two runs differ in more than their times.
-_PERHAPS = {"wait: peer", "wait: peer window", "wait: unknown", "Of it in calls", "Different"}
+_PERHAPS = {"wait: peer", "wait: peer window", "wait: unknown", "Of it in calls", "Different", "Lost"}
 Rows = dict[str, dict[str, str]]
 
 

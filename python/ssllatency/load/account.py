@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ssllatency.load.figures import LoadError
 
+_SETUID_AND_SETGID = 1 << 7 | 1 << 6  # CAP_SETUID, CAP_SETGID
 _NOBODY = 65534
 
 
@@ -22,17 +25,24 @@ class Account:
 
 
 def of_tools(name: str = "") -> Account | None:
-    """The account named; or by itself for root that of sudo's user, else nobody's. None where it is our own, which stays.
+    """The account named; or by itself for root that of sudo's user, else nobody's. None where it is our own, which stays, as
+    does that of a root that has no right to change it.
 
     LoadError where there is none of that name, or only root could change to it.
     """
     mine = os.geteuid()
-    account = _named(name) if name else _unprivileged(os.environ) if mine == 0 else None
+    account = _named(name) if name else _unprivileged(os.environ) if mine == 0 and _may_change() else None
     if account is None or account.uid == mine:
         return None
     if mine != 0:
         raise LoadError(f"Only root runs the load generator as another user: leave out --user {name}.", 2)
     return account
+
+
+def _may_change(status: Path = Path("/proc/self/status")) -> bool:
+    """Whether this process may take another account's user and groups."""
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+    return effective is not None and int(effective[1], 16) & _SETUID_AND_SETGID == _SETUID_AND_SETGID
 
 
 def _named(name: str) -> Account:

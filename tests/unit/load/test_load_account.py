@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from ssllatency.load.account import Account, of_tools
+from ssllatency.load.account import Account, _may_change, of_tools
 from ssllatency.load.credentials import without_credentials
 from ssllatency.load.figures import LoadError
 from ssllatency.load.run import run
@@ -87,3 +88,10 @@ def test_a_report_has_no_credentials() -> None:
     output = run(["/bin/echo", "-n", printed], timeout_s=30)
     report = report_of(TOOLS["wrk"], output, ["wrk", "-H", "Authorization: hunter2", "https://me:hunter2@host/"])
     assert "hunter2" not in repr(report)
+
+
+@pytest.mark.parametrize(("bits", "may"), [("000000c0", True), ("00000080", False), ("00000000", False)])
+def test_a_root_without_the_right_to_change_stays_who_it_is(tmp_path: Path, bits: str, may: bool) -> None:
+    status = tmp_path / "status"
+    status.write_text(f"Name:\tpython3\nCapEff:\t{bits}\nCapBnd:\t000001ffffffffff\n")
+    assert _may_change(status) == may
