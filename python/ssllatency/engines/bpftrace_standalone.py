@@ -49,6 +49,8 @@ of all others; @why, what those waited for (retry) or why they failed, as SSL_ge
 only in part, among them those that ran when the trace began. bpftrace takes some seconds to end, a tenth for each site, and
 removes one after the other: let the load rest before Ctrl-C, or part of @lost is calls of those seconds, which weren't lost."""
 _CAVEATS = """\
+Don't run it on a preemptible kernel from Linux 6.13 on: bpftrace's programs have stacks in per-CPU memory there, which
+threads that preempt each other overwrite, and the kernel may go down.
 The breakpoints are set for every process that maps the files; a condition picks the processes that are counted. Sites are
 entry and exit instructions, as `ssllatency probes` shows them; no return probe is set, so a server with OpenSSL's ASYNC jobs
 or fibers of its own comes to no harm. Don't attach it to a process under valgrind."""
