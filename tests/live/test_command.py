@@ -41,8 +41,11 @@ def start(*words: object) -> subprocess.Popen[str]:
 
 def links_of(pid: int) -> set[int]:
     """The numbers of the links that a process holds."""
-    texts = (file.read_text() for file in Path(f"/proc/{pid}/fdinfo").iterdir())
-    return {int(found[1]) for text in texts if (found := re.search(r"^link_id:\s*(\d+)$", text, re.MULTILINE))}
+    links = set()
+    for file in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            links |= {int(number) for number in re.findall(r"^link_id:\s*(\d+)$", file.read_text(), re.MULTILINE)}
+    return links
 
 
 def children(pid: int) -> list[int]:

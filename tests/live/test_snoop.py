@@ -148,10 +148,12 @@ def test_head_ends_it_without_a_word(certificates: Path) -> None:
         with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr
             assert process.stderr.readline().startswith("Tracing")
-            links = set[int]().union(*map(links_of, children(process.pid)))
-            assert links
-            Client(server.port["ecdsa"], TLS_1_3).connect_times(2)
-            output, errors = process.communicate(timeout=30)
+            try:
+                links = set[int]().union(*map(links_of, children(process.pid)))
+                Client(server.port["ecdsa"], TLS_1_3).connect_times(2)
+            finally:
+                output, errors = process.communicate(timeout=30)
+    assert links
     assert output.count("\n") == 3
     assert errors == ""
     assert links_left(links) == set()
