@@ -169,6 +169,7 @@ def test_sslsnoop_bt(certificates: Path) -> None:
         with Script("bpftrace", TOOLS / "sslsnoop.bt", worker) as script:
             exchanges = Client(server.port["ecdsa"], TLS_1_2).connect_times(CONNECTIONS)
             server.wait_idle()
+            time.sleep(1)  # lines that bpftrace has yet to read when Ctrl-C comes are lost
         assert server.worker_pids() == [worker]
     lines = [line.split() for line in script.output.splitlines() if re.match(r"\d+ ", line)]
     assert {(line[1], line[3]) for line in lines} == {(str(worker), "nginx")}
