@@ -28,7 +28,7 @@ from tests.live.servers import Nginx, ServerError
 import figures
 import page
 import processes
-from ssllatency.engines.links import LINK_EACH_PROCESS
+from ssllatency.engines.attach.links import LINK_EACH_PROCESS
 from tracers import ROOT, SNOOP, SSLLATENCY, BenchError, Run, Tracer, attached, forget, tracers
 from works import CONNECTIONS, Cpus, Pump, build_pump, choose_cpus, client, measure_pump, measure_worker, worker
 

@@ -16,8 +16,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ssllatency.load import h2load
-from ssllatency.reports.units import duration, table
+from ssllatency.load.tools import h2load
+from ssllatency.reports.words.units import duration, table
 
 _RATES = ("requests a second", "connections a second")
 _ALWAYS = ("wall", "calls", "private_key")

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from ssllatency.load import matrix_cells, matrix_file
-from ssllatency.load.matrix import Cell, Matrix, Plan
+from ssllatency.load.matrix import cells as matrix_cells
+from ssllatency.load.matrix import file as matrix_file
+from ssllatency.load.matrix.plan import Cell, Matrix, Plan
 
 SERVER = "seconds = 1\nconnections = 100\n[servers.web]\n"
 

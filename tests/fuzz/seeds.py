@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 
 from ssllatency.elf.image import Image
-from ssllatency.probes import codec, handshake_codec
-from ssllatency.probes.phases import plan_handshake
+from ssllatency.probes import codec
+from ssllatency.probes.handshake import codec as handshake_codec
+from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import plan_image
 from tests.fixtures import build, hostile
 from tests.unit.probes.assembled import assemble, function

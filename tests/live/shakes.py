@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ssllatency.model.histogram import ExponentialHistogram
-from ssllatency.reports.timed_document import exponential_fields
+from ssllatency.reports.documents.timed import exponential_fields
 
 from .trace import Document, Trace
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.cli.resolve import resolve
+from ssllatency.tracing.resolve import resolve
 from ssllatency.engines.base import Request, Session
 from ssllatency.engines.libbpf_engine import LibbpfEngine
 from ssllatency.model.histogram import ExponentialHistogram

@@ -19,8 +19,8 @@ from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.reports.document import from_document
-from ssllatency.reports.recording_reading import from_text
+from ssllatency.reports.documents.document import from_document
+from ssllatency.reports.documents.recording_reading import from_text
 from tests.waiting import wait_for
 
 from .clients import TLS_1_3, Client

@@ -19,9 +19,9 @@ from typing import Self
 
 import pytest
 
-from ssllatency.cli.resolve import resolve
+from ssllatency.tracing.resolve import resolve
 from ssllatency.engines.base import Request
-from ssllatency.engines.bpftrace_engine import BpftraceEngine
+from ssllatency.engines.bpftrace.engine import BpftraceEngine
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot
 from ssllatency.targets import Selection
 from tests import machine

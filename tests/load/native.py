@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Iterator
 
-from ssllatency.engines import kernel
+from ssllatency.engines.bpf import kernel
 
 _PROG_GET_NEXT_ID, _PROG_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD = 11, 13, 15  # enum bpf_cmd
 _INFO_SIZE = 232  # struct bpf_prog_info of linux/bpf.h

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ssllatency.engines.base import LinearRange
-from ssllatency.engines.trace_session import TraceSession
+from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot
 
 from .conftest import Subject, counts

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from ssllatency.engines import kernel
-from ssllatency.engines.perf import open_event
-from ssllatency.probes.machine import Emulation, Instruction
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.perf import open_event
+from ssllatency.code.machine import Emulation, Instruction
 from ssllatency.probes.plan import Cost
 from ssllatency.probes.planner import machine_of
 

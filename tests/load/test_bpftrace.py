@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
-from ssllatency.engines import kernel
+from ssllatency.engines.bpf import kernel
 from ssllatency.engines.base import AttachError, LinearRange, Request, TracedImage
-from ssllatency.engines.bpftrace_engine import BpftraceEngine, BpftraceSession
-from ssllatency.engines.bpftrace_process import OWN_PROBES
+from ssllatency.engines.bpftrace.engine import BpftraceEngine, BpftraceSession
+from ssllatency.engines.bpftrace.process import OWN_PROBES
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
@@ -176,7 +176,7 @@ def _beyond(planned):  # type: ignore[no-untyped-def]
 
 
 def test_without_bpftrace_it_says_so(plan: ImagePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ssllatency.engines.bpftrace_process.shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("ssllatency.engines.bpftrace.process.shutil.which", lambda *_, **__: None)
     request = Request((TracedImage(plan, plan.path, (os.getpid(),)),), (Target(os.getpid(), "x", ()),))
     with pytest.raises(SsllatencyError, match="isn't installed"):
         BpftraceEngine().attach(request)

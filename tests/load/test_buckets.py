@@ -12,10 +12,10 @@ from math import isqrt
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines import kernel
+from ssllatency.engines.bpf import kernel
 from ssllatency.engines.base import LinearRange
-from ssllatency.engines.libbpf import BpfObject
-from ssllatency.engines.trace_session import set_linear
+from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.sessions.trace import set_linear
 from ssllatency.model.histogram import LinearHistogram, bucket_index
 
 from .programs import compiled

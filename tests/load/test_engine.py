@@ -12,9 +12,9 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.base import AttachError, Role, TracedImage
-from ssllatency.engines.libbpf import BpfObject
+from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.libbpf_engine import LibbpfEngine
-from ssllatency.engines.links import LINK_EACH_PROCESS
+from ssllatency.engines.attach.links import LINK_EACH_PROCESS
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
@@ -251,7 +251,7 @@ def test_perf_events_that_the_kernel_removes_slowly_count_nothing_more(subject: 
 def test_the_object_must_be_one(monkeypatch: pytest.MonkeyPatch, subject: Subject, tmp_path: Path) -> None:
     broken = tmp_path / "ssllatency.bpf.o"
     broken.write_bytes(b"not an object")
-    monkeypatch.setattr("ssllatency.engines.objects.object_path", lambda _name: broken)
+    monkeypatch.setattr("ssllatency.engines.bpf.objects.object_path", lambda _name: broken)
     with pytest.raises(SsllatencyError, match="can't open the BPF object"):
         subject.attach()
 

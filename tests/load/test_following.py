@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.engines.base import MOST_NAMES, Rules
-from ssllatency.engines.following import Following
+from ssllatency.engines.follow.following import Following
 from tests.waiting import wait_for
 
 COMM = "ssll-followed"

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ssllatency.elf.names import Names
+from ssllatency.openssl.names.names import Names
 from ssllatency.engines.base import AttachError, Request, Rules, TracedImage
-from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSession
-from ssllatency.engines.sites import MOST_LIBRARIES
-from ssllatency.probes.handshake_plan import HandshakePlan
+from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.engines.attach.sites import MOST_LIBRARIES
+from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 
 EMPTY = TracedImage(ImagePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev/null", ())

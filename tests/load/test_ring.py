@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ssllatency.engines import kernel
-from ssllatency.engines.libbpf import BpfObject
-from ssllatency.engines.ring import Ring, stride_of
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.bpf.ring import Ring, stride_of
 
 from .programs import compiled
 

@@ -13,8 +13,8 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.base import AttachError, Role, TracedImage
-from ssllatency.engines.ring import stride_of
-from ssllatency.engines.snoop import EventFilter, SnoopSession, events_of
+from ssllatency.engines.bpf.ring import stride_of
+from ssllatency.engines.sessions.snoop import EventFilter, SnoopSession, events_of
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.plan import ImagePlan, SslOffsets

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines import kernel, trial
+from ssllatency.engines import trial
+from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bcc_engine import BccObject
-from ssllatency.engines.libbpf import BpfObject
-from ssllatency.engines.objects import open_object
+from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.preemption import gives_private_stacks
 
 from .native import has_private_stack, native_code

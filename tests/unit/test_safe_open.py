@@ -14,7 +14,7 @@ from tests.waiting import wait_for
 
 from ssllatency import safe_open
 from ssllatency.elf.source import ElfError, Source
-from ssllatency.probes import store
+from ssllatency.probes.cache import store
 from ssllatency.safe_open import NotRegular, handle_below, open_below, open_regular, stat_below
 
 SPARSE = 5 << 30

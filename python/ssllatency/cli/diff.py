@@ -7,12 +7,14 @@ from __future__ import annotations
 import argparse
 import re
 
-from ssllatency.cli import html, recordings
-from ssllatency.cli.page import output_page
-from ssllatency.cli.printing import show, tell
+from ssllatency.output import html
+from ssllatency.output import recordings
+from ssllatency.output.page import output_page
+from ssllatency.output.printing import show, tell
 from ssllatency.model.compare import compare
 from ssllatency.model.comparison import Comparison
-from ssllatency.reports import diff_document, diff_text
+from ssllatency.reports.documents import diff as diff_document
+from ssllatency.reports.text import diff as diff_text
 
 SUMMARY = "compare two kept measurements: what changed, beyond noise"
 STATUS = ", 3 slower than --fail-over allows"

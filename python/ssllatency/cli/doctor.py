@@ -7,9 +7,9 @@ import argparse
 import os
 from dataclasses import replace
 
-from ssllatency.cli.printing import show
+from ssllatency.output.printing import show
 from ssllatency.engines import choice, doctor, trial
-from ssllatency.engines.objects import object_path
+from ssllatency.engines.bpf.objects import object_path
 
 SUMMARY = "what this machine lacks, each with the command that mends it"
 

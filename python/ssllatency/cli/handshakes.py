@@ -10,19 +10,22 @@ from contextlib import ExitStack
 from functools import cache
 from typing import TypeVar
 
-from ssllatency.cli import live, options
-from ssllatency.cli.follow import Follower
-from ssllatency.cli.page import output_page
-from ssllatency.cli.plan_source import PlanSource
-from ssllatency.cli.printing import show
-from ssllatency.cli.resolve import Resolved
-from ssllatency.elf.names import Names, join
+from ssllatency.cli import options
+from ssllatency.tracing import live
+from ssllatency.tracing.follow import Follower
+from ssllatency.output.page import output_page
+from ssllatency.tracing.plan_source import PlanSource
+from ssllatency.output.printing import show
+from ssllatency.tracing.resolve import Resolved
+from ssllatency.openssl.names.names import Names, join
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.full_session import FullSession
-from ssllatency.engines.handshake_engine import HandshakeRequest, HandshakeSession
+from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
 from ssllatency.model.handshakes import Label, Single
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports import document, handshake_endings, handshake_text
+from ssllatency.reports.documents import document
+from ssllatency.reports.text.handshakes import endings as handshake_endings
+from ssllatency.reports.text.handshakes import report as handshake_text
 from ssllatency.targets import listening
 
 SUMMARY = "where the handshakes' time went, and why the failed ones failed"

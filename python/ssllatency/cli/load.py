@@ -12,23 +12,26 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from ssllatency.cli import handshakes, live, options
-from ssllatency.cli.follow import Follower
-from ssllatency.cli.page import output_page
-from ssllatency.cli.printing import show, tell
-from ssllatency.cli.progress import Progress
-from ssllatency.engines.full_session import FullSession
-from ssllatency.engines.handshake_engine import HandshakeSession
+from ssllatency.cli import handshakes, options
+from ssllatency.tracing import live
+from ssllatency.tracing.follow import Follower
+from ssllatency.output.page import output_page
+from ssllatency.output.printing import show, tell
+from ssllatency.output.progress import Progress
+from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.account import Account, of_tools
 from ssllatency.load.arguments import Endpoint, endpoint, expected_s, refuse_plain
 from ssllatency.load.figures import LoadError
 from ssllatency.load.run import Ended, Output
 from ssllatency.load.run import run as run_tool
-from ssllatency.load.tools import TOOLS, Tool, report_of, version_of
+from ssllatency.load.tools.choice import TOOLS, Tool, report_of, version_of
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports import client_text, document, text
-from ssllatency.reports.units import counted
+from ssllatency.reports.text import client as client_text
+from ssllatency.reports.documents import document
+from ssllatency.reports.text import trace as text
+from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection, all_processes, is_own, serving
 
 SUMMARY = "drive s_time, h2load, ab or wrk against a server while tracing it"

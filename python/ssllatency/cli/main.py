@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from ssllatency import __version__
-from ssllatency.cli.printing import tell, tell_line
+from ssllatency.output.printing import tell, tell_line
 from ssllatency.errors import SsllatencyError
 
 # In the order in which help shows them. Each module has SUMMARY, add_arguments(parser), run(arguments).

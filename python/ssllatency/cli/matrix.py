@@ -10,26 +10,30 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ssllatency.cli import handshakes, live, load, matrix_words
-from ssllatency.cli.follow import Follower
-from ssllatency.cli.printing import show, tell
-from ssllatency.cli.progress import Progress
-from ssllatency.engines.handshake_engine import HandshakeSession
+from ssllatency.cli import handshakes, load, matrix_words
+from ssllatency.tracing import live
+from ssllatency.tracing.follow import Follower
+from ssllatency.output.printing import show, tell
+from ssllatency.output.progress import Progress
+from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.errors import SsllatencyError
-from ssllatency.load import matrix_cells, matrix_csv, matrix_file, servers
+from ssllatency.load.matrix import cells as matrix_cells
+from ssllatency.load.matrix import table as matrix_csv
+from ssllatency.load.matrix import file as matrix_file
+from ssllatency.load.servers import process as servers
 from ssllatency.load.account import of_tools
 from ssllatency.load.arguments import endpoint_of
 from ssllatency.load.figures import LoadError
-from ssllatency.load.matrix import Factor, Matrix, Plan, Run, order
-from ssllatency.load.matrix_client import command, differences
-from ssllatency.load.matrix_time import Times
+from ssllatency.load.matrix.plan import Factor, Matrix, Plan, Run, order
+from ssllatency.load.matrix.client import command, differences
+from ssllatency.load.matrix.duration import Times
 from ssllatency.load.run import Ended, Output
 from ssllatency.load.run import run as run_tool
-from ssllatency.load.tools import TOOLS, report_of, version_of
+from ssllatency.load.tools.choice import TOOLS, report_of, version_of
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.client import ClientReport
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.units import counted
+from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ssllatency.cli.page import output_page
-from ssllatency.load.matrix import Cell, Factor, Matrix, Plan, Run
-from ssllatency.load.matrix_csv import RATE, REPEAT, Kept
-from ssllatency.load.matrix_time import known_s
+from ssllatency.output.page import output_page
+from ssllatency.load.matrix.plan import Cell, Factor, Matrix, Plan, Run
+from ssllatency.load.matrix.table import RATE, REPEAT, Kept
+from ssllatency.load.matrix.duration import known_s
 from ssllatency.model.effects import Effects, Observation, design
 from ssllatency.model.effects import effects as effects_of
 from ssllatency.model.handshakes import Handshakes
-from ssllatency.reports import effects_text
-from ssllatency.reports.units import counted, duration, printable, table
+from ssllatency.reports.text import effects as effects_text
+from ssllatency.reports.words.units import counted, duration, printable, table
 
 _Row = Mapping[str, str]
 # The table's headings and the columns of the runs that they are of.

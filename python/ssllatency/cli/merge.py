@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import argparse
 
-from ssllatency.cli import recordings
-from ssllatency.cli.printing import tell
+from ssllatency.output import recordings
+from ssllatency.output.printing import tell
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
-from ssllatency.reports.recording_document import to_lines
-from ssllatency.reports.units import counted
+from ssllatency.reports.documents.recording import to_lines
+from ssllatency.reports.words.units import counted
 
 SUMMARY = "add recordings of several hosts or runs into one"
 

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from ssllatency import __version__
-from ssllatency.cli import handshakes, live, options, recordings
-from ssllatency.cli.printing import tell
-from ssllatency.engines.full_session import FullSession
+from ssllatency.cli import handshakes, options
+from ssllatency.tracing import live
+from ssllatency.output import recordings
+from ssllatency.output.printing import tell
+from ssllatency.engines.sessions.full import FullSession
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.recording_document import end_line, header_line, interval_line, run_fields
-from ssllatency.reports.units import counted
+from ssllatency.reports.documents.recording import end_line, header_line, interval_line, run_fields
+from ssllatency.reports.words.units import counted
 
 SUMMARY = "keep a measurement in a file, interval by interval"
 _INTERVAL_S = 5.0

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import argparse
 
-from ssllatency.cli import html, recordings
-from ssllatency.cli.page import output_page
-from ssllatency.cli.printing import show
+from ssllatency.output import html
+from ssllatency.output import recordings
+from ssllatency.output.page import output_page
+from ssllatency.output.printing import show
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports import client_text, document, text
+from ssllatency.reports.text import client as client_text
+from ssllatency.reports.documents import document
+from ssllatency.reports.text import trace as text
 
 SUMMARY = "render a kept measurement as text, JSON or an HTML page"
 

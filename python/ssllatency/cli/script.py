@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ssllatency import __version__
-from ssllatency.cli import options, output_files
-from ssllatency.cli.plan_source import PlanSource
-from ssllatency.cli.printing import show
-from ssllatency.cli.resolve import Resolved, resolve
+from ssllatency.cli import options
+from ssllatency.output import files as output_files
+from ssllatency.tracing.plan_source import PlanSource
+from ssllatency.output.printing import show
+from ssllatency.tracing.resolve import Resolved, resolve
 from ssllatency.engines.base import LinearRange, TracedImage
-from ssllatency.engines.bpftrace_standalone import standalone
-from ssllatency.engines.images import may_be_one_file
+from ssllatency.engines.bpftrace.standalone import standalone
+from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.join import complete
 from ssllatency.safe_open import open_regular, stat_below

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
-from ssllatency.cli import live, options
-from ssllatency.cli.follow import Follower
-from ssllatency.cli.printing import show
+from ssllatency.cli import options
+from ssllatency.tracing import live
+from ssllatency.tracing.follow import Follower
+from ssllatency.output.printing import show
 from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
-from ssllatency.engines.trace_session import TraceSession
+from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.snapshot import Snapshot
 
 SUMMARY = "the ssllatency report: histograms and stats by function"
@@ -60,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:
     """What prints a snapshot. The reports are imported here: not before the probes are attached, and not days later, when
     another version of them may have been installed."""
-    from ssllatency.reports import document, text
+    from ssllatency.reports.documents import document
+    from ssllatency.reports.text import trace as text
 
     def show_report(snapshot: Snapshot) -> None:
         if arguments.json:

@@ -14,7 +14,7 @@ from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
 
 if TYPE_CHECKING:
-    from ssllatency.engines.following import Following
+    from ssllatency.engines.follow.following import Following
 
 
 class Role(StrEnum):

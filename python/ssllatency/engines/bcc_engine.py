@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from ssllatency import abi
-from ssllatency.engines import libbpf
-from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.bpf import libbpf
+from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import Request
-from ssllatency.engines.objects import sources_path
-from ssllatency.engines.trace_session import TraceSession
+from ssllatency.engines.bpf.objects import sources_path
+from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
 
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free")

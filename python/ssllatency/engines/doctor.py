@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ssllatency.engines import kernel, preemption
+from ssllatency.engines import preemption
+from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 
 OLDEST_KERNEL = (5, 15)

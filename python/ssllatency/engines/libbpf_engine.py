@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import Request
-from ssllatency.engines.probing import FLOOR, STANDARD
-from ssllatency.engines.trace_session import TraceSession
+from ssllatency.engines.attach.probing import FLOOR, STANDARD
+from ssllatency.engines.sessions.trace import TraceSession
 
 
 class LibbpfEngine:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ssllatency.engines import kernel
+from ssllatency.engines.bpf import kernel
 from tests.kernels.guest.servers import connect, server
 from tests.live.trace import Trace
 from tests.waiting import wait_for

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ssllatency.engines.libbpf import BpfObject
-from ssllatency.engines.objects import open_object
+from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.trial import OBJECTS, attach_types
 from ssllatency.errors import SsllatencyError
 from tests.kernels.guest.ways import ways

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ssllatency.engines import kernel
+from ssllatency.engines.bpf import kernel
 from tests.live.trace import TraceError
 
 Check = Callable[[], dict[str, Any] | None]

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from ssllatency.cli import follow
-from ssllatency.cli.follow import Follower
-from ssllatency.cli.resolve import Resolved, library_of
+from ssllatency.tracing import follow
+from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.resolve import Resolved, library_of
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.mappings import Mapping
+from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan

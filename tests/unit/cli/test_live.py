@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from ssllatency.cli.live import STOP, Ending, snapshots
-from ssllatency.cli.resolve import Resolved
+from ssllatency.tracing.live import STOP, Ending, snapshots
+from ssllatency.tracing.resolve import Resolved
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets import Selection
 

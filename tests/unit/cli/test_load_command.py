@@ -14,11 +14,11 @@ import pytest
 
 from ssllatency.cli import load
 from ssllatency.cli.main import run
-from ssllatency.cli.progress import Progress
+from ssllatency.output.progress import Progress
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.run import Ended, Output
-from ssllatency.load.tools import TOOLS
+from ssllatency.load.tools.choice import TOOLS
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets import Selection
 

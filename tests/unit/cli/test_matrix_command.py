@@ -10,9 +10,9 @@ from tests.matrices import matrix, plan
 
 from ssllatency.cli import matrix_words
 from ssllatency.cli.main import run
-from ssllatency.load.matrix import Factor, order
-from ssllatency.load.matrix_csv import COLUMNS, Kept
-from ssllatency.load.matrix_time import Times, known_s
+from ssllatency.load.matrix.plan import Factor, order
+from ssllatency.load.matrix.table import COLUMNS, Kept
+from ssllatency.load.matrix.duration import Times, known_s
 
 FILE = """
 seconds = 10

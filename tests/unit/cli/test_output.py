@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.cli.options import duration_ns
-from ssllatency.cli.output import Output
+from ssllatency.output.stream import Output
 
 LINES = [f"line {number} \N{GREEK SMALL LETTER MU}\n" for number in range(30_000)]
 TEXT = "".join(LINES)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.recordings import recording_of
 
-from ssllatency.cli import output_files
+from ssllatency.output import files as output_files
 from ssllatency.cli.main import run
-from ssllatency.cli.recordings import Writer
+from ssllatency.output.recordings import Writer
 from ssllatency.errors import SsllatencyError
-from ssllatency.reports.recording_document import to_lines
+from ssllatency.reports.documents.recording import to_lines
 
 LIBSSL = "/usr/lib/x86_64-linux-gnu/libssl.so.3"
 Command = Callable[[str], int]

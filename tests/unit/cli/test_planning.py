@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from tests import foreign
 
-from ssllatency.cli import planning
-from ssllatency.cli.planning import run_all_apart, run_apart
+from ssllatency.tracing import planning
+from ssllatency.tracing.planning import run_all_apart, run_apart
 from ssllatency.elf.image import Image
-from ssllatency.elf.names import names
+from ssllatency.openssl.names.names import names
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.cache import PLANS, PlanSettings
-from ssllatency.probes.handshake_cache import HANDSHAKE_PLANS, HandshakeSettings
-from ssllatency.probes.kept import Kind, Subject, Work, run_here
-from ssllatency.probes.names import NAMES
+from ssllatency.probes.cache.plans import PLANS, PlanSettings
+from ssllatency.probes.cache.handshakes import HANDSHAKE_PLANS, HandshakeSettings
+from ssllatency.probes.cache.kept import Kind, Subject, Work, run_here
+from ssllatency.probes.cache.names import NAMES
 
 PROGRAM = Path(sys.executable).resolve()
 PLAIN: Kind[Any] = Kind("plain", lambda found: found, lambda values, _size: values, lambda _: True)
@@ -198,8 +198,8 @@ def test_a_signal_that_waits_ends_it_at_once(number: int) -> None:
 _PARENT = """
 import os, signal, sys, time
 from pathlib import Path
-from ssllatency.cli.planning import run_apart
-from ssllatency.probes.kept import Kind, Subject, Work
+from ssllatency.tracing.planning import run_apart
+from ssllatency.probes.cache.kept import Kind, Subject, Work
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 fork = os.fork
 def told():

@@ -11,11 +11,11 @@ import pytest
 from tests.recordings import recording_of
 
 from ssllatency.cli.main import run
-from ssllatency.cli.recordings import Writer, read
+from ssllatency.output.recordings import Writer, read
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
-from ssllatency.reports import document
-from ssllatency.reports.recording_document import to_lines
+from ssllatency.reports.documents import document
+from ssllatency.reports.documents.recording import to_lines
 
 Printed = pytest.CaptureFixture[str]
 

@@ -12,12 +12,12 @@ import pytest
 from tests.handshakes import Shake, handshakes_of, times_of
 
 from ssllatency.cli.main import run
-from ssllatency.cli.page import output_page
+from ssllatency.output.page import output_page
 from ssllatency.model.handshakes import Part
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
-from ssllatency.reports.document import to_json
-from ssllatency.reports.page import Page
+from ssllatency.reports.documents.document import to_json
+from ssllatency.reports.text.page import Page
 
 TOP = Path(__file__).resolve().parents[3]
 

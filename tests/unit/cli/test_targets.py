@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build
 
-from ssllatency.cli import file_facts
-from ssllatency.cli.file_facts import KnownFiles, look_inside
+from ssllatency.tracing import file_facts
+from ssllatency.tracing.file_facts import KnownFiles, look_inside
 from ssllatency.cli.main import run
 from ssllatency.elf.image import Image
 from ssllatency.targets import FileFacts

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build
 
-from ssllatency.elf.boringssl import boringssl_offsets, boringssl_paths
+from ssllatency.openssl.boringssl import boringssl_offsets, boringssl_paths
 from ssllatency.elf.image import Image
-from ssllatency.elf.names import names
-from ssllatency.elf.values import FieldPath
+from ssllatency.openssl.names.names import names
+from ssllatency.code.values import FieldPath
 from ssllatency.probes.planner import plan_image
 
 NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server", "handshake")

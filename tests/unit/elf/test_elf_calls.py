@@ -11,9 +11,9 @@ from tests import programs
 from tests.fixtures import build
 from tests.unit.probes.assembled import Assembled, assemble, function
 
-from ssllatency.elf.calls import calls_of, calls_to
+from ssllatency.code.calls import calls_of, calls_to
 from ssllatency.elf.image import Image
-from ssllatency.elf.source_files import file_names, places_naming
+from ssllatency.openssl.source_files import file_names, places_naming
 
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
 

@@ -11,8 +11,8 @@ import pytest
 from tests.fixtures import build
 
 from ssllatency.elf import aarch64, plt
-from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.elf.decode import instructions
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.code.decode import instructions
 from ssllatency.elf.image import Image
 from ssllatency.elf.unwind import pointer_encoding
 

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fixtures import build
 
-from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.elf.labels import label_paths
-from ssllatency.elf.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.elf.names import names
-from ssllatency.elf.providers import algorithms
+from ssllatency.openssl.labels import label_paths
+from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.openssl.names.names import names
+from ssllatency.openssl.providers import algorithms
 from ssllatency.elf.source import MAX_COPY, MAX_FILE, Source
 
 SOURCES = ("shapes.c", "shapes2.c", "methods.c", "provider.c", "accessors.c")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.unit.probes.assembled import Assembled, assemble, function
 
-from ssllatency.elf.evaluate import returned_in_cases
-from ssllatency.elf.values import Case, Comparison, Place, Value
+from ssllatency.code.evaluate import returned_in_cases
+from ssllatency.code.values import Case, Comparison, Place, Value
 
 Assembler = Callable[[str], Assembled]
 ARGUMENT = Place("argument", 0)

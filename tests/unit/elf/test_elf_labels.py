@@ -13,8 +13,8 @@ from tests import foreign
 from tests.fixtures import build
 
 from ssllatency.elf.image import Image
-from ssllatency.elf.labels import FieldPath, label_paths, label_problems
-from ssllatency.elf.signatures import code_point_offset
+from ssllatency.openssl.labels import FieldPath, label_paths, label_problems
+from ssllatency.openssl.signatures import code_point_offset
 
 LAYOUTS = pytest.mark.parametrize("layout", [(), ("-DSINCE_3_2",)], ids=["up-to-3.1", "since-3.2"])
 SIZES = {

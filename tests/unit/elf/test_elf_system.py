@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.elf.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.elf.decode import instructions
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.code.decode import instructions
 from ssllatency.elf.image import Image
-from ssllatency.elf.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.elf.providers import algorithms
+from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.openssl.providers import algorithms
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
 LIBSSL, LIBCRYPTO = FOLDER / "libssl.so.3", FOLDER / "libcrypto.so.3"

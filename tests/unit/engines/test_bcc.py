@@ -11,7 +11,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.bcc_engine import _FOR_SESSIONS, _VALUES, mantissas
-from ssllatency.engines.objects import sources_path
+from ssllatency.engines.bpf.objects import sources_path
 
 TOP = Path(__file__).resolve().parents[3]
 

@@ -18,12 +18,16 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from ssllatency.abi import Convention, Outcome, Reason
-from ssllatency.engines import bpftrace_judge, bpftrace_numbers, bpftrace_process, bpftrace_script, bpftrace_standalone
+from ssllatency.engines.bpftrace import judge as bpftrace_judge
+from ssllatency.engines.bpftrace import numbers as bpftrace_numbers
+from ssllatency.engines.bpftrace import process as bpftrace_process
+from ssllatency.engines.bpftrace import script as bpftrace_script
+from ssllatency.engines.bpftrace import standalone as bpftrace_standalone
 from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.base import Role as Side
-from ssllatency.engines.bpftrace_numbers import Numbers
-from ssllatency.engines.bpftrace_symbols import site_name, symbol_file
-from ssllatency.engines.bpftrace_words import Words
+from ssllatency.engines.bpftrace.numbers import Numbers
+from ssllatency.engines.bpftrace.symbols import site_name, symbol_file
+from ssllatency.engines.bpftrace.words import Words
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import LinearHistogram, counted_bucket
 from ssllatency.model.snapshot import Outcome as Word

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ssllatency.engines import bpftrace_exits
+from ssllatency.engines.bpftrace import exits as bpftrace_exits
 from ssllatency.probes.plan import CONDITIONS, Cost, Leaving, Probe, Role
 
 CARRY, PARITY, ZERO, SIGN, OVERFLOW = 1, 4, 64, 128, 2048

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ssllatency import abi
 from ssllatency.engines.base import LinearRange
-from ssllatency.engines.collect import Extremes, series
+from ssllatency.engines.read.collect import Extremes, series
 from ssllatency.model.snapshot import Outcome
 
 BITS = int(abi.Geometry.EXTREME_BITS)

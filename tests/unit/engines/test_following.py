@@ -8,13 +8,13 @@ import struct
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines import kernel
+from ssllatency.engines.bpf import kernel
 from ssllatency.engines.base import Request, Rules, TracedImage
-from ssllatency.engines.following import TargetBits, pids_of
-from ssllatency.engines.kernel import Method
-from ssllatency.engines.links import links_each_process
-from ssllatency.engines.mappings import Mapping, parse_record
-from ssllatency.engines.sites import numbered, operations_of
+from ssllatency.engines.follow.following import TargetBits, pids_of
+from ssllatency.engines.bpf.kernel import Method
+from ssllatency.engines.attach.links import links_each_process
+from ssllatency.engines.follow.mappings import Mapping, parse_record
+from ssllatency.engines.attach.sites import numbered, operations_of
 from ssllatency.probes.plan import ImagePlan, OperationPlan
 
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from ssllatency import abi
-from ssllatency.elf.names import Names
-from ssllatency.engines.handshake_collect import Rows, single
+from ssllatency.openssl.names.names import Names
+from ssllatency.engines.read.handshakes import Rows, single
 from ssllatency.model.handshakes import Ending, Label, Part
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ssllatency import abi
-from ssllatency.elf.names import Names
-from ssllatency.engines.handshake_names import cause
+from ssllatency.openssl.names.names import Names
+from ssllatency.engines.read.names import cause
 
 SSL = abi.Error.LIBRARY_SSL << abi.Error.LIBRARY
 

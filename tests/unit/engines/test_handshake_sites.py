@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.handshake_sites import row_mask
+from ssllatency.engines.sessions.handshake_sites import row_mask
 from ssllatency.model.handshakes import Label
 
 

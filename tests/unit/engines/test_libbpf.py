@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.engines.libbpf import complaint
+from ssllatency.engines.bpf.libbpf import complaint
 
 LISTING = """libbpf: prog 'at_exit': -- BEGIN PROG LOAD LOG --
 0: R1=ctx(off=0,imm=0) R10=fp0

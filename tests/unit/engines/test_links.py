@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from ssllatency.engines import kernel
-from ssllatency.engines.attachment import Attachment
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.kernel import Method
-from ssllatency.engines.links import Linker
+from ssllatency.engines.bpf.kernel import Method
+from ssllatency.engines.attach.links import Linker
 from ssllatency.probes.plan import ImagePlan
 
 SITES = [(offset, offset) for offset in range(0x100, 0x105)]
@@ -36,7 +36,7 @@ class Refusing:
 
     def __init__(self, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number, self.links = number, list[Link]()
-        monkeypatch.setattr("ssllatency.engines.links.perf.attach", self._attach)
+        monkeypatch.setattr("ssllatency.engines.attach.links.perf.attach", self._attach)
 
     def program_fd(self, _name: str) -> int:
         return 7

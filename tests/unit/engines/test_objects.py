@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines import kernel, objects
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf import objects
 from ssllatency.errors import SsllatencyError
 
 

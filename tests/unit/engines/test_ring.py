@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from ssllatency.engines.ring import BUSY, DISCARDED, stride_of, whole_records
+from ssllatency.engines.bpf.ring import BUSY, DISCARDED, stride_of, whole_records
 from ssllatency.errors import SsllatencyError
 
 RECORD = 12

@@ -7,7 +7,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sites import cookie, library_record, operations_of, remembers_sides, sites_of
+from ssllatency.engines.attach.sites import cookie, library_record, operations_of, remembers_sides, sites_of
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
 from ssllatency.probes.plan import CONSTANTS, Cost, ImagePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
 

@@ -10,8 +10,8 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.ring import stride_of
-from ssllatency.engines.snoop import EventKeys, events_of, length_arguments, ring_size
+from ssllatency.engines.bpf.ring import stride_of
+from ssllatency.engines.sessions.snoop import EventKeys, events_of, length_arguments, ring_size
 from ssllatency.model.events import Call, Caller, Returned
 from ssllatency.model.snapshot import Outcome
 from ssllatency.probes.plan import Cost, ImagePlan, OperationPlan, Probe, Role

@@ -12,7 +12,7 @@ from ssllatency.load.account import Account, _may_change, of_tools
 from ssllatency.load.credentials import without_credentials
 from ssllatency.load.figures import LoadError
 from ssllatency.load.run import run
-from ssllatency.load.tools import TOOLS, report_of
+from ssllatency.load.tools.choice import TOOLS, report_of
 
 SECRETS = ("hunter2", "c2VjcmV0", "s3ss10n")
 

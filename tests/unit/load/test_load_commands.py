@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ssllatency.load.figures import LoadError, LoadRequest, closes
-from ssllatency.load.tools import TOOLS
+from ssllatency.load.tools.choice import TOOLS
 
 TIMED = LoadRequest(port=4433, seconds=5)
 COUNTED = LoadRequest(port=4433, requests=50, connections=5, threads=2, reuse=True)

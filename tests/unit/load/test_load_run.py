@@ -15,7 +15,7 @@ import pytest
 
 from ssllatency.load.figures import LoadError
 from ssllatency.load.run import Ended, Output, run
-from ssllatency.load.tools import TOOLS, report_of, version_of
+from ssllatency.load.tools.choice import TOOLS, report_of, version_of
 
 PATIENT = "trap 'echo results; exit 3' INT; echo begun; while :; do sleep 0.05; done"
 STUBBORN = "trap '' INT; echo $$; while :; do sleep 0.05; done"

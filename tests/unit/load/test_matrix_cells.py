@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from tests.matrices import SERVER, matrix, plan
 
-from ssllatency.load.matrix import Factor, Run, order
+from ssllatency.load.matrix.plan import Factor, Run, order
 
 OPENSSL = 'seconds = 1\nconnections = 9\n[servers.plain]\nkind = "openssl"\n'
 RUNNING = 'seconds = 1\nconnections = 9\n[servers.live]\nkind = "running"\naddress = "web:443"\nkey = "Ed25519"\n'

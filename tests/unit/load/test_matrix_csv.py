@@ -13,8 +13,8 @@ from tests.handshakes import Shake, handshakes_of
 from tests.matrices import SERVER, matrix, only_cell
 
 from ssllatency.load.figures import LoadError
-from ssllatency.load.matrix import Factor
-from ssllatency.load.matrix_csv import COLUMNS, Table, kept, row
+from ssllatency.load.matrix.plan import Factor
+from ssllatency.load.matrix.table import COLUMNS, Table, kept, row
 from ssllatency.model.client import ClientReport, Connections, Figure
 from ssllatency.model.handshakes import NO, YES, Ending, Label, Part
 from ssllatency.model.snapshot import Losses, Snapshot

@@ -15,13 +15,13 @@ from tests.fixtures import build
 from ssllatency.abi import Convention
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import Operation
-from ssllatency.probes.flow import Code, Graph
-from ssllatency.probes.flow import build as build_graph
-from ssllatency.probes.machine import BASELINE, Emulation
-from ssllatency.probes.operation import Planner
+from ssllatency.code.flow import Code, Graph
+from ssllatency.code.flow import build as build_graph
+from ssllatency.code.machine import BASELINE, Emulation
+from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.plan import OperationPlan, Role
-from ssllatency.probes.tails import Tails
-from ssllatency.probes.x86 import X86
+from ssllatency.openssl.tails import Tails
+from ssllatency.code.x86.instructions import X86
 
 
 def function(name: str, body: str, *, binding: str = ".globl") -> str:

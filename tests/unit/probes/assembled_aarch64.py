@@ -18,11 +18,11 @@ from elftools.elf.sections import Symbol
 from tests.fixtures import build
 from tests.unit.probes.assembled import Assembled
 
-from ssllatency.probes.aarch64 import Aarch64
-from ssllatency.probes.flow import Code
-from ssllatency.probes.machine import BASELINE, Emulation
-from ssllatency.probes.operation import Planner
-from ssllatency.probes.tails import Tails
+from ssllatency.code.aarch64.instructions import Aarch64
+from ssllatency.code.flow import Code
+from ssllatency.code.machine import BASELINE, Emulation
+from ssllatency.probes.sites.operation import Planner
+from ssllatency.openssl.tails import Tails
 
 START = 0x1000  # the code's address, and its offset in the file
 _R_AARCH64_PREL32 = 261

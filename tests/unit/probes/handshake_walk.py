@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ssllatency.elf.decode import instructions
+from ssllatency.code.decode import instructions
 from ssllatency.elf.image import Image
-from ssllatency.probes.handshake_plan import PhaseCall
+from ssllatency.probes.handshake.plan import PhaseCall
 
 _CALLS = ("call", "bl", "blr")
 _JUMPS = ("jmp", "b")

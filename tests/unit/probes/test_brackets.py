@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection
 import pytest
 from tests.unit.probes.assembled import Assembled, function
 
-from ssllatency.probes.bodies import Bodies
-from ssllatency.probes.brackets import Begin, begin_site, end_site
-from ssllatency.probes.flow import Unplannable
-from ssllatency.probes.machine import BASELINE, Emulation
+from ssllatency.code.bodies import Bodies
+from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.probes.plan import Cost
-from ssllatency.probes.x86 import X86
+from ssllatency.code.x86.instructions import X86
 
 NO_CALLS = Emulation(calls=False)
 NONE: frozenset[str] = frozenset()

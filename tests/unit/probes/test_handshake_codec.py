@@ -13,12 +13,12 @@ import pytest
 from tests.unit.probes.fresh import printed
 
 from ssllatency.elf.image import Image
-from ssllatency.elf.values import FieldPath
+from ssllatency.code.values import FieldPath
 from ssllatency.probes.checks import DamagedValues
-from ssllatency.probes.handshake_cache import cached_handshake_plan
-from ssllatency.probes.handshake_codec import from_values, to_values
-from ssllatency.probes.handshake_listing import render, to_document
-from ssllatency.probes.handshake_plan import (
+from ssllatency.probes.cache.handshakes import cached_handshake_plan
+from ssllatency.probes.handshake.codec import from_values, to_values
+from ssllatency.probes.handshake.listing import render, to_document
+from ssllatency.probes.handshake.plan import (
     ErrorKind,
     ErrorSite,
     HandshakePlan,
@@ -28,8 +28,8 @@ from ssllatency.probes.handshake_plan import (
     PhaseCall,
     Transport,
 )
-from ssllatency.probes.machine import Emulation
-from ssllatency.probes.phases import plan_handshake
+from ssllatency.code.machine import Emulation
+from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Cost, Probe, Role
 
 
@@ -195,6 +195,6 @@ def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tm
 def test_a_kept_plan_needs_neither_parser_nor_decoder(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
     cached_handshake_plan(library, directory=directory)
-    code = "from ssllatency.probes.handshake_cache import cached_handshake_plan\n"
+    code = "from ssllatency.probes.cache.handshakes import cached_handshake_plan\n"
     code += f"print(cached_handshake_plan({str(library)!r}, directory=Path({str(directory)!r}))[1])"
     assert printed(code) == ["True"]

@@ -15,10 +15,10 @@ from tests.unit.probes.test_probes_system import depth, unwind_tables
 
 from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.handshake_codec import from_values, to_values
-from ssllatency.probes.handshake_plan import HandshakePlan, Phase, PhaseCall, Transport
-from ssllatency.probes.machine import Emulation
-from ssllatency.probes.phases import plan_handshake
+from ssllatency.probes.handshake.codec import from_values, to_values
+from ssllatency.probes.handshake.plan import HandshakePlan, Phase, PhaseCall, Transport
+from ssllatency.code.machine import Emulation
+from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import Cost, Role
 
 X86 = ("libssl-host", "libssl-1.1-x86-64", "libssl-3.5-x86-64", "node")

@@ -18,7 +18,7 @@ from tests.fuzz import __main__ as fuzz
 from tests.fuzz import invariants, seeds
 
 from ssllatency.probes import planner
-from ssllatency.probes.operation import Planner
+from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.plan import OperationPlan
 
 TIMES = {"plan": 400, "handshakes": 150, "names": 200, "debug": 400, "kept": 2000}

@@ -9,12 +9,12 @@ import pytest
 from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.elf.image import Image
-from ssllatency.probes.bodies import Bodies
-from ssllatency.probes.handshake_plan import HandshakePlan
-from ssllatency.probes.libssl_code import LibsslCode
-from ssllatency.probes.phases import plan_handshake
-from ssllatency.probes.pointer_calls import calls_through
-from ssllatency.probes.x86 import X86
+from ssllatency.code.bodies import Bodies
+from ssllatency.probes.handshake.plan import HandshakePlan
+from ssllatency.openssl.libssl_code import LibsslCode
+from ssllatency.probes.handshake.phases import plan_handshake
+from ssllatency.probes.handshake.pointer_calls import calls_through
+from ssllatency.code.x86.instructions import X86
 
 Assemble = Callable[[str], Assembled]
 

@@ -13,10 +13,10 @@ from tests import programs
 from tests.unit.probes.assembled_aarch64 import AssembledAarch64, assemble, function
 
 from ssllatency.abi import Convention
-from ssllatency.probes.aarch64 import Aarch64, Aarch64Instruction
-from ssllatency.probes.entry import return_probe_site
-from ssllatency.probes.flow import Unplannable
-from ssllatency.probes.machine import BASELINE, Emulation, Flow
+from ssllatency.code.aarch64.instructions import Aarch64, Aarch64Instruction
+from ssllatency.probes.sites.entry import return_probe_site
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.machine import BASELINE, Emulation, Flow
 from ssllatency.probes.plan import Cost, OperationPlan, Role
 
 Assembler = Callable[[str], AssembledAarch64]

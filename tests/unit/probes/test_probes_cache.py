@@ -17,13 +17,13 @@ from tests.fixtures import build
 from tests.unit.probes.fresh import printed
 
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.probes import store
-from ssllatency.probes.cache import cached_plan
-from ssllatency.probes.kept import Values, Work, run_here
-from ssllatency.probes.machine import Emulation
+from ssllatency.probes.cache import store
+from ssllatency.probes.cache.plans import cached_plan
+from ssllatency.probes.cache.kept import Values, Work, run_here
+from ssllatency.code.machine import Emulation
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
-from ssllatency.probes.store import default_directory
+from ssllatency.probes.cache.store import default_directory
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_folder_and_entry_are_private(library: Path, directory: Path) -> None:
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    code = "from ssllatency.probes.cache import cached_plan\n"
+    code = "from ssllatency.probes.cache.plans import cached_plan\n"
     code += f"print(cached_plan({str(library)!r}, directory=Path({str(directory)!r}))[1])"
     assert printed(code) == ["True"]
 

@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssllatency.probes.cut import UNBOUNDED, Edge, Point, cut
+from ssllatency.probes.sites.cut import UNBOUNDED, Edge, Point, cut
 
 POINTS: list[Point] = [("point", number) for number in range(6)]
 SOURCE, SINK = POINTS[0], POINTS[-1]

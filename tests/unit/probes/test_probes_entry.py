@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from tests.unit.probes.assembled import Assembled, function
 
-from ssllatency.probes.flow import Unplannable
-from ssllatency.probes.machine import Emulation
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.machine import Emulation
 from ssllatency.probes.plan import Cost, OperationPlan, Probe, Role
 
 Assembler = Callable[[str], Assembled]

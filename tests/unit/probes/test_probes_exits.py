@@ -9,7 +9,7 @@ import pytest
 from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.abi import Convention
-from ssllatency.probes.flow import Unplannable
+from ssllatency.code.flow import Unplannable
 from ssllatency.probes.plan import Cost, Probe, Role
 
 Assembler = Callable[[str], Assembled]

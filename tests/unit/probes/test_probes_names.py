@@ -13,9 +13,9 @@ from tests.fixtures import build
 from tests.unit.probes.fresh import printed
 
 from ssllatency.elf.image import Image
-from ssllatency.elf.names import Names, names
-from ssllatency.probes.cache import cached_plan
-from ssllatency.probes.names import cached_names, from_values, to_values
+from ssllatency.openssl.names.names import Names, names
+from ssllatency.probes.cache.plans import cached_plan
+from ssllatency.probes.cache.names import cached_names, from_values, to_values
 
 KNOWN = Names(
     reasons={(20, 193): "no shared cipher"},
@@ -56,7 +56,7 @@ def test_second_time_comes_from_the_cache(library: Path, directory: Path) -> Non
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    code = "from ssllatency.probes.names import cached_names\n"
+    code = "from ssllatency.probes.cache.names import cached_names\n"
     code += f"found, kept = cached_names({str(library)!r}, directory=Path({str(directory)!r}))\n"
     code += "print(kept, found.reasons[20, 193])"
     assert printed(code) == ["True", "no", "shared", "cipher"]

@@ -10,13 +10,13 @@ import pytest
 from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.probes.costs import cost_ns
-from ssllatency.probes.entry import Site, entry_site
-from ssllatency.probes.exits import Chooser
-from ssllatency.probes.flow import Graph, Unplannable, build
-from ssllatency.probes.machine import BASELINE
+from ssllatency.probes.sites.entry import Site, entry_site
+from ssllatency.probes.sites.exits import Chooser
+from ssllatency.code.flow import Graph, Unplannable, build
+from ssllatency.code.machine import BASELINE
 from ssllatency.probes.plan import Cost, Role
-from ssllatency.probes.values import NOT_LEFT, Ending
-from ssllatency.probes.verify import problem
+from ssllatency.code.return_values import NOT_LEFT, Ending
+from ssllatency.probes.sites.verify import problem
 
 Assembler = Callable[[str], Assembled]
 

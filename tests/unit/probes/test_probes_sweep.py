@@ -26,12 +26,12 @@ from tests.unit.probes.walk import Program, Sites, Walk
 from ssllatency.abi import Convention
 from ssllatency.elf.image import Function, Image
 from ssllatency.probes.catalogue import Operation
-from ssllatency.probes.flow import Code, Unplannable, build
-from ssllatency.probes.machine import BASELINE, Emulation
-from ssllatency.probes.operation import Planner
+from ssllatency.code.flow import Code, Unplannable, build
+from ssllatency.code.machine import BASELINE, Emulation
+from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.plan import Cost, Leaving, Probe, Role
-from ssllatency.probes.tails import Tails
-from ssllatency.probes.x86 import X86
+from ssllatency.openssl.tails import Tails
+from ssllatency.code.x86.instructions import X86
 
 SEED = 3805
 ALL = os.environ.get("SSLLATENCY_SWEEP") == "all"

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from tests.unit.probes.assembled import Assembled, function
 
-from ssllatency.probes.flow import Unplannable
+from ssllatency.code.flow import Unplannable
 from ssllatency.probes.plan import Role
-from ssllatency.probes.tails import handshake_slots
+from ssllatency.openssl.tails import handshake_slots
 
 Assembler = Callable[[str], Assembled]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ssllatency.probes.machine import BASELINE, Emulation, Flow
+from ssllatency.code.machine import BASELINE, Emulation, Flow
 from ssllatency.probes.plan import Cost
-from ssllatency.probes.x86 import X86, X86Instruction
+from ssllatency.code.x86.instructions import X86, X86Instruction
 
 ADDRESS = 0x1000
 EVERYTHING = Emulation(multibyte_nops=True, optimised_nop5=True)

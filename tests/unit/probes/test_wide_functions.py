@@ -10,8 +10,8 @@ from types import FrameType
 import pytest
 from tests.unit.probes.assembled import Assembled, function
 
-from ssllatency.probes.exits import MAX_EXITS
-from ssllatency.probes.flow import Unplannable
+from ssllatency.probes.sites.exits import MAX_EXITS
+from ssllatency.code.flow import Unplannable
 from ssllatency.probes.plan import Role
 
 SHAPES: dict[str, str] = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.document import from_document
+from ssllatency.reports.documents.document import from_document
 
 Path = tuple[str | int, ...]
 JSON = st.recursive(

@@ -17,8 +17,8 @@ from tests.handshakes import Shake, handshakes_of
 
 from ssllatency.model.handshakes import NO, NOT_ASKED, YES, Batches, Ending, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
-from ssllatency.reports.handshake_text import render
-from ssllatency.reports.page import Page
+from ssllatency.reports.text.handshakes.report import render
+from ssllatency.reports.text.page import Page
 
 GOLDEN = Path(__file__).parent / "golden_handshakes"
 EARLY = "TLSv1.3 early data"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
-from ssllatency.reports.text import render
+from ssllatency.reports.text.trace import render
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,9 +12,11 @@ from handshake_samples import distant, failing, idle, near, offloaded
 from tests.handshakes import Shake, handshakes_of
 
 from ssllatency.model.handshakes import NO, YES, Batches, Ending, Handshakes, Label, Offload, Part, PollingThread
-from ssllatency.reports import diagnosis_failures, diagnosis_offload, diagnosis_time
-from ssllatency.reports.diagnosis import FAILURE_RULES, TIME_RULES, Rule, diagnose
-from ssllatency.reports.diagnosis_numbers import FEWEST
+from ssllatency.reports.diagnosis import failures as diagnosis_failures
+from ssllatency.reports.diagnosis import offload as diagnosis_offload
+from ssllatency.reports.diagnosis import time as diagnosis_time
+from ssllatency.reports.diagnosis.diagnosis import FAILURE_RULES, TIME_RULES, Rule, diagnose
+from ssllatency.reports.diagnosis.numbers import FEWEST
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "handshakes.md"
 OFFLOAD = Offload("qatengine", 0, 9, 100, 100, 0, 0)

@@ -20,8 +20,8 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
 from ssllatency.model.timed import quantile_ns
-from ssllatency.reports.document import from_document, from_json, to_document, to_json
-from ssllatency.reports.text import render
+from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
+from ssllatency.reports.text.trace import render
 
 SAMPLES = (busy, processes, troubled, idle)
 

@@ -14,7 +14,7 @@ import pytest
 
 from ssllatency.model.events import Call, Caller, Event, Returned, signed
 from ssllatency.model.snapshot import Outcome
-from ssllatency.reports.events import Columns, JsonLines, returned_text
+from ssllatency.reports.text.events import Columns, JsonLines, returned_text
 
 SECOND = 10**9
 CALLS = [

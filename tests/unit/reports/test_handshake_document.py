@@ -18,8 +18,8 @@ from tests.handshakes import Shake, handshakes_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Batches, Ending, Handshakes, Label, Offload, Part, PollingThread, Single
-from ssllatency.reports.document import from_document, from_json, to_document, to_json
-from ssllatency.reports.handshake_text import render
+from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
+from ssllatency.reports.text.handshakes.report import render
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -13,8 +13,8 @@ from report_samples import series_of, snapshot_of
 
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.reports.html_columns import MOST_COLUMNS, Column, Pick, calls_of, side_by_side, successful_walls
-from ssllatency.reports.html_heatmap import LEVELS, buckets, scale_of
+from ssllatency.reports.html.plots.columns import MOST_COLUMNS, Column, Pick, calls_of, side_by_side, successful_walls
+from ssllatency.reports.html.plots.heatmap import LEVELS, buckets, scale_of
 
 READ = calls_of("SSL_read")
 

@@ -13,10 +13,10 @@ import pytest
 from html_samples import RECORDINGS
 from tests.browser import Tab, browser, chromium
 
-from ssllatency.reports.html_heatmap import HEAT
-from ssllatency.reports.html_page import page
-from ssllatency.reports.html_svg import COLOURS
-from ssllatency.reports.html_words import ORDER, style_name
+from ssllatency.reports.html.plots.heatmap import HEAT
+from ssllatency.reports.html.page import page
+from ssllatency.reports.html.plots.svg import COLOURS
+from ssllatency.reports.html.words import ORDER, style_name
 
 CSS = files("ssllatency.reports").joinpath("templates/page.css").read_text(encoding="utf-8")
 WIDTHS = (320, 390, 1100)

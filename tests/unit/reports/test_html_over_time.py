@@ -11,9 +11,9 @@ from report_samples import series_of, snapshot_of
 
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome
-from ssllatency.reports.html_blocks import Figure, Section, Sentences
-from ssllatency.reports.html_over_time import over_time
-from ssllatency.reports.html_tables import Table
+from ssllatency.reports.html.blocks import Figure, Section, Sentences
+from ssllatency.reports.html.over_time import over_time
+from ssllatency.reports.html.tables import Table
 
 
 def _every(length_s: float, counts: list[int], duration_ns: int = 1000) -> Recording:

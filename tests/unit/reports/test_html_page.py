@@ -17,10 +17,10 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Target
-from ssllatency.reports import html_page
-from ssllatency.reports.html_page import page
-from ssllatency.reports.html_words import typeset, visible
-from ssllatency.reports.units import duration
+from ssllatency.reports.html import page as html_page
+from ssllatency.reports.html.page import page
+from ssllatency.reports.html.words import typeset, visible
+from ssllatency.reports.words.units import duration
 
 HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}${x}$\u202e\x1b[31m\ud800"
 _ADDRESS = re.compile(r"(?:[a-z]+:)?//[^\s\"')]+|url\([^#)][^)]*\)|@import")

@@ -15,9 +15,9 @@ from tests.recordings import recording_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording, Run
-from ssllatency.reports import document
-from ssllatency.reports.recording_document import to_lines
-from ssllatency.reports.recording_reading import from_text
+from ssllatency.reports.documents import document
+from ssllatency.reports.documents.recording import to_lines
+from ssllatency.reports.documents.recording_reading import from_text
 
 ABOUT = {"version": "1.2", "command": "ssllatency record -p 1 -o x", "interval_s": 1.0}
 Line = dict[str, Any]

@@ -11,7 +11,7 @@ from report_samples import GOLDEN, REPORTS, busy, idle, series_of, snapshot_of, 
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series
-from ssllatency.reports.text import render
+from ssllatency.reports.text.trace import render
 
 
 @pytest.mark.parametrize("name", REPORTS)

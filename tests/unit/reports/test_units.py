@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssllatency.reports.units import WIDTH, counted, duration, printable, ranges, seconds, table, wrapped
+from ssllatency.reports.words.units import WIDTH, counted, duration, printable, ranges, seconds, table, wrapped
 
 SIZES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests import foreign
 
-from ssllatency.elf.accessors import library_version
+from ssllatency.openssl.accessors import library_version
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import cost_ns, failing_ns

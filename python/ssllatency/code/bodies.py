@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions looked at one by one, for what lies within them: where an instruction's function begins, and its control flow
+without the functions that it ends in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.code.flow import Code, Graph, Unplannable, build
+from ssllatency.code.machine import Machine
+
+
+class Bodies:
+    """The functions of an image by their addresses."""
+
+    def __init__(self, image: Image, machine: Machine) -> None:
+        self._image = image
+        self._code = _OneFunction(image, machine)
+        self._graphs: dict[int, Graph | str] = {}
+
+    def function(self, address: int) -> int | None:
+        """Where the function that holds `address` begins; None where the unwind tables know none.
+
+        Of a part that the compiler split off it is the part's own beginning.
+        """
+        bounds = self._image.function_bounds(address)
+        return bounds[0] if bounds else None
+
+    def functions(self, addresses: Iterable[int]) -> set[int]:
+        """The beginnings of the functions that hold `addresses`."""
+        return {start for address in addresses if (start := self.function(address)) is not None}
+
+    def graph(self, start: int, size: int = 0) -> Graph:
+        """The control flow of the function that begins at `start`, with its split-off parts. Unplannable with the reason."""
+        if start not in self._graphs:
+            self._graphs[start] = self._build(start, size)
+        found = self._graphs[start]
+        if isinstance(found, str):
+            raise Unplannable(found)
+        return found
+
+    def _build(self, start: int, size: int) -> Graph | str:
+        if self._image.is_part(start):
+            return f"it is in a part at {start:#x} that was split off its function"
+        self._code.start = start
+        try:
+            return build(self._code, start, size, lambda *_: None)
+        except (Unplannable, ElfError) as reason:
+            return str(reason).rstrip(".")
+
+
+class _OneFunction(Code):
+    """Code that knows no function but the one that begins at `start`, and no tail call so."""
+
+    start = 0
+
+    def bounds(self, address: int, size: int = 0) -> tuple[int, int] | None:
+        found = super().bounds(address, size)
+        return found if found and (found[0] == self.start or self.image.is_part(found[0])) else None

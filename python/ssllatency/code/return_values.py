@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a function returns on its ways out, found backwards from its `ret`s: in which register, or which constant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ssllatency.abi import Convention
+from ssllatency.code.flow import Graph
+from ssllatency.code.machine import Flow, Instruction
+
+_MOST_STATES = 500  # instructions, each with where the value is, that are looked back on
+
+# The register that holds the value, or the value itself where only that constant is returned.
+Value = str | int
+
+
+def value_bits(convention: Convention) -> int:
+    """How many bits of the return value count."""
+    return 64 if convention is Convention.POINTER else 32
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What is returned past an exit site: where it is a branch, if that is taken and otherwise; the same twice elsewhere. None
+    in the direction in which the call goes on, so that it isn't left."""
+
+    taken: Value | None = None
+    other: Value | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether one direction isn't a way out."""
+        return self.taken is None or self.other is None
+
+    @property
+    def registers(self) -> set[str]:
+        """The registers that hold the value."""
+        return {value for value in (self.taken, self.other) if isinstance(value, str)}
+
+    def towards(self, each: Instruction, successor: int) -> Value | None:
+        """What is returned if control goes from `each` to `successor`."""
+        return self.other if successor == each.end else self.taken
+
+    def apart(self, each: Instruction, successors: Sequence[int]) -> Iterator[tuple[int, Ending]]:
+        """For each successor that it is left for, the ending of that direction alone."""
+        for successor in successors if len(self.registers) <= 1 else ():
+            value = self.towards(each, successor)
+            if value is not None:
+                yield successor, Ending(None, value) if successor == each.end else Ending(value, None)
+
+    def joined(self, opposite: Ending) -> Ending:
+        """With the other direction's."""
+        return Ending(
+            opposite.taken if self.taken is None else self.taken, opposite.other if self.other is None else self.other
+        )
+
+
+NOT_LEFT = Ending()
+
+
+def return_values(graph: Graph, order: Iterable[int], result: str, bits: int) -> dict[int, Value | None]:
+    """For each instruction of the tail (in `order`, later ones first) that leads to a `ret`, the value that is returned past
+    it; None where that isn't settled before it. `bits` of it count: of 64, a 32-bit copy doesn't carry the value."""
+    found: dict[int, Value | None] = {}
+    for address in order:
+        each = graph.nodes[address]
+        if each.flow is Flow.RETURN:
+            found[address] = result
+            continue
+        after = {found[successor] for successor in graph.successors[address] if successor in found}
+        if after:
+            found[address] = before(each, after.pop(), bits) if len(after) == 1 else None
+    return found
+
+
+def before(each: Instruction, value: Value | None, bits: int) -> Value | None:
+    """Before `each`, the value that is `value` after it; of a register `bits` count."""
+    if not isinstance(value, str):
+        return value
+    if each.constant and each.constant[0] == value:
+        return signed(each.constant[1], bits)
+    copied = each.copy
+    if copied and copied[0] == value and copied[2] >= bits:
+        return copied[1]
+    return None if value in each.writes else value
+
+
+def signed(value: int, bits: int) -> int:
+    """The lowest `bits` as a signed number."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def constants(graph: Graph, address: int, value: Value | None, bits: int) -> set[int] | None:
+    """All that `value` may be before the instruction at `address`; None where it is not always a constant, or that would take
+    too long to tell."""
+    found: set[int] = set()
+    seen: set[tuple[int, Value | None]] = set()
+    work = [(address, value)]
+    while work:
+        at, held = work.pop()
+        if isinstance(held, int):
+            found.add(held)
+        elif held is None or not graph.predecessors[at] or len(seen) > _MOST_STATES:
+            return None
+        elif (at, held) not in seen:
+            seen.add((at, held))
+            work += [(each, before(graph.nodes[each], held, bits)) for each in graph.predecessors[at]]
+    return found

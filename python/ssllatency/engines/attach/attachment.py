@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request put to work by one BPF object: what the sessions of all commands have in common.
+
+An object that includes bpf/calls.bpf.h and bpf/programs.bpf.h has the programs, the configuration, the account and the maps
+`targets`, `libraries`, `starts` and `overflow` that this looks for. A session of its own owns an Attachment and adds what only
+it has: before `start` it may size maps and set sections of `attachment.object`, after `load` fill and open them.
+
+    attachment = Attachment(request, "snoop")           # opens build/snoop.bpf.o
+    attachment.object.resize_map("events", size)
+    attachment.load()
+    ring = Ring(attachment.object.map_fd("events"), …)
+    attachment.attach()                                  # or attach({"at_phase": [sites of each image]})
+    …
+    attachment.extend(images); attachment.include(0, [pid])  # what has come later
+    attachment.detach(); attachment.close()              # close at any time, also when one of the above has failed
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ssllatency import abi
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.clock import Span
+from ssllatency.engines.follow.following import Following
+from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.attach.links import Linker, choose_method, links_each_process
+from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
+from ssllatency.engines.bpf.objects import open_object
+from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
+from ssllatency.engines.read.running import Running, exists
+from ssllatency.engines.attach.sites import MOST_LIBRARIES, ImageSites, Sites, library_record, numbered, remembers_sides, sites_of
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Losses, Target
+
+
+class Attachment:
+    """The probes of one request. `operations` are the names by the numbers that the kernel side knows.
+
+    `images` grow with what later processes bring, and so do `targets` and `notes`, which are their finder's to fill.
+    `span` is the time that the probes are attached. `following` keeps the set of processes, where the request asks for
+    that and the machine can; `unfollowed` says why it can't.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        opened: Loadable | str,
+        programs: Programs = STANDARD,
+        more: Sequence[str] = (),
+        tracepoints: Sequence[str] = (),
+        beside: Attachment | None = None,
+    ) -> None:
+        """Takes what is opened, or opens the object of that name. `more` are programs beyond `programs` that `attach` will be
+        given sites for; `tracepoints` those that `attach_tracepoint` may be called for. `beside`: another of the same targets,
+        loaded already and closed later than this one, whose set of processes, `targets` and `notes` serve both."""
+        self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
+        self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
+        self.method = choose_method(request, sessions=self.object.sessions)
+        self.operations = numbered(request.images, later=request.follow is not None)
+        self.images = list(request.images)
+        self._beside = beside
+        self.targets: dict[int, Target] = beside.targets if beside else {target.pid: target for target in request.targets}
+        self.notes: list[str] = beside.notes if beside else []
+        self.following: Following | None
+        self.unfollowed: str
+        self.following, self.unfollowed = (beside.following, beside.unfollowed) if beside else self._open_following()
+        self._pids = sorted({pid for image in request.images for pid in image.pids})
+        followed = request if self.following else replace(request, follow=None)
+        self.each_process = links_each_process(followed, self.method)
+        self._filtered = not request.everyone and not self.each_process  # else the kernel picks the process, all its threads
+        self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
+        self._words: dict[int, int] = {}
+        self.span = Span()
+        self._unmatched_exits: int | None = None  # when the entries began to be removed
+
+    def _open_following(self) -> tuple[Following | None, str]:
+        """The object that keeps the set of processes, and where there is none why."""
+        if self.request.follow is None or self.request.following:
+            return self.request.following, ""
+        try:
+            following = Following(self.request.follow, everyone=self.request.everyone)
+        except SsllatencyError as error:
+            return None, str(error)
+        try:
+            following.load()
+        except SsllatencyError as error:
+            following.close()
+            return None, str(error)
+        return following, ""
+
+    def load(self) -> None:
+        """Loads the object and fills the maps that all objects have."""
+        config = self.object.section(".rodata.config", abi.Config)
+        config.filter_tgid, config.role = int(self._filtered), abi.Role[self.request.role.name]
+        config.stoppable = int(self.method is kernel.Method.PERF)
+        if self.following:
+            self.object.reuse_map("targets", self.following.targets_fd)
+        elif self._beside:
+            self.object.reuse_map("targets", self._beside.object.map_fd("targets"))
+        self._choose_programs()
+        self.object.load()
+        self.account = self.object.live_section(".data.account", abi.Account)
+        self.account.interval = 1
+        self.running = Running(self.object) if self.object.has_map("starts") else None
+        self._describe(0, self.images)
+        for pid in () if self.following or self._beside else self._pids:
+            self.admit(pid)
+
+    def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
+        """Tells the programs how the SSLs of these libraries are read; the first one's number is `first`."""
+        libraries: LoadedMap = self.object.map("libraries", 4, ctypes.sizeof(abi.Library))
+        for index, image in enumerate(images, first):
+            record = library_record(image.plan.offsets, remember=remembers_sides(image.plan))
+            libraries.update(ctypes.c_uint32(index), record)
+
+    def admit(self, pid: int, *, member: bool = False) -> None:
+        """Adds a process to those that the programs know as targets; `member` as for Following.admit."""
+        if self.following:
+            self.following.admit(pid, member=member)
+        elif self._filtered:
+            self._words[pid >> 6] = self._words.get(pid >> 6, 0) | 1 << (pid & 63)
+            targets: LoadedMap = self.object.map("targets", 4, ctypes.sizeof(abi.Targets))
+            targets.update(ctypes.c_uint32(pid >> 6), abi.Targets(kin=self._words[pid >> 6]))
+
+    def _choose_programs(self) -> None:
+        """Loads the programs that are needed. What a program may be attached with is settled when it is loaded."""
+        chosen = self._programs
+        multi = 0 if self.method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
+        used = dict.fromkeys((chosen.entry, chosen.exit, chosen.free, *self._more), multi) | dict.fromkeys(self._tracepoints, 0)
+        if self.method is kernel.Method.SESSION:
+            used[chosen.both] = kernel.TRACE_UPROBE_SESSION
+        else:
+            used[chosen.at_return] = multi
+        for name in self.object.program_names():
+            self.object.choose_program(name, load=name in used, attach_type=used.get(name, 0))
+
+    def attach(self, more: Mapping[str, Sequence[Sites]] | None = None) -> None:
+        """Attaches all or nothing. Who starts from here on is followed, where that is asked for.
+
+        `more` gives for other programs the sites of each image, in the order of the request's images.
+        """
+        if self.following and not self._beside:
+            self.following.attach()
+        self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
+        if not self._probing.has_entries and self.images:
+            raise AttachError(self._why_no_call_can_begin())
+        self.span.begin()
+
+    def _why_no_call_can_begin(self) -> str:
+        if any(exists(pid) for image in self.images for pid in image.pids):
+            return "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do."
+        return "none of the processes to trace is left: they ended while the probes were attached."
+
+    def next_number(self, count: int) -> int:
+        """The number of the next file, which so many are to have room from; AttachError where there is none."""
+        if len(self.images) + count > MOST_LIBRARIES:
+            raise AttachError(f"there are {len(self.images)} traced files already: there is room for {MOST_LIBRARIES}.")
+        return len(self.images)
+
+    def extend(self, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]] | None = None) -> None:
+        """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
+        first = self.next_number(len(images))
+        self._describe(first, images)
+        self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(images, first)], more or {})
+        self.images += images
+
+    def include(self, index: int, pids: Iterable[int], more: Mapping[str, Sites] | None = None) -> None:
+        """Attaches the image of that number to processes that came later; where all share the links nothing is to be done."""
+        if self.each_process:
+            image = replace(self.images[index], pids=tuple(pids))
+            self._probing.add(
+                [sites_of(image, self.operations, index)], {program: [sites] for program, sites in (more or {}).items()}
+            )
+            self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
+
+    def attach_more(self, more: Mapping[str, Sequence[Sites]]) -> None:
+        """Attaches programs at further sites of the images, all or nothing. AttachError where the kernel refuses."""
+        self._probing.add([ImageSites(image, [], [], [], []) for image in self.images], more)
+
+    def site_in(self, number: int) -> int | None:
+        """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""
+        return self._probing.offset_in(self.images[number].file)
+
+    def attach_tracepoint(self, program: str) -> None:
+        """Attaches a program of a BpfObject to the raw tracepoint that its section names."""
+        assert isinstance(self.object, BpfObject)
+        self._probing.exit_links.append(self.object.attach_by_section(program))
+
+    def all_targets(self) -> tuple[Target, ...]:
+        """The processes that were asked for and those found later, ascending."""
+        return tuple(self.targets[pid] for pid in sorted(self.targets))
+
+    def name_of(self, pid: int) -> str:
+        """The name of a target, "?" where it wasn't there long enough to be asked."""
+        return self.targets[pid].comm if pid in self.targets else "?"
+
+    def running_calls(self) -> int:
+        """How many calls run now, in processes that are still there."""
+        return self.running.count() if self.running else 0
+
+    def losses(self) -> Losses:
+        """What the programs missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""
+        return Losses(
+            unmatched_entries=self.account.unmatched_entries + (self.running.lost if self.running else 0),
+            unmatched_exits=self.account.unmatched_exits if self._unmatched_exits is None else self._unmatched_exits,
+            map_full=self.account.map_full,
+            events_dropped=self.account.events_dropped,
+        )
+
+    def next_interval(self) -> int:
+        """Has the programs begin another interval; the number of the one that ends."""
+        ending: int = self.account.interval
+        self.account.interval = ending + 1
+        return ending
+
+    def detach(self) -> None:
+        """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
+        if self.span.end():
+            self._unmatched_exits = self.account.unmatched_exits
+            self.account.stopped = 1
+        self._probing.close()
+
+    def close(self) -> None:
+        """Detaches and frees the programs and maps; may be called twice."""
+        self.detach()
+        if self.following and not self._beside:
+            self.following.close()
+        self.object.close()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From sites to links: how probes are attached, for whom, and what the kernel's refusal means."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf import perf
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.attach.images import may_be_one_file
+from ssllatency.engines.bpf.loadable import Closable, Loadable
+from ssllatency.engines.attach.sites import Sites
+
+LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
+_UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
+
+
+def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
+    """The way of attaching that is asked for, or the newest that serves; no session where the programs can't be one."""
+    auto = request.method == "auto"
+    method = kernel.best_method() if auto else kernel.Method(request.method)
+    if method is kernel.Method.SESSION and not sessions:
+        if not auto:
+            raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
+        method = kernel.Method.MULTI
+    if not auto and kernel.lacks(method):
+        raise AttachError(
+            f"this kernel can't attach by {method}, which came with Linux {kernel.SINCE[method]}: leave out --attach, "
+            f"or take {kernel.best_method()}."
+        )
+    if not _needs_own_links(request) or _covers_all_threads(method):
+        return method
+    if auto:
+        return kernel.Method.PERF
+    raise AttachError(
+        f"{method} links of each process of its own would see only the first thread of a process on this kernel, "
+        "which lacks a fix of Linux 6.10: leave out --attach, or take perf."
+    )
+
+
+def _needs_own_links(request: Request) -> bool:
+    """Whether no link can be shared: files that may be one to the kernel, or asked for."""
+    return may_be_one_file(request.images) or request.links == "process"
+
+
+def _covers_all_threads(method: kernel.Method) -> bool:
+    """Whether a link of one process sees all its threads. A perf event's does: the kernel compares address spaces."""
+    return method is kernel.Method.PERF or kernel.filters_whole_processes()
+
+
+def links_each_process(request: Request, method: kernel.Method) -> bool:
+    """Whether every process gets links of its own, rather than all of them one with a filter in the program.
+
+    With links of their own, only the traced processes pay, but every hit walks the links of all: past LINK_EACH_PROCESS of
+    them that costs more than the filter (bench/processes.py). A link can't be had before its process is there, so a child's
+    first calls would be missed: who is followed shares. Files that may be one to the kernel never share: each process has its
+    own. A perf event holds one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own.
+    Where the kernel drops the hits of other threads than a link's, no filter in the program brings them back: they share.
+    """
+    if _needs_own_links(request):
+        return True
+    if request.links == "shared" or request.everyone or request.follow is not None:
+        return False
+    pids = {pid for image in request.images for pid in image.pids}
+    most = 1 if method is kernel.Method.PERF else LINK_EACH_PROCESS
+    return len(pids) <= most and _covers_all_threads(method)
+
+
+@dataclass(frozen=True)
+class Linker:
+    """Attaches programs of a loaded object, for each process or for all."""
+
+    loaded: Loadable
+    method: kernel.Method
+    each_process: bool
+
+    def attach(
+        self, image: TracedImage, program: str, sites: Sites, *, at_return: bool = False, session: bool = False
+    ) -> list[Closable]:
+        """One program at the sites of one image: a link for each process, or one for all. AttachError where refused."""
+        links: list[Closable] = []
+        for pid in (image.pids if self.each_process else (0,)) if sites else ():
+            try:
+                links.extend(self._link(image.file, program, sites, pid, at_return=at_return, session=session))
+            except ProcessLookupError:
+                continue  # it ended meanwhile; the others are traced
+            except OSError as error:
+                close_all(links)
+                raise _refusal(error, image, self.method) from None
+        return links
+
+    def _link(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool, session: bool) -> Sequence[Closable]:
+        if self.method is not kernel.Method.PERF:
+            descriptor = self.loaded.program_fd(program)
+            return [kernel.create_link(descriptor, file, sites, pid=pid, at_return=at_return, session=session)]
+        return self._perf_links(file, program, sites, pid, at_return=at_return)
+
+    def _perf_links(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool) -> list[Closable]:
+        """A perf event for each site: all or none."""
+        take_all_files()
+        descriptor = self.loaded.program_fd(program)
+        links: list[Closable] = []
+        try:
+            for offset, cookie in sites:
+                links.append(perf.attach(descriptor, file, offset, cookie, pid=pid or -1, at_return=at_return))
+        except BaseException:
+            close_all(links)
+            raise
+        return links
+
+
+def take_all_files() -> None:
+    """Raises the soft bound on open files to the hard one: a perf event and its link are two descriptors for each site of each
+    process, and the 1,024 of the usual soft bound are those of five processes with a hundred sites, or of 200 files with their
+    links."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(ValueError, OSError):  # refused where the hard bound is past fs.nr_open; attaching says what it lacks
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def close_all(links: list[Closable]) -> None:
+    """Closes and forgets the links, side by side: the kernel takes some 50 ms over each, nearly all of it waiting."""
+    if links:
+        from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
+
+        with ThreadPoolExecutor(min(len(links), 64)) as pool:
+            list(pool.map(lambda link: link.close(), links))
+        links.clear()
+
+
+def _refusal(error: OSError, image: TracedImage, method: kernel.Method) -> AttachError:
+    """The kernel's refusal of a link as a sentence."""
+    path = image.plan.path
+    if error.errno == _UNPROBEABLE:
+        return AttachError(f"the kernel can't probe an instruction that was chosen in {path}: please report its build-id.")
+    if error.errno in (errno.EPERM, errno.EACCES):
+        way = ", as perf events, for which it asks for CAP_SYS_ADMIN" if method is kernel.Method.PERF else ""
+        return AttachError(f"the kernel doesn't let this user attach probes{way}: run as root (sudo).")
+    return AttachError(f"the kernel refused to probe {path}: {os.strerror(error.errno or 0)}.")

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The links of a run: which program goes to which sites, in an order that sees no call begin and not end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf import perf
+from ssllatency.engines.attach.code_check import check_code
+from ssllatency.engines.attach.links import Linker, close_all
+from ssllatency.engines.bpf.loadable import Closable
+from ssllatency.engines.attach.sites import ImageSites, Sites
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The names of an object's programs by what they are attached to."""
+
+    entry: str = "at_entry"
+    exit: str = "at_exit"
+    at_return: str = "at_return"
+    both: str = "at_both"
+    free: str = "at_free"
+
+
+STANDARD = Programs()
+FLOOR = Programs("at_nothing", "at_nothing", "at_nothing", "at_nothing_twice", "at_nothing")
+
+
+class Probing:
+    """Links that are attached, more of them as files and processes come. `exit_links` go last."""
+
+    def __init__(self, linker: Linker, programs: Programs) -> None:
+        self._linker, self._programs = linker, programs
+        self._session = linker.method is kernel.Method.SESSION
+        self._entry_links: list[Closable] = []
+        self.exit_links: list[Closable] = []
+        self._offsets: dict[str, int] = {}
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether any call can be seen to begin."""
+        return bool(self._entry_links)
+
+    def offset_in(self, file: str) -> int | None:
+        """Where one of the sites of that file lies, None where it has none."""
+        return self._offsets.get(file)
+
+    def add(self, images: Sequence[ImageSites], more: Mapping[str, Sequence[Sites]]) -> None:
+        """All links of these images or none, ways out first. `more` gives for other programs the sites of each image.
+
+        AttachError also where a file doesn't have the code by which its sites were chosen.
+        """
+        for number, sites in enumerate(images):
+            check_code(sites.image, _offsets(number, sites, more))
+        out: list[Closable] = []
+        into: list[Closable] = []
+        try:
+            for sites in images:
+                self._add_exits(sites, out)
+            for program, lists in more.items():
+                for sites, added in zip(images, lists, strict=True):
+                    out += self._linker.attach(sites.image, program, added)
+            for sites in images:
+                self._add_entries(sites, into)
+        except BaseException:
+            close_all(into)
+            close_all(out)
+            raise
+        self.exit_links += out
+        self._entry_links += into
+        for number, sites in enumerate(images):
+            self._offsets.update((sites.image.file, offset) for offset in _offsets(number, sites, more))
+
+    def _add_exits(self, sites: ImageSites, links: list[Closable]) -> None:
+        names, attach = self._programs, self._linker.attach
+        links += attach(sites.image, names.free, sites.frees)
+        links += attach(sites.image, names.exit, sites.exits)
+        if not self._session:
+            links += attach(sites.image, names.at_return, sites.returns, at_return=True)
+
+    def _add_entries(self, sites: ImageSites, links: list[Closable]) -> None:
+        names, attach = self._programs, self._linker.attach
+        if self._session:
+            links += attach(sites.image, names.both, sites.returns, session=True)
+            links += attach(sites.image, names.entry, sites.entries)
+        else:
+            links += attach(sites.image, names.entry, sites.entries + sites.returns)
+
+    def close(self) -> None:
+        """Detaches, entries first; may be called twice. Perf events go later, and until then their programs run on."""
+        if self._linker.method is kernel.Method.PERF:
+            perf.leave_to_the_kernel([*self._entry_links, *self.exit_links])
+            self._entry_links.clear()
+            self.exit_links.clear()
+        close_all(self._entry_links)
+        close_all(self.exit_links)
+
+
+def _offsets(number: int, sites: ImageSites, more: Mapping[str, Sequence[Sites]]) -> Iterator[int]:
+    """Where the sites of an image lie, `number` its place in the lists of `more`."""
+    lists = (sites.exits, sites.frees, sites.returns, sites.entries, *(each[number] for each in more.values()))
+    return (offset for offset, _ in chain.from_iterable(lists))

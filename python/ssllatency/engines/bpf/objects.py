@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the kernel side lies: inside the package when installed, in a checkout otherwise."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import resources
+from pathlib import Path
+
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.errors import SsllatencyError
+
+_MACHINE = re.compile(rb"registers of ([a-z0-9-]+)\0")  # as bpf/programs.bpf.h has it; what reads no registers says none
+
+
+def _of_package(name: str) -> Path:
+    return Path(str(resources.files("ssllatency"))) / name
+
+
+def _of_checkout(name: str) -> Path:
+    return Path(__file__).resolve().parents[3] / name
+
+
+def sources_path() -> Path:
+    """The folder of the C sources, which bcc compiles."""
+    packaged = _of_package("bpf")
+    return packaged if packaged.exists() else _of_checkout("bpf")
+
+
+def object_path(name: str = "ssllatency") -> Path:
+    """The file of the object that is compiled from bpf/NAME.bpf.c. A package has those of every machine."""
+    file = f"{name}.bpf.o"
+    packaged = _of_package(f"{os.uname().machine}/{file}")
+    return packaged if packaged.exists() else _of_checkout("build") / file
+
+
+def open_object(name: str) -> BpfObject:
+    """The object, opened and not yet loaded; SsllatencyError where it isn't there."""
+    path = object_path(name)
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise SsllatencyError(f"the BPF object {path} is missing: build it with `make all`.") from None
+    found = _MACHINE.search(content)
+    if found and found[1].decode() != kernel.machine():
+        raise SsllatencyError(f"the BPF object {path} is for {found[1].decode()}: build it here with `make clean all`.")
+    return BpfObject(content, name)

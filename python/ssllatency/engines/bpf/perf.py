@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uprobes by perf event with a cookie, through the system calls alone: what an engine needs that has no libbpf.
+
+The file is opened by the kernel only, and nothing is written to tracefs: the probe goes when its descriptors are closed.
+Since Linux 5.15 (commit 82e6b1eee6a8) a perf event's link carries a cookie.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.loadable import Closable
+
+_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
+_UPROBE_TYPE = Path("/sys/bus/event_source/devices/uprobe/type")
+_AT_RETURN = 1  # format/retprobe: config:0
+_CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
+_BPF_LINK_CREATE, _BPF_PERF_EVENT = 28, 41
+
+
+class PerfProbe:
+    """A probe: the perf event, and the link of the program to it."""
+
+    def __init__(self, event: int, link: int) -> None:
+        self._descriptors = [link, event]
+
+    def close(self) -> None:
+        """Detaches; may be called twice. Takes the kernel about 0.1 s, where no other process has the descriptors."""
+        while self._descriptors:
+            os.close(self._descriptors.pop(0))
+
+
+def leave_to_the_kernel(probes: Sequence[Closable]) -> None:
+    """Closes the probes without waiting for their end: a process that does nothing else holds them while the kernel removes
+    them, one after the other. They are gone with it, after about 0.1 s for each."""
+    child = os.fork()
+    if child == 0:
+        _end_slowly()
+    for probe in probes:
+        probe.close()
+    os.waitpid(child, 0)
+
+
+def _end_slowly() -> NoReturn:
+    """In a child: leaves a process that has all descriptors but the standard streams, for whose end somebody may wait."""
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in range(3):
+                os.dup2(nothing, stream)
+    finally:
+        os._exit(0)
+
+
+@cache
+def _uprobe_type() -> int:
+    return int(_UPROBE_TYPE.read_text())
+
+
+def _open_event(path: str, offset: int, pid: int, *, at_return: bool) -> int:
+    """The perf event of one site; OSError where the kernel refuses."""
+    name = ctypes.create_string_buffer(path.encode())
+    # struct perf_event_attr, version 1: type, size, config, …, config1 (the path), config2 (the offset).
+    size = 72
+    head = struct.pack("<IIQ", _uprobe_type(), size, _AT_RETURN if at_return else 0)
+    attributes = head.ljust(56, b"\0") + struct.pack("<QQ", ctypes.addressof(name), offset)
+    return open_event(attributes, pid=pid, cpu=0 if pid == -1 else -1)
+
+
+def open_event(attributes: bytes, *, pid: int, cpu: int) -> int:
+    """The descriptor of a perf event; `attributes` is a struct perf_event_attr. OSError where the kernel refuses."""
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    event = int(call(_PERF_EVENT_OPEN[os.uname().machine], buffer, pid, cpu, -1, ctypes.c_ulong(_CLOSE_ON_EXEC)))
+    if event < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return event
+
+
+def attach(program: int, path: str, offset: int, cookie: int, *, pid: int = -1, at_return: bool = False) -> PerfProbe:
+    """Attaches the program with that descriptor at `offset` of the file at `path`; `pid` -1 is every process.
+
+    OSError where the kernel refuses.
+    """
+    event = _open_event(path, offset, pid, at_return=at_return)
+    link = kernel.bpf(_BPF_LINK_CREATE, struct.pack("<IIIIQ", program, event, _BPF_PERF_EVENT, 0, cookie))
+    if link < 0:
+        os.close(event)
+        raise OSError(-link, os.strerror(-link))
+    return PerfProbe(event, link)

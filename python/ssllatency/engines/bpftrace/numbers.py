@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows that the bpftrace engine keeps, and how they are read back: the kernel's histograms, bucket for bucket.
+
+@calls counts by process, row and slot; a row is 4 times the operation's number plus the outcome. Slots: the exponential bucket
+(95 the underflow, 576 the overflow), from LINEAR on the linear one, from REASON on the reason. @total, @least and @most keep
+the other figures of a row. @all counts
+every call once more, and is read before @calls, so that calls which found no room in @calls are known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ssllatency.abi import Outcome, Reason
+from ssllatency.engines.read import collect
+from ssllatency.engines.base import LinearRange
+from ssllatency.engines.bpftrace.judge import Lines
+from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram
+from ssllatency.model.snapshot import Series
+
+LINEAR, REASON = 1000, 2000
+_SHIFT_TO = 36  # the highest bit of a duration once it is normalised: 2^36 ns is where the overflow begins
+_UNDERFLOW_NS = 64
+
+Maps = Mapping[str, Any]
+
+
+def mantissa_bounds() -> list[int]:
+    """floor(2^(36 + j/16)) for j = 0 to 15: a normalised duration lies above the real bound exactly if above its floor."""
+    bounds = []
+    for j in range(16):
+        power, low, high = 1 << (16 * _SHIFT_TO + j), 1 << _SHIFT_TO, 1 << _SHIFT_TO + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if middle**16 <= power else (low, middle)
+        bounds.append(low)
+    return bounds
+
+
+def exponential_slot() -> Lines:
+    """Sets $slot to the bucket of $ns, exactly as bpf/histogram.bpf.h does."""
+    top = 1 << _SHIFT_TO
+    lines = [
+        "$slot = (uint64)95;",
+        f"if ($ns > {top}) {{",
+        "$slot = (uint64)576;",
+        f"}} else if ($ns > {_UNDERFLOW_NS}) {{",
+        "$high = $ns;",
+        "$slot = (uint64)575;",
+    ]
+    for shift in (16, 8, 4, 2, 1):
+        lines += [f"if ($high < {1 << _SHIFT_TO + 1 - shift}) {{", f"$high = $high << {shift};"]
+        lines += [f"$slot = $slot - {16 * shift};", "}"]
+    above = " + ".join(f"($high > {bound})" for bound in mantissa_bounds())
+    return [*lines, f"$slot = $slot + {above};", "}"]
+
+
+def linear_slot(linear: LinearRange) -> Lines:
+    """Sets $linear to the slot of the linear bucket."""
+    lines = ["$us = $ns / 1000;", f"$linear = (uint64){LINEAR};", f"if ($us >= {linear.maximum}) {{"]
+    lines += [f"$linear = (uint64){LINEAR + 1 + linear.buckets};"]
+    return [
+        *lines,
+        f"}} else if ($us >= {linear.minimum}) {{",
+        f"$linear = {LINEAR + 1} + ($us - {linear.minimum}) / {linear.step};",
+        "}",
+    ]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The recorder of the engine. `names`: keep the process's name, too."""
+
+    linear: LinearRange
+    names: bool
+    begin_lost = "@lost[0] = count();"
+    end_lost = "@lost[1] = count();"
+    full = "@lost[2] = count();"
+
+    def verdict(self, operation: str, outcome: Outcome, reason: Reason) -> str:
+        """Keeps the reason until the call is recorded."""
+        del operation
+        return f"$outcome = {outcome.value}; $reason = {reason.value};"
+
+    def record(self, number: int, operation: str) -> Lines:
+        """The statements that add the call to its row."""
+        del operation
+        name = ['if (@name[pid] == "") {', "@name[pid] = comm;", "}"] if self.names else []
+        return [
+            *exponential_slot(),
+            *linear_slot(self.linear),
+            f"$row = {4 * number} + $outcome;",
+            "@all = count();",
+            "@calls[pid, $row, $slot] = count();",
+            "@calls[pid, $row, $linear] = count();",
+            f"if ($reason < {Reason.NONE.value}) {{",
+            f"@calls[pid, $row, {REASON} + $reason] = count();",
+            "}",
+            "@total[pid, $row] = sum($ns);",
+            "@least[pid, $row] = min($ns);",
+            "@most[pid, $row] = max($ns);",
+            *name,
+        ]
+
+
+@dataclass
+class Row:
+    """One row as it is added up; several of folded processes may go into one."""
+
+    slots: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    total: int = 0
+    least: int | None = None
+    most: int | None = None
+
+    def series(self, key: collect.Key, operations: Sequence[str], wanted: LinearRange) -> Series:
+        """As a series of the model."""
+        pid, number, outcome = key
+        return Series(
+            function=operations[number],
+            outcome=collect.OUTCOMES[Outcome(outcome)],
+            pid=pid or None,
+            total_ns=self.total,
+            min_ns=self.least,
+            max_ns=self.most,
+            exponential=self._exponential(),
+            linear=collect.linear_histogram([self.slots[LINEAR + n] for n in range(wanted.buckets + 2)], wanted),
+            reasons={collect.REASONS.get(n, "unknown"): c for n in range(Reason.NONE) if (c := self.slots[REASON + n])},
+        )
+
+    def _exponential(self) -> ExponentialHistogram:
+        first, last = FIRST_BUCKET, FIRST_BUCKET + BUCKET_COUNT
+        return ExponentialHistogram.from_dense(
+            [self.slots[n] for n in range(first, last)], self.slots[first - 1], self.slots[last]
+        )
+
+
+def rows(maps: Maps, process: Mapping[int, int]) -> dict[collect.Key, Row]:
+    """What the maps hold, by process, operation and outcome. `process` gives the process under which another counts."""
+    found: dict[collect.Key, Row] = defaultdict(Row)
+    for (pid, row, slot), calls in keyed(maps, "@calls"):
+        found[process.get(pid, pid), row // 4, row % 4].slots[slot] += calls
+    for (pid, row), total in keyed(maps, "@total"):
+        found[process.get(pid, pid), row // 4, row % 4].total += total
+    for (pid, row), least in keyed(maps, "@least"):
+        one = found[process.get(pid, pid), row // 4, row % 4]
+        one.least = least if one.least is None else min(least, one.least)
+    for (pid, row), most in keyed(maps, "@most"):
+        one = found[process.get(pid, pid), row // 4, row % 4]
+        one.most = most if one.most is None else max(most, one.most)
+    return found
+
+
+def keyed(maps: Maps, name: str) -> list[tuple[tuple[int, ...], Any]]:
+    """The entries of a map whose key is of numbers."""
+    return [(tuple(map(int, key.split(","))), value) for key, value in maps.get(name, {}).items()]
+
+
+def lost(maps: Maps, number: int) -> int:
+    """One of the counters in @lost."""
+    return int(dict(keyed(maps, "@lost")).get((number,), 0))
+
+
+def without_room(maps: Maps) -> int:
+    """How many calls found no room in @calls: at least so many, as calls go on between the reading of one map and the other."""
+    counted: int = sum(calls for (_, _, slot), calls in keyed(maps, "@calls") if slot < LINEAR)
+    everything: int = maps.get("@all", 0)
+    return max(everything - counted, 0)

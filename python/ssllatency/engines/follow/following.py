@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The set of traced processes while they come and go, kept by the object follow: what is read of it, and what it tells."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from contextlib import ExitStack, suppress
+
+from ssllatency import abi
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.base import Rules
+from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.follow.mappings import Mapping, Mappings
+from ssllatency.engines.bpf.objects import open_object
+from ssllatency.engines.bpf.ring import Ring
+from ssllatency.engines.read.running import exists
+from ssllatency.errors import SsllatencyError
+
+_RING_BYTES = 1 << 16
+_BPF_PROG_TEST_RUN = 10
+_MOST_LOOKS = 8
+_WORD_BITS = 64
+_WORD_BYTES = ctypes.sizeof(abi.Targets)
+_BLOCK_BYTES = 1 << 12
+_EMPTY = bytes(_BLOCK_BYTES)
+_PROGRAMS = ("at_fork", "at_exec", "at_exit")  # those that keep the set
+
+
+def _has(word: abi.Targets, pid: int) -> bool:
+    return bool((word.kin | word.members) >> (pid & 63) & 1)
+
+
+class TargetBits(ctypes.Structure):
+    """The set's memory."""
+
+    _fields_ = (("words", abi.Targets * abi.Target.WORDS),)
+
+
+def pids_of(bits: bytes) -> list[int]:
+    """The processes of a set, ascending. Nearly all of it is empty, and whole blocks of that are told at once."""
+    found = []
+    for start in range(0, len(bits), _BLOCK_BYTES):
+        block = bits[start : start + _BLOCK_BYTES]
+        if block != _EMPTY[: len(block)]:
+            words = memoryview(block).cast("Q").tolist()
+            for number, (kin, members) in enumerate(zip(words[::2], words[1::2], strict=True), start // _WORD_BYTES):
+                either = kin | members
+                while either:
+                    lowest = either & -either
+                    found.append(number * _WORD_BITS + lowest.bit_length() - 1)
+                    either ^= lowest
+    return found
+
+
+class Following:
+    """The object follow. Its programs run from `attach` to `close`; the map `targets` is shared with those that filter."""
+
+    def __init__(self, rules: Rules, *, everyone: bool = False) -> None:
+        self._rules, self._everyone = rules, everyone
+        self._admitted: set[int] = set()
+        self._stack = ExitStack()
+        self._mappings: Mappings | None = None
+
+    def load(self) -> None:
+        """Makes the set, empty. SsllatencyError where the kernel refuses."""
+        self._object: BpfObject = open_object("follow")
+        self._stack.callback(self._object.close)
+        config = self._object.section(".rodata.rules", abi.FollowConfig)
+        for place, comm in zip(config.comms, self._rules.comms, strict=False):
+            place.value = comm.encode()[: abi.Geometry.COMM - 1]
+        config.cgroup = int(bool(self._rules.cgroup))
+        self._object.load()
+        self._bits = self._object.live_section("targets", TargetBits)
+        self.account = self._object.live_section(".data.followed", abi.FollowAccount)
+        self._ring = self._stack.enter_context(Ring(self._object.map_fd("notices"), _RING_BYTES, ctypes.sizeof(abi.Notice)))
+        if self._rules.cgroup:
+            self._name_cgroup()
+
+    def _name_cgroup(self) -> None:
+        fd = os.open(self._rules.cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._object.map("cgroup", 4, 4).update(ctypes.c_uint32(0), ctypes.c_uint32(fd))
+        except OSError as error:
+            raise SsllatencyError(f"{self._rules.cgroup} isn't a folder of cgroup 2 ({error.strerror}).") from None
+        finally:
+            os.close(fd)
+
+    @property
+    def targets_fd(self) -> int:
+        """The descriptor of the map `targets`."""
+        return self._object.map_fd("targets")
+
+    def attach(self) -> None:
+        """Follows from now on: those that the rules name, and whoever these start."""
+        with suppress(OSError):  # a kernel that tells nobody: the processes' maps are looked at now and then
+            self._mappings = self._stack.enter_context(Mappings())
+        if self._everyone:
+            return
+        for program in _PROGRAMS:
+            self._stack.callback(self._object.attach_by_section(program).close)
+        self.refill()
+
+    @property
+    def sees_mappings(self) -> bool:
+        """Whether `mapped` tells of every file that is mapped as code."""
+        return self._mappings is not None
+
+    @property
+    def lost(self) -> int:
+        """How many of what `mapped` is to tell of were lost so far, for want of room."""
+        return self._mappings.lost if self._mappings else 0
+
+    def mapped(self) -> list[Mapping]:
+        """What targets that still run have mapped as code since the last call."""
+        words, found = self._bits.words, self._mappings.read() if self._mappings else []
+        return [one for one in found if self._everyone or _has(words[one.pid >> 6], one.pid)]
+
+    def refill(self) -> None:
+        """Adds those that the rules name now and that aren't in the set: at first all, later who was renamed or moved.
+
+        A child of a process that wasn't in the set yet is found by looking again, until a look finds nobody new. Of those that
+        start others without an end the next refill finds the rest.
+        """
+        known = set(self.alive())
+        for _ in range(_MOST_LOOKS):
+            new = {pid: member for pid, member in self._rules.members().items() if pid not in known}
+            for pid, member in new.items():
+                self.admit(pid, member=member)
+            if not new:
+                break
+            known |= new.keys()
+
+    def admit(self, pid: int, *, member: bool = False) -> None:
+        """Adds a process; `member` as the programs add one by its name or cgroup, so that its next program may end that."""
+        self._admitted.add(pid)
+        context = struct.pack("<QQ", pid, int(member))
+        buffer = ctypes.create_string_buffer(context, len(context))
+        head = struct.pack("<II", self._object.program_fd("admit"), 0).ljust(40, b"\0")
+        attributes = head + struct.pack("<IIQQIII", len(context), 0, ctypes.addressof(buffer), 0, 0, 0, 0)
+        result = kernel.bpf(_BPF_PROG_TEST_RUN, attributes)
+        if result < 0:
+            raise SsllatencyError(f"the kernel didn't run a BPF program that adds process {pid} ({os.strerror(-result)}).")
+
+    def alive(self) -> list[int]:
+        """The processes of the set now, ascending. One that was gone when it was added doesn't count."""
+        return [pid for pid in pids_of(bytes(self._bits)) if pid not in self._admitted or exists(pid)]
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until a process becomes a target by its name or cgroup, at most so long; whether one has."""
+        return self._ring.wait(timeout_s)
+
+    def joined(self) -> dict[int, int]:
+        """Who became a target by its name or cgroup since the last call, and when by CLOCK_MONOTONIC, in nanoseconds."""
+        return {notice.tgid: notice.at_ns for notice in self._ring.records(abi.Notice)}
+
+    def close(self) -> None:
+        """Ends the following and frees the set; may be called twice."""
+        self._stack.close()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who maps which file as code, told by the kernel as it happens: perf's records of mappings, one buffer for each processor.
+
+Any kernel with perf events has them. The buffers are looked at, never waited for: a record wakes nobody. Records that find no
+room are counted by the kernel and told of here as `lost`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import struct
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from ssllatency.engines.bpf.ordering import keep_order
+from ssllatency.engines.bpf.perf import open_event
+
+_SOFTWARE, _DUMMY = 1, 9  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY
+_SAMPLE_TIME = 1 << 2
+_MMAP, _SAMPLE_ID_ALL, _MMAP2, _CLOCK = 1 << 8, 1 << 18, 1 << 23, 1 << 25  # bits of perf_event_attr
+_CLOCK_MONOTONIC = 1
+_ATTRIBUTE_SIZE = 96  # version 3, the first with a clock
+_PAGES = 16  # of records, each some 130 bytes: room for 500 mappings between two looks
+_HEAD, _TAIL = 1024, 1032  # in struct perf_event_mmap_page
+_LOST, _MMAP2_RECORD = 2, 10  # PERF_RECORD_*
+_HEADER = struct.Struct("<IHH")
+_FIXED = struct.Struct("<II QQQ II QQ II")  # of a PERF_RECORD_MMAP2, behind the header
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Process `pid` has mapped the file `path` as code, at CLOCK_MONOTONIC `at_ns`. `identity`: major, minor, inode."""
+
+    pid: int
+    at_ns: int
+    path: str
+    identity: tuple[int, int, int]
+
+
+def parse_record(record: bytes) -> Mapping | None:
+    """The mapping that a record of type PERF_RECORD_MMAP2 tells of, header included; None of what is no file."""
+    pid, _, _, _, _, major, minor, inode, _, _, _ = _FIXED.unpack_from(record, _HEADER.size)
+    path = record[_HEADER.size + _FIXED.size : -8].partition(b"\0")[0]
+    if not path.startswith(b"/") or not inode:
+        return None
+    (at_ns,) = struct.unpack_from("<Q", record, len(record) - 8)
+    return Mapping(pid, at_ns, os.fsdecode(path), (major, minor, inode))
+
+
+class Mappings:
+    """The records of all processors. OSError where the kernel gives none. A context manager."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._stack = ExitStack()
+        self._buffers: list[mmap.mmap] = []
+        try:
+            for cpu in _processors():
+                self._open(cpu)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _open(self, cpu: int) -> None:
+        flags = _MMAP | _MMAP2 | _SAMPLE_ID_ALL | _CLOCK
+        head = struct.pack("<IIQQQQQ", _SOFTWARE, _ATTRIBUTE_SIZE, _DUMMY, 0, _SAMPLE_TIME, 0, flags)
+        # … wake-up, breakpoint, configuration, branches, registers, stack; then the clock's number
+        attributes = head.ljust(92, b"\0") + struct.pack("<i", _CLOCK_MONOTONIC)
+        descriptor = open_event(attributes, pid=-1, cpu=cpu)
+        self._stack.callback(os.close, descriptor)
+        size = mmap.PAGESIZE * (1 + _PAGES)
+        self._buffers.append(self._stack.enter_context(mmap.mmap(descriptor, size)))
+
+    def __enter__(self) -> Mappings:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def read(self) -> list[Mapping]:
+        """What was mapped since the last call, by processor."""
+        return [one for buffer in self._buffers for record in self._records(buffer) if (one := parse_record(record))]
+
+    def _records(self, buffer: mmap.mmap) -> list[bytes]:
+        """The records of mappings that wait in a buffer; their room is the kernel's again."""
+        head, tail = (ctypes.c_uint64.from_buffer(buffer, place) for place in (_HEAD, _TAIL))
+        end, position = head.value, tail.value
+        keep_order()
+        found = []
+        while position < end:
+            kind, _, size = _HEADER.unpack(_piece(buffer, position, _HEADER.size))
+            if kind == _MMAP2_RECORD:
+                found.append(_piece(buffer, position, size))
+            elif kind == _LOST:
+                self.lost += struct.unpack_from("<Q", _piece(buffer, position, size), 16)[0]
+            position += size
+        keep_order()
+        tail.value = end
+        del head, tail  # they keep the buffer from being closed
+        return found
+
+
+def _piece(buffer: mmap.mmap, position: int, size: int) -> bytes:
+    """Bytes of the ring of records, which begins behind the first page."""
+    room = mmap.PAGESIZE * _PAGES
+    start = position % room
+    first = buffer[mmap.PAGESIZE + start : mmap.PAGESIZE + min(start + size, room)]
+    return first + buffer[mmap.PAGESIZE : mmap.PAGESIZE + size - len(first)]
+
+
+def _processors(path: Path = Path("/sys/devices/system/cpu/online")) -> list[int]:
+    """The processors that are on; the text is like "0-3,8"."""
+    found: list[int] = []
+    for part in path.read_text().strip().split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the bytes of the handshakes' maps to the model: pure functions of values."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ssllatency import abi
+from ssllatency.openssl.names.names import Names
+from ssllatency.engines.read.collect import Extremes, exponential
+from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, label_value
+from ssllatency.model.handshake_arithmetic import add_alike, add_causes, add_keys
+from ssllatency.model.handshakes import EVERY, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
+
+NamesOf = Callable[[int], Names]  # of the library with this index
+Pairs = Iterable[tuple[bytes, bytes]]
+
+_PARTS = {abi.Part[part.value.upper()]: part for part in Part}
+_LANES = 8
+_CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
+
+
+@dataclass
+class Rows:
+    """Reads the rows of the parts' times; `extremes` are those of the intervals read so far, until they are replaced."""
+
+    known_places: Mapping[int, frozenset[Label]]
+    name_of: Callable[[int], str]
+    extremes: Extremes = field(default_factory=Extremes)
+
+    def groups(self, pairs: Pairs, by: Sequence[Label], names: NamesOf, interval: int) -> tuple[Group, ...]:
+        """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
+        found = []
+        for raw_key, raw_row in pairs:
+            key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
+            parts = {part: self._times(raw_key, number, row.parts[number], interval) for number, part in _PARTS.items()}
+            kept = {part: times for part, times in parts.items() if times.count}
+            if Part.WALL in kept:
+                other = bool(key.known >> abi.Label.OTHER & 1)
+                labels = {} if other else self.labels(key, by, names)
+                found.append(Group(labels, ENDINGS[abi.Ending(key.ending)], kept, other))
+        return tuple(sorted(add_alike(found), key=lambda group: (group.other, -group.count)))
+
+    def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
+        return Times(row.total_ns, *self.extremes.take((key, part), row, interval), exponential(row))
+
+    def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, str | None]:
+        """The values of these labels."""
+        return {label: self._label(key, label, names) for label in by}
+
+    def _label(self, key: abi.Labels, label: Label, names: NamesOf) -> str | None:
+        if label is Label.PROCESS:
+            return f"{self.name_of(key.tgid)}({key.tgid})"
+        if label is Label.ROLE:
+            return "server" if key.server else "client"
+        number = abi.Label[label.name]
+        if not key.known >> number & 1:
+            # Its place is known, and no such thing was there: no signature in a resumed handshake, for one.
+            return "none" if label in _CODED and label in self.known_places.get(key.library, ()) else None
+        return label_value(number, getattr(key, label.value), names(key.library))
+
+
+def causes(pairs: Pairs, names: NamesOf) -> tuple[Cause, ...]:
+    """Why handshakes didn't succeed, the most frequent first; what only differs in its library's index is one."""
+    found = []
+    for raw_key, raw_tally in pairs:
+        key, tally = abi.CauseKey.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
+        found.append(cause(key, tally, names(key.library)))
+    return tuple(sorted(add_causes(found), key=lambda one: -one.count))
+
+
+def keys(pairs: Pairs, names: NamesOf) -> tuple[KeyUse, ...]:
+    """The private keys used, by kind, that which took most time first."""
+    found = []
+    for raw_key, raw_tally in pairs:
+        use, tally = abi.KeyUse.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
+        kind = abi.KeyOperation(use.operation).name.lower(), key_name(use, names(use.library))
+        found.append(KeyUse(*kind, tally.count, tally.total_ns))
+    return tuple(sorted(add_keys(found), key=lambda use: -use.total_ns))
+
+
+def mix(pairs: Pairs, names: NamesOf) -> dict[Label, dict[str, int]]:
+    """The handshakes by the values of each label, the most frequent first."""
+    totals: dict[Label, Counter[str]] = {label: Counter() for label in LABELS.values()}
+    for raw_key, raw_count in pairs:
+        key = abi.MixKey.from_buffer_copy(raw_key)
+        label = abi.Label(key.label)
+        totals[LABELS[label]][label_value(label, key.value, names(key.library))] += int.from_bytes(raw_count, "little")
+    return {label: dict(counts.most_common()) for label, counts in totals.items() if counts}
+
+
+def batches(pairs: Pairs, operations: Sequence[str]) -> tuple[Batches, ...]:
+    """The multi-buffer calls by function and lanes used."""
+    fill: dict[str, list[int]] = defaultdict(lambda: [0] * (_LANES + 1))
+    for raw_key, raw_count in pairs:
+        key = abi.BatchKey.from_buffer_copy(raw_key)
+        fill[operations[key.operation]][key.lanes] += int.from_bytes(raw_count, "little")
+    return tuple(Batches(function, tuple(counts)) for function, counts in sorted(fill.items()))
+
+
+def single(raw: abi.Single, rows: Rows, names: NamesOf, wall_ns: int) -> Single:
+    """One handshake by itself. `wall_ns`: what to add to the kernel's clock for the time of day."""
+    because = cause(raw.cause, abi.Tally(1, 0), names(raw.cause.library))
+    failed = raw.cause.ending != abi.Ending.SUCCESS
+    return Single(
+        ended_s=(wall_ns + raw.ended_ns) / 1e9,
+        pid=raw.tgid,
+        tid=raw.tid,
+        comm=raw.comm.decode(errors="replace"),
+        ending=because.ending,
+        parts={part: raw.parts[number] for number, part in _PARTS.items() if raw.parts[number] or part in EVERY},
+        labels=rows.labels(raw.labels, tuple(label for label in Label if label is not Label.PROCESS), names),
+        calls=raw.calls,
+        pauses=raw.pauses,
+        reason=because.reason if failed else "",
+        alert=because.alert if failed else "",
+        state=because.state if failed else "",
+    )

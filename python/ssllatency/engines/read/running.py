@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that run: reads the table that the kernel side keeps them in, and clears those of processes that are gone."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+from ssllatency import abi
+from ssllatency.engines.bpf.loadable import Loadable
+
+_TGID_MASK = (1 << 22) - 1
+
+
+class StartTable(ctypes.Structure):
+    """The table's memory."""
+
+    _fields_ = (("slots", abi.Start * abi.Table.STARTS),)
+
+
+class ShareTable(ctypes.Structure):
+    """How many calls in overflow are of the processes with the lowest bits of each number."""
+
+    _fields_ = (("calls", ctypes.c_uint64 * abi.Table.SHARES),)
+
+
+def process_of(tag: int) -> int:
+    """The process of a slot in use."""
+    return tag >> abi.Tag.TGID & _TGID_MASK
+
+
+def exists(pid: int) -> bool:
+    """Whether there is such a process."""
+    return Path(f"/proc/{pid}").exists()
+
+
+class Running:
+    """The calls that run in the traced processes. `lost` counts those that will never end, as their process is gone."""
+
+    def __init__(self, loaded: Loadable) -> None:
+        self._table = loaded.live_section("starts", StartTable)
+        self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
+        self._shares = loaded.live_section("shares", ShareTable)
+        self.lost = 0
+
+    def count(self, alive: Callable[[int], bool] = exists) -> int:
+        """How many calls run now; those of processes that aren't alive are taken out and added to `lost`."""
+        # Words are copied first: the table changes while it is read, and a copy is quick.
+        words = memoryview(bytes(self._table)).cast("Q")
+        step = ctypes.sizeof(abi.Start) // 8
+        used = [(number, process_of(tag)) for number, tag in enumerate(words[::step].tolist()) if tag]
+        gone = {pid for pid in {pid for _, pid in used} if not alive(pid)}
+        for number in (number for number, pid in used if pid in gone):
+            self._table.slots[number].tag = 0
+            self.lost += 1
+        return sum(pid not in gone for _, pid in used) + self._count_overflow(alive)
+
+    def _count_overflow(self, alive: Callable[[int], bool]) -> int:
+        running = 0
+        for key, _ in self._overflow.items():
+            pid = abi.StartKey.from_buffer_copy(key).tgid
+            if alive(pid):
+                running += 1
+            elif self._overflow.delete(key):
+                self.lost += 1
+                self._shares.calls[pid % abi.Table.SHARES] -= 1
+        return running

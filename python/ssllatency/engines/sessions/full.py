@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions and whole handshakes of the same targets at the same time, by libbpf: the probes of both, and one set of processes.
+
+Kernel memory: what trace_session.py and handshake_engine.py say, together. A call's time includes the other's probes in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.model.arithmetic import add_losses
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.probes.handshake.plan import HandshakePlan
+
+
+class FullSession:
+    """Probes that are attached once it is made. Counts in a snapshot are cumulative; the first `read` tells from where on.
+
+    `attachment` is that of the functions; it grows with later processes. `close` detaches and frees everything.
+    """
+
+    def __init__(self, request: HandshakeRequest) -> None:
+        self._last: Snapshot | None = None
+        self._per_interval = False  # as it was read the last time
+        self._functions = LibbpfEngine().attach(request.base)
+        self.attachment = self._functions.attachment
+        # By the number of an image in `attachment`, that of the same image to the handshakes; None where they don't have it.
+        self._numbers: list[int | None] = list(range(len(request.base.images)))
+        with ExitStack() as undone:
+            undone.callback(self._functions.close)
+            self._handshakes = HandshakeSession(request, beside=self.attachment)
+            undone.callback(self._handshakes.close)
+            self._handshakes.start()
+            self.close = undone.pop_all().close
+
+    def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
+        """Attaches files that came later. AttachError where the kernel refuses, for both or for the handshakes alone."""
+        self._functions.extend(images)
+        first = len(self._handshakes.attachment.images)
+        self._numbers += [None] * len(images)
+        self._handshakes.extend(images, plans)
+        self._numbers[-len(images) :] = range(first, first + len(images))
+
+    def include(self, index: int, pids: Iterable[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+        pids, number = list(pids), self._numbers[index]
+        self._functions.include(index, pids)
+        if number is not None:
+            self._handshakes.include(number, pids)
+
+    @property
+    def ended(self) -> int:
+        """How many handshakes have ended so far."""
+        return self._handshakes.ended
+
+    @property
+    def in_flight(self) -> int:
+        """How many handshakes have begun and not ended."""
+        return self._handshakes.in_flight
+
+    def poll(self) -> None:
+        """To be called several times a second."""
+        self._handshakes.poll()
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        """Everything counted so far; the extremes are those since the start, or since the last read."""
+        if self._last:
+            return self._last
+        self._per_interval = per_interval
+        functions = self._functions.read(per_interval=per_interval)
+        handshakes = self._handshakes.read(per_interval=per_interval)
+        return replace(
+            functions,
+            missing=tuple(dict.fromkeys((*functions.missing, *handshakes.missing))),
+            losses=add_losses(functions.losses, handshakes.losses),
+            notes=tuple(dict.fromkeys((*functions.notes, *handshakes.notes))),
+            handshakes=handshakes.handshakes,
+        )
+
+    def detach(self) -> None:
+        """Removes the probes. What was counted by then can still be read: of both by the same time, with the extremes since the
+        start, or since the last read if that was for an interval. May be called twice."""
+        if self._last is None:
+            self.poll()
+            self._last = self.read(per_interval=self._per_interval)
+        self._handshakes.detach()
+        self._functions.detach()

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From handshake plans to what the kernel is told: the calls watched, the sites of phases and errors, where labels lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+
+from ssllatency import abi
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.attach.sites import Sites, argument, library_record, packed, register_number
+from ssllatency.model.handshakes import Label
+from ssllatency.probes.catalogue import CATALOGUE
+from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite, HandshakePlan, InnerCall, Phase, PhaseCall, Transport
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Role, SslOffsets
+
+_CALLS = (
+    "SSL_do_handshake",
+    "SSL_read",
+    "SSL_read_ex",
+    "SSL_write",
+    "SSL_write_ex",
+    "SSL_write_ex2",
+    "SSL_read_early_data",
+    "SSL_write_early_data",
+    "SSL_free",
+)
+_AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it; in BoringSSL it may be inlined in them
+_SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
+_FIELDS = {Label.ROLE: "server", Label.PROCESS: "tgid"}  # of abi.Labels, where they aren't called as the label
+_NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
+# The multi-buffer functions by the kernel's numbers: all of them, as a library of them may come later.
+BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if operation.library == "libcrypto_mb")
+_REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
+
+
+def watched(image: TracedImage, plan: HandshakePlan) -> TracedImage:
+    """The image with only those operations that a handshake's calls are, and with the code of both plans."""
+    planned = {one.operation: one for one in image.plan.operations}
+    wanted = {*_CALLS, *_around(planned, boringssl=image.plan.offsets.boringssl is not None)}
+    kept = tuple(one for name, one in planned.items() if name in wanted)
+    return replace(image, plan=replace(image.plan, operations=kept, code=(*image.plan.code, *plan.code)))
+
+
+def _around(planned: Mapping[str, OperationPlan], *, boringssl: bool) -> Iterator[str]:
+    """Those that call SSL_do_handshake and are to be watched as well: where it isn't, or where it is inlined in them."""
+    inner = planned.get("SSL_do_handshake")
+    for name in _AROUND_DO_HANDSHAKE:
+        if inner is None or (boringssl and name in planned and not _exits(inner) & _exits(planned[name])):
+            yield name
+
+
+def _exits(planned: OperationPlan) -> set[int]:
+    return {probe.offset for probe in planned.probes if probe.role is Role.EXIT}
+
+
+def phase_sites(calls: Sequence[PhaseCall]) -> tuple[Sites, Sites]:
+    """The sites at which phases begin, and those at which they end."""
+    begins = [(call.begin.offset, _phase_cookie(call)) for call in calls]
+    ends = {(end.offset, _end_cookie(call.phase, end.stack_delta)) for call in calls for end in call.ends}
+    return begins, sorted(ends)
+
+
+def _phase_cookie(call: PhaseCall) -> int:
+    bits = abi.PhaseCookie
+    fields: dict[IntEnum, int] = {
+        bits.PART: abi.Part[call.phase.name],
+        bits.STACK: call.begin.stack_delta,
+        bits.OPERATION: abi.KeyOperation[call.operation.upper() or "NONE"],
+    }
+    if call.condition:  # a branch in front of the call, where its arguments aren't set yet
+        fields |= {bits.CONDITIONAL: 1, bits.CONDITION: CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}
+    else:
+        fields |= {
+            bits.SKIP_NULL: argument(call.skip_null),
+            bits.SIZE: argument(call.size_argument),
+            bits.SIZE_POINTED: int(call.size_is_pointer),
+        }
+    return packed(fields)
+
+
+def _end_cookie(phase: Phase | Transport, stack_delta: int) -> int:
+    return packed({abi.PhaseCookie.PART: abi.Part[phase.name], abi.PhaseCookie.STACK: stack_delta})
+
+
+def inner_sites(calls: Iterable[InnerCall], library: int) -> tuple[Sites, Sites]:
+    """The sites at which handshake calls within a BIO begin, and those at which they end. They have their frames to themselves,
+    so any operation's number tells them from others."""
+    begins, ends = [], []
+    for call in calls:
+        fields: dict[IntEnum, int] = {
+            abi.Cookie.CONVENTION: abi.Convention.SSL_EX,
+            abi.Cookie.LIBRARY: library,
+            abi.Cookie.SSL: 1,
+        }
+        begins.append((call.begin.offset, packed({**fields, abi.Cookie.STACK: call.begin.stack_delta})))
+        value: dict[IntEnum, int] = {abi.Cookie.REGISTER: register_number(call.end), abi.Cookie.STACK: call.end.stack_delta}
+        ends.append((call.end.offset, packed({**fields, **value})))
+    return begins, ends
+
+
+def error_sites(sites: Iterable[ErrorSite]) -> Sites:
+    """The sites at which errors are raised."""
+
+    def cookie(site: ErrorSite) -> int:
+        fatal = int(site.kind is ErrorKind.FATAL)
+        return packed({abi.ErrorCookie.FATAL: fatal, abi.ErrorCookie.REASON: _REASON_ARGUMENTS[site.kind]})
+
+    return [(site.probe.offset, cookie(site)) for site in sites]
+
+
+def software_sites(plan: ImagePlan) -> Sites:
+    """The entries of OpenSSL's own private-key methods."""
+    return [(offset, 0) for _, offset in _entries(plan, _SOFTWARE)]
+
+
+def batch_sites(plan: ImagePlan) -> Sites:
+    """The entries of the multi-buffer functions, each with its place in BATCH_FUNCTIONS."""
+    return [(offset, BATCH_FUNCTIONS.index(name) << abi.Cookie.OPERATION) for name, offset in _entries(plan, BATCH_FUNCTIONS)]
+
+
+def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, int]]:
+    return [
+        (planned.operation, probe.offset)
+        for planned in plan.operations
+        if planned.operation in names
+        for probe in planned.probes
+        if probe.role is not Role.EXIT
+    ]
+
+
+def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
+    """Where an SSL of this library keeps its state and its labels."""
+    layout = abi.Layout(library=library_record(offsets))
+    for place in abi.PlaceOf:
+        path = plan.labels.get(place.name.lower()) if place < abi.PlaceOf.PLACES else None
+        if path:
+            layout.paths[place].length, layout.paths[place].size = len(path.offsets), path.size
+            for step, offset in enumerate(path.offsets):
+                layout.paths[place].offsets[step] = offset
+    return layout
+
+
+def row_mask(by: Sequence[Label]) -> abi.Labels:
+    """All ones in the fields by which rows are told apart: the ending, these labels, and whose names their codes have."""
+    mask = abi.Labels(known=sum(1 << abi.Label[label.name] for label in by), ending=0xFF)
+    fields = [_FIELDS.get(label, label.value) for label in by]
+    for name in fields if _NAMED.isdisjoint(by) else [*fields, "library"]:
+        setattr(mask, name, -1)
+    return mask

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
+
+Kernel memory, made at the start: 290 bytes for each handshake that can be in flight (38 MB for the 131,072 of the default),
+66 KB for each row of the report, and about 11 MB for the rest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ssllatency import abi
+from ssllatency.openssl.names.names import Names
+from ssllatency.engines.read import handshakes as collect
+from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.clock import wall_clock_ns
+from ssllatency.engines.read.collect import Extremes
+from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
+from ssllatency.engines.read.names import ENDINGS
+from ssllatency.engines.sessions.handshake_sites import (
+    BATCH_FUNCTIONS,
+    batch_sites,
+    error_sites,
+    inner_sites,
+    layout_record,
+    phase_sites,
+    row_mask,
+    software_sites,
+    watched,
+)
+from ssllatency.engines.bpf.ring import Ring
+from ssllatency.engines.read.running import exists
+from ssllatency.engines.attach.sites import Sites
+from ssllatency.model.handshakes import Group, Handshakes, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.snapshot import Losses, Missing, Snapshot
+from ssllatency.probes.handshake.plan import HandshakePlan
+
+_MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
+_TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
+_SINGLES_BYTES = 1 << 20
+_FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock
+_ENDED = abi.Flag.ENDED
+_READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
+_NEVER = (1 << 64) - 1
+_ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
+
+
+@dataclass(frozen=True)
+class HandshakeRequest:
+    """What to measure: `base` says where and whom, `plans` how each of its images is split into phases, in their order.
+
+    `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `off_cpu`:
+    whether switches of threads are traced. `slowest`: how many of the slowest handshakes are kept; `over_ns`: those that took
+    at least so long are handed over one by one. `in_flight`: how many handshakes can be in flight. `blocking`: sockets that
+    block are expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep.
+    """
+
+    base: Request
+    plans: tuple[HandshakePlan, ...]
+    names: Callable[[int], Names]
+    by: tuple[Label, ...] = ()
+    most_rows: int = 64
+    off_cpu: bool = False
+    slowest: int = 0
+    over_ns: int | None = None
+    in_flight: int = 131072
+    blocking: bool = False
+
+
+class HandshakeSession:
+    """Probes that are attached. Counts in a snapshot are cumulative from the start. `attachment` grows with later processes."""
+
+    def __init__(self, request: HandshakeRequest, beside: Attachment | None = None) -> None:
+        """`beside`: as for Attachment."""
+        self._request = request
+        self._images, self._plans = list(request.base.images), list(request.plans)
+        base = replace(request.base, images=tuple(map(watched, self._images, self._plans)))
+        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=_TRACEPOINTS, beside=beside)
+        self._singles: Ring | None = None
+        self._slowest: list[tuple[int, int, Single]] = []
+        self._seen = 0
+        self._watches_wakes = False
+        self._watches_transport = request.blocking
+        self._cut_off = self._dropped = 0
+        self._known_places: dict[int, frozenset[Label]] = {}
+
+    def start(self) -> None:
+        """Loads the object, fills its maps and attaches."""
+        loaded = self.attachment.object
+        view = loaded.section(".rodata.view", abi.HandshakeConfig)
+        view.mask, view.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
+        loaded.resize_map("handshakes", self._request.in_flight)
+        loaded.resize_map("rows", len(ENDINGS) + (self._request.most_rows if self._request.by else len(ENDINGS)))
+        self.attachment.load()
+        self._fill_maps()
+        self.attachment.attach_tracepoint("at_thread_end")
+        self.attachment.attach(self._sites(0, self._images, self._plans))
+        if self._request.off_cpu:
+            self.attachment.attach_tracepoint("at_switch")
+        self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
+        self._watch_wakes()
+
+    def _fill_maps(self) -> None:
+        loaded, size = self.attachment.object, ctypes.sizeof
+        self._rows = loaded.map("rows", size(abi.Labels), size(abi.HandshakeRow))
+        self._causes = loaded.map("causes", size(abi.CauseKey), size(abi.Tally))
+        self._keys = loaded.map("keys", size(abi.KeyUse), size(abi.Tally))
+        self._mix = loaded.map("mix", size(abi.MixKey), 8)
+        self._batches = loaded.map("batches", size(abi.BatchKey), 8)
+        self._pollers = loaded.map("pollers", 4, size(abi.Poller))
+        self._accounts = loaded.map("handshakes", size(abi.HandshakeKey), size(abi.Handshake))
+        self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
+        self._books = loaded.live_section(".data.books", abi.HandshakeAccount)
+        self._books.watches_transport = int(self._watches_transport)
+        self._set_threshold()
+        self._layouts = loaded.map("layouts", 4, size(abi.Layout))
+        self._describe(0, self._images, self._plans)
+        for ending in ENDINGS:
+            self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
+        self._reader = collect.Rows(self._known_places, self.attachment.name_of)
+
+    def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
+        """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
+        for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
+            self._layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, plan))
+            self._known_places[index] = _places(plan)
+
+    def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
+        """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
+        first = self.attachment.next_number(len(images))
+        self._describe(first, images, plans)
+        self.attachment.extend(list(map(watched, images, plans)), self._sites(first, images, plans))
+        self._images += images
+        self._plans += plans
+        self._watch_wakes()
+
+    def include(self, index: int, pids: Iterable[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+        sites = self._sites(index, self._images[index : index + 1], self._plans[index : index + 1])
+        self.attachment.include(index, pids, {program: lists[0] for program, lists in sites.items()})
+
+    def _sites(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
+        """What `more` of an attachment is for these images; the first one's number is `first`."""
+        transport = self._watches_transport
+        phases = [phase_sites((*plan.calls, *(plan.transport if transport else ()))) for plan in plans]
+        inner = [inner_sites(plan.inner, number) for number, plan in enumerate(plans, first)]
+        return {
+            "at_exit": [ends for _, ends in inner],
+            "at_phase_end": [ends for _, ends in phases],
+            "at_error": [error_sites(plan.errors) for plan in plans],
+            "at_software": [software_sites(image.plan) for image in images],
+            "at_wake_set": [[(plan.wake.offset, 0)] if plan.wake else [] for plan in plans],
+            "at_batch": [batch_sites(image.plan) for image in images],
+            "at_phase": [begins for begins, _ in phases],
+            "at_entry": [begins for begins, _ in inner],
+        }
+
+    def _watch_wakes(self) -> None:
+        """Traces writes, to see completions: on every system call of the machine, so only where something may be offloaded."""
+        if self._watches_wakes or not (self._engines() or self._books.pauses):
+            return
+        if any(plan.wake for plan in self._plans):
+            self._watches_wakes = True
+            with suppress(OSError):  # then no completion is seen, and the report says how many weren't
+                self.attachment.attach_tracepoint("at_write")
+
+    def _watch_transport(self) -> None:
+        """Watches reads and writes once handshakes sleep, not a few of very many. Those that slept before are told apart."""
+        if self._watches_transport or self._books.slept * _FEW_SLEEP <= self._books.ended:
+            return
+        self._watches_transport = True  # later files as well; where these are refused, those that sleep are told of to the end
+        found = [phase_sites(plan.transport) for plan in self._plans]
+        sites = {"at_phase_end": [ends for _, ends in found], "at_phase": [begins for begins, _ in found]}
+        with suppress(AttachError):
+            self.attachment.attach_more(sites)
+            self._books.watches_transport = 1
+
+    @property
+    def ended(self) -> int:
+        """How many handshakes have ended so far."""
+        return int(self._books.ended)
+
+    @property
+    def in_flight(self) -> int:
+        """How many handshakes have begun and not ended."""
+        return len(self._running())
+
+    def poll(self) -> list[Single]:
+        """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
+        self._watch_wakes()
+        self._watch_transport()
+        over: list[Single] = []
+        wall_ns = wall_clock_ns()
+        for raw in self._singles.records(abi.Single) if self._singles else ():
+            one = collect.single(raw, self._reader, self._request.names, wall_ns)
+            self._keep(one)
+            if self._request.over_ns is not None and one.parts[Part.WALL] >= self._request.over_ns:
+                over.append(one)
+        self._set_threshold()
+        return over
+
+    def _keep(self, one: Single) -> None:
+        self._seen += 1
+        heapq.heappush(self._slowest, (one.parts[Part.WALL], -self._seen, one))
+        while len(self._slowest) > self._request.slowest:
+            heapq.heappop(self._slowest)
+
+    def _set_threshold(self) -> None:
+        """Handshakes shorter than both bounds aren't handed over: the kept ones' shortest, once there are enough."""
+        wanted = [] if self._request.over_ns is None else [self._request.over_ns]
+        if self._request.slowest:
+            full = len(self._slowest) >= self._request.slowest
+            wanted.append(self._slowest[0][0] if full else 0)
+        self._books.threshold_ns = min(wanted, default=_NEVER)
+
+    def detach(self) -> None:
+        """Removes the probes; what was counted can still be read. May be called twice."""
+        self.attachment.detach()
+
+    def close(self) -> None:
+        """Detaches and frees everything; may be called twice."""
+        self.attachment.detach()
+        if self._singles:
+            self._singles.close()
+        self.attachment.close()
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        """Everything counted so far; the extremes are those since the start, or since the last read."""
+        if per_interval:
+            self._reader.extremes = Extremes()
+        handshakes = self._handshakes(self.attachment.next_interval())
+        return Snapshot(
+            host=os.uname().nodename,
+            kernel=os.uname().release,
+            engine="libbpf",
+            started=self.attachment.span.started,
+            duration_s=self.attachment.span.duration_s,
+            targets=self.attachment.all_targets(),
+            series=(),
+            missing=self._missing(),
+            losses=Losses(map_full=self.attachment.account.map_full, events_dropped=self._books.events_dropped),
+            handshakes=handshakes,
+            notes=self._notes(),
+        )
+
+    def _handshakes(self, interval: int) -> Handshakes:
+        names, by = self._request.names, self._request.by
+        books = self._books
+        created = books.created  # before, as handshakes begin and end while those in flight are listed
+        running = self._running()
+        self._dropped = max(self._dropped, created - len(running) - self._cut_off - books.ended)
+        return Handshakes(
+            groups=self._groups(interval),
+            causes=collect.causes(self._causes.items(), names),
+            keys=collect.keys(self._keys.items(), names),
+            mix=collect.mix(self._mix.items(), names),
+            slowest=tuple(one for _, _, one in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
+            by=by,
+            in_flight=len(running),
+            dropped=self._dropped,
+            unattributed=books.unattributed,
+            unsplit=books.unsplit,
+            slept=books.slept,
+            partial=books.partial,
+            off_cpu=self._request.off_cpu,
+            unknown_labels=self._unknown_labels(),
+            offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
+        )
+
+    def _groups(self, interval: int) -> tuple[Group, ...]:
+        """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
+        for _ in range(_READS):
+            found = self._reader.groups(self._rows.items(), self._request.by, self._request.names, interval)
+            if all(group.adds_up for group in found):
+                break
+        return found
+
+    def _running(self) -> list[abi.Handshake]:
+        """The accounts of handshakes in flight; those of processes that are gone are closed."""
+        found = []
+        for key, raw in list(self._accounts.items()):
+            account = abi.Handshake.from_buffer_copy(raw)
+            ended = bool(account.flags & _ENDED)
+            if exists(abi.HandshakeKey.from_buffer_copy(key).tgid):
+                found += [] if ended else [account]
+            elif self._accounts.delete(key):
+                self._cut_off += not ended
+        return found
+
+    def _notes(self) -> tuple[str, ...]:
+        cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {self._cut_off}."
+        return (*self.attachment.notes, *([cut_off] if self._cut_off else []))
+
+    def _unknown_labels(self) -> dict[Label, str]:
+        known = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
+        hidden = [label for label in Label if any(label not in places for places in known)]
+        return dict.fromkeys(hidden, "the library's accessors don't show where it lies")
+
+    def _engines(self) -> list[str]:
+        """The kinds of the mapped files that offload."""
+        kinds = {image.plan.kind for image in self._images}
+        return [kind for kind in _ENGINES if kind in kinds]
+
+    def _offload(self, waiting: int) -> Offload | None:
+        """What was offloaded; None where nothing was, and nothing that offloads is mapped."""
+        books, engines = self._books, self._engines()
+        if not (engines or books.pauses):
+            return None
+        return Offload(
+            engine=", ".join(engines) or "ASYNC jobs",
+            waiting=waiting,
+            most_waiting=None if self._dropped else books.most_waiting_offload,  # who was dropped may have waited on
+            pauses=books.pauses,
+            handshakes=books.paused,
+            software=books.software,
+            unseen=books.unseen,
+            batches=collect.batches(self._batches.items(), BATCH_FUNCTIONS),
+            pollers=self._polling_threads(),
+        )
+
+    def _polling_threads(self) -> tuple[PollingThread, ...]:
+        found = []
+        for raw_tid, raw in self._pollers.items():
+            tid, poller = int.from_bytes(raw_tid, "little"), abi.Poller.from_buffer_copy(raw)
+            now = thread_cpu_s(poller.tgid, tid)
+            cpu_s = None if now is None else now - self._cpu_before.get(tid, 0.0)
+            found.append(PollingThread(poller.tgid, tid, poller.comm.decode(errors="replace"), poller.completions, cpu_s))
+        return tuple(sorted(found, key=lambda thread: -thread.completions))
+
+    def _missing(self) -> tuple[Missing, ...]:
+        return tuple(Missing(one.what, plan.path, one.reason) for plan in self._plans for one in plan.missing)
+
+
+def _places(plan: HandshakePlan) -> frozenset[Label]:
+    """The labels whose places the library shows."""
+    names = set(plan.labels)
+    found = {label for label in Label if label.value in names}
+    if {"group_tls13", "group_session", "did_kex"} <= names:
+        found.add(Label.GROUP)
+    if {"verify_mode", "peer_certificate"} <= names:
+        found.add(Label.CLIENT_CERTIFICATE)
+    return frozenset(found | {Label.ROLE, Label.PROCESS})

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single calls by the libbpf engine: the object snoop.bpf.o, its ring buffer, and what the records in it mean.
+
+Kernel memory: the ring, 8 MiB where nothing else is asked for, and some 3.5 MiB for calls that run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ssllatency import abi
+from ssllatency.abi import Convention
+from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.read.collect import OUTCOMES, REASONS
+from ssllatency.engines.bpf.ring import Ring
+from ssllatency.engines.attach.sites import argument
+from ssllatency.model.events import Call, Caller, Event, Returned
+from ssllatency.model.snapshot import Losses, Outcome
+from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.probes.plan import OperationPlan, Role
+
+RING_BYTES = 1 << 23
+_RECORD = struct.Struct("<8xQQQq24sI4x")  # the ring's header, then struct ssll_event
+_CALLER = struct.Struct("<II16s")
+_RETURNED = {
+    Convention.POINTER: Returned.POINTER,
+    Convention.MBX8: Returned.STATUS,
+    Convention.NONE: Returned.NOTHING,
+}
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """Which calls become events; the kernel side drops the others."""
+
+    minimum_ns: int = 0
+    outcomes: frozenset[Outcome] = frozenset(Outcome)
+
+
+class EventKeys:
+    """What the keys of events stand for."""
+
+    def __init__(self, operations: list[str]) -> None:
+        self._operations = operations
+
+    def caller(self, key: bytes) -> Caller:
+        """The caller of this key."""
+        pid, tid, comm = _CALLER.unpack(key)
+        return Caller(pid, tid, comm.split(b"\0")[0].decode(errors="replace"))
+
+    def call(self, key: int) -> Call:
+        """The call of this key: operation, outcome and reason as they lie in the record."""
+        name = self._operations[key & 0xFFFF]
+        kind = _RETURNED.get(BY_NAME[name].convention, Returned.NUMBER)
+        reason = "" if key >> 24 == abi.Reason.NONE else REASONS.get(key >> 24, "unknown")
+        return Call(name, kind, OUTCOMES[abi.Outcome(key >> 16 & 0xFF)], reason)
+
+
+def ring_size(wanted: int) -> int:
+    """The smallest size that the kernel takes and that isn't below `wanted` bytes: a power of two, of whole pages."""
+    return max(mmap.PAGESIZE, 1 << (wanted - 1).bit_length())
+
+
+def events_of(batch: bytes) -> Iterator[Event]:
+    """The events in a batch of the ring."""
+    return _RECORD.iter_unpack(batch)
+
+
+def length_arguments(request: Request, operations: list[str]) -> dict[int, int]:
+    """By operation number, 1 + the argument through which it says its bytes, where each file's entry site still has it."""
+    kept: dict[str, bool] = {}
+    for image in request.images:
+        for planned in image.plan.operations:
+            kept[planned.operation] = kept.get(planned.operation, True) and _keeps_length(planned)
+    arguments = {number: argument(BY_NAME[name].length_argument) for number, name in enumerate(operations) if kept.get(name)}
+    return {number: place for number, place in arguments.items() if place}
+
+
+def _keeps_length(planned: OperationPlan) -> bool:
+    return next(probe for probe in planned.probes if probe.role is not Role.EXIT).keeps_length
+
+
+class SnoopSession:
+    """The probes of one request, and the events that they send. Closing is allowed at any time.
+
+    `attachment` grows with later processes.
+    """
+
+    def __init__(self, request: Request, wanted: EventFilter, ring_bytes: int = RING_BYTES) -> None:
+        self._request, self._wanted, self._size = request, wanted, ring_size(ring_bytes)
+        self.attachment = Attachment(request, "snoop")
+        self._ring: Ring | None = None
+        self._lengths = length_arguments(request, self.attachment.operations)
+        self.keys = EventKeys(self.attachment.operations)
+
+    def start(self) -> None:
+        """Loads the object and attaches all probes or none."""
+        loaded = self.attachment.object
+        self._set_filter(loaded.section(".rodata.filter", abi.EventFilter))
+        loaded.resize_map("events", self._size)
+        self.attachment.load()
+        self._ring = Ring(loaded.map_fd("events"), self._size, ctypes.sizeof(abi.Event))
+        self.attachment.attach()
+
+    def _set_filter(self, section: ctypes.Structure) -> None:
+        section.minimum_ns, section.wake_bytes = self._wanted.minimum_ns, self._size // 4
+        section.outcomes = sum(1 << abi.Outcome[outcome.name] for outcome in self._wanted.outcomes)
+        for number, place in self._lengths.items():
+            section.length_argument[number] = place
+
+    def extend(self, images: Sequence[TracedImage]) -> None:
+        """Attaches files that came later, all or nothing. AttachError where the kernel refuses.
+
+        Left out are calls that say their bytes through an argument which these files' sites don't have any more.
+        """
+        self.attachment.extend([self._tellable(image) for image in images])
+
+    def _tellable(self, image: TracedImage) -> TracedImage:
+        told = {self.attachment.operations[number] for number in self._lengths}
+        kept = tuple(one for one in image.plan.operations if one.operation not in told or _keeps_length(one))
+        return replace(image, plan=replace(image.plan, operations=kept))
+
+    def include(self, index: int, pids: Iterable[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+        self.attachment.include(index, pids)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits so long, or until a good part of the ring is full; whether it is."""
+        return self._ring is not None and self._ring.wait(timeout_s)
+
+    def batches(self) -> Iterator[bytes]:
+        """What waits in the ring now, for `events_of`; ends when it has been read."""
+        return iter(self._ring.read, b"") if self._ring else iter(())
+
+    def losses(self) -> Losses:
+        """What was missed so far, calls of processes that are gone included."""
+        return self.attachment.losses()
+
+    def in_flight(self) -> int:
+        """How many calls run now."""
+        return self.attachment.running_calls()
+
+    def detach(self) -> None:
+        """Removes the probes; the ring can still be read."""
+        self.attachment.detach()
+
+    def close(self) -> None:
+        """Detaches and frees everything; may be called twice."""
+        self.attachment.detach()
+        if self._ring:
+            self._ring.close()
+        self.attachment.close()

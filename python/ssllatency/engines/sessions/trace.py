@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ssllatency trace` counts, put to work and read: the same for every engine that fills the kernel side's maps.
+
+Kernel memory, all of it made at the start: one row of 4.5 KiB for each function, outcome and process that occurs, at most
+ROWS of them and three for each operation under "other"; 1 MiB for the set of processes; 16 Ki running calls of 24 bytes, and as
+many in overflow. About 13 MiB where later files are taken in, for then all operations have their rows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ssllatency import abi
+from ssllatency.engines.read import collect
+from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.base import LinearRange, TracedImage
+from ssllatency.engines.attach.images import not_traced, unreadable
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
+
+ROWS = 2048
+_BLANK = bytes(ctypes.sizeof(abi.Series))
+
+
+def set_linear(config: ctypes.Structure, linear: LinearRange) -> None:
+    """Tells the programs the linear histogram's buckets."""
+    config.linear_minimum_ns, config.linear_step_ns = linear.minimum * 1000, linear.step * 1000
+    config.linear_buckets, config.linear_reciprocal = linear.buckets, (1 << 32) // config.linear_step_ns
+
+
+class TraceSession:
+    """The probes of one request. `engine` is the name that the snapshots bear; `attachment` grows with later processes."""
+
+    def __init__(self, attachment: Attachment, engine: str) -> None:
+        self.attachment, self._engine = attachment, engine
+        self._request, self._operations = attachment.request, attachment.operations
+        self._extremes = collect.Extremes()
+
+    def start(self) -> None:
+        """Loads the programs, fills their maps and attaches: all probes or none."""
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        self._configure()
+        self.attachment.load()
+        self._fill_maps()
+        self.attachment.attach()
+
+    def _configure(self) -> None:
+        linear, opened = self._request.linear, self.attachment.object
+        if linear.buckets > abi.Geometry.LINEAR_BUCKETS:
+            raise SsllatencyError(
+                f"the linear histogram has at most {abi.Geometry.LINEAR_BUCKETS.value} buckets: take wider steps.", 2
+            )
+        set_linear(opened.section(".rodata.config", abi.Config), linear)
+        opened.resize_map("series", ROWS + len(abi.Outcome) * len(self._operations))
+        opened.resize_map("processes", self._request.maximum_processes)
+
+    def _fill_maps(self) -> None:
+        loaded = self.attachment.object
+        self._series = loaded.map("series", ctypes.sizeof(abi.SeriesKey), ctypes.sizeof(abi.Series))
+        self._processes = loaded.map("processes", 4, ctypes.sizeof(abi.Process))
+        self._folded = loaded.map("folded", 4, 1)
+        blank = abi.Series()
+        for number in range(len(self._operations)):
+            for outcome in abi.Outcome:
+                self._series.update(abi.SeriesKey(0, number, outcome), blank)
+
+    def extend(self, images: Sequence[TracedImage]) -> None:
+        """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
+        self.attachment.extend(images)
+
+    def include(self, index: int, pids: Iterable[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+        self.attachment.include(index, pids)
+
+    def detach(self) -> None:
+        """Removes the probes, entries first; calls that run on are in flight, not lost."""
+        self.attachment.detach()
+
+    def close(self) -> None:
+        """Detaches and frees the programs and maps."""
+        self.attachment.close()
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        """Everything counted so far; the extremes are those since the start, or since the last read."""
+        if per_interval:
+            self._extremes = collect.Extremes()
+        interval = self.attachment.next_interval()
+        in_flight = self.attachment.running_calls()
+        return Snapshot(
+            host=os.uname().nodename,
+            kernel=os.uname().release,
+            engine=self._engine,
+            started=self.attachment.span.started,
+            duration_s=self.attachment.span.duration_s,
+            targets=self._targets(),
+            series=collect.in_order(self._read_series(interval), self._operations),
+            missing=tuple(one for image in self.attachment.images for one in not_traced(image.plan)),
+            losses=self._losses(),
+            in_flight=in_flight,
+            notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
+        )
+
+    def _read_series(self, interval: int) -> Iterator[Series]:
+        for raw_key, raw_row in self._series.items():
+            if raw_row == _BLANK:
+                continue
+            key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
+            extremes = self._extremes.take((key.tgid, key.operation, key.outcome), row.times, interval)
+            yield collect.series(key, row, self._operations, self._request.linear, extremes)
+
+    def _losses(self) -> Losses:
+        return replace(self.attachment.losses(), folded_processes=sum(1 for _ in self._folded.items()))
+
+    def _targets(self) -> tuple[Target, ...]:
+        """The processes that were asked for, and with everyone those that made calls."""
+        named = dict(self.attachment.targets)
+        for raw_pid, raw_process in self._processes.items():
+            pid = int.from_bytes(raw_pid, "little")
+            comm = abi.Process.from_buffer_copy(raw_process).comm.decode(errors="replace")
+            named.setdefault(pid, Target(pid, self.name_of(pid, comm), ()))
+        return tuple(named[pid] for pid in sorted(named))
+
+    def name_of(self, pid: int, kept: str) -> str:
+        """The name of a process that wasn't asked for; `kept` is what the kernel side has kept of it."""
+        del pid
+        return kept

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a matrix takes: known of s_time, and of h2load once it has run."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+
+from ssllatency.load.matrix.plan import Factor, Matrix, Run
+
+# s_time ends when the clock's second is past its own; and between two runs the server comes to rest.
+_BESIDE_S = 0.7
+
+
+def known_s(matrix: Matrix, runs: Sequence[Run]) -> tuple[float, int]:
+    """How long the runs of s_time take, and how many there are of h2load."""
+    tools = Counter(run.cell[Factor.TOOL] for run in runs)
+    return tools["s_time"] * (matrix.seconds + _BESIDE_S), tools["h2load"]
+
+
+class Times:
+    """Expects of each tool what its runs so far have taken."""
+
+    def __init__(self, matrix: Matrix, runs: Sequence[Run]) -> None:
+        self._began = self._last = time.monotonic()
+        self._left = Counter(run.cell[Factor.TOOL] for run in runs)
+        self._expected = {"s_time": matrix.seconds + _BESIDE_S}
+        self._taken: dict[str, list[float]] = defaultdict(list)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._began
+
+    @property
+    def whole_s(self) -> float | None:
+        """From the beginning to the end, None while that can't be told."""
+        whole = self._last - self._began
+        for tool, number in self._left.items():
+            one = fmean(self._taken[tool]) if self._taken[tool] else self._expected.get(tool)
+            if number and one is None:
+                return None
+            whole += number * (one or 0.0)
+        return whole
+
+    def over(self, run: Run) -> None:
+        """This run has ended, or won't be made."""
+        tool, now = run.cell[Factor.TOOL], time.monotonic()
+        self._left[tool] -= 1
+        if now - self._last > _BESIDE_S / 10:  # not one of a broken cell
+            self._taken[tool].append(now - self._last)
+        self._last = now

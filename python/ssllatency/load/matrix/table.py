@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of a matrix's runs as CSV: a row for each, appended as it ends, so that an interrupted matrix can go on."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ssllatency.load.figures import LoadError
+from ssllatency.load.matrix.plan import Cell, Factor, Matrix
+from ssllatency.model.client import ClientReport
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import PHASES, WAITS, YES, Ending, Group, Handshakes, Label, Part
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.timed import quantile_ns
+
+_PARTS = (Part.WALL, Part.CALLS, *PHASES, *WAITS)
+_PERCENTILES = {"wall_p50_us": 0.5, "wall_p90_us": 0.9, "wall_p99_us": 0.99}
+RATE, MATRIX, REPEAT = "connections_per_s", "matrix", "repeat"
+COLUMNS = (
+    MATRIX,
+    *Factor,
+    REPEAT,
+    "started",
+    "connections",
+    RATE,
+    "bytes_per_connection",
+    "handshakes",
+    "not_successful",
+    "resumed_share",
+    *_PERCENTILES,
+    *(f"{part}_mean_us" for part in _PARTS),
+    "lost",
+)
+_NUMBERS = tuple(name for name in COLUMNS if name not in (MATRIX, *Factor, "started"))
+_NUMBER = re.compile(r"(?:\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d\d)?)?", re.ASCII)
+_LARGEST = 1 << 28
+
+
+def row(matrix: Matrix, cell: Cell, repeat: int, server: Snapshot, client: ClientReport) -> dict[str, str]:
+    """One run: `server` holds what was counted during it. What isn't known is empty."""
+    handshakes = server.handshakes
+    assert handshakes is not None
+    good = total(handshakes, Ending.SUCCESS)
+    count = good.count if good else 0
+    resumed = handshakes.mix.get(Label.RESUMED)
+    known = client.connections
+    return {
+        MATRIX: matrix.identity,
+        **{factor: cell[factor] for factor in Factor},
+        REPEAT: str(repeat),
+        "started": server.started,
+        "connections": str(known.least) if known and known.least == known.most else "",
+        RATE: _figure(client, "connections a second"),
+        "bytes_per_connection": _figure(client, "bytes a connection"),
+        "handshakes": str(count),
+        "not_successful": str(sum(group.count for group in handshakes.groups) - count),
+        "resumed_share": f"{resumed.get(YES, 0) / count:.6g}" if resumed and count else "",
+        **(_times(good) if good else {}),
+        "lost": str(_lost(server, handshakes)),
+    }
+
+
+def _figure(client: ClientReport, name: str) -> str:
+    figure = client.figure(name)
+    return f"{figure.value:.6g}" if figure else ""
+
+
+def _times(good: Group) -> dict[str, str]:
+    """Percentiles of the whole handshake, and the means over all handshakes, so that the parts add up to the whole."""
+    quantiles = {name: quantile_ns(good.parts[Part.WALL], q) for name, q in _PERCENTILES.items()}
+    means = {part: good.parts[part].total_ns / good.count if part in good.parts else 0.0 for part in _PARTS}
+    return {
+        **{name: _us(value) for name, value in quantiles.items() if value is not None},
+        **{f"{part}_mean_us": _us(mean) for part, mean in means.items()},
+    }
+
+
+def _us(value_ns: float) -> str:
+    return f"{value_ns / 1e3:.3f}"
+
+
+def _lost(server: Snapshot, handshakes: Handshakes) -> int:
+    losses = server.losses
+    return losses.map_full + losses.events_dropped + handshakes.dropped + handshakes.partial
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The rows that a file holds; `torn`: its last line was cut off in the middle, and has been removed."""
+
+    rows: tuple[Mapping[str, str], ...] = ()
+    torn: bool = False
+
+    @property
+    def done(self) -> frozenset[tuple[tuple[str, ...], int]]:
+        """The runs: their cells' keys, and which repeat they were."""
+        return frozenset((tuple(one[factor] for factor in Factor), int(one[REPEAT])) for one in self.rows)
+
+
+def kept(path: str, matrix: Matrix) -> Kept:
+    """What a file holds, nothing where there is none; it stays as it is. LoadError where it is something else."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Kept()
+    except OSError as error:
+        raise LoadError(f"{path} can't be read: {error.strerror}.") from None
+    try:
+        return _kept(fd, path, matrix)[0]
+    finally:
+        os.close(fd)
+
+
+def _kept(fd: int, path: str, matrix: Matrix) -> tuple[Kept, int]:
+    """What the file holds, and how many bytes of it are whole lines."""
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
+        raise LoadError(f"{path} isn't a regular file: name another for the runs' figures.")
+    if about.st_size > _LARGEST:
+        raise LoadError(f"{path} is too large for the runs of a matrix.")
+    with open(fd, "rb", closefd=False) as file:
+        data = file.read(_LARGEST)
+    whole = data[: data.rfind(b"\n") + 1]
+    found = Kept(read(whole.decode(errors="replace"), path, matrix.identity), torn=len(whole) < len(data))
+    if found.torn and not whole and not ",".join(COLUMNS).encode().startswith(data):
+        raise _no_table(path)
+    return found, len(whole)
+
+
+def _no_table(path: str) -> LoadError:
+    return LoadError(f"{path} isn't a table of a matrix's runs: name another file.")
+
+
+class Table:
+    """The file while the matrix runs. LoadError where it holds something else. A context manager."""
+
+    def __init__(self, path: str, matrix: Matrix) -> None:
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LoadError(f"{path} can't be written: {error.strerror}.") from None
+        try:
+            self._lock()
+            self.kept = self._begin(matrix)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def append(self, one: Mapping[str, str]) -> None:
+        """A row, on the disk when this returns."""
+        self._write([[one.get(column, "") for column in COLUMNS]])
+
+    def _lock(self) -> None:
+        """By the descriptor's own lock: a POSIX lock would go as soon as any descriptor of this file is closed."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LoadError(f"{self._path} is being written by another run of a matrix.") from None
+
+    def _begin(self, matrix: Matrix) -> Kept:
+        """What the file holds; an empty one gets its heading."""
+        found, whole = _kept(self._fd, self._path, matrix)
+        try:
+            os.ftruncate(self._fd, whole)
+        except OSError as error:
+            raise LoadError(f"{self._path} can't be written: {error.strerror}.") from None
+        if not whole:
+            self._write([COLUMNS])
+        return found
+
+    def _write(self, rows: Sequence[Sequence[str]]) -> None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        try:
+            os.write(self._fd, text.getvalue().encode())
+            os.fsync(self._fd)
+        except OSError as error:
+            raise LoadError(f"{self._path} can't be written: {error.strerror}.") from None
+
+
+def read(text: str, path: str, identity: str) -> tuple[Mapping[str, str], ...]:
+    """The rows of a table's text; LoadError where it isn't one, or is another matrix's."""
+    try:
+        lines = list(csv.reader(io.StringIO(text)))
+    except csv.Error:
+        raise _no_table(path) from None
+    if not lines:
+        return ()
+    if tuple(lines[0]) != COLUMNS:
+        raise _no_table(path)
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        found = dict(zip(COLUMNS, line, strict=False))
+        if (
+            len(line) != len(COLUMNS)
+            or not found[REPEAT].isdecimal()
+            or not all(_NUMBER.fullmatch(found[name]) for name in _NUMBERS)
+        ):
+            raise LoadError(f"{path}, line {number}, isn't a row of its table: mend it or name another file.")
+        if found[MATRIX] != identity:
+            raise LoadError(
+                f"{path} holds runs of another matrix, {found[MATRIX]}, and this one is {identity}: the file has changed since."
+                " Name another output, or change it back."
+            )
+        rows.append(found)
+    return tuple(rows)

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of a matrix: nginx or openssl s_server, started on loopback with keys of our own and ended with the command, or
+one that is running already.
+
+Each has a port for every way in which a cell wants to be served (a Site). s_server runs without -www, -WWW and -HTTP: with
+these it shakes hands inside a BIO's read, not by a call of SSL_accept or SSL_do_handshake, and so isn't seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import random
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ssllatency.load.account import Account
+from ssllatency.load.arguments import Endpoint, endpoint_of
+from ssllatency.load.servers.certificates import Certificate, make_certificate
+from ssllatency.load.figures import LoadError
+from ssllatency.load.matrix.plan import KEYS, NEED, NEW, NONE, Cell, Factor, Kind, ServerEntry, chosen, group_name
+from ssllatency.load.servers.nginx_configuration import PLAIN_BYTES, configuration
+from ssllatency.load.run import end_with_us
+from ssllatency.load.servers.site import Site
+
+START_TIMEOUT_S = 10.0
+_END_TIMEOUT_S = 5.0
+_LOOPBACK = "127.0.0.1"
+_FIRST_PORT = 10000  # well-known services listen below
+_OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class Server(Protocol):
+    """A server of the matrix. `pids` are to be traced, their children with them; empty where they must be found by the port."""
+
+    pids: tuple[int, ...]
+
+    def endpoint(self, site: Site) -> Endpoint:
+        """Where it serves so."""
+
+    def close(self) -> None:
+        """Ends it where it was started by us."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nothing listens on at the moment, all different.
+
+    They lie outside the range from which the kernel takes the ports of outgoing connections: one of those could take the port
+    before the server does. LoadError where there aren't so many.
+    """
+    ports = _listening_range()
+    with contextlib.ExitStack() as stack:
+        free: list[int] = []
+        for port in random.sample(ports, min(len(ports), 1000 + count)):
+            if len(free) == count:
+                break
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.socket()).bind((_LOOPBACK, port))
+                free.append(port)
+    if len(free) < count:
+        raise LoadError(f"no {count} ports of {_LOOPBACK} are free.")
+    return free
+
+
+def _listening_range() -> range:
+    """The larger of the ranges beside that of outgoing connections."""
+    first, last = map(int, _OUTGOING_PORTS.read_text().split())
+    below, above = range(_FIRST_PORT, first), range(last + 1, 1 << 16)
+    return max(below, above, range(first, last + 1) if len(below) + len(above) < 1000 else range(0), key=len)
+
+
+def site_of(cell: Cell) -> Site:
+    """How the cell wants to be served. h2load resumes whatever it can: for new sessions its server gives it none."""
+    sessions = cell[Factor.TOOL] != "h2load" or cell[Factor.RESUMPTION] != NEW
+    return Site(
+        cell[Factor.KEY],
+        chosen(cell[Factor.VERSION]),
+        chosen(cell[Factor.CIPHER]),
+        groups_of(cell),
+        cell[Factor.CLIENT_CERTIFICATE],
+        sessions,
+    )
+
+
+def groups_of(cell: Cell) -> str:
+    """What both sides are told of the group: it alone, as otherwise a client may guess another in TLS 1.3, which takes a round
+    trip more. In TLS 1.2 the curves of ECDSA certificates must be among the groups (RFC 8422): they come last."""
+    group = chosen(cell[Factor.GROUP])
+    if not group or cell[Factor.VERSION] == "TLSv1.3":
+        return group
+    curves = (cell[key].removeprefix("ECDSA-") for key in (Factor.KEY, Factor.CLIENT_KEY) if cell[key].startswith("ECDSA-"))
+    once: dict[str, str] = {}
+    for name in (group, *curves):
+        once.setdefault(group_name(name), name)
+    return ":".join(once.values())
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The certificates of servers and clients in a folder that only we can list; `clients` is a file of all clients' ones, or
+    of the servers' where no client has one: a server that asks for certificates must know some."""
+
+    folder: Path
+    made: Mapping[str, Certificate]
+    clients: Path
+
+    @classmethod
+    def make(cls, folder: Path, cells: Sequence[Cell], account: Account | None = None) -> Keys:
+        """The keys that the cells need, one of each kind for a server and one for a client, whose own are the account's."""
+        wanted = [("server", cell[Factor.KEY]) for cell in cells] + [("client", cell[Factor.CLIENT_KEY]) for cell in cells]
+        names = dict.fromkeys(f"{side}-{kind}" for side, kind in wanted if kind in KEYS)
+        made = {name: make_certificate(name.partition("-")[2], folder, name) for name in names}
+        for name, one in made.items():
+            if account and name.startswith("client-"):
+                os.chown(one.key, account.uid, account.gid)
+        clients = folder / "clients.crt"
+        of_clients = [one for name, one in made.items() if name.startswith("client-")]
+        clients.write_text("".join(one.certificate.read_text() for one in of_clients or made.values()))
+        return cls(folder, made, clients)
+
+    def server(self, kind: str) -> Certificate:
+        """A server's key of this kind."""
+        return self.made[f"server-{kind}"]
+
+    def client(self, kind: str) -> Certificate | None:
+        """A client's, None where it has none."""
+        return self.made.get(f"client-{kind}")
+
+
+def start(entry: ServerEntry, cells: Sequence[Cell], keys: Keys, folder: Path) -> Server:
+    """The server of these cells. LoadError where it doesn't start. `folder` is its own; it must be closed."""
+    sites = list(dict.fromkeys(map(site_of, cells)))
+    if entry.kind is Kind.RUNNING:
+        return RunningServer(entry)
+    if entry.kind is Kind.OPENSSL:
+        return SServers(entry, sites, keys)
+    return Nginx(entry, sites, keys, folder, sorted({cell[Factor.PAGE] for cell in cells} - {NONE}))
+
+
+class RunningServer:
+    """One that the user has."""
+
+    def __init__(self, entry: ServerEntry) -> None:
+        self.pids: tuple[int, ...] = (entry.pid,) if entry.pid is not None else ()
+        self._endpoint = endpoint_of(entry.address)
+
+    def endpoint(self, site: Site) -> Endpoint:
+        """The same for all."""
+        del site
+        return self._endpoint
+
+    def close(self) -> None:
+        """Nothing: it isn't ours."""
+
+
+class Nginx:
+    """An nginx with a port for each site, and one for plain HTTP by which it is seen that it serves the pages."""
+
+    def __init__(self, entry: ServerEntry, sites: Sequence[Site], keys: Keys, folder: Path, pages: Sequence[str]) -> None:
+        self._plain, *ports = free_ports(1 + len(sites))
+        self._ports = dict(zip(sites, ports, strict=True))
+        self._folder, self._name = folder, entry.name
+        # Its workers run as another user: they read the pages, the keys are read before.
+        os.chmod(folder, 0o711)  # noqa: PTH101
+        _write_pages(folder / "pages", pages)
+        text = configuration(entry, self._ports, self._plain, folder, keys.server, keys.clients)
+        (folder / "nginx.conf").write_text(text)
+        # It is often in /usr/sbin only, which the PATH of an ordinary user lacks.
+        program = entry.program or shutil.which("nginx") or "/usr/sbin/nginx"
+        command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
+        self._process = _begin(command, entry.name)
+        self.pids: tuple[int, ...] = (self._process.pid,)
+        try:
+            self._wait_until_serving(pages)
+        except BaseException:
+            self.close()
+            raise
+
+    def endpoint(self, site: Site) -> Endpoint:
+        """Its port."""
+        return Endpoint(_LOOPBACK, self._ports[site])
+
+    def close(self) -> None:
+        """Ends it."""
+        _end(self._process)
+
+    def _wait_until_serving(self, pages: Sequence[str]) -> None:
+        if not _serves(self._plain, self._process):
+            log = self._folder / "error.log"
+            said = " ".join(log.read_text(errors="replace").split())[-300:] if log.exists() else "it wrote no error log"
+            raise LoadError(f"servers.{self._name}: nginx didn't start: {said}")
+        for page in pages:
+            if (status := _status(self._plain, page)) != 200:
+                raise LoadError(
+                    f"servers.{self._name}: nginx answers {page} with status {status}: its workers can't read"
+                    f" {self._folder}; set TMPDIR to a folder that all users may enter."
+                )
+
+
+class SServers:
+    """An openssl s_server for each site. It serves one connection after the other, and no pages."""
+
+    def __init__(self, entry: ServerEntry, sites: Sequence[Site], keys: Keys) -> None:
+        self._ports = dict(zip(sites, free_ports(len(sites)), strict=True))
+        self._processes: list[subprocess.Popen[bytes]] = []
+        try:
+            for site, port in self._ports.items():
+                self._processes.append(_begin(_s_server(entry, site, port, keys), entry.name))
+            for port, process in zip(self._ports.values(), self._processes, strict=True):
+                if not _serves(port, process):
+                    raise LoadError(f"servers.{entry.name}: openssl s_server didn't start: look at its options.")
+        except BaseException:
+            self.close()
+            raise
+        self.pids = tuple(process.pid for process in self._processes)
+
+    def endpoint(self, site: Site) -> Endpoint:
+        """Its port."""
+        return Endpoint(_LOOPBACK, self._ports[site])
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for process in self._processes:
+            _end(process)
+
+
+def _s_server(entry: ServerEntry, site: Site, port: int, keys: Keys) -> list[str]:
+    pair = keys.server(site.key)
+    command = [entry.program or "openssl", "s_server", "-quiet", "-accept", f"{_LOOPBACK}:{port}"]
+    command += ["-cert", str(pair.certificate), "-key", str(pair.key)]
+    command += {"TLSv1.2": ["-tls1_2"], "TLSv1.3": ["-tls1_3"]}.get(site.version, [])
+    if site.cipher:
+        command += ["-ciphersuites" if site.cipher.startswith("TLS_") else "-cipher", site.cipher]
+    command += ["-groups", site.groups] if site.groups else []
+    if site.client_certificate != NONE:
+        command += ["-Verify" if site.client_certificate == NEED else "-verify", "1", "-CAfile", str(keys.clients)]
+    return [*command, *entry.options]
+
+
+def _begin(command: Sequence[str], name: str) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # never written: s_server ends at the end of its input
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=end_with_us,
+        )
+    except OSError as error:
+        raise LoadError(f"servers.{name}: {command[0]} can't be run: {error.strerror}.") from None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdin:
+        process.stdin.close()
+
+
+def _serves(port: int, process: subprocess.Popen[bytes]) -> bool:
+    """Whether it comes to listen on its port."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            socket.create_connection((_LOOPBACK, port), timeout=1).close()
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _status(port: int, page: str) -> int:
+    connection = http.client.HTTPConnection(_LOOPBACK, port, timeout=START_TIMEOUT_S)
+    try:
+        connection.request("GET", page)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def _write_pages(folder: Path, pages: Sequence[str]) -> None:
+    """A file for each page, of as many bytes as its name says."""
+    folder.mkdir(mode=0o755)
+    for page in pages:
+        file = folder / (page[1:] or "index.html")
+        file.write_bytes(b"x" * int(page[1:] or PLAIN_BYTES))
+        file.chmod(0o644)

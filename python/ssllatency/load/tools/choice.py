@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The four load generators by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ssllatency.load.tools import ab
+from ssllatency.load.tools import h2load
+from ssllatency.load.tools import s_time
+from ssllatency.load.tools import wrk
+from ssllatency.load.account import Account
+from ssllatency.load.credentials import without_credentials
+from ssllatency.load.figures import ClientReport, Figure, LoadError, LoadRequest
+from ssllatency.load.tools.reading import figure
+from ssllatency.load.run import Output, run
+
+_VERSION_S = 10.0
+
+
+class Parse(Protocol):
+    """Reads what a tool printed on standard output; LoadError where that isn't its output."""
+
+    def __call__(self, text: str, command: Sequence[str] = ()) -> ClientReport:
+        """`command` is the tool's command line, which says more about its connections."""
+
+
+class Command(Protocol):
+    """Writes the command line of a request; LoadError where the tool can't do that."""
+
+    def __call__(self, request: LoadRequest) -> list[str]:
+        """The words of the command line."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One of them: `program` is its executable, of Debian's `package`, and `leading` what stands before its own arguments.
+
+    `version` are the arguments that make it say its version. `torn`: whether the last line counts though it is torn, as that of
+    s_time's marks does.
+    """
+
+    program: str
+    leading: tuple[str, ...]
+    version: tuple[str, ...]
+    package: str
+    parse: Parse
+    command: Command
+    torn: bool = False
+
+
+TOOLS: Mapping[str, Tool] = {
+    "s_time": Tool("openssl", ("s_time",), ("version",), "openssl", s_time.parse, s_time.command, torn=True),
+    "h2load": Tool("h2load", (), ("--version",), "nghttp2-client", h2load.parse, h2load.command),
+    "ab": Tool("ab", (), ("-V",), "apache2-utils", ab.parse, ab.command),
+    "wrk": Tool("wrk", (), ("-v",), "wrk", wrk.parse, wrk.command),
+}
+
+
+def version_of(tool: Tool, program: str = "", account: Account | None = None) -> str:
+    """What the tool says of its version ("3.0.22", "4.1.0-3+b2"), "" where it says none. LoadError where it isn't there."""
+    try:
+        said = run([program or tool.program, *tool.version], timeout_s=_VERSION_S, account=account)
+    except LoadError as error:
+        raise LoadError(f"{str(error).rstrip('.')}: Debian's package {tool.package} has it.") from None
+    found = re.search(r"\d+\.\d[\w.+~-]*", said.stdout + said.stderr, re.ASCII)
+    return found[0][:64] if found else ""
+
+
+def report_of(tool: Tool, output: Output, command: Sequence[str], version: str = "") -> ClientReport:
+    """What the tool said of its run, and its rate of connections by our clock where their number is known exactly.
+
+    Its command line is kept without credentials. The last line of a tool that was killed may be torn, and isn't read then.
+    """
+    said = output.stdout
+    report = tool.parse(said if output.status == 0 or tool.torn else said[: said.rfind("\n") + 1], command)
+    known = report.connections
+    rate: tuple[Figure, ...] = ()
+    if known and known.least == known.most and output.duration_s:
+        what = "connections by ssllatency's clock, from the tool's start to its end"
+        rate = figure("connections a second", known.least / output.duration_s, "1/s", what)
+    shown = without_credentials(next(name for name, one in TOOLS.items() if one is tool), command)
+    return replace(report, version=version or report.version, command=shown, figures=(*report.figures, *rate))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offsets in OpenSSL's structures, read out of the library's own accessor functions, and the version that it states."""
+
+from __future__ import annotations
+
+import re
+
+from ssllatency.code.evaluate import fields_read, returned
+from ssllatency.elf.image import Image
+from ssllatency.openssl.implementations import tls_inside
+from ssllatency.code.returns import returned_address
+from ssllatency.code.values import Field, Place
+
+_SSL_ACCESSORS = {
+    "version": "SSL_version",
+    "rwstate": "SSL_want",
+    "server": "SSL_is_server",
+    "rbio": "SSL_get_rbio",
+    "wbio": "SSL_get_wbio",
+    "shutdown": "SSL_get_shutdown",
+    "hand_state": "SSL_get_state",
+    "session": "SSL_get_session",
+    "reused": "SSL_session_reused",
+}
+_MAX_OFFSET = 1 << 16
+_VERSION = re.compile(rb"OpenSSL \d+\.\d+\.\d+[-+.\w]* +\d{1,2} [A-Z][a-z]{2} \d{4}(?=\0)")
+_LONGEST_VERSION = 80
+
+
+def ssl_offsets(image: Image) -> dict[str, int]:
+    """Byte offsets by name; a name that could not be read is missing.
+
+    "version", "rwstate", "server", "rbio", "wbio", "shutdown", "hand_state", "state", "session" and "reused" lie in SSL (since
+    OpenSSL 3.2 SSL_CONNECTION), "cipher" in the SSL_SESSION that "session" points to. "state" is that of the handshake's
+    message flow. Empty for an image that has no such accessors.
+    """
+    paths = {name: field_returned(image, accessor, 1) for name, accessor in _SSL_ACCESSORS.items()}
+    offsets = {name: path[0] for name, path in paths.items() if path}
+    state = _state(image, offsets.get("hand_state"))
+    if state is not None:
+        offsets["state"] = state
+    cipher = field_returned(image, "SSL_get_current_cipher", 2)
+    if cipher and cipher[0] == offsets.get("session"):
+        offsets["cipher"] = cipher[1]
+    return offsets
+
+
+def bio_flags_offset(image: Image) -> int | None:
+    """The byte offset of the flags in BIO, from BIO_test_flags; None where the image doesn't define or show it."""
+    path = field_returned(image, "BIO_test_flags", 1)
+    return path[0] if path else None
+
+
+def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:
+    """The field, `depth` pointers from the first argument, that `accessor` returns; None if it isn't exactly one.
+
+    Since OpenSSL 3.2 an accessor looks at the first word, the object's type, before; that is no answer beside another one.
+    """
+    function = image.function(accessor)
+    if function is None:
+        return None
+    values = returned(image, function.address, rdi=Place("argument", 0))
+    paths = {each.path for each in values if isinstance(each, Field) and len(each.path) == depth}
+    paths = {path for path in paths if any(path)} or paths
+    path = paths.pop() if len(paths) == 1 else None
+    return path if path and all(0 <= offset < _MAX_OFFSET for offset in path) else None
+
+
+def _state(image: Image, hand_state: int | None) -> int | None:
+    """The message flow's state: the field beside the handshake's own state that SSL_in_before looks at. It returns neither."""
+    function = image.function("SSL_in_before")
+    if function is None or hand_state is None:
+        return None
+    read = fields_read(image, function.address, rdi=Place("argument", 0))
+    offsets = {field.path[0] for field in read if len(field.path) == 1} - {0, hand_state}
+    return offsets.pop() if len(offsets) == 1 else None
+
+
+def library_version(image: Image) -> str:
+    """What the library calls itself, as "OpenSSL 3.0.19 27 Jan 2026" or "BoringSSL"; "" if unknown."""
+    function = image.function("OpenSSL_version")
+    stated = returned_address(image, function.address, rdi=0) if function else None
+    text = image.text(stated) if stated else ""
+    return text or _version_in_data(image) or _name_in_data(image)
+
+
+def _name_in_data(image: Image) -> str:
+    """BoringSSL has no versions, and where nothing asks for AWS-LC's it isn't linked."""
+    name = tls_inside(image).traceable
+    return "" if name.startswith("OpenSSL") else name
+
+
+def _version_in_data(image: Image) -> str:
+    for _, piece in image.pieces(_LONGEST_VERSION):
+        found = _VERSION.search(piece)
+        if found:
+            return found[0].decode("ascii")
+    return ""

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where BoringSSL, and AWS-LC, which descends from it, keep what a connection waits for, read out of SSL_get_error's code.
+
+That is one of the codes that SSL_get_error returns, in a structure to which SSL points. Programs link only those accessors that
+they use, so SSL_get_error, which all of them need, shows where the BIOs lie as well.
+"""
+
+from __future__ import annotations
+
+from ssllatency.openssl.accessors import field_returned
+from ssllatency.code.evaluate import Evaluation, followed_in
+from ssllatency.elf.image import Image
+from ssllatency.code.values import MASK, Case, Field, FieldPath, Place
+
+_CONNECTION = Place("argument", 0)
+_NO_ERROR = {"ERR_peek_error": 0}
+_WANT_READ, _WANT_WRITE = 2, 3
+# SSL_ERROR_PENDING_SESSION to SSL_ERROR_PENDING_TICKET, whose numbers mean other things to OpenSSL.
+_ITS_OWN = range(11, 15)
+_MAX_OFFSET = 1 << 16
+
+Path = tuple[int, int]
+
+
+def boringssl_offsets(image: Image) -> dict[str, int] | None:
+    """Byte offsets by name: "boringssl" leads from SSL to what "rwstate" lies in; "rbio" and "wbio", where they are clear, lie
+    in SSL, and so does "server", of which "server_bits" count. None for an image that isn't BoringSSL's."""
+    function = image.function("SSL_get_error")
+    path = _state(image, function.address) if function else None
+    if function is None or path is None:
+        return None
+    bios = {
+        "rbio": _bio(image, function.address, path, _WANT_READ, "SSL_get_rbio"),
+        "wbio": _bio(image, function.address, path, _WANT_WRITE, "SSL_get_wbio"),
+    }
+    found = {"boringssl": path[0], "rwstate": path[1], **{name: offset for name, offset in bios.items() if offset is not None}}
+    return {**found, **_server(image)}
+
+
+def _state(image: Image, address: int) -> Path | None:
+    """The one number behind a pointer that decides what a call that failed means, if it is one of BoringSSL's codes."""
+    read = _followed(image, address).fields
+    paths = {field.path for field in read if len(field.path) == 2 and field.size == 4}
+    paths = {path for path in paths if all(0 <= offset < _MAX_OFFSET for offset in path) and _holds_codes(image, address, path)}
+    found = paths.pop() if len(paths) == 1 else None
+    return (found[0], found[1]) if found else None
+
+
+def _holds_codes(image: Image, address: int, path: tuple[int, ...]) -> bool:
+    """Whether SSL_get_error returns what is there, as BoringSSL does."""
+    return all(_followed(image, address, {path: code}).results == [code] for code in _ITS_OWN)
+
+
+def _bio(image: Image, address: int, path: Path, code: int, accessor: str) -> int | None:
+    """The pointer in SSL that is passed on where it waits so, or that the accessor returns, if that is called instead."""
+    calls = _followed(image, address, {path: code}).calls
+    passed = {call.arguments[0] for call in calls if isinstance(call.arguments[0], Field) and call.arguments[0].size == 8}
+    paths = {field.path for field in passed if isinstance(field, Field)}
+    found = paths.pop() if len(paths) == 1 else field_returned(image, accessor, 1) or ()
+    return found[0] if len(found) == 1 and 0 <= found[0] < _MAX_OFFSET else None
+
+
+def _followed(image: Image, address: int, fields: dict[tuple[int, ...], int] | None = None) -> Evaluation:
+    """SSL_get_error of a call that returned -1, with no error in the queue, where these fields hold these numbers."""
+    return followed_in(image, address, Case({"rdi": _CONNECTION, "rsi": MASK}, fields or {}, _NO_ERROR))
+
+
+def boringssl_paths(image: Image) -> dict[str, FieldPath]:
+    """Of the places that label_paths() names the one that is clear: "in_init" is a pointer here, to what a handshake needs
+    while it is under way. Empty where the program doesn't link SSL_in_init."""
+    function, offsets = image.function("SSL_in_init"), boringssl_offsets(image)
+    if function is None or offsets is None:
+        return {}
+    read = followed_in(image, function.address, Case({"rdi": _CONNECTION})).fields
+    paths = {field.path for field in read if len(field.path) == 2 and field.path[0] == offsets["boringssl"] and field.size == 8}
+    path = paths.pop() if len(paths) == 1 else ()
+    return {"in_init": FieldPath(path, 8)} if path and 0 <= path[1] < _MAX_OFFSET else {}
+
+
+def _server(image: Image) -> dict[str, int]:
+    """The bit that SSL_is_server returns; empty where that isn't one bit."""
+    function = image.function("SSL_is_server")
+    if function is None:
+        return {}
+    fields = [each for each in followed_in(image, function.address, Case({"rdi": _CONNECTION})).fields if len(each.path) == 1]
+    if len(fields) != 1 or not 0 <= fields[0].path[0] < _MAX_OFFSET:
+        return {}
+    path, bits = fields[0].path, [1 << number for number in range(8 * fields[0].size)]
+    set_by = [
+        bit for bit in bits if followed_in(image, function.address, Case({"rdi": _CONNECTION}, {path: bit})).results == [1]
+    ]
+    return {"server": path[0], "server_bits": set_by[0]} if len(set_by) == 1 else {}

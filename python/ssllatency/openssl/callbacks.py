@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where libssl keeps the application's callbacks, read out of the functions that set them."""
+
+from __future__ import annotations
+
+from ssllatency.openssl.connection import Accessors, UnclearError
+from ssllatency.code.evaluate import Evaluation, followed
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.code.returns import returned_address
+from ssllatency.code.values import Field, Place, Value
+
+_CTX, _CALLBACK = Place("argument", 0), Place("callback", 0)
+_MAX_OFFSET = 1 << 16
+_METHODS = ("TLS_method", "TLS_server_method", "TLS_client_method")
+# By the field's name in OpenSSL's source, the command of SSL_CTX_callback_ctrl that sets it: SSL_CTRL_SET_TLSEXT_SERVERNAME_CB
+# and SSL_CTRL_SET_TLSEXT_STATUS_REQ_CB of include/openssl/tls1.h.
+_COMMANDS = {"servername_cb": 53, "status_cb": 63}
+# By the field's name, the function that sets it in SSL_CTX.
+_SETTERS = {
+    "alpn_select_cb": "SSL_CTX_set_alpn_select_cb",
+    "client_hello_cb": "SSL_CTX_set_client_hello_cb",
+    "app_verify_callback": "SSL_CTX_set_cert_verify_callback",
+    "new_session_cb": "SSL_CTX_sess_set_new_cb",
+}
+NAMES = ("cert_cb", *_COMMANDS, *_SETTERS)
+
+CallbackPath = tuple[int, int]  # the offset of a pointer in SSL, and of the callback behind that pointer
+
+
+def callback_paths(image: Image) -> dict[str, CallbackPath | str]:
+    """By name, where the callback lies as seen from the SSL *, or why that can't be told (a phrase)."""
+    try:
+        accessors = Accessors(image)
+    except (UnclearError, ElfError) as problem:
+        return dict.fromkeys(NAMES, str(problem).rstrip("."))
+    return {name: _finding(accessors, name) for name in NAMES}
+
+
+def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
+    try:
+        if name == "cert_cb":
+            path = _stored(accessors.follow("SSL_set_cert_cb", rsi=_CALLBACK), name)
+        elif name == "new_session_cb":
+            path = (_session_ctx(accessors), *_in_ctx(accessors.image, name))
+        else:
+            path = (*accessors.returned("SSL_get_SSL_CTX").path, *_in_ctx(accessors.image, name))
+    except (UnclearError, ElfError) as problem:
+        return str(problem).rstrip(".")
+    if len(path) != 2 or not all(0 <= offset < _MAX_OFFSET for offset in path):
+        return f"{name} isn't where it is known to be"
+    return path[0], path[1]
+
+
+def _session_ctx(accessors: Accessors) -> int:
+    """The offset of the SSL_CTX that keeps the sessions: the one whose cache is looked into. It stays when the server's name
+    changes the connection's."""
+    fields = accessors.follow("SSL_has_matching_session_id").fields
+    pointers = {field.path[0] for field in fields if len(field.path) == 2}
+    if len(pointers) != 1:
+        raise UnclearError("SSL_has_matching_session_id doesn't simply look into one SSL_CTX")
+    return pointers.pop()
+
+
+def _in_ctx(image: Image, name: str) -> tuple[int, ...]:
+    if name in _COMMANDS:
+        arguments: dict[str, Value] = {"rdi": _CTX, "rsi": _COMMANDS[name], "rdx": _CALLBACK}
+        return _stored(followed(image, _control(image, arguments), arguments), name)
+    function = image.function(_SETTERS[name])
+    if function is None:
+        raise UnclearError(f"the library has no {_SETTERS[name]}")
+    return _stored(followed(image, function.address, {"rdi": _CTX, "rsi": _CALLBACK}), name)
+
+
+def _control(image: Image, arguments: dict[str, Value]) -> int:
+    """The method's function that SSL_CTX_callback_ctrl passes on to what it is called with."""
+    function = image.function("SSL_CTX_callback_ctrl")
+    makers = (image.function(name) for name in _METHODS)
+    tables = [returned_address(image, maker.address) for maker in makers if maker]
+    if function is None or not tables or tables[0] is None:
+        raise UnclearError("the library has no SSL_CTX_callback_ctrl, or no method that can be read")
+    read = followed(image, function.address, arguments).fields
+    slots = {field.path[1] for field in read if len(field.path) == 2}
+    target = image.pointer(tables[0] + slots.pop()) if len(slots) == 1 else None
+    if target is None or not image.executable(target):
+        raise UnclearError("SSL_CTX_callback_ctrl doesn't simply pass its commands on")
+    return target
+
+
+def _stored(evaluation: Evaluation, name: str) -> tuple[int, ...]:
+    """The path of the one field that the callback is stored in."""
+    places = {place for place, value in evaluation.stores if value == _CALLBACK}
+    paths = {(*(place.base.path if isinstance(place.base, Field) else ()), place.offset) for place in places}
+    if len(paths) != 1:
+        raise UnclearError(f"what sets {name} doesn't simply store it")
+    return paths.pop()

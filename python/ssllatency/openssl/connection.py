@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A library's accessors, followed for a plain connection: which field of it each of them returns, stores or passes on.
+
+Since OpenSSL 3.2 an SSL begins with its type, 0 for a connection that isn't QUIC's, and the accessors look at it; before, it
+begins with the version. Which of the two a library has is seen in SSL_version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ssllatency.code.evaluate import Evaluation, followed
+from ssllatency.elf.image import Image
+from ssllatency.code.returns import returned_address
+from ssllatency.code.values import Field, Place, Value
+
+_CONNECTION, _OUTPUT = Place("argument", 0), Place("output", 0)
+_FIRST = (0,)
+_MAX_OFFSET = 1 << 16
+_METHODS = ("TLS_method", "TLS_server_method", "TLS_client_method")
+
+
+class UnclearError(Exception):
+    """The code doesn't show a field, or leaves room for doubt; the text says how, a phrase."""
+
+
+class Accessors:
+    """The accessors of `image`. UnclearError from the constructor where even the version can't be told."""
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self._known: dict[tuple[int, ...], int] = {}
+        fields = {each for each in self.follow("SSL_version").results if isinstance(each, Field)}
+        fields = {each for each in fields if each.path != _FIRST} or fields
+        self.version = only(fields, "SSL_version doesn't simply return it", 4)
+        if self.version.path != _FIRST:
+            self._known = {_FIRST: 0}
+
+    def follow(self, name: str, **arguments: Value) -> Evaluation:
+        """What the function does with the connection and these further arguments."""
+        function = self.image.function(name)
+        if function is None:
+            raise UnclearError(f"the library has no {name}")
+        return self._follow(function.address, arguments)
+
+    def _follow(self, address: int, arguments: dict[str, Value]) -> Evaluation:
+        return followed(self.image, address, {"rdi": _CONNECTION, **arguments}, self._known)
+
+    def returned(self, *names: str, size: int = 8, depth: int = 1) -> Field:
+        """The one field that the first of `names` that there is returns, `depth` pointers from its argument."""
+        name = next((each for each in names if self.image.function(each)), names[0])
+        fields = (each for each in self.follow(name).results if isinstance(each, Field))
+        return only(fields, f"{name} doesn't simply return it", size, depth)
+
+    def passed(self, name: str) -> Field:
+        """The one pointer in the connection that the function calls another one with."""
+        arguments = (call.arguments[0] for call in self.follow(name).calls)
+        fields = (each for each in arguments if isinstance(each, Field) and len(each.path) == 1)
+        return only(fields, f"{name} doesn't simply pass it on", 8)
+
+    def control(self, command: int) -> Evaluation:
+        """What a command of SSL_ctrl does, which the connection's method carries out."""
+        calls = self.follow("SSL_ctrl", rsi=command).calls
+        slots = {call.target.path[1] for call in calls if isinstance(call.target, Field) and len(call.target.path) == 2}
+        functions = (self.image.function(name) for name in _METHODS)
+        tables = {returned_address(self.image, function.address) for function in functions if function}
+        targets = {table and self.image.pointer(table + slot) for table in tables for slot in slots}
+        target = targets.pop() if len(targets) == 1 else None
+        if target is None:
+            raise UnclearError("SSL_ctrl doesn't lead to one function")
+        return self._follow(target, {"rsi": command, "rcx": _OUTPUT})
+
+    def stored(self, evaluation: Evaluation, problem: str) -> Field:
+        """The one number in a structure beside the connection that is stored for the caller."""
+        values = {value for place, value in evaluation.stores if place.base == _OUTPUT.base}
+        if not all(isinstance(value, Field) for value in values):
+            raise UnclearError(problem)
+        return only((each for each in values if isinstance(each, Field)), problem, 4)
+
+    def stored_by(self, name: str) -> Field:
+        """The one number that the function stores for its caller, by its second argument."""
+        return self.stored(self.follow(name, rsi=_OUTPUT), f"{name} doesn't simply store it")
+
+
+def only(fields: Iterable[Field], problem: str, size: int = 0, depth: int = 0) -> Field:
+    """The one field that there is, with offsets that structures can have; of this size and depth, unless they are 0."""
+    distinct = set(fields)
+    field = distinct.pop() if len(distinct) == 1 else None
+    if field is None or not field.whole or not _plausible(field.path):
+        raise UnclearError(problem)
+    if size not in (0, field.size) or depth not in (0, len(field.path)):
+        raise UnclearError(problem)
+    return field
+
+
+def _plausible(path: Sequence[int]) -> bool:
+    return all(0 <= offset < _MAX_OFFSET for offset in path)

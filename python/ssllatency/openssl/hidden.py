@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of libssl that it doesn't export, found by what they call: by their names only where the file tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ssllatency.openssl.accessors import ssl_offsets
+from ssllatency.code.calls import calls_to
+from ssllatency.code.evaluate import followed
+from ssllatency.elf.image import Image
+from ssllatency.code.values import Place
+from ssllatency.code.bodies import Bodies
+from ssllatency.code.flow import Unplannable
+from ssllatency.openssl.libssl_code import LibsslCode
+
+NAMES = frozenset(
+    (
+        *("EVP_DecryptFinal", "EVP_DecryptUpdate", "OPENSSL_LH_retrieve", "SSL_CTX_add_session", "CRYPTO_THREAD_read_lock"),
+        *("ERR_vset_error", "ERR_put_error"),
+    )
+)
+_SSL = Place("argument", 0)
+_MSG_FLOW_ERROR = 1  # of OSSL_STATEM's state, ssl/statem/statem_local.h
+_MOST_CALLED = 3  # of the functions that raise errors, those that are looked at
+
+
+class Hidden:
+    """Finds them by the call sites of NAMES. Each method gives where the function begins; Unplannable where it isn't sure."""
+
+    def __init__(self, image: Image, bodies: Bodies, code: LibsslCode, sites: Mapping[str, list[int]]) -> None:
+        self._image = image
+        self._bodies = bodies
+        self._code = code
+        self._sites = sites
+
+    def tls_decrypt_ticket(self) -> int:
+        """What decrypts a session ticket: nothing else in libssl decrypts in this way."""
+        return self._named("tls_decrypt_ticket") or self._only("EVP_DecryptFinal", "EVP_DecryptUpdate")
+
+    def lookup_sess_in_cache(self) -> int:
+        """What looks a session up, in the cache and by the application's callback, and puts what that found into the cache."""
+        name = self._named("lookup_sess_in_cache")
+        return name or self._only("OPENSSL_LH_retrieve", "SSL_CTX_add_session", "CRYPTO_THREAD_read_lock")
+
+    def ossl_statem_fatal(self) -> int:
+        """What raises an error and breaks the handshake off with an alert: it sets the state to that of an error."""
+        named = self._named("ossl_statem_fatal")
+        if named:
+            return named
+        state = ssl_offsets(self._image).get("state")
+        if state is None:
+            raise Unplannable("the handshake's state can't be found in SSL, so it can't be told what sets it")
+        raising = self._raising()
+        found = [start for start in raising if self._breaks_off(start, state, raising)]
+        return _single(found, "set the handshake's state to that of an error")
+
+    def _named(self, name: str) -> int | None:
+        function = self._image.function(name)
+        return function.address if function else None
+
+    def _only(self, *names: str) -> int:
+        callers = [self._bodies.functions(self._sites[name]) for name in names]
+        found = [start for start in set.intersection(*callers) if self._code.holds(start)]
+        return _single([start for start in found if not self._image.is_part(start)], f"call {' and '.join(names)}")
+
+    def _raising(self) -> list[int]:
+        """Functions that pass an error on: the most called ones of those that call libcrypto's function for it."""
+        sites = self._sites["ERR_vset_error"] or self._sites["ERR_put_error"]
+        starts = {start for start in self._bodies.functions(sites) if self._code.holds(start)}
+        called = calls_to(self._image, starts, self._code.within)
+        return sorted(starts, key=lambda start: len(called[start]), reverse=True)[:_MOST_CALLED]
+
+    def _breaks_off(self, start: int, state: int, others: Collection[int]) -> bool:
+        """Whether the function, or one but `others` that it passes the SSL on to, sets the state to that of an error."""
+        own = followed(self._image, start, {"rdi": _SSL})
+        targets = {call.target for call in own.calls if call.arguments[0] == _SSL and isinstance(call.target, int)}
+        targets = {target for target in targets if target not in others and self._image.executable(target)}
+        passed = [followed(self._image, target, {"rdi": _SSL}) for target in targets]
+        stores = [store for evaluation in (own, *passed) for store in evaluation.stores]
+        return (Place("argument", state), _MSG_FLOW_ERROR) in stores
+
+
+def _single(found: list[int], what: str) -> int:
+    if len(found) != 1:
+        raise Unplannable(f"{len(found) or 'no'} functions in libssl {what}, where one is expected")
+    return found[0]

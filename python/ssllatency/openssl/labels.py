@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a connection's labels lie, its version, cipher, group and their like, read out of the library's own accessors.
+
+Every place is counted from the SSL * of a plain connection, as the application has it. It comes from the file's code alone,
+never from a table of versions; what the code doesn't show, or shows in a way that leaves room for doubt, is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ssllatency.openssl.connection import Accessors, UnclearError, only
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.openssl.signatures import code_point_offset
+from ssllatency.code.values import Field, FieldPath
+
+# Commands of SSL_ctrl: include/openssl/ssl.h.
+_GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 132, 134
+_NO_GROUP = "SSL_ctrl doesn't show the negotiated group"
+
+
+def label_paths(image: Image) -> dict[str, FieldPath]:
+    """The places by the label's name; a name whose place can't be told surely is absent.
+
+    "version", "in_init", "hand_state", "resumed", "verify_mode" and "verify_result" are numbers as the accessors return them,
+    "ctx", "session", "peer_certificate" and "waitctx" pointers. "cipher" is the number that SSL_CIPHER_get_id returns,
+    "signature" the TLS code point of the algorithm that this side signs with. The group's code point is "group_tls13" where the
+    version is TLS 1.3 and "did_kex" isn't 0, else "group_session".
+    """
+    return {name: found for name, found in _findings(image).items() if isinstance(found, FieldPath)}
+
+
+def label_problems(image: Image) -> dict[str, str]:
+    """Why the others are absent, a phrase each, by the label's name."""
+    return {name: found for name, found in _findings(image).items() if isinstance(found, str)}
+
+
+def _findings(image: Image) -> dict[str, FieldPath | str]:
+    try:
+        accessors = Accessors(image)
+    except (UnclearError, ElfError) as problem:
+        return dict.fromkeys(_LABELS, str(problem))
+    return {name: _finding(accessors, source) for name, source in _LABELS.items()}
+
+
+def _finding(accessors: Accessors, source: _Source) -> FieldPath | str:
+    try:
+        field = source(accessors)
+    except (UnclearError, ElfError) as problem:
+        return str(problem)
+    return FieldPath(field.path, field.size)
+
+
+def _session(accessors: Accessors) -> Field:
+    return accessors.returned("SSL_get_session")
+
+
+def _in_session(accessors: Accessors, *names: str) -> Field:
+    """The pointer in the session that the first of these accessors returns."""
+    field = accessors.returned(*names, depth=2)
+    if field.path[:1] != _session(accessors).path:
+        raise UnclearError(f"{names[0]} doesn't look into the session")
+    return field
+
+
+def _cipher(accessors: Accessors) -> Field:
+    number = accessors.returned("SSL_CIPHER_get_id", size=4)
+    return Field(_in_session(accessors, "SSL_get_current_cipher").path + number.path, number.size)
+
+
+def _peer_certificate(accessors: Accessors) -> Field:
+    return _in_session(accessors, "SSL_get0_peer_certificate", "SSL_get_peer_certificate")
+
+
+def _group_tls13(accessors: Accessors) -> Field:
+    return only((each for each in _group_fields(accessors) if len(each.path) == 1), _NO_GROUP)
+
+
+def _group_session(accessors: Accessors) -> Field:
+    session = _session(accessors).path
+    return only((each for each in _group_fields(accessors) if each.path[:-1] == session), _NO_GROUP)
+
+
+def _group_fields(accessors: Accessors) -> set[Field]:
+    """The fields that SSL_ctrl has translated from a code point to a number of its own, all by the same function."""
+    calls = [call for call in accessors.control(_GET_NEGOTIATED_GROUP).calls if isinstance(call.arguments[0], Field)]
+    fields = {call.arguments[0] for call in calls if isinstance(call.arguments[0], Field)}
+    if len({call.target for call in calls}) != 1 or len(fields) != 2 or {len(each.path) for each in fields} != {1, 2}:
+        raise UnclearError(_NO_GROUP)
+    return fields
+
+
+def _did_kex(accessors: Accessors) -> Field:
+    """The one flag in the connection that SSL_ctrl looks at before it takes the group from there."""
+    _group_tls13(accessors)
+    fields = accessors.control(_GET_NEGOTIATED_GROUP).fields
+    return only((each for each in fields if len(each.path) == 1 and each.size == 1), _NO_GROUP)
+
+
+def _signature(accessors: Accessors) -> Field:
+    key = accessors.stored_by("SSL_get_signature_type_nid")
+    digest = accessors.stored(accessors.control(_GET_SIGNATURE_NID), "SSL_ctrl doesn't show the signature's hash")
+    if len(key.path) < 2 or digest.path[:-1] != key.path[:-1]:
+        raise UnclearError("the signature's hash and kind of key don't lie side by side")
+    offset = code_point_offset(accessors.image, digest.path[-1], key.path[-1])
+    if offset is None:
+        raise UnclearError("the library's table of signature algorithms doesn't show it")
+    return Field((*key.path[:-1], offset), 2)
+
+
+def _waitctx(accessors: Accessors) -> Field:
+    names = ("SSL_get_all_async_fds", "SSL_get_changed_async_fds")
+    return only({accessors.passed(name) for name in names}, f"{names[0]} and {names[1]} don't agree", 8, 1)
+
+
+_Source = Callable[[Accessors], Field]
+_LABELS: dict[str, _Source] = {
+    "version": lambda accessors: accessors.version,
+    "in_init": lambda accessors: accessors.returned("SSL_in_init", size=4),
+    "hand_state": lambda accessors: accessors.returned("SSL_get_state", size=4),
+    "resumed": lambda accessors: accessors.returned("SSL_session_reused", size=4),
+    "verify_mode": lambda accessors: accessors.returned("SSL_get_verify_mode", size=4),
+    "verify_result": lambda accessors: accessors.returned("SSL_get_verify_result"),
+    "ctx": lambda accessors: accessors.returned("SSL_get_SSL_CTX"),
+    "session": _session,
+    "cipher": _cipher,
+    "peer_certificate": _peer_certificate,
+    "group_tls13": _group_tls13,
+    "group_session": _group_session,
+    "did_kex": _did_kex,
+    "signature": _signature,
+    "waitctx": _waitctx,
+}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names for the codes that a TLS library uses, out of its own tables: what `openssl errstr` or an alert's text would say.
+
+A file of the target is read, nothing of it is run. What a library doesn't have, or doesn't show, is absent; libssl and
+libcrypto have different parts, which join() puts together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
+
+# OpenSSL 1.1.1's short names of curves that IANA's registry of groups spells otherwise.
+_IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519", "X448": "x448"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """What codes mean in one library, or in the libraries of one process."""
+
+    reasons: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """(library, reason) to its text; library 0 has the reasons that all libraries share."""
+    libraries: Mapping[int, str] = field(default_factory=dict)
+    """The number of a part of OpenSSL, as 20, to its name, "SSL routines"."""
+    alerts: Mapping[int, str] = field(default_factory=dict)
+    """The number of a TLS alert to its description."""
+    states: Mapping[int, str] = field(default_factory=dict)
+    """OSSL_HANDSHAKE_STATE to the text of SSL_state_string_long."""
+    ciphers: Mapping[int, str] = field(default_factory=dict)
+    """The 32-bit identifier of a cipher, 0x0300 and its number in TLS, to its name as SSL_CIPHER_get_name gives it."""
+    groups: Mapping[int, str] = field(default_factory=dict)
+    """The IANA number of a group to its name."""
+    signatures: Mapping[int, str] = field(default_factory=dict)
+    """The code point of a signature scheme to its name."""
+    major: int = 0
+    """How error codes are packed, for unpack(): 3 or 1; 0 where that isn't known."""
+    ssl: int = 20
+    """The number that libssl's own errors have as their library's."""
+    curves: Mapping[int, int] = field(default_factory=dict)
+    """OpenSSL 1.1.1's libssl: the IANA number of a group to the NID of its curve, which join() needs."""
+    objects: Mapping[int, str] = field(default_factory=dict)
+    """OpenSSL 1.1.1's libcrypto: the NID of an object to its short name, which join() needs."""
+
+    def reason(self, code: int) -> str:
+        """The text of the packed error code, "" if it has none or `major` isn't known."""
+        if not self.major:
+            return ""
+        library, reason = unpack(code, self.major)
+        return self.reasons.get((library, reason)) or self.reasons.get((0, reason), "")
+
+
+def unpack(code: int, major: int) -> tuple[int, int]:
+    """(library, reason) of a packed error code; `major` as in Names. OpenSSL 3 marks an errno with bit 31: library 2."""
+    if major == 3:
+        return (2, code & 0x7FFFFFFF) if code >> 31 & 1 else (code >> 23 & 0xFF, code & 0x7FFFFF)
+    return code >> 24 & 0xFF, code & 0xFFF
+
+
+def names(image: Image) -> Names:
+    """All names in the image: a libssl, a libcrypto or a program with both. ElfError where its relocations are damaged."""
+    from ssllatency.openssl import boringssl
+    from ssllatency.openssl.names import boringssl as boringssl_names
+    from ssllatency.openssl.names import capabilities
+    from ssllatency.openssl.names import error_texts
+    from ssllatency.openssl.names import tls as tls_names
+
+    if boringssl.boringssl_offsets(image) is not None:
+        libraries = boringssl_names.LIBRARIES
+        reasons = {(boringssl_names.SSL, number): text for number, text in boringssl_names.REASONS.items()}
+        return Names(reasons, libraries, boringssl_names.ALERTS, major=1, ssl=boringssl_names.SSL)
+    errors = error_texts.error_texts(image)
+    found = Names(
+        reasons=errors.reasons,
+        libraries=errors.libraries,
+        alerts=tls_names.alerts(image),
+        states=tls_names.states(image),
+        ciphers=tls_names.ciphers(image),
+        groups=capabilities.groups(image),
+        signatures={**capabilities.provided_signatures(image), **tls_names.signatures(image)},
+        major=errors.major,
+        curves=capabilities.curves(image) if errors.major == 1 else {},
+        objects=capabilities.objects(image) if errors.major == 1 else {},
+    )
+    return join(found, Names())
+
+
+def join(one: Names, other: Names) -> Names:
+    """What either knows; where both know a code, the name is that of `one`."""
+    curves, objects = {**other.curves, **one.curves}, {**other.objects, **one.objects}
+    return Names(
+        reasons={**other.reasons, **one.reasons},
+        libraries={**other.libraries, **one.libraries},
+        alerts={**other.alerts, **one.alerts},
+        states={**other.states, **one.states},
+        ciphers={**other.ciphers, **one.ciphers},
+        groups={**_groups_of(curves, objects), **other.groups, **one.groups},
+        signatures={**other.signatures, **one.signatures},
+        major=one.major or other.major,
+        ssl=one.ssl if one.major else other.ssl,
+        curves=curves,
+        objects=objects,
+    )
+
+
+def _groups_of(curves: Mapping[int, int], objects: Mapping[int, str]) -> dict[int, str]:
+    found = {number: objects[nid] for number, nid in curves.items() if nid in objects}
+    return {number: _IANA.get(name, name) for number, name in found.items()}

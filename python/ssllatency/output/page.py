@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page that standard output is."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.units import WIDTH
+
+# Narrower than this, tables wouldn't fit anyhow.
+_NARROWEST = 80
+
+
+def output_page() -> Page:
+    """As wide as the terminal, within what reports are made for; beyond ASCII where its encoding is UTF-8."""
+    columns = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return Page(min(WIDTH, max(_NARROWEST, columns)), unicode=encoding == "utf8")

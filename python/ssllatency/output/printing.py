@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place from which text goes to a terminal. Names, notes and reasons are chosen by traced processes, or by whoever
+wrote a recording: no character of theirs moves the cursor, sets a title or turns text around."""
+
+from __future__ import annotations
+
+import sys
+
+from ssllatency.reports.words.units import printable
+
+_LAYOUT = "\n\t"
+
+
+def show(text: str, end: str = "\n") -> None:
+    """Writes a result to standard output, a report or JSON."""
+    print(harmless(text), end=end, flush=True)
+
+
+def tell(sentence: str) -> None:
+    """Writes a sentence to standard error, with the program's name before it."""
+    tell_line(f"ssllatency: {sentence}")
+
+
+def tell_line(line: str) -> None:
+    """Writes a line to standard error, in ASCII."""
+    print(printable(line), file=sys.stderr, flush=True)
+
+
+def harmless(text: str) -> str:
+    """The text in which nothing but line feeds and tabs controls the terminal: other such characters are written as JSON writes
+    them, \\uNNNN, so that a document stays one."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in _LAYOUT else f"\\u{ord(one):04x}" for one in text)

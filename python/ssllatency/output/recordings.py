@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that keep measurements: read, and opened for writing."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from pathlib import Path
+
+from ssllatency.output import files as output_files
+from ssllatency.output.printing import tell
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.recording import Recording
+from ssllatency.reports.documents.recording_reading import from_text
+
+
+def read(name: str) -> Recording:
+    """The recording in a file, - for standard input. What a run has to say about itself goes to standard error."""
+    recording = from_text(_text(name), "standard input" if name == "-" else name)
+    for note in dict.fromkeys(note for run in recording.runs for note in run.notes):
+        tell(f"{recording.label}: {note}")
+    return recording
+
+
+def _text(name: str) -> str:
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise SsllatencyError(f"{name} can't be read: {error.strerror}.") from None
+    return content.decode(errors="replace")
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Where a recording is written."""
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write")
+    parser.add_argument("--force", action="store_true", help="overwrite the file if it is there")
+
+
+def refuse_overwriting(name: str, *, force: bool) -> None:
+    """SsllatencyError where the file is there already and isn't to be overwritten."""
+    if not force and os.path.lexists(name):
+        raise SsllatencyError(f"{name} is there already: --force overwrites it.")
+
+
+class Writer:
+    """A file that is written line by line, each of them kept on the disk before the next begins. A context manager.
+
+    SsllatencyError where the file is there already, unless `force`, or can't be written.
+    """
+
+    def __init__(self, name: str, *, force: bool = False) -> None:
+        self._name = name
+        refuse_overwriting(name, force=force)
+        with output_files.refusing(name):
+            self._fd = output_files.create(name, replace=force)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def write(self, line: str) -> None:
+        """Adds a line that ends in a newline."""
+        rest = memoryview(line.encode())
+        with output_files.refusing(self._name):
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+            self._keep()
+
+    def _keep(self) -> None:
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a pipe, say
+                raise

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handshake plans in words, for `ssllatency probes --handshakes`: the calls that are phases, where errors are seen, what the
+labels are read from, and what is missing and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ssllatency.probes.handshake import codec as handshake_codec
+from ssllatency.probes.costs import COST_NS
+from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall, Transport
+from ssllatency.probes.listing import reasons, table
+from ssllatency.probes.plan import Probe
+
+_HEADER = ("PHASE", "CALL OF", "NS/CALL", "SITE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
+
+
+def render(plans: Sequence[HandshakePlan]) -> str:
+    """The text: for each file a header, a table with a row a site, and what is missing."""
+    return "\n".join("\n".join(_file(plan)) + "\n" for plan in plans)
+
+
+def to_document(plans: Sequence[HandshakePlan]) -> dict[str, Any]:
+    """The same as one JSON document; `cost_ns` is what the sites add to one call."""
+    return {"schema": "ssllatency-handshake-probes/1", "files": [_document(plan) for plan in plans]}
+
+
+def _document(plan: HandshakePlan) -> dict[str, Any]:
+    values = handshake_codec.to_values(plan)
+    for calls, records in ((plan.calls, values["calls"]), (plan.transport, values["transport"])):
+        for call, record in zip(calls, records, strict=True):
+            record["cost_ns"] = cost_ns(call)
+    return values
+
+
+def cost_ns(call: PhaseCall) -> int:
+    """What the probes add to one call at most, before the program's own work."""
+    return COST_NS[call.begin.cost] + max(COST_NS[end.cost] for end in call.ends)
+
+
+def _file(plan: HandshakePlan) -> Iterator[str]:
+    yield plan.path
+    yield f"  {'holds':<11}{plan.kind}"
+    yield f"  {'build-id':<11}{plan.build_id or 'none'}"
+    for name, path in sorted(plan.labels.items()):
+        yield f"  {'label':<11}{name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes"
+    rows = list(_rows(plan))
+    if rows:
+        yield ""
+        yield from table([_HEADER, *rows])
+    if plan.missing:
+        yield ""
+        yield "Not seen:"
+        yield from reasons((each.reason, each.what) for each in plan.missing)
+
+
+def _rows(plan: HandshakePlan) -> Iterator[tuple[str, ...]]:
+    for call in (*plan.calls, *plan.transport):
+        yield (call.phase, call.callee, f"{cost_ns(call)}", "begin", *_site(call.begin), _note(call))
+        for end in call.ends:
+            yield ("", "", "", "end", *_site(end), _depth(end))
+    for inner in plan.inner:
+        cost = COST_NS[inner.begin.cost] + COST_NS[inner.end.cost]
+        yield ("call", f"{inner.function} in a BIO", f"{cost}", "begin", *_site(inner.begin), _depth(inner.begin))
+        yield ("", "", "", "end", *_site(inner.end), f"{_depth(inner.end)}, value in {inner.end.return_register}")
+    for error in plan.errors:
+        yield ("error", error.function, _ns(error.probe), "entry", *_site(error.probe), error.kind)
+    if plan.wake:
+        yield ("offload", "ASYNC_WAIT_CTX_set_wait_fd", _ns(plan.wake), "entry", *_site(plan.wake), "")
+
+
+def _ns(probe: Probe) -> str:
+    return f"{COST_NS[probe.cost]}"
+
+
+def _site(probe: Probe) -> tuple[str, str, str]:
+    return f"{probe.offset:#x}", probe.cost, probe.instruction
+
+
+def _depth(probe: Probe) -> str:
+    return f"{probe.stack_delta} below" if probe.stack_delta else ""
+
+
+def _note(call: PhaseCall) -> str:
+    notes = [_depth(call.begin)] if call.begin.stack_delta else []
+    notes += ["only where calls sleep"] if isinstance(call.phase, Transport) else []
+    notes += [f"if {'' if call.taken else 'not '}taken"] if call.condition else []
+    notes += [call.operation] if call.operation else []
+    notes += [f"not if argument {call.skip_null} is NULL"] if call.skip_null is not None else []
+    notes += (
+        [f"size {'at' if call.size_is_pointer else 'in'} argument {call.size_argument}"]
+        if call.size_argument is not None
+        else []
+    )
+    return ", ".join(notes)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A handshake plan as plain data: where in a file the phases of a handshake begin and end, and where its errors are raised.
+
+A phase is a call that libssl makes. It begins at the call site, or at a branch that leads to it alone, and ends at the first
+cheap instruction past it. Both lie in one frame: the stack pointer at the function's entry, which is the one at the site plus
+`stack_delta`, is the same at both. An end may be reached by other ways too, without the call; it ends a phase only where one
+that began in the same frame is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ssllatency.code.values import FieldPath
+from ssllatency.probes.plan import CodeRange, Probe
+
+
+class Phase(StrEnum):
+    """What the time of a call goes to."""
+
+    PRIVATE_KEY = "private_key"
+    KEY_EXCHANGE = "key_exchange"
+    PEER_VERIFICATION = "peer_verification"
+    SESSION_LOOKUP = "session_lookup"
+    CALLBACKS = "callbacks"
+
+
+class Transport(StrEnum):
+    """What the time of a call goes to that reads or writes the connection, where it sleeps meanwhile."""
+
+    WAIT_PEER = "wait_peer"
+    WAIT_WINDOW = "wait_window"
+
+
+class ErrorKind(StrEnum):
+    """Which arguments tell of an error. RAISE: ERR_vset_error, library in argument 0 and reason in 1. RAISE_1_1: ERR_put_error,
+    library in argument 0 and reason in 2. FATAL: ossl_statem_fatal, the SSL in argument 0 and the alert in 1 (-1: none)."""
+
+    RAISE = "raise"
+    RAISE_1_1 = "raise_1_1"
+    FATAL = "fatal"
+
+
+@dataclass(frozen=True)
+class PhaseCall:
+    """One call site of `callee`: a function's name, or of an indirect call the callback's.
+
+    `begin` has the role ENTRY, `ends` EXIT; a call has run when any end is crossed with the frame of its begin. `skip_null` is
+    an argument that is NULL where only the size is asked for: that call isn't counted. `operation` is "sign" or "decrypt" for
+    PRIVATE_KEY. `size_argument` tells the key's size in bytes, or where `size_is_pointer` points to a size_t that does: before
+    the call it is the buffer's size. Arguments are in their registers at `begin`.
+
+    `condition`: where `begin` is a conditional branch in front of the call, its mnemonic ("je", …); the phase begins only where
+    the branch is taken, or falls through, as `taken` says. Such a begin has no arguments that are to be read.
+    """
+
+    phase: Phase | Transport
+    callee: str
+    begin: Probe
+    ends: tuple[Probe, ...]
+    skip_null: int | None = None
+    operation: str = ""
+    size_argument: int | None = None
+    size_is_pointer: bool = False
+    condition: str = ""
+    taken: bool = False
+
+
+@dataclass(frozen=True)
+class InnerCall:
+    """The call by which an SSL in a BIO does what `function`, SSL_read or SSL_write, does. At `begin` the SSL is in the first
+    argument's register; at `end` what is returned, as by that function's `_ex` form, is in its `return_register`."""
+
+    function: str
+    begin: Probe
+    end: Probe
+
+
+@dataclass(frozen=True)
+class ErrorSite:
+    """The entry of a function that records an error; the arguments that `kind` names are in their registers at `probe`."""
+
+    kind: ErrorKind
+    function: str
+    probe: Probe
+
+
+@dataclass(frozen=True)
+class MissingPart:
+    """What of a handshake is not seen in this file, and why (a phrase without a full stop)."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class HandshakePlan:
+    """What is probed in one file to split its handshakes. `kind` as in ImagePlan.
+
+    `transport` are the calls by which libssl reads and writes: they are watched only in processes whose calls sleep. `inner`
+    are handshake calls that no exported function is. `wake` is the entry of ASYNC_WAIT_CTX_set_wait_fd(ctx, key, fd, …), with
+    the first three arguments in their registers; `labels` are fields of SSL by name; `code` holds every site.
+    """
+
+    path: str
+    build_id: str
+    kind: str
+    calls: tuple[PhaseCall, ...]
+    transport: tuple[PhaseCall, ...]
+    inner: tuple[InnerCall, ...]
+    errors: tuple[ErrorSite, ...]
+    wake: Probe | None
+    labels: Mapping[str, FieldPath]
+    missing: tuple[MissingPart, ...]
+    code: tuple[CodeRange, ...] = ()
+
+    def probes(self) -> Iterator[Probe]:
+        """All sites."""
+        for call in (*self.calls, *self.transport):
+            yield call.begin
+            yield from call.ends
+        for inner in self.inner:
+            yield inner.begin
+            yield inner.end
+        yield from (error.probe for error in self.errors)
+        if self.wake:
+            yield self.wake

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls through a pointer that lies in a structure behind another one: `connection->structure->callback(…)`.
+
+Where the offsets of both pointers are known, the code shows the calls: the called register is loaded from the one offset, past
+a base that is loaded from the other, on every way to the call.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from ssllatency.elf.image import Image, Range
+from ssllatency.code.bodies import Bodies
+from ssllatency.code.flow import Code, Graph, Unplannable
+from ssllatency.openssl.libssl_code import LibsslCode
+from ssllatency.code.machine import Flow, Instruction, Machine
+
+if TYPE_CHECKING:
+    from ssllatency.code.aarch64.instructions import Aarch64Instruction
+    from ssllatency.code.x86.instructions import X86Instruction
+
+_NEAR = 128  # bytes of code past a load in which the call is looked for
+_MAX_CANDIDATES = 4096
+_LONGEST = 16
+
+
+@dataclass(frozen=True)
+class _Load:
+    """64 bits loaded by the instruction at `address` into `register`, "" for a call that goes there itself."""
+
+    address: int
+    register: str
+    base: str
+    offset: int
+
+
+def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], libssl: LibsslCode) -> list[int]:
+    """The addresses of the calls through the second offset of `path`, in the structure that the pointer at the first leads to.
+
+    A function of `libssl` that has one such call may have others through the same field of another structure of the kind: they
+    count as well.
+    """
+    found = []
+    for start in sorted(_functions(image, machine, bodies, path, libssl)):
+        try:
+            graph = bodies.graph(start)
+        except Unplannable:
+            continue
+        calls = {call: loads for call, each in graph.nodes.items() if (loads := _through(graph, each, path[1]))}
+        if any(_leads(graph, load, path[0]) for loads in calls.values() for load in loads):
+            found += sorted(calls)
+    return found
+
+
+def _functions(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], libssl: LibsslCode) -> set[int]:
+    """Functions in which what may be a load from the second offset is followed by a call of what was loaded."""
+    scan = _x86_loads if image.machine == "x86-64" else _aarch64_loads
+    code = Code(image, machine)
+    found: set[int] = set()
+    for place, _ in zip(scan(image, path[1], libssl.within), range(_MAX_CANDIDATES), strict=False):
+        start = bodies.function(place)
+        if start is None or start in found or not libssl.holds(start) or not _may_load(image, start, path[0]):
+            continue
+        if _called_soon(machine.decode(code.read(place, _NEAR), place), path[1]):
+            found.add(start)
+    return found
+
+
+def _may_load(image: Image, start: int, pointer: int) -> bool:
+    """Whether the function that begins at `start` has the bytes of a load from the offset `pointer`, which saves decoding."""
+    bounds = image.function_bounds(start)
+    if bounds is None or image.machine != "x86-64" or pointer < 0x80:
+        return True
+    return struct.pack("<i", pointer) in image.code(start, bounds[1] - start)
+
+
+def _x86_loads(image: Image, field: int, within: Range | None) -> Iterator[int]:
+    """mov field(base), register and call *field(base)."""
+    short = field < 0x80
+    number = re.escape(struct.pack("<B" if short else "<i", field))
+    mod, call = (rb"[\x40-\x7f]", rb"[\x50-\x57]") if short else (rb"[\x80-\xbf]", rb"[\x90-\x97]")
+    pattern = re.compile(rb"(?:[\x48-\x4f]\x8b" + mod + rb"|\xff" + call + rb")\x24?" + number, re.DOTALL)
+    for start, code in image.code_pieces(_LONGEST, within):
+        for match in pattern.finditer(code):
+            yield start + match.start()
+
+
+def _aarch64_loads(image: Image, field: int, within: Range | None) -> Iterator[int]:
+    """ldr and ldp of 64 bits from [base, field], or from a pair that begins before."""
+    single = 0xF9400000 | (field >> 3 & 0xFFF) << 10
+    pairs = {0xA9400000 | (place >> 3 & 0x7F) << 15 for place in (field, field - 8) if 0 <= place < 512}
+    for start, code in image.code_pieces(_LONGEST, within):
+        for number, (word,) in enumerate(struct.iter_unpack("<I", code[: len(code) & ~3])):
+            if word & 0xFFFFFC00 == single or word & 0xFFFF8000 in pairs:
+                yield start + 4 * number
+
+
+def _called_soon(path: Iterable[Instruction], field: int) -> bool:
+    """Whether the first instruction, or one that follows, calls what the first one loads."""
+    instructions = iter(path)
+    first = next(instructions, None)
+    registers = {load.register for load in loads(first) if load.offset == field} if first else set()
+    if "" in registers:
+        return True
+    for each in instructions:
+        if each.flow is Flow.INDIRECT_CALL and callee(each) in registers:
+            return True
+        if each.copy and each.copy[1] in registers:
+            registers.add(each.copy[0])
+        else:
+            registers -= each.writes
+    return False
+
+
+def _through(graph: Graph, call: Instruction, field: int) -> list[_Load]:
+    """The loads that tell where an indirect call goes; none if there is a way to it that has another."""
+    if call.flow is not Flow.INDIRECT_CALL:
+        return []
+    found = list(loads(call)) or _origins(graph, call.address, callee(call))
+    return found if all(load.offset == field for load in found) else []
+
+
+def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
+    """Whether the base of `load` was itself loaded from the offset `pointer`."""
+    bases = _origins(graph, load.address, load.base)
+    return bool(bases) and all(base.offset == pointer for base in bases)
+
+
+def _origins(graph: Graph, address: int, register: str) -> list[_Load]:
+    """The loads that `register` may come from before the instruction at `address`; none if it may come from elsewhere."""
+    found = []
+    seen = {(address, register)}
+    work = [(address, register)]
+    while work:
+        at, name = work.pop()
+        if at == graph.entry:
+            return []
+        for before in graph.predecessors[at]:
+            each = graph.nodes[before]
+            loaded = [load for load in loads(each) if load.register == name]
+            if not loaded and name in each.writes and not _copies(each, name):
+                return []
+            found += loaded
+            following = (before, each.copy[1] if each.copy and _copies(each, name) else name)
+            if not loaded and following not in seen:
+                seen.add(following)
+                work.append(following)
+    return found
+
+
+def _copies(each: Instruction, name: str) -> bool:
+    return each.copy is not None and each.copy[0] == name and each.copy[2] == 64
+
+
+# What the two machines call and load.
+
+
+def callee(call: Instruction) -> str:
+    """The register that an indirect call goes to, "" if it goes to what memory holds."""
+    if hasattr(call, "word"):
+        return f"x{cast('Aarch64Instruction', call).word >> 5 & 31}"
+    each = cast("X86Instruction", call)
+    operand = each.raw.operands[0]
+    return _x86_name(operand.reg) if operand.type == _REGISTER else ""
+
+
+def loads(instruction: Instruction) -> tuple[_Load, ...]:
+    """What an instruction loads, 64 bits each, from memory past a register; and where an indirect call through memory goes."""
+    if hasattr(instruction, "word"):
+        return tuple(_aarch64_loaded(cast("Aarch64Instruction", instruction)))
+    each = cast("X86Instruction", instruction)
+    calls = each.flow is Flow.INDIRECT_CALL
+    if not calls and (each.opcode != 0x8B or not each.rex & 8):
+        return ()
+    operand = each.raw.operands[0 if calls else 1]
+    base = _x86_name(operand.mem.base) if operand.type == _MEMORY else ""
+    if not base or operand.mem.index or operand.mem.segment:
+        return ()
+    return (_Load(each.address, "" if calls else _x86_name(each.raw.operands[0].reg), base, operand.mem.disp),)
+
+
+_REGISTER, _MEMORY = 1, 3  # capstone.CS_OP_REG, CS_OP_MEM
+
+
+def _x86_name(number: int) -> str:
+    from ssllatency.code.x86.instructions import wide_names
+
+    return wide_names().get(number, "")
+
+
+def _aarch64_loaded(each: Aarch64Instruction) -> Iterator[_Load]:
+    memory = each.memory
+    if memory is None or memory.offset is None or memory.size != 8 or memory.moves_base:
+        return
+    for position, number in enumerate(memory.loaded):
+        yield _Load(each.address, f"x{number}", f"x{memory.base}", memory.offset + 8 * position)

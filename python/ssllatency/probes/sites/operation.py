@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of one operation: its control flow, the cheapest correct sites, and the check of them.
+
+A return probe kills the process when the
+function is entered or left on a stack other than the thread's own: always possible below the SSL_* functions (OpenSSL's ASYNC
+jobs), and above them in a program that runs its connections on fibers. So it is never taken there, and for the SSL_* functions
+only where a way out can't be covered, or on request where it is cheaper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ssllatency.elf.image import Function, Image
+from ssllatency.probes.sites.branches import settled
+from ssllatency.probes.catalogue import Operation
+from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS, cost_ns, failing_ns
+from ssllatency.probes.sites.entry import Site, entry_site, keeps, return_probe_site
+from ssllatency.probes.sites.exits import Chooser
+from ssllatency.code.flow import Code, Graph, Unplannable, build
+from ssllatency.code.machine import Emulation, Machine
+from ssllatency.probes.plan import Cost, OperationPlan, Probe, Role
+from ssllatency.probes.sites.queries import without_size_queries
+from ssllatency.openssl.tails import Tails
+from ssllatency.probes.sites.verify import problem
+from ssllatency.probes.sites.ways import Ways, probe
+
+_MOST_BRANCHES = 32  # sites that are left in one direction only; more of them are not worth it
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans operations of one image. `return_probes`: whether return probes may be used at all; `prefer_return_probes`: also
+    where they are only cheaper. `branch_exits`: whether exit sites may need more than a register to tell what is returned."""
+
+    image: Image
+    machine: Machine
+    code: Code
+    tails: Tails
+    emulation: Emulation
+    return_probes: bool
+    prefer_return_probes: bool = False
+    branch_exits: bool = True
+
+    def plan(self, operation: Operation, function: Function) -> OperationPlan:
+        """The probes of `operation`, which is `function`. Unplannable with the reason where it can't be probed."""
+        graph = build(self.code, function.address, function.size, self.tails.targets)
+        needed = self._needed(operation)
+        if operation.only_entry:
+            return self._with_entry_alone(graph, needed, operation, function)
+        returning = self.return_probes and not operation.async_job
+        try:
+            planned = self._with_exits(graph, needed, operation, function)
+        except Unplannable:
+            if not returning:
+                raise
+            return self._with_return_probe(graph, needed, operation, function)
+        if returning and self.prefer_return_probes and self._return_probe_ns(graph, needed) < cost_ns(planned):
+            return self._with_return_probe(graph, needed, operation, function)
+        return planned
+
+    def _with_entry_alone(
+        self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function
+    ) -> OperationPlan:
+        entry = entry_site(graph, needed, self.emulation)
+        return _plan(operation, function, graph, (probe(self.image, graph, entry, Role.ENTRY),))
+
+    def _needed(self, operation: Operation) -> frozenset[str]:
+        arguments = {0} if operation.ssl_argument else set()
+        if operation.skip_null is not None:
+            arguments.add(operation.skip_null)
+        return frozenset(self.machine.argument_registers[index] for index in arguments)
+
+    def _with_exits(self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function) -> OperationPlan:
+        """The cheapest of the plans with exit sites that the check approves of: with branches that tell the value, without
+        them where it has any, and only where there is neither with the `ret`s themselves."""
+        entry = entry_site(graph, needed, self.emulation)
+        counted = self._counted(graph, operation)
+        result = self.machine.result_register
+        found: list[OperationPlan] = []
+        wrong = ""
+        for branches, only_returns in ((True, False), (False, False), (False, True)):
+            if (found and only_returns) or (branches and not self.branch_exits):
+                continue
+            chooser = Chooser(counted, self.emulation, result, operation.convention, branches)
+            exits = chooser.sites(entry.address, only_returns=only_returns)
+            wrong = problem(counted, entry, exits, result)
+            if not wrong and sum(site.ending.goes_on for site in exits) <= _MOST_BRANCHES:
+                leaving = Ways(self.image, counted, exits, operation.convention).probes()
+                first = self._first(graph, entry, Role.ENTRY, operation)
+                found.append(_plan(operation, function, graph, (first, *leaving)))
+                if all(settled(site.ending, branches=False) for site in exits):
+                    break  # without branches it would be no cheaper
+        if not found:
+            raise Unplannable(wrong)
+        return min(found, key=lambda plan: (cost_ns(plan), failing_ns(plan), _dear(plan), len(plan.probes)))
+
+    def _counted(self, graph: Graph, operation: Operation) -> Graph:
+        """Without the ways that only calls take that aren't counted."""
+        if operation.skip_null is None:
+            return graph
+        return without_size_queries(graph, self.machine, self.machine.argument_registers[operation.skip_null])
+
+    def _return_probe_ns(self, graph: Graph, needed: frozenset[str]) -> int:
+        return COST_NS[return_probe_site(graph, needed, self.emulation).cost] + RETURN_PROBE_NS
+
+    def _with_return_probe(
+        self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function
+    ) -> OperationPlan:
+        site = return_probe_site(graph, needed, self.emulation)
+        wrong = problem(graph, site, (), self.machine.result_register)
+        if wrong:
+            raise Unplannable(wrong)
+        return _plan(operation, function, graph, (self._first(graph, site, Role.RETURN, operation),))
+
+    def _first(self, graph: Graph, site: Site, role: Role, operation: Operation) -> Probe:
+        found = probe(self.image, graph, site, role)
+        if operation.length_argument is None:
+            return found
+        return replace(found, keeps_length=keeps(graph, site, self.machine.argument_registers[operation.length_argument]))
+
+
+def _dear(plan: OperationPlan) -> int:
+    return sum(probe.cost is Cost.SINGLE_STEPPED for probe in plan.probes)
+
+
+def _plan(operation: Operation, function: Function, graph: Graph, probes: tuple[Probe, ...]) -> OperationPlan:
+    size = function.size or graph.own[1] - function.address
+    return OperationPlan(operation.name, function.address, size, function.found, probes)

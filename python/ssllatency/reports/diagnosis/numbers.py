@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers that the rules of the diagnosis judge by."""
+
+from __future__ import annotations
+
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import Ending, Group, Handshakes, KeyUse, Label, Part
+from ssllatency.reports.words.handshakes import key_words
+from ssllatency.reports.words.units import share
+
+# Of fewer, a share is mostly chance.
+FEWEST = 30
+# From here on a part outweighs all others together.
+MOST = 0.5
+# A kind that makes nearly all of something may stand for it.
+NEARLY_ALL = 0.8
+
+
+def successful(handshakes: Handshakes) -> Group | None:
+    """The successful handshakes, where there are enough to judge by."""
+    group = total(handshakes, Ending.SUCCESS)
+    return group if group and group.count >= FEWEST else None
+
+
+def time_ns(group: Group, *parts: Part) -> int:
+    """The time that these parts took in all."""
+    return sum(group.parts[part].total_ns for part in parts if part in group.parts)
+
+
+def ratio(part: float, whole: float) -> float:
+    """The part as a fraction of the whole; 0 of nothing."""
+    return part / whole if whole else 0.0
+
+
+def share_of(group: Group, whole: Part, *parts: Part) -> str:
+    """How much of the whole these parts took, in percent."""
+    return share(time_ns(group, *parts), time_ns(group, whole))
+
+
+def counts(handshakes: Handshakes) -> dict[Ending, int]:
+    """How many handshakes ended in each way."""
+    return {ending: sum(one.count for one in handshakes.groups if one.ending is ending) for ending in Ending}
+
+
+def value_share(handshakes: Handshakes, label: Label, value: str) -> float | None:
+    """The share of handshakes with this value of a label among those of which it is known; None where it isn't of any."""
+    values = handshakes.mix.get(label, {})
+    return values.get(value, 0) / sum(values.values()) if any(values.values()) else None
+
+
+def prevailing(handshakes: Handshakes, label: Label) -> str:
+    """The value that nearly all handshakes have, "" where there is none such."""
+    values = handshakes.mix.get(label, {})
+    value = max(values, key=lambda one: values[one], default="")
+    return value if value and values[value] >= NEARLY_ALL * sum(values.values()) else ""
+
+
+def prevailing_key(handshakes: Handshakes) -> KeyUse | None:
+    """The kind of private-key operation that nearly all of their time went to; None where there is none such or its key is
+    not known."""
+    use = max(handshakes.keys, key=lambda one: one.total_ns, default=None)
+    whole = sum(one.total_ns for one in handshakes.keys)
+    return use if use and use.key and use.total_ns >= NEARLY_ALL * whole else None
+
+
+def key_named(handshakes: Handshakes) -> str:
+    """What the private key does: "RSA-2048 signing"; "the private key" where no kind prevails."""
+    use = prevailing_key(handshakes)
+    return key_words(use.operation, use.key) if use else "the private key"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON documents: written, and read again without loss."""

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON document of a measurement, schema "ssllatency/1": written, and read again without loss.
+
+Fields are added to the schema, never renamed or removed; a field that this version doesn't know is ignored. `count`,
+`mean_ns` and the percentiles follow from the rest: they are written for other programs, null where they are not known. `pid`
+is null for a function added up over processes; for processes folded while tracing `other` is true beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
+from ssllatency.model.handshakes import Single
+from ssllatency.model.histogram import LinearHistogram
+from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
+from ssllatency.reports.documents.client import client_fields, read_client
+from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.handshakes import handshake_fields, single_fields
+from ssllatency.reports.documents.handshake_reading import read_handshakes
+from ssllatency.reports.documents.timed import exponential_fields, read_timed, timed_fields
+
+SCHEMA = "ssllatency/1"
+
+
+def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, object]:
+    """The document as plain data. Functions are added up over processes unless `by_process`."""
+    series = snapshot.series if by_process else by_function(snapshot).series
+    return {
+        "schema": SCHEMA,
+        "host": snapshot.host,
+        "kernel": snapshot.kernel,
+        "engine": snapshot.engine,
+        "started": snapshot.started,
+        "duration_s": snapshot.duration_s,
+        "targets": [_target(target) for target in snapshot.targets],
+        "functions": [_function(one) for one in series],
+        "missing": [asdict(missing) for missing in snapshot.missing],
+        "losses": asdict(snapshot.losses),
+        "in_flight": snapshot.in_flight,
+        "notes": list(snapshot.notes),
+        **(handshake_fields(snapshot.handshakes) if snapshot.handshakes else {}),
+        **(client_fields(snapshot) if snapshot.client else {}),
+    }
+
+
+def to_json(snapshot: Snapshot, *, by_process: bool = False, indent: int | None = None) -> str:
+    """The document as one JSON text without a newline at its end; a single line unless `indent` is given."""
+    return json.dumps(to_document(snapshot, by_process=by_process), indent=indent, allow_nan=False)
+
+
+def single_to_json(single: Single) -> str:
+    """One handshake by itself, as it ended: a line of JSON with the fields that "slowest" has."""
+    return json.dumps({"schema": SCHEMA, "handshake": single_fields(single)}, allow_nan=False)
+
+
+def from_document(document: object) -> Snapshot:
+    """The snapshot that a document was made of. Raises SsllatencyError with the field that isn't as it must be."""
+    root = Field(document)
+    schema = root.get("schema")
+    if schema.value != SCHEMA:
+        schema.refuse(f'"{SCHEMA}"')
+    in_flight, notes = root.optional("in_flight"), root.optional("notes")
+    return Snapshot(
+        host=root.get("host").text(),
+        kernel=root.get("kernel").text(),
+        engine=root.get("engine").text(),
+        started=root.get("started").time(),
+        duration_s=root.get("duration_s").number(),
+        targets=tuple(_read_target(target) for target in root.get("targets").items()),
+        series=root.get("functions").rows(_read_function, "function, outcome and process"),
+        missing=tuple(_read_missing(missing) for missing in root.get("missing").items()),
+        losses=_read_losses(root.get("losses")),
+        in_flight=in_flight.whole() if in_flight else 0,
+        notes=tuple(note.text() for note in notes.items()) if notes else (),
+        handshakes=read_handshakes(root),
+        client=read_client(root),
+    )
+
+
+def from_json(text: str) -> Snapshot:
+    """The snapshot of a document's JSON text. Raises SsllatencyError as from_document() does, or when it isn't JSON."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SsllatencyError(
+            "This is not a measurement that ssllatency can read: it is not one JSON document, or it was cut short."
+        ) from None
+    return from_document(document)
+
+
+def _target(target: Target) -> dict[str, object]:
+    return {"pid": target.pid, "comm": target.comm, "libraries": [asdict(library) for library in target.libraries]}
+
+
+def _function(series: Series) -> dict[str, object]:
+    return {
+        "function": series.function,
+        "outcome": str(series.outcome),
+        "pid": None if series.pid == ALL_PROCESSES else series.pid,
+        **({"other": True} if series.pid is None else {}),
+        **timed_fields(series),
+        "reasons": dict(series.reasons),
+        "exponential": exponential_fields(series.exponential),
+        "linear": _linear(series.linear),
+    }
+
+
+def _linear(histogram: LinearHistogram) -> dict[str, object]:
+    return {
+        "unit": histogram.unit,
+        "min": histogram.minimum,
+        "max": histogram.maximum,
+        "step": histogram.step,
+        "counts": list(histogram.counts),
+    }
+
+
+def _read_target(target: Field) -> Target:
+    libraries = tuple(_read_library(library) for library in target.get("libraries").items())
+    return Target(target.get("pid").whole(), target.get("comm").text(), libraries)
+
+
+def _read_library(library: Field) -> Library:
+    path, build_id, version = (library.get(name).text() for name in ("path", "build_id", "version"))
+    deleted = library.optional("deleted")
+    return Library(path, build_id, version, deleted=bool(deleted and deleted.flag()))
+
+
+def _read_missing(missing: Field) -> Missing:
+    return Missing(missing.get("function").text(), missing.get("library").text(), missing.get("reason").text())
+
+
+def _read_losses(losses: Field) -> Losses:
+    return Losses(**{field.name: losses.get(field.name).whole() for field in fields(Losses)})
+
+
+def _read_function(function: Field) -> tuple[object, Series]:
+    reasons = function.optional("reasons")
+    total_ns, min_ns, max_ns, exponential = read_timed(function)
+    series = Series(
+        function=function.get("function").text(),
+        outcome=function.get("outcome").one_of(Outcome),
+        pid=_read_pid(function),
+        total_ns=total_ns,
+        min_ns=min_ns,
+        max_ns=max_ns,
+        exponential=exponential,
+        linear=_read_linear(function.get("linear")),
+        reasons={name: count.whole() for name, count in reasons.members()} if reasons else {},
+    )
+    return (series.function, series.outcome, series.pid), series
+
+
+def _read_pid(function: Field) -> int | None:
+    pid, other = function.get("pid"), function.optional("other")
+    if pid.value is not None:
+        return pid.whole() or pid.refuse("null or a number of 1 or more")
+    return None if other and other.flag() else ALL_PROCESSES
+
+
+def _read_linear(histogram: Field) -> LinearHistogram:
+    unit = histogram.get("unit")
+    if unit.value != LinearHistogram.unit:
+        unit.refuse(f'"{LinearHistogram.unit}"')
+    minimum, maximum, step = (histogram.get(name).whole() for name in ("min", "max", "step"))
+    try:
+        return LinearHistogram(minimum, maximum, step, histogram.get("counts").wholes())
+    except ValueError as error:
+        histogram.refuse(f"a linear histogram ({error})")

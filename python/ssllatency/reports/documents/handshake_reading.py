@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the handshakes of a JSON document again; every field that isn't as it must be is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ssllatency.model.handshakes import (
+    EVERY,
+    Cause,
+    Ending,
+    Group,
+    Handshakes,
+    KeyUse,
+    Label,
+    Part,
+    Single,
+    Times,
+    unequal_sum,
+)
+from ssllatency.reports.documents.fields import Field
+from ssllatency.reports.documents.offload_reading import read_offload
+from ssllatency.reports.documents.timed import check_count, read_timed
+
+_YEAR_10000_S = 253_402_300_800
+
+
+def read_handshakes(root: Field) -> Handshakes | None:
+    """The handshakes of a document, None where it has none. Raises SsllatencyError with the field that is wrong."""
+    handshakes, offload = root.optional("handshakes"), root.optional("async")
+    if handshakes is None:
+        return None
+    by = tuple(label.one_of(Label) for label in handshakes.get("by").items())
+    groups = handshakes.get("groups")
+    return Handshakes(
+        groups=groups.rows(lambda group: _read_group(group, by), "labels and ending"),
+        causes=handshakes.get("causes").rows(_read_cause, "ending, code and names"),
+        keys=handshakes.get("keys").rows(_read_key, "operation and key"),
+        mix={label: _counts(values) for label, values in _labelled(handshakes.get("mix")).items()},
+        slowest=tuple(_read_single(single) for single in handshakes.get("slowest").items()),
+        by=by,
+        in_flight=handshakes.get("in_flight").whole(),
+        dropped=handshakes.get("dropped").whole(),
+        unattributed=handshakes.get("unattributed").whole(),
+        unsplit=_added(handshakes, "unsplit"),
+        slept=_added(handshakes, "slept"),
+        partial=_added(handshakes, "partial"),
+        off_cpu=handshakes.get("off_cpu").flag(),
+        unknown_labels={label: why.text() for label, why in _labelled(handshakes.get("unknown_labels")).items()},
+        offload=read_offload(offload) if offload else None,
+    )
+
+
+def _added(handshakes: Field, name: str) -> int:
+    """A number that documents of older versions lack."""
+    member = handshakes.optional(name)
+    return member.whole() if member else 0
+
+
+def _labelled(members: Field) -> dict[Label, Field]:
+    return {Field(name, member.path).one_of(Label): member for name, member in members.members()}
+
+
+def _parts(members: Field) -> dict[Part, Field]:
+    parts = {Field(name, member.path).one_of(Part): member for name, member in members.members()}
+    for part in EVERY:
+        members.get(part)
+    return parts
+
+
+def _counts(values: Field) -> dict[str, int]:
+    return {value: count.whole() for value, count in values.members()}
+
+
+def _read_labels(labels: Field) -> dict[Label, str | None]:
+    return {label: None if value.value is None else value.text() for label, value in _labelled(labels).items()}
+
+
+def _read_group(group: Field, by: tuple[Label, ...]) -> tuple[object, Group]:
+    labels, other = _read_labels(group.get("labels")), group.optional("other")
+    folded = other is not None and other.flag()
+    if not folded and set(labels) != set(by):
+        group.get("labels").refuse("those of handshakes.by")
+    made = Group(labels, group.get("ending").one_of(Ending), _read_parts(group.get("parts")), folded)
+    check_count(group, made.count)
+    return (frozenset(labels.items()), made.ending, folded), made
+
+
+def _read_parts(parts: Field) -> dict[Part, Times]:
+    times = {part: _read_times(row) for part, row in _parts(parts).items()}
+    count = times[Part.WALL].count
+    for part, row in _parts(parts).items():
+        if times[part].count > count or (part in EVERY and times[part].count != count):
+            row.get("count").contradict(f"{'' if part in EVERY else 'at most '}that of wall, {count}")
+    _check_sums(parts, {part: one.total_ns for part, one in times.items()})
+    return times
+
+
+def _check_sums(parts: Field, total_ns: Mapping[Part, int]) -> None:
+    if wrong := unequal_sum(total_ns):
+        parts.contradict(f"times of which {wrong}")
+
+
+def _read_times(times: Field) -> Times:
+    return Times(*read_timed(times))
+
+
+def _read_cause(cause: Field) -> tuple[object, Cause]:
+    why = (
+        cause.get("ending").one_of(Ending),
+        cause.get("reason").text(),
+        cause.get("code").whole(),
+        cause.get("library").text(),
+        cause.get("alert").text(),
+        cause.get("sent").flag(),
+        cause.get("state").text(),
+    )
+    return why, Cause(*why, cause.get("count").whole(), cause.get("total_ns").whole())
+
+
+def _read_key(use: Field) -> tuple[object, KeyUse]:
+    key = use.get("operation").text(), use.get("key").text()
+    return key, KeyUse(*key, use.get("count").whole(), use.get("total_ns").whole())
+
+
+def _read_single(single: Field) -> Single:
+    ended, parts = single.get("ended_s"), single.get("parts_ns")
+    if ended.number() >= _YEAR_10000_S:
+        ended.refuse("a time before the year 10000")
+    times = {part: time.whole() for part, time in _parts(parts).items()}
+    _check_sums(parts, times)
+    return Single(
+        ended.number(),
+        single.get("pid").whole(),
+        single.get("tid").whole(),
+        single.get("comm").text(),
+        single.get("ending").one_of(Ending),
+        times,
+        _read_labels(single.get("labels")),
+        single.get("calls").whole(),
+        single.get("pauses").whole(),
+        single.get("reason").text(),
+        single.get("alert").text(),
+        single.get("state").text(),
+    )

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handshakes as the JSON document has them: "handshakes", and the offload under "async"."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from ssllatency.model.handshakes import Batches, Group, Handshakes, Offload, Single, Times
+from ssllatency.reports.documents.timed import exponential_fields, timed_fields
+
+
+def handshake_fields(handshakes: Handshakes) -> dict[str, object]:
+    """The members that a document of handshakes has beside those of every document."""
+    offload = handshakes.offload
+    return {"handshakes": _handshakes(handshakes), **({"async": _offload(offload)} if offload else {})}
+
+
+def _handshakes(handshakes: Handshakes) -> dict[str, object]:
+    return {
+        "by": [str(label) for label in handshakes.by],
+        "groups": [_group(group) for group in handshakes.groups],
+        "causes": [{**asdict(cause), "ending": str(cause.ending)} for cause in handshakes.causes],
+        "keys": [asdict(use) for use in handshakes.keys],
+        "mix": {str(label): dict(values) for label, values in handshakes.mix.items()},
+        "slowest": [single_fields(single) for single in handshakes.slowest],
+        "in_flight": handshakes.in_flight,
+        "dropped": handshakes.dropped,
+        "unattributed": handshakes.unattributed,
+        "unsplit": handshakes.unsplit,
+        "slept": handshakes.slept,
+        "partial": handshakes.partial,
+        "off_cpu": handshakes.off_cpu,
+        "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},
+    }
+
+
+def _group(group: Group) -> dict[str, object]:
+    return {
+        "labels": {str(label): value for label, value in group.labels.items()},
+        **({"other": True} if group.other else {}),
+        "ending": str(group.ending),
+        "count": group.count,
+        "parts": {str(part): _times(times) for part, times in group.parts.items()},
+    }
+
+
+def _times(times: Times) -> dict[str, object]:
+    return {**timed_fields(times), "exponential": exponential_fields(times.exponential)}
+
+
+def single_fields(single: Single) -> dict[str, object]:
+    """One handshake by itself."""
+    return {
+        "ended_s": single.ended_s,
+        "pid": single.pid,
+        "tid": single.tid,
+        "comm": single.comm,
+        "ending": str(single.ending),
+        "parts_ns": {str(part): time for part, time in single.parts.items()},
+        "labels": {str(label): value for label, value in single.labels.items()},
+        "calls": single.calls,
+        "pauses": single.pauses,
+        "reason": single.reason,
+        "alert": single.alert,
+        "state": single.state,
+    }
+
+
+def _offload(offload: Offload) -> dict[str, object]:
+    return {
+        "engine": offload.engine,
+        "waiting": offload.waiting,
+        "most_waiting": offload.most_waiting,
+        "pauses": offload.pauses,
+        "handshakes": offload.handshakes,
+        "software": offload.software,
+        "unseen": offload.unseen,
+        "batches": [_batches(batches) for batches in offload.batches],
+        "pollers": [asdict(poller) for poller in offload.pollers],
+    }
+
+
+def _batches(batches: Batches) -> dict[str, object]:
+    average = round(batches.used / batches.count, 4) if batches.count else None
+    return {
+        "function": batches.function,
+        "lanes": batches.lanes,
+        "count": batches.count,
+        "average_fill": average,
+        "fill": list(batches.fill),
+    }

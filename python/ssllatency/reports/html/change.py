@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a page says of the change between two recordings: sentences about all of it, and a verdict for each row."""
+
+from __future__ import annotations
+
+from ssllatency.model.comparison import FUNCTION, PART, Change, Comparison
+from ssllatency.model.handshakes import Part
+from ssllatency.model.resampling import Quantity
+from ssllatency.reports.text.circumstances import differences
+from ssllatency.reports.text.diff import handshake_words, interval, percent
+from ssllatency.reports.words.handshakes import PARTS
+from ssllatency.reports.html.tables import Verdicts
+from ssllatency.reports.text.page import Page
+
+
+def findings(comparison: Comparison, page: Page) -> list[str]:
+    """The change of the mean handshake, and what else is different."""
+    others = [f"Different: {line.strip()}." for line in differences(comparison.before, comparison.after, page)[1:]]
+    return [*filter(None, [handshake_words(comparison)]), *others]
+
+
+def part_verdicts(comparison: Comparison, ending: str) -> Verdicts:
+    """The change of the mean of each part of handshakes that ended in this way, by the part's words."""
+    rows = [row for row in comparison.rows if row.subject.kind == PART and row.subject.outcome == ending]
+    return {(PARTS[Part(row.subject.name)],): _words(row.changes[Quantity.MEAN]) for row in rows}
+
+
+def function_verdicts(comparison: Comparison) -> Verdicts:
+    """The change of the mean of each function's calls, by name and outcome."""
+    rows = [row for row in comparison.rows if row.subject.kind == FUNCTION]
+    return {(row.subject.name, row.subject.outcome): _words(row.changes[Quantity.MEAN]) for row in rows}
+
+
+def _words(change: Change) -> tuple[str, str]:
+    """The change in percent; the verdict on it, with the bounds that it lies between with 95 % confidence."""
+    bounds = f" ({interval(change)})" if change.low is not None and change.high is not None else ""
+    return percent(change.ratio), f"{change.verdict}{bounds}"

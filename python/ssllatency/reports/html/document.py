@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of a page in the order in which somebody on call needs them, and their rendering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ssllatency import __version__
+from ssllatency.model.compare import compare
+from ssllatency.model.comparison import Comparison
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import PHASES, Ending, Group, Part
+from ssllatency.model.recording import Recording
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.reports.text.handshakes import endings as handshake_endings
+from ssllatency.reports.html import change as html_change
+from ssllatency.reports.html import frame as html_frame
+from ssllatency.reports.html import handshakes as html_handshakes
+from ssllatency.reports.text.handshakes import offload as offload_text
+from ssllatency.reports.diagnosis.diagnosis import diagnose
+from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.html.plots.bars import bar, bars
+from ssllatency.reports.html.blocks import Block, Figure, Listing, Section, Sentences, Tabular
+from ssllatency.reports.html.over_time import over_time
+from ssllatency.reports.html.words import name, typeset, visible
+from ssllatency.reports.text.page import Page
+
+_ONE_LINE = Page(100_000)
+_LISTING = Page(88, unicode=True)
+_MOST_SLOW = 10
+_MOST_HOSTS = 4
+_INCOMPLETE = "Not everything was counted: what is known of that stands at the end."
+
+
+def render(recording: Recording, before: Recording | None, comparison: Comparison | None = None) -> str:
+    """The whole page; `comparison` as in html_page.page()."""
+    comparison = comparison or (compare(before, recording) if before else None)
+    whole, old = (comparison.after, comparison.before) if comparison else (recording.total(), None)
+    sections = [section for section in _sections(recording, before, whole, comparison) if section]
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=f"TLS latency of {_host(recording)}" + (": before and after" if old else ""),
+            facts=html_frame.facts(recording, whole),
+            before=html_frame.facts(before, old) if before and old else [],
+            sections=sections,
+            version=__version__,
+        )
+    )
+
+
+def _host(recording: Recording) -> str:
+    hosts = recording.hosts
+    return ", ".join(hosts) if len(hosts) <= _MOST_HOSTS else f"{len(hosts)} hosts"
+
+
+def _environment() -> Environment:
+    loader = PackageLoader("ssllatency.reports")
+    environment = Environment(
+        autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_final
+    )
+    environment.filters["name"] = name
+    return environment
+
+
+def _final(value: object) -> object:
+    """Every text that is put into the page comes by here."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else typeset(visible(value))
+
+
+def _sections(
+    recording: Recording, before: Recording | None, whole: Snapshot, comparison: Comparison | None
+) -> Iterator[Section | None]:
+    old = comparison.before if comparison else None
+    group, former = _groups(whole, old)
+    yield Section("findings", "Findings", [Sentences(_findings(whole, comparison), findings=True)])
+    if group:
+        yield _phases(group, former, comparison)
+    if whole.handshakes and whole.handshakes.groups:
+        yield Section("endings", "How the handshakes ended", [Tabular(html_handshakes.endings(whole, old))])
+    yield over_time(recording, before, whole)
+    yield from _kinds(whole, old, group)
+    yield _functions(whole, comparison)
+    yield _unseen(whole)
+
+
+def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group | None]:
+    """The handshakes that the bars are of, successful ones where there are any, and those before that ended alike."""
+    if not whole.handshakes:
+        return None, None
+    group = next((group for group in (total(whole.handshakes, ending) for ending in Ending) if group), None)
+    former = total(old.handshakes, group.ending) if group and old and old.handshakes else None
+    return group, former
+
+
+def _findings(whole: Snapshot, comparison: Comparison | None) -> list[str]:
+    incomplete = [_INCOMPLETE] if html_frame.incomplete(whole) else []
+    if not whole.handshakes:
+        return [*incomplete, "Whole handshakes weren't measured: the functions below show where the time in calls went."]
+    summary = handshake_endings.summary(whole.handshakes, whole.duration_s, _ONE_LINE)
+    changes = html_change.findings(comparison, _ONE_LINE) if comparison else []
+    return [*changes, *(f"{sentence.rstrip('.')}." for sentence in summary), *diagnose(whole.handshakes), *incomplete]
+
+
+def _phases(group: Group, former: Group | None, comparison: Comparison | None) -> Section:
+    names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake", "")
+    shown = [bar(name, one) for name, one in zip(names, (group, former), strict=True) if one]
+    title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
+    blocks: list[Block] = [Figure(bars("bars", shown, title, "Hatched pieces are waits."))]
+    blocks.append(Tabular(html_handshakes.pieces(shown[0], shown[1] if former else None)))
+    if 2 * group.parts[Part.CALLS].total_ns < group.parts[Part.WALL].total_ns:
+        inner = [bar(f"{one.name}, in calls", part, PHASES) for one, part in zip(shown, (group, former), strict=False) if part]
+        blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
+    blocks.append(Tabular(html_handshakes.parts(group, former, comparison)))
+    return Section("phases", "Where the time goes", blocks)
+
+
+def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterator[Section | None]:
+    handshakes, previous = whole.handshakes, old.handshakes if old else None
+    if not handshakes or not group:
+        return
+    tables = [html_handshakes.keys(handshakes, previous), html_handshakes.mix(handshakes, previous)]
+    tables.append(html_handshakes.groups(handshakes, previous))
+    blocks: list[Block] = [Tabular(one) for one in tables if one.lines]
+    unknown = html_handshakes.unknown(handshakes)
+    blocks += [Sentences(unknown)] if unknown else []
+    yield Section("kinds", "Keys and kinds of handshakes", blocks) if blocks else None
+    if handshakes.offload:
+        successful = total(handshakes, Ending.SUCCESS)
+        lines = offload_text.offload(handshakes.offload, successful, whole.duration_s, _LISTING)
+        yield Section("offload", "Offload", [Listing("Lines about the offload", lines)])
+    slow = sorted(handshakes.slowest, key=lambda one: -one.parts.get(Part.WALL, 0))[:_MOST_SLOW]
+    if slow:
+        lines = [line for one in slow for line in handshake_endings.single_lines(one, _LISTING)]
+        yield Section("slowest", "The slowest handshakes", [Listing("Lines about the slowest", lines)])
+
+
+def _functions(whole: Snapshot, comparison: Comparison | None) -> Section | None:
+    shown = html_frame.functions(whole, comparison)
+    reasons = html_frame.reasons(whole)
+    blocks: list[Block] = [Tabular(shown), *([Sentences(reasons)] if reasons else [])]
+    return Section("functions", "Functions", blocks) if shown.lines else None
+
+
+def _unseen(whole: Snapshot) -> Section:
+    sentences = [*html_frame.unseen(whole), *([] if whole.targets else ["No process was traced."])]
+    tables = [html_frame.targets(whole), html_frame.missing(whole.missing)]
+    blocks: list[Block] = [Sentences(sentences), *(Tabular(one) for one in tables if one.lines)]
+    return Section("unseen", "What was traced, and what was not seen", blocks)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section of a page that shows durations over time: heatmap, percentiles, distribution, and their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ssllatency.model.handshake_arithmetic import add_times
+from ssllatency.model.handshakes import Times
+from ssllatency.model.histogram import bucket_bounds
+from ssllatency.model.recording import Recording
+from ssllatency.model.snapshot import Outcome, Snapshot
+from ssllatency.reports.html.plots import heatmap as html_heatmap
+from ssllatency.reports.html.plots import lines as html_lines
+from ssllatency.reports.text.handshakes.endings import rate
+from ssllatency.reports.html.blocks import Block, Figure, Level, Section, Sentences
+from ssllatency.reports.html.plots.columns import Column, Pick, calls_of, side_by_side, successful_walls
+from ssllatency.reports.html.plots.plots import clock
+from ssllatency.reports.html.tables import Row, Table, table
+from ssllatency.reports.html.words import visible
+from ssllatency.reports.words.quantiles import quantile
+from ssllatency.reports.words.units import duration, share
+
+_HANDSHAKE_CALLS = ("SSL_do_handshake", "SSL_accept")
+# The columns and rows of the heatmap's table: more can't be read.
+_SPANS = 6
+_OCTAVE = 16
+
+
+def over_time(recording: Recording, before: Recording | None, whole: Snapshot) -> Section | None:
+    """Everything over time, of `whole`, the recording's total; None where nothing was counted."""
+    what, pick = _subject(whole)
+    timelines = side_by_side([each for each in (recording, before) if each], pick)
+    scale = html_heatmap.scale_of(timelines)
+    if scale is None:
+        return None
+    longer = any(len(one) > 1 for one in timelines)
+    blocks: list[Block] = [Sentences([_introduction(what, timelines, longer)])]
+    if longer:
+        blocks += _heatmaps(timelines, scale, what)
+        blocks += _percentiles(timelines, what)
+    if before or not longer:
+        blocks += _distribution(timelines, scale, what)
+    return Section("time", "Over time" if longer else "Distribution", blocks)
+
+
+def _subject(whole: Snapshot) -> tuple[str, Pick]:
+    """What is shown over time: handshakes where there were any, else the calls that stand for them."""
+    if any(times.count for times in successful_walls(whole)):
+        return "wall time of successful handshakes", successful_walls
+    spent: dict[str, int] = {}
+    for one in whole.series:
+        if one.outcome is Outcome.SUCCESS and one.count:
+            spent[one.function] = spent.get(one.function, 0) + one.total_ns
+    function = next((name for name in _HANDSHAKE_CALLS if name in spent), max(spent, key=lambda name: spent[name], default=""))
+    return f"successful calls of {visible(function)}", calls_of(function)
+
+
+def _introduction(what: str, timelines: Sequence[Sequence[Column]], longer: bool) -> str:
+    what, width = f"{what[0].upper()}{what[1:]}", clock(timelines[0][0].end_s)
+    if longer:
+        return f"{what}, in columns of {width} from the beginning on."
+    return f"{what}, {'each recording as a whole' if len(timelines) > 1 else f'in one interval of {width}'}."
+
+
+def _heatmaps(timelines: Sequence[Sequence[Column]], scale: html_heatmap.Scale, what: str) -> Iterator[Block]:
+    for age, timeline in enumerate(timelines):
+        when = "" if len(timelines) == 1 else ", before" if age else ", after"
+        caption = f"Heatmap{when}: {what}; the stronger the colour, the more a second."
+        drawn = html_heatmap.heatmap("before" if age else "heat", timeline, scale, f"Heatmap of the {what}{when}", caption)
+        yield Figure(drawn, _spans(timeline, f"Numbers of the heatmap{when}: durations in each span of time"), _levels(scale))
+
+
+def _levels(scale: html_heatmap.Scale) -> list[Level]:
+    if scale.least >= scale.greatest:
+        return [Level(html_heatmap.LEVELS[-1], rate(scale.greatest))]
+    bounds = [scale.bounds(level) for level in range(len(html_heatmap.LEVELS))]
+    words = [f"{rate(low)} to {rate(high)}" for low, high in bounds]
+    return [Level(opacity, text) for opacity, text in zip(html_heatmap.LEVELS, words, strict=True)]
+
+
+def _spans(timeline: Sequence[Column], caption: str) -> Table:
+    """The counts by octave and by span of several columns."""
+    per_span = -(-len(timeline) // _SPANS)
+    spans = [timeline[start : start + per_span] for start in range(0, len(timeline), per_span)]
+    counts: dict[int, list[int]] = {}
+    for position, span in enumerate(spans):
+        for column in span:
+            for bucket, count in html_heatmap.buckets(column.times.exponential) if column.times else ():
+                counts.setdefault(bucket // _OCTAVE, [0] * len(spans))[position] += count
+    rows = [Row((_octave(octave),), tuple(map(str, counts[octave]))) for octave in sorted(counts)]
+    return table(caption, ("Longer than", *(f"from {clock(span[0].start_s)}" for span in spans)), rows)
+
+
+def _octave(octave: int) -> str:
+    low, high = bucket_bounds(octave * _OCTAVE)[0], bucket_bounds(octave * _OCTAVE + _OCTAVE - 1)[1]
+    if low >= html_heatmap.LONGEST_NS:
+        return duration(low)
+    return f"{duration(low if low >= html_heatmap.SHORTEST_NS else 0)}, to {duration(high)}"
+
+
+def _percentiles(timelines: Sequence[Sequence[Column]], what: str) -> Iterator[Block]:
+    compared = len(timelines) > 1
+    caption = f"Percentiles: {what}{'; dashed: before' if compared else ''}."
+    drawn = html_lines.percentiles("lines", timelines, f"Percentiles of the {what}", caption)
+    headings = ("From", "Count", *html_lines.QUANTILES, "Max")
+    rows = [list(_column_rows(timeline)) for timeline in timelines]
+    if drawn:
+        yield Figure(drawn, table("Numbers of the percentiles", headings, rows[0], rows[1] if compared else None))
+
+
+def _column_rows(timeline: Sequence[Column]) -> Iterator[Row]:
+    for place, column in enumerate(timeline):
+        count = str(column.count) if column.measured else "-"
+        yield Row((clock(column.start_s),), (count, *_percentile_cells(column.times)), place=place)
+
+
+def _percentile_cells(times: Times | None) -> tuple[str, ...]:
+    if times is None:
+        return ("-",) * (len(html_lines.QUANTILES) + 1)
+    return (*(quantile(times, q) for q in html_lines.QUANTILES.values()), duration(times.max_ns))
+
+
+def _distribution(timelines: Sequence[Sequence[Column]], scale: html_heatmap.Scale, what: str) -> Iterator[Block]:
+    measured = [_all_times(timeline) for timeline in timelines]
+    caption = f"Distribution: {what}{'; dashed: before' if len(timelines) > 1 else ''}."
+    drawn = html_lines.distribution("spread", measured, scale, f"Distribution of the {what}", caption)
+    rows = [list(_octave_rows(times)) if times else [] for times in measured]
+    numbers = table("Numbers of the distribution", ("Longer than", "Count", "Share"), rows[0], rows[1] if rows[1:] else None)
+    yield Figure(drawn, numbers)
+
+
+def _all_times(timeline: Sequence[Column]) -> Times | None:
+    kept = [column.times for column in timeline if column.times]
+    return add_times(kept) if kept else None
+
+
+def _octave_rows(times: Times) -> Iterator[Row]:
+    counts: dict[int, int] = {}
+    for bucket, count in html_heatmap.buckets(times.exponential):
+        counts[bucket // _OCTAVE] = counts.get(bucket // _OCTAVE, 0) + count
+    for octave in sorted(counts):
+        yield Row((_octave(octave),), (str(counts[octave]), share(counts[octave], times.count)))

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording as one HTML page that needs nothing beside itself: no script, no network, under 1 MB.
+
+It follows the reader's choice of light or dark, fits a phone and paper, and says every plot's numbers in a table as well. What
+targets chose (names, paths, reasons) is escaped by the template engine.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.comparison import Comparison
+from ssllatency.model.recording import Recording
+
+_NEEDED = ("jinja2", "matplotlib")
+
+
+def page(recording: Recording, before: Recording | None = None, comparison: Comparison | None = None) -> str:
+    """The page of a recording, or of what changed since the one `before`, drawn beside it from the same start.
+    `comparison` is theirs where the caller has made it already.
+
+    Raises SsllatencyError where a library that it is drawn with isn't installed, and where the recording's measurements can't
+    be added up (model.arithmetic.merge).
+    """
+    # It tells of folders that it made and fonts that it looked for, from the moment that it is imported.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    for name in _NEEDED:
+        _need(name)
+    # Not before it is known that what it imports is there.
+    from ssllatency.reports.html import document as html_document
+
+    return html_document.render(recording, before, comparison)
+
+
+def _need(name: str) -> None:
+    try:
+        import_module(name)
+    except ImportError:
+        raise SsllatencyError(
+            f"An HTML page is drawn with {name}, which isn't installed: `apt-get install python3-{name}`,"
+            " or `pip install 'ssllatency[html]'` in a virtual environment."
+        ) from None

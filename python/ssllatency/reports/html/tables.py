@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a page: rows known by their names, each cell with what it was before where there is a before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ssllatency.reports.html.words import typeset
+from ssllatency.reports.words.units import counted
+
+MOST_ROWS = 200
+VERDICT = "Change of the mean"
+
+Measured = TypeVar("Measured")
+# By the names of rows: a change, and what to make of it.
+Verdicts = Mapping[tuple[str, ...], tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its names to the left, its cells to the right, how deep it stands below the one that it is a part of, `mark`: the
+    part that its colour and letter stand for, and `place`, which tells apart rows of the same names."""
+
+    names: tuple[str, ...]
+    cells: tuple[str, ...]
+    depth: int = 0
+    mark: str = ""
+    letter: str = ""
+    place: int = 0
+
+    @property
+    def key(self) -> tuple[tuple[str, ...], int, int]:
+        """What the row before has in common with it."""
+        return self.names, self.depth, self.place
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number as it is and as it was, "" where there is no before; or a change, and a note on it."""
+
+    text: str
+    was: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as the page shows it."""
+
+    row: Row
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: the first headings are over the names."""
+
+    caption: str
+    headings: tuple[str, ...]
+    lines: tuple[Line, ...]
+    more: str = ""
+
+    @property
+    def left(self) -> int:
+        """How many columns are names."""
+        return len(self.headings) - len(self.lines[0].cells) if self.lines else 1
+
+
+def table(
+    caption: str,
+    headings: Sequence[str],
+    rows: Iterable[Row],
+    before: Iterable[Row] | None = None,
+    verdicts: Verdicts | None = None,
+) -> Table:
+    """The rows, beside each what it was before. Rows that were before only follow, their cells "-"; of too many the last are
+    left out, and said to be. `verdicts` on changes, by the rows' names, stand at the end."""
+    rows = list(rows)
+    old = None if before is None else {row.key: row for row in before}
+    lines = [_line(row, None if old is None else old.pop(row.key, None), old is not None) for row in rows]
+    for row in (old or {}).values():
+        lines.append(Line(row, tuple(Cell("-", typeset(cell)) for cell in row.cells)))
+    if verdicts is not None:
+        lines = [Line(one.row, (*one.cells, _verdict(verdicts.get(one.row.names)))) for one in lines]
+        headings = (*headings, VERDICT)
+    beyond = len(lines) - MOST_ROWS
+    more = f"{counted(beyond, 'row')} more, left out here." if beyond > 0 else ""
+    return Table(caption, tuple(headings), tuple(lines[:MOST_ROWS]), more)
+
+
+def compared(
+    caption: str,
+    headings: Sequence[str],
+    make: Callable[[Measured], Iterable[Row]],
+    after: Measured,
+    before: Measured | None,
+    verdicts: Verdicts | None = None,
+) -> Table:
+    """The table of the rows that `make` makes of a measurement and of the one before it."""
+    return table(caption, headings, make(after), None if before is None else make(before), verdicts)
+
+
+def _verdict(change: tuple[str, str] | None) -> Cell:
+    return Cell(typeset(change[0]), note=typeset(change[1])) if change else Cell("-")
+
+
+def _line(row: Row, before: Row | None, compared: bool) -> Line:
+    if not compared:
+        return Line(row, tuple(Cell(typeset(cell)) for cell in row.cells))
+    was = before.cells if before else ("-",) * len(row.cells)
+    return Line(row, tuple(Cell(typeset(cell), typeset(old)) for cell, old in zip(row.cells, was, strict=True)))
+
+
+def title(heading: str) -> str:
+    """A heading of the text reports as the page has it: "P99" is "p99", "COUNT" is "Count"."""
+    return heading.lower() if heading[:1] == "P" and heading[1:2].isdigit() else heading.capitalize()

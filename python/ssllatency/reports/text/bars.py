@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bars of text: how something whole is made up of its parts, with a legend; and counts side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ssllatency.model.handshakes import PHASES, WAITS, Part
+from ssllatency.reports.words.handshakes import PARTS
+from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.units import duration, share
+
+# What fills a part's piece of the bar: in ASCII, and where the terminal shows more. Work is dark, waits are light.
+_FILLS = {
+    Part.PRIVATE_KEY: ("K", "\u2588"),
+    Part.KEY_EXCHANGE: ("X", "\u2593"),
+    Part.PEER_VERIFICATION: ("V", "\u259a"),
+    Part.SESSION_LOOKUP: ("S", "\u25a4"),
+    Part.CALLBACKS: ("C", "\u25a5"),
+    Part.REST: ("=", "\u2592"),
+    Part.WAIT_PEER: (".", "\u00b7"),
+    Part.WAIT_WINDOW: ("w", "\u2248"),
+    Part.WAIT_OFFLOAD: ("o", "\u25cb"),
+    Part.WAIT_APPLICATION: ("-", "-"),
+    Part.WAIT_UNKNOWN: ("?", "?"),
+}
+_ORDER = (*PHASES, *WAITS)
+
+
+def split_bar(times_ns: Mapping[Part, float], cells: int, page: Page) -> str:
+    """A bar of so many cells, each part's share of it filled with its own character, between two bounds."""
+    present = [part for part in _ORDER if times_ns.get(part)]
+    widths = _shared_out([times_ns[part] for part in present], cells)
+    filled = "".join(_fill(part, page) * width for part, width in zip(present, widths, strict=True))
+    return f"|{filled}|"
+
+
+def legend(times_ns: Mapping[Part, float], page: Page) -> list[str]:
+    """What fills which part's piece, its share and its time: as many in a line as fit."""
+    whole = sum(times_ns.get(part, 0) for part in _ORDER)
+    entries = [
+        f"{_fill(part, page)} {PARTS[part]} {share(times_ns[part], whole)} ({duration(times_ns[part])})"
+        for part in _ORDER
+        if times_ns.get(part)
+    ]
+    return _in_lines(entries, page.width)
+
+
+def count_bar(count: int, most: int, cells: int, page: Page) -> str:
+    """A bar as long, of so many cells, as `count` is of `most`; at least one cell where there is any."""
+    length = max(1 if count else 0, round(cells * count / most)) if most else 0
+    return ("\u2588" if page.unicode else "@") * length
+
+
+def _fill(part: Part, page: Page) -> str:
+    return _FILLS[part][page.unicode]
+
+
+def _shared_out(amounts: Sequence[float], cells: int) -> list[int]:
+    """Whole cells in proportion to the amounts, together exactly `cells`: those cut off the most are rounded up."""
+    whole = sum(amounts)
+    exact = [cells * amount / whole for amount in amounts]
+    widths = [int(width) for width in exact]
+    order = sorted(range(len(exact)), key=lambda position: widths[position] - exact[position])
+    for position in order[: cells - sum(widths)]:
+        widths[position] += 1
+    return widths
+
+
+def _in_lines(entries: Iterable[str], width: int) -> list[str]:
+    lines = [""]
+    for entry in entries:
+        longer = f"{lines[-1]}   {entry}" if lines[-1] else f"  {entry}"
+        if len(longer) > width and lines[-1]:
+            lines.append(f"  {entry}")
+        else:
+            lines[-1] = longer
+    return [line for line in lines if line]

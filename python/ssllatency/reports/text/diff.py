@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two recordings side by side as plain text.
+
+In order: what they are of, and what differs about that; the mean handshake and what its change is made of; each part and each
+function with its rate, mean and percentiles, the change and what to make of it; what was missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from ssllatency.model.comparison import FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
+from ssllatency.model.handshakes import Ending, Part
+from ssllatency.model.recording import Recording
+from ssllatency.model.resampling import Quantity
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.reports.text.circumstances import differences
+from ssllatency.reports.text.frame import heading, lost
+from ssllatency.reports.text.handshakes.report import lost_handshakes
+from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS
+from ssllatency.reports.text.page import PLAIN, Page
+from ssllatency.reports.words.units import duration, printable
+
+_MEAN_HEADINGS = ("PART", "BEFORE", "AFTER", "CHANGE", "OF IT")
+_HEADINGS = ("", *(str(quantity).upper() for quantity in Quantity))
+_WORDS = {Verdict.NOISE: "noise", Verdict.UNKNOWN: ""}
+_EXPLAINED = (
+    "%: the change, and below it the bounds that it lies between with 95 % confidence. noise: no change beyond what comes about"
+    " by itself. Without a word: too few to tell."
+)
+
+
+def render(before: Recording, after: Recording, comparison: Comparison, page: Page = PLAIN) -> str:
+    """The report, ending in a newline. ASCII."""
+    sides = {"Before": (before, comparison.before), "After": (after, comparison.after)}
+    blocks = [
+        *(_heading(name, *side, page) for name, side in sides.items()),
+        differences(comparison.before, comparison.after, page),
+        _handshake(comparison, page),
+        _contributions(comparison.contributions, page),
+        *_rows(comparison.rows, page),
+        page.wrapped(_EXPLAINED) if comparison.rows else page.wrapped("Neither holds a handshake or call."),
+        *(_missed(name, snapshot) for name, (_, snapshot) in sides.items()),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def change_words(change: Change) -> str:
+    """The change in percent with what to make of it, one word: "+12 % slower", "-0.3 % noise"; "-" where it isn't known."""
+    word = _WORDS.get(change.verdict, str(change.verdict))
+    return f"{percent(change.ratio)} {word}".strip() if change.ratio is not None else word or "-"
+
+
+def subject_words(subject: Subject) -> str:
+    """The subject as people name it."""
+    if subject.kind == FUNCTION:
+        return printable(f"{subject.name}, {subject.outcome}")
+    part, ending = PARTS[Part(subject.name)], Ending(subject.outcome)
+    return part if ending is Ending.SUCCESS and part != PARTS[Part.WALL] else f"{ADJECTIVES[ending]} handshakes, {part}"
+
+
+def _heading(name: str, recording: Recording, total: Snapshot, page: Page) -> list[str]:
+    first, *others = heading(total, page.width - 2)
+    return [*page.wrapped(f"{name}: {recording.label}", hanging="  "), *(f"  {line}" for line in (first, *others))]
+
+
+def handshake_words(comparison: Comparison) -> str:
+    """What became of the mean handshake, in a sentence or two; "" where either side has none."""
+    change, largest = comparison.handshake, comparison.largest
+    if change is None or change.before is None or change.after is None:
+        return ""
+    both = f"The mean successful handshake takes {duration(change.before)} before and {duration(change.after)} after"
+    bounds = f", 95 % sure between {interval(change)}" if change.low is not None else ""
+    sentence = f"{both} ({percent(change.ratio)}{bounds}): {change.verdict}."
+    if largest:
+        most = f"{PARTS[largest.part]}, {signed(largest.change_ns)} of {signed(change.after - change.before)}"
+        sentence += f" The largest contribution: {most}."
+    return sentence
+
+
+def _handshake(comparison: Comparison, page: Page) -> list[str]:
+    sentence = handshake_words(comparison)
+    return page.wrapped(f"==> {sentence}", "", "    ") if sentence else []
+
+
+def _contributions(contributions: Sequence[Contribution], page: Page) -> list[str]:
+    """What the mean handshake is made of on either side; the last row is the sum."""
+    if not contributions:
+        return []
+    before, after = (sum(times, Fraction()) for times in zip(*map(_times, contributions), strict=True))
+    rows = [_cells(one, after - before) for one in (*contributions, Contribution(Part.WALL, before, after))]
+    return ["Mean successful handshake:", *page.table([_MEAN_HEADINGS, *rows], left=1)]
+
+
+def _times(contribution: Contribution) -> tuple[Fraction, Fraction]:
+    return contribution.before_ns, contribution.after_ns
+
+
+def _cells(one: Contribution, whole: Fraction) -> list[str]:
+    times = [duration(float(value)) for value in _times(one)]
+    return [PARTS[one.part], *times, signed(one.change_ns), f"{float(100 * one.change_ns / whole):.0f} %" if whole else "-"]
+
+
+def _rows(rows: Sequence[Row], page: Page) -> Iterator[list[str]]:
+    for title, kind in (("Handshakes:", PART), ("Functions:", FUNCTION)):
+        cells = [line for row in rows if row.subject.kind == kind for line in _lines(row)]
+        if cells:
+            yield [title, *page.table([_HEADINGS, *cells], left=1)]
+
+
+def _lines(row: Row) -> Iterator[list[str]]:
+    """The subject, and below it a line each: before, after, the change, the bounds of the change."""
+    changes = [row.changes[quantity] for quantity in Quantity]
+    yield [subject_words(row.subject), *("" for _ in changes)]
+    yield ["  before", *(_value(quantity, row.changes[quantity].before) for quantity in Quantity)]
+    yield ["  after", *(_value(quantity, row.changes[quantity].after) for quantity in Quantity)]
+    yield ["  %", *map(change_words, changes)]
+    if any(change.low is not None for change in changes):
+        yield ["", *(interval(change) for change in changes)]
+
+
+def _value(quantity: Quantity, value: float | None) -> str:
+    if quantity is not Quantity.RATE or value is None:
+        return duration(value)
+    return f"{value:.0f} /s" if value >= 999.5 or not value else f"{value:.3g} /s"
+
+
+def interval(change: Change) -> str:
+    """The bounds of a change in percent, "" where it isn't known itself."""
+    if change.low is None or change.high is None:
+        return "" if change.ratio is None else "-"
+    return f"{percent(change.low, '')}..{percent(change.high)}"
+
+
+def percent(ratio: float | None, unit: str = " %") -> str:
+    """A ratio as a change in percent."""
+    if ratio is None:
+        return "-"
+    change = 100 * (ratio - 1)
+    number = f"{change:+.1f}" if abs(change) < 9.95 else f"{change:+.0f}"
+    return f"{'0' if number in ('+0.0', '-0.0') else number}{unit}"
+
+
+def signed(value_ns: Fraction | float) -> str:
+    """A change with its sign: "+35.0 us"."""
+    return f"{'+' if value_ns > 0 else ''}{duration(float(value_ns))}"
+
+
+def _missed(name: str, snapshot: Snapshot) -> list[str]:
+    """What was missed on one side."""
+    handshakes = lost_handshakes(snapshot.handshakes) if snapshot.handshakes else []
+    words = lost(snapshot.losses, handshakes)
+    return [f"{name}: {words[0].lower()}", *words[1:]] if words else []

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single calls as lines: columns, or a JSON object each. Quick, as there may be hundreds of thousands a second.
+
+What calls have in common (the thread's columns, the function's, the second) is formatted once and kept.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Protocol
+
+from ssllatency.model.events import Call, Caller, Event, Keys, Returned, signed
+from ssllatency.model.snapshot import Outcome
+from ssllatency.reports.words.units import printable
+
+_KEPT = 4096  # callers; more are formatted anew
+_FUNCTION_WIDTH = 26
+HEADINGS = (
+    f"{'TIME':15} {'PID':>7} {'TID':>7} {'COMM':15} {'FUNC':{_FUNCTION_WIDTH}} {'RET':>10} {'BYTES':>9} {'LAT(us)':>10} OUTCOME"
+)
+
+
+class Lines(Protocol):
+    """A way of writing events down."""
+
+    heading: str
+
+    def render(self, events: Iterable[Event], wall_ns: int) -> list[str]:
+        """A line for each, newline included. `wall_ns` added to an event's clock is the time of day."""
+
+
+class _Clock:
+    """The local time of day to the second, formatted anew only when the second changes."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern, self._second, self._text = pattern, -1, ""
+
+    def at(self, second: int) -> str:
+        if second != self._second:
+            self._second, self._text = second, time.strftime(self._pattern, time.localtime(second))
+        return self._text
+
+
+def returned_text(kind: Returned, returned: int) -> str:
+    """A return value as C would print it: an int with its sign, a pointer or status in hexadecimal, "-" for void."""
+    if kind is Returned.NUMBER:
+        return str(signed(returned))
+    if kind is Returned.NOTHING:
+        return "-"
+    return f"0x{returned & 0xFFFFFFFF:08x}" if kind is Returned.STATUS else f"0x{returned:x}"
+
+
+class Columns:
+    """Columns that line up, whether on a terminal or in a file."""
+
+    heading = HEADINGS + "\n"
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys, self._clock = keys, _Clock("%H:%M:%S.")
+        self._callers: dict[bytes, str] = {}
+        self._calls: dict[int, tuple[Returned, str, str]] = {}
+
+    def render(self, events: Iterable[Event], wall_ns: int) -> list[str]:
+        """A line for each."""
+        lines = []
+        callers, calls, at, number = self._callers, self._calls, self._clock.at, Returned.NUMBER
+        for ended_ns, duration_ns, returned, size, caller, call in events:
+            second, micro = divmod((ended_ns + wall_ns) // 1000, 1_000_000)
+            who = callers.get(caller) or self._caller(caller)
+            kind, function, outcome = calls.get(call) or self._call(call)
+            value = signed(returned) if kind is number else returned_text(kind, returned)
+            length = size if size >= 0 else ""
+            lines.append(
+                f"{at(second)}{micro:06d} {who} {function} {value:>10} {length:>9} {duration_ns / 1000:>10.1f} {outcome}\n"
+            )
+        return lines
+
+    def _caller(self, key: bytes) -> str:
+        who = self._keys.caller(key)
+        if len(self._callers) >= _KEPT:
+            self._callers.clear()
+        text = self._callers[key] = f"{who.pid:>7} {who.tid:>7} {printable(who.comm):15}"
+        return text
+
+    def _call(self, key: int) -> tuple[Returned, str, str]:
+        call = self._keys.call(key)
+        outcome = f"{call.outcome} {call.reason}".rstrip()
+        made = self._calls[key] = call.returned, f"{call.function:{_FUNCTION_WIDTH}}", outcome
+        return made
+
+
+class JsonLines:
+    """An object a line. What isn't known, or doesn't apply, has no field."""
+
+    heading = ""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys, self._clock = keys, _Clock("%Y-%m-%dT%H:%M:%S.|%z")
+        self._callers: dict[bytes, str] = {}
+        self._calls: dict[int, tuple[Returned, str]] = {}
+
+    def render(self, events: Iterable[Event], wall_ns: int) -> list[str]:
+        """A line for each."""
+        lines = []
+        for ended_ns, duration_ns, returned, size, caller, call in events:
+            who = self._callers.get(caller) or self._caller(caller)
+            kind, what = self._calls.get(call) or self._call(call)
+            value = _json_returned(kind, returned)
+            length = f', "bytes": {size}' if size >= 0 else ""
+            moment = self.moment(ended_ns + wall_ns)
+            lines.append(f'{{"time": "{moment}", {who}, {what}{value}{length}, "duration_ns": {duration_ns}}}\n')
+        return lines
+
+    def dropped(self, number: int, now_ns: int) -> str:
+        """The line that tells of calls which found no room, in place of theirs."""
+        return f'{{"time": "{self.moment(now_ns)}", "dropped": {number}}}\n'
+
+    def moment(self, wall_ns: int) -> str:
+        """RFC 3339 with microseconds, in local time."""
+        second, micro = divmod(wall_ns // 1000, 1_000_000)
+        head, _, zone = self._clock.at(second).partition("|")
+        return f"{head}{micro:06d}{zone[:3]}:{zone[3:]}"
+
+    def _caller(self, key: bytes) -> str:
+        if len(self._callers) >= _KEPT:
+            self._callers.clear()
+        text = self._callers[key] = _fields(self._keys.caller(key))
+        return text
+
+    def _call(self, key: int) -> tuple[Returned, str]:
+        call = self._keys.call(key)
+        made = self._calls[key] = call.returned, _call_fields(call)
+        return made
+
+
+def _fields(caller: Caller) -> str:
+    return json.dumps(caller._asdict())[1:-1]
+
+
+def _call_fields(call: Call) -> str:
+    reason = {"reason": call.reason} if call.reason and call.outcome is not Outcome.SUCCESS else {}
+    return json.dumps({"function": call.function, "outcome": str(call.outcome), **reason})[1:-1]
+
+
+def _json_returned(kind: Returned, returned: int) -> str:
+    if kind is Returned.NOTHING:
+        return ""
+    text = returned_text(kind, returned)
+    return f', "returned": {text}' if kind is Returned.NUMBER else f', "returned": "{text}"'

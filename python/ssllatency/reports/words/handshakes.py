@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts, endings and labels of handshakes are called in text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ssllatency.model.handshakes import GIVEN, NO, YES, Ending, Label, Part
+from ssllatency.reports.words.units import printable
+
+PARTS = {
+    Part.WALL: "wall",
+    Part.CALLS: "in calls",
+    Part.PRIVATE_KEY: "private key",
+    Part.KEY_EXCHANGE: "key exchange",
+    Part.PEER_VERIFICATION: "peer verification",
+    Part.SESSION_LOOKUP: "session lookup",
+    Part.CALLBACKS: "callbacks",
+    Part.REST: "rest",
+    Part.WAIT_PEER: "wait: peer",
+    Part.WAIT_WINDOW: "wait: peer window",
+    Part.WAIT_OFFLOAD: "wait: offload",
+    Part.WAIT_APPLICATION: "wait: application",
+    Part.WAIT_UNKNOWN: "wait: unknown",
+    Part.ON_CPU: "(on CPU)",
+    Part.OFF_CPU: "(off CPU)",
+    Part.COMPLETION: "submit to done",
+    Part.RESUMPTION: "done to resume",
+}
+ADJECTIVES = {Ending.SUCCESS: "successful", Ending.FAILURE: "failed", Ending.ABANDONED: "abandoned"}
+LABELS = {label: str(label).replace("_", " ") for label in Label}
+
+_ANSWERS = {
+    (Label.RESUMED, YES): "resumed",
+    (Label.RESUMED, NO): "full",
+}
+
+
+def value_words(label: Label, value: str | None) -> str:
+    """The value beside its label: "full" for a handshake that wasn't resumed."""
+    return printable(_ANSWERS.get((label, value or ""), value or "unknown"))
+
+
+def labels_words(labels: Mapping[Label, str | None]) -> str:
+    """What is known of one handshake, in words that need no label beside them."""
+    client = ["client certificate"] if labels.get(Label.CLIENT_CERTIFICATE) == GIVEN else []
+    others = [label for label in Label if label is not Label.CLIENT_CERTIFICATE and labels.get(label)]
+    return ", ".join([*(value_words(label, labels[label]) for label in others), *client])
+
+
+def key_words(operation: str, key: str) -> str:
+    """What a private key did: "RSA-2048 signing"."""
+    verb = {"sign": "signing", "decrypt": "decryption"}.get(operation, operation)
+    return printable(f"{key} {verb}" if key else f"{verb} with an unknown key")

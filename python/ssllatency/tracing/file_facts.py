@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in the files that processes map, remembered from one run to the next by what a file is: device, inode, size and the
+times of its last changes (that of its inode can't be set back)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ssllatency.tracing.planning import run_apart
+from ssllatency.elf.source import ElfError
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes.cache import store
+from ssllatency.probes.checks import DamagedValues
+from ssllatency.probes.cache.kept import Kind, Subject, Work
+from ssllatency.targets import FileFacts, debug_roots
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
+
+_MOST = 2000  # files remembered
+
+
+class KnownFiles:
+    """Describes files, those that it knows without opening the ELF parser. `save()` keeps what was learned."""
+
+    def __init__(self) -> None:
+        self._name = store.entry_name("what is in files")
+        self._known = _read(store.load(store.default_directory(), self._name)) if self._name else {}
+        self._used: dict[str, FileFacts] = {}
+        self._learned = False
+
+    def describe(self, fd: int, path: str, root: str = "/") -> FileFacts:
+        """What is in the file; SsllatencyError where it is a damaged library or can't be read. `root`: where its process's
+        root lies, in which its debug file may be."""
+        status = os.fstat(fd)
+        key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
+        facts = self._known.get(key)
+        if facts is None:
+            facts = look_inside(f"/proc/self/fd/{fd}", path, root)
+            self._learned |= not facts.by_debug_file
+        if not facts.by_debug_file:
+            self._used[key] = facts
+        return facts
+
+    def save(self) -> None:
+        """Keeps them for the next run, those of this one above all."""
+        if not (self._learned and self._name):
+            return
+        kept = list({**self._known, **self._used}.items())[-_MOST:]
+        store.store(store.default_directory(), self._name, {key: asdict(facts) for key, facts in kept})
+
+
+def look_inside(path: str, label: str, root: str = "/") -> FileFacts:
+    """What is in the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe."""
+    work = Work(_FACTS, Subject(path, label, debug_roots(path, label, root)), _facts_of)
+    try:
+        return work.checked(run_apart(work))[0]
+    except ElfError as error:
+        return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else FileFacts()
+    except DamagedValues:
+        return FileFacts()
+
+
+def _facts_of(image: Image) -> FileFacts:
+    from ssllatency.openssl.accessors import library_version
+    from ssllatency.openssl.implementations import tls_inside
+    from ssllatency.probes.planner import libraries_in
+
+    libraries = libraries_in(image)
+    library = image.label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
+    inside = tls_inside(image) if not library else None
+    if inside is None or not inside.traceable:
+        version = library_version(image) if libraries else ""
+        return FileFacts(libraries, version, image.build_id, inside.implementations if inside else ())
+    if "libssl" in libraries:
+        by_debug_file = bool(image.debug_file)
+        return FileFacts(libraries, library_version(image), image.build_id, inside.implementations, by_debug_file=by_debug_file)
+    version = library_version(image) or inside.traceable
+    return FileFacts(libraries, version, image.build_id, inside.implementations, _no_names(image, inside.traceable), True)
+
+
+def _no_names(image: Image, implementation: str) -> str:
+    """Why it can't be traced, and what would help."""
+    place = next(iter(image.debug_places()), "")
+    debug_file = f"its debug file as {place}, or " if place else ""
+    return (
+        f"{implementation} is linked into it and shows no names of its functions (stripped); what would help is {debug_file}"
+        "a build of the program that has its symbol table"
+    )
+
+
+def _is_openssl(label: str) -> bool:
+    """By its name; NSS's library of TLS is called libssl3.so."""
+    return label.rpartition("/")[2].startswith("libssl.so")
+
+
+def _read(entry: object) -> dict[str, FileFacts]:
+    """What an entry says; nothing where any of it is odd."""
+    if not isinstance(entry, dict):
+        return {}
+    try:
+        return {str(key): _facts(value) for key, value in entry.items()}
+    except (TypeError, ValueError, KeyError, SsllatencyError):
+        return {}
+
+
+def _facts(value: Any) -> FileFacts:
+    texts = [value[name] for name in ("version", "build_id", "obstacle")]
+    libraries, others = tuple(value["libraries"]), tuple((name, version) for name, version in value["others"])
+    if not all(isinstance(text, str) for text in (*texts, *libraries, *(text for pair in others for text in pair))):
+        raise TypeError("not the facts of a file")
+    return FileFacts(libraries, texts[0], texts[1], others, texts[2], by_debug_file=value["by_debug_file"] is True)
+
+
+def _checked(value: object, _size: int) -> FileFacts:
+    try:
+        return _facts(value)
+    except (TypeError, ValueError, KeyError):
+        raise DamagedValues("facts") from None
+
+
+_FACTS = Kind("facts", asdict, _checked, lambda _: False)

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what processes that came later map, and has it traced: a glance many times a second, a look at most every LOOK_S.
+
+The kernel keeps the set of processes, so no child is missed however short it lives. This only looks for code that isn't probed
+yet (another OpenSSL after an upgrade, a library loaded late), and gathers names for the report.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from ssllatency.output.printing import tell
+from ssllatency.tracing.resolve import Recogniser, Resolved, library_of, open_images
+from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.base import Rules, TracedImage
+from ssllatency.engines.follow.following import Following
+from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Target
+from ssllatency.targets import (
+    MOST_OF_PROCESS,
+    MappedFile,
+    Selection,
+    TracedFile,
+    all_processes,
+    code_byte,
+    exists,
+    is_unified,
+    kept_comm,
+    may_hold_tls,
+    members,
+    process_of,
+    recognised_file,
+    tls_candidates,
+)
+
+LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
+_AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start
+_MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
+# A process may map new files for ever: one look takes so long, and so many files of a process; the rest waits for the next one.
+_MOST_LOOK_S, _MOST_FILES = 0.25, 8
+_MOST_KNOWN, _MOST_TOLD = 16384, 256  # files looked into in a run, and mappings of one process that wait to be looked at
+
+Identity = tuple[int, int, int]
+
+
+class Growing(Protocol):
+    """A session that takes what comes later."""
+
+    attachment: Attachment
+
+    def include(self, index: int, pids: Sequence[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+
+
+def rules_for(selection: Selection) -> Rules | None:
+    """Who is to be followed; None for everyone who maps a file, for whom nothing can come later."""
+    if selection.libraries:
+        return None
+    unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
+    return Rules(
+        members=lambda: members(selection),
+        comms=tuple(map(kept_comm, selection.comms)),
+        cgroup=selection.cgroup if unified and selection.cgroup else "",
+    )
+
+
+def load_early(selection: Selection, stack: ExitStack) -> Following | None:
+    """What will follow later processes, loaded and kept as long as `stack`; None where there is nothing to follow, or the
+    kernel refuses: that is found out and told when the probes are attached."""
+    rules = rules_for(selection)
+    if rules is None:
+        return None
+    following = Following(rules, everyone=selection.everything)
+    stack.callback(following.close)
+    with suppress(SsllatencyError):
+        following.load()
+        return following
+    return None
+
+
+class Follower:
+    """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out."""
+
+    def __init__(
+        self, session: Growing, resolved: Resolved, stack: ExitStack, extend: Callable[[Sequence[TracedImage]], None]
+    ) -> None:
+        self._session, self._attachment, self._extend = session, session.attachment, extend
+        self._resolved, self._stack = resolved, stack
+        self._recognise = Recogniser(resolved.source)
+        self._known: dict[Identity, int | None] = {file.mapping.identity: n for n, file in enumerate(resolved.files)}
+        self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
+        self._waiting: dict[int, dict[Identity, int]] = {}  # by process, when it mapped which file
+        self._looked_at, self._joined, self._lost = 0.0, 0, 0
+        self._linked = {(pid, number) for number, image in enumerate(resolved.images) for pid in image.pids}
+        self._unsaid = 0
+        self._look_ends = 0.0
+        self._files_of: dict[int, int] = {}  # by process, how many of the files that it mapped later were looked into
+        if self._attachment.unfollowed:
+            self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits so long, or until a process has done something that is to be looked at; then looks."""
+        following = self._attachment.following
+        if following:
+            following.wait(timeout_s)
+        else:
+            time.sleep(timeout_s)
+        self.look()
+
+    def look(self) -> None:
+        """Takes what the kernel tells; looks at those processes, and now and then at all that are new. What there is no time
+        for waits for the next look."""
+        self._look_ends = time.monotonic() + _MOST_LOOK_S
+        following = self._attachment.following
+        if following:
+            self._hear(following)
+        if self._is_time():
+            self._look_around()
+        with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
+            for pid in list(self._waiting)[:_AT_ONCE]:
+                self._look_at(pid, self._waiting.pop(pid))
+                if self._is_late():
+                    break
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._look_ends
+
+    def _hear(self, following: Following) -> None:
+        """Puts on the list whom the kernel tells of: who has mapped what may be TLS, and who has become a target."""
+        for pid in following.joined():
+            self._waiting.setdefault(pid, {})
+        for one in following.mapped():
+            if self._matters(one) and (one.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
+                times = self._waiting.setdefault(one.pid, {})
+                if len(times) < _MOST_TOLD:
+                    times.setdefault(one.identity, one.at_ns)
+
+    def _matters(self, one: Mapping) -> bool:
+        """Whether what was mapped may be new: a file, or to the process a file that is traced."""
+        if one.identity not in self._known:
+            return may_hold_tls(one.path)
+        number = self._known[one.identity]
+        if number is None:
+            return False
+        alone = self._attachment.each_process and (one.pid, number) not in self._linked
+        return alone or one.pid not in self._attachment.targets
+
+    def _is_time(self) -> bool:
+        """Whether it is to be looked who is there."""
+        following, now = self._attachment.following, time.monotonic()
+        joined = following.account.joined if following else 0
+        if now < self._looked_at + (_SOON_S if joined != self._joined else LOOK_S):
+            return False
+        self._looked_at, self._joined = now, joined
+        return True
+
+    def anyone_left(self) -> bool:
+        """Whether a process is left to trace, or one of the name or in the cgroup may yet come."""
+        following, selection = self._attachment.following, self._resolved.selection
+        if self._resolved.everyone or selection.comms or selection.cgroup is not None:
+            return True
+        return bool(following.alive()) if following else any(exists(pid) for pid in self._attachment.targets)
+
+    def _look_around(self) -> None:
+        """Puts on the list who is new, and where mappings aren't seen who might have mapped something."""
+        following, selection = self._attachment.following, self._resolved.selection
+        sees = bool(following and following.sees_mappings)
+        if following and following.lost > self._lost:
+            if self._resolved.everyone:  # else most of them were other processes', and those that count are few to look at
+                self._say(f"{following.lost - self._lost} notices of mapped files were lost: everyone is looked at again.")
+            self._lost = following.lost
+            self._looked.clear()
+        if self._resolved.everyone and sees and self._looked:
+            return
+        if following and (selection.comms, selection.cgroup, selection.container) != ((), None, None):
+            following.refill()
+        there = self._present()
+        self._looked &= there
+        self._files_of = {pid: number for pid, number in self._files_of.items() if pid in there}
+        new = (there - self._looked) if sees else there
+        for pid in sorted(new - self._waiting.keys())[: _MOST_WAITING - len(self._waiting)]:
+            self._waiting[pid] = {}
+
+    def _present(self) -> set[int]:
+        if self._resolved.everyone:
+            return {process.pid for process in all_processes()} - {os.getpid()}
+        following = self._attachment.following
+        return set(following.alive() if following else members(self._resolved.selection))
+
+    def _look_at(self, pid: int, mapped: dict[Identity, int]) -> None:
+        if not self._attachment.following:
+            self._attachment.admit(pid)
+        try:
+            found, taken = tls_candidates(pid), 0
+            while (new := self._unknown(pid, found)) and taken < _MOST_FILES and not (taken and self._is_late()):
+                mapped |= self._heard_of(pid)
+                self._take(pid, new[: _MOST_FILES - taken], mapped)
+                taken += len(new)
+                found = tls_candidates(pid)  # its loader may have gone on meanwhile
+            if new:
+                self._put_off(pid, mapped)
+            self._enlist(pid, found)
+        except SsllatencyError as error:
+            if exists(pid):
+                self._say(f"{self._name(pid)} can't be looked at: {error}")
+        self._looked.add(pid)
+
+    def _put_off(self, pid: int, mapped: dict[Identity, int]) -> None:
+        """Has the next look go on with a process that has mapped more new files than one look takes."""
+        self._say(f"{self._name(pid)} maps new files faster than they can be looked into: the rest is traced later.")
+        self._waiting[pid] = dict(list((mapped | self._waiting.pop(pid, {})).items())[-_MOST_TOLD:])
+
+    def _heard_of(self, pid: int) -> dict[Identity, int]:
+        """What the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
+        if self._attachment.following:
+            self._hear(self._attachment.following)
+        return self._waiting.pop(pid, {})
+
+    def _unknown(self, pid: int, files: Sequence[MappedFile]) -> list[MappedFile]:
+        """Those that aren't known yet; none where one file was asked for, or where enough of the process were looked into."""
+        if self._resolved.selection.libraries:
+            return []
+        new = [file for file in files if file.identity not in self._known]
+        room = MOST_OF_PROCESS - self._files_of.get(pid, 0)
+        if new and (room <= 0 or len(self._known) >= _MOST_KNOWN):
+            whose = f"{self._name(pid)} has mapped" if room <= 0 else "The processes have mapped"
+            self._say(f"{whose} so many new files that those it maps from now on aren't looked into.")
+            return []
+        return new[: max(0, room)]
+
+    def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, int]) -> None:
+        """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""
+        self._known |= dict.fromkeys(file.identity for file in new)
+        self._files_of[pid] = self._files_of.get(pid, 0) + len(new)
+        try:
+            files = self._recognised(pid, new)
+            images = open_images(files, self._resolved.source, self._stack, self._beside(pid)) if files else ()
+        except SsllatencyError:
+            if not exists(pid):  # another process may map them as well
+                for each in new:
+                    del self._known[each.identity]
+            raise
+        fresh = []
+        for file, image in zip(files, images, strict=True):
+            self._known[file.mapping.identity] = same = self._traced_as(pid, file.mapping, image)
+            if same is None:
+                fresh.append((file.mapping, image))
+        if fresh:
+            self._extend_by(pid, fresh, mapped)
+
+    def _recognised(self, pid: int, new: Sequence[MappedFile]) -> list[TracedFile]:
+        """Those that hold TLS code. One that is damaged, or can't be opened, doesn't keep the others from being traced."""
+        found = []
+        for each in new:
+            try:
+                file = recognised_file(pid, each, self._recognise)
+            except SsllatencyError as error:
+                if not exists(pid):
+                    raise
+                self._say(f"{self._name(pid)} maps a file that can't be looked at: {error}")
+                continue
+            found += [file] if file else []
+        return found
+
+    def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, int]) -> None:
+        first = len(self._attachment.images)
+        self._extend([image for _, image in fresh])
+        numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
+        for file, image in fresh:
+            if image.file in numbers:
+                self._known[file.identity] = numbers[image.file]
+                self._linked.add((pid, numbers[image.file]))
+                self._say_when(pid, file, mapped)
+
+    def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
+        """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
+        if not image.plan.build_id or self._attachment.each_process:
+            return None
+        for number, traced in enumerate(self._attachment.images):
+            offset = self._attachment.site_in(number) if traced.plan.build_id == image.plan.build_id else None
+            if offset is not None and code_byte(pid, file, offset) not in (None, *_byte_of(image.file, offset)):
+                return number
+        return None
+
+    def _beside(self, pid: int) -> list[TracedImage]:
+        """What the process maps of the files that are traced already."""
+        numbers = (self._known.get(file.identity) for file in tls_candidates(pid))
+        return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers if number is not None]
+
+    def _enlist(self, pid: int, found: Sequence[MappedFile]) -> None:
+        """Notes the process for the report, and attaches what it maps where every process has links of its own."""
+        numbers = {index: file for file in found if (index := self._known.get(file.identity)) is not None}
+        process, before = process_of(pid), self._attachment.targets.get(pid)
+        if not numbers or process is None:
+            return
+        libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
+        kept = before.libraries if before else ()
+        if self._attachment.each_process and self._include(pid, numbers) and before is None:
+            age_ms = (time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_time / os.sysconf("SC_CLK_TCK")) * 1e3
+            self._say(
+                f"{self._name(pid)} was traced {age_ms:.0f} ms after it had started: its calls until then aren't counted."
+            )
+        if before or len(self._attachment.targets) < _MOST_TARGETS:
+            self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*kept, *libraries))))
+
+    def _include(self, pid: int, indices: Iterable[int]) -> bool:
+        """Attaches to the process those of the images that it isn't attached to yet; whether there were any."""
+        new = [index for index in indices if (pid, index) not in self._linked]
+        for index in new:
+            self._session.include(index, [pid])
+        self._linked.update((pid, index) for index in new)
+        return bool(new)
+
+    def _say_when(self, pid: int, file: MappedFile, mapped: dict[Identity, int]) -> None:
+        began = mapped.get(file.identity) or min(mapped.values(), default=0)
+        age = f"{(time.monotonic_ns() - began) / 1e6:.0f} ms" if began else f"up to {LOOK_S:g} s"
+        self._say(f"{self._name(pid)} mapped {file.path} {age} before it was traced: its calls until then aren't counted.")
+
+    def _name(self, pid: int) -> str:
+        process = process_of(pid)
+        return f"{process.comm if process else '?'} ({pid})"
+
+    def _say(self, sentence: str) -> None:
+        """Notes it for the report, and tells it now. Past the most there can be they are only counted."""
+        if sentence in self._attachment.notes:
+            return
+        if len(self._attachment.notes) < _MOST_NOTES:
+            self._attachment.notes.append(sentence)
+            tell(sentence)
+            return
+        self._unsaid += 1
+        self._attachment.notes[_MOST_NOTES - 1 :] = [f"{self._unsaid + 1} more of such notes were left out."]
+
+
+def _byte_of(file: str, offset: int) -> bytes:
+    """The byte that the file itself has there."""
+    with Path(file).open("rb") as opened:
+        opened.seek(offset)
+        return opened.read(1)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands share that trace processes while they run: privileges, signals, the first words, the end."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+from ssllatency.cli import doctor as doctor_command
+from ssllatency.tracing.follow import Follower, load_early, rules_for
+from ssllatency.output.printing import tell, tell_line
+from ssllatency.tracing.resolve import Resolved, resolve
+from ssllatency.engines import choice, doctor
+from ssllatency.engines.base import Request, Session
+from ssllatency.engines.attach.links import take_all_files
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.reports.words.units import counted
+from ssllatency.targets import Selection, exists
+
+STOP = {signal.SIGINT, signal.SIGTERM}
+_LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
+_LOOK_S = 0.1  # how often what comes one by one is taken from the kernel
+_FOLLOW_S = 0.05  # how long a signal may wait while the kernel's notices of later processes are waited for
+
+
+def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
+    """The name of the engine to trace by; SsllatencyError where this machine can't trace by it, or with "auto" by any.
+
+    From here on the signals of STOP end only the waits below: no probe is left half attached by one that comes early.
+    """
+    here = doctor_command.host()
+    chosen = choice.choose(engine, lambda name: doctor.lacking(here, name))
+    if chosen.why:
+        tell(chosen.why)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    take_all_files()
+    return chosen.name
+
+
+def stop_is_asked_for() -> bool:
+    """Whether one of the signals has come."""
+    return bool(signal.sigpending() & STOP)
+
+
+def resolved_ahead(
+    selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False
+) -> Resolved:
+    """What is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned."""
+    return resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
+
+
+def announce(resolved: Resolved, duration: float | None, what: str = "") -> None:
+    """Says on standard error that the probes are attached, and what couldn't be looked at. `what` is traced, else functions."""
+    planned = (planned.operation for image in resolved.images for planned in image.plan.operations)
+    functions = {name for name in planned if not BY_NAME[name].only_entry}
+    whom = "every process" if resolved.everyone else counted(len(resolved.targets), "process")
+    until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"
+    for warning in (*resolved.warnings, *resolved.notes):
+        tell(warning)
+    if not resolved.images:
+        what = "nothing yet: no TLS library is mapped"
+    tell_line(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.")
+
+
+def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
+    """What the options say that all these commands have."""
+    return Request(
+        resolved.images,
+        resolved.targets,
+        resolved.everyone,
+        follow=rules_for(resolved.selection),
+        following=resolved.following,
+        role=arguments.role,
+        method=arguments.attach,
+        links=arguments.links,
+    )
+
+
+class Ending:
+    """When a run is to end: after so long, at a signal, or once all traced processes have ended. Meanwhile `follower` looks."""
+
+    def __init__(self, resolved: Resolved, duration: float | None, follower: Follower | None = None) -> None:
+        self.at = time.monotonic() + duration if duration else float("inf")
+        self._resolved, self._look, self._over = resolved, time.monotonic() + _LOOK_AGAIN_S, False
+        self._follower = follower
+
+    def has_come(self) -> bool:
+        """Whether the run is over. Looks for the processes only now and then."""
+        now = time.monotonic()
+        if self._over or stop_is_asked_for() or now >= self.at:
+            return True
+        if self._follower:
+            self._follower.look()
+        if now >= self._look:
+            self._look = now + _LOOK_AGAIN_S
+            self._over = self._all_have_ended()
+        return self._over
+
+    def wait(self, until: float) -> bool:
+        """Waits until then, or until the end; whether it was the end. Sees an end also where it needn't wait."""
+        if self.has_come():
+            return True
+        while (left := min(until, self.at) - time.monotonic()) > 0:
+            if self._wait(left) or self.has_come():
+                return True
+        return time.monotonic() >= self.at
+
+    def _wait(self, seconds: float) -> bool:
+        """Waits so long at most; whether a signal came, which is taken."""
+        if self._follower is None:
+            return signal.sigtimedwait(STOP, min(seconds, _LOOK_AGAIN_S)) is not None
+        self._follower.wait(min(seconds, _FOLLOW_S))
+        return False
+
+    def _all_have_ended(self) -> bool:
+        resolved = self._resolved
+        if self._follower:
+            left = self._follower.anyone_left()
+        else:
+            left = resolved.everyone or any(exists(target.pid) for target in resolved.targets)
+        if not left:
+            tell("all traced processes have ended.")
+        return not left
+
+
+def snapshots(
+    session: Session,
+    end: Ending,
+    interval: float | None,
+    look: Callable[[], None] | None = None,
+    earlier: Snapshot | None = None,
+) -> Iterator[Snapshot]:
+    """The whole run as one snapshot, or one for each interval; then the probes are gone. `look` is called many times a second,
+    and once more before each snapshot. What was counted by `earlier` isn't in the first."""
+    from ssllatency.model.arithmetic import difference  # not before the probes are attached
+
+    stopped = False
+    border, pause = time.monotonic() + (interval or float("inf")), _LOOK_S if look else float("inf")
+    while not stopped:
+        stopped = end.wait(min(border, time.monotonic() + pause))
+        if stopped:
+            session.detach()
+        if look:
+            look()
+        if not stopped and time.monotonic() < border:
+            continue
+        later = session.read(per_interval=interval is not None)
+        yield later if earlier is None else difference(later, earlier)
+        earlier = later
+        border += interval or 0
+        if border <= (now := time.monotonic()):
+            border = now + (interval or 0)  # no burst of short ones after one that took too long

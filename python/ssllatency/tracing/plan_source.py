@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of files as a command's options ask for them, each made once, or taken from the cache."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from ssllatency.tracing.planning import run_all_apart, run_apart
+from ssllatency.openssl.names.names import Names, names
+from ssllatency.elf.source import ElfError
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.base import TracedImage
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes.cache.plans import PLANS, PlanSettings
+from ssllatency.probes.cache.handshakes import HANDSHAKE_PLANS, HandshakeSettings
+from ssllatency.probes.handshake.plan import HandshakePlan
+from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, Work
+from ssllatency.code.machine import Emulation
+from ssllatency.probes.cache.names import NAMES
+from ssllatency.probes.plan import ImagePlan
+from ssllatency.targets import Hazards, debug_roots, exists, has_library_name, root_of
+
+NO_HAZARDS = Hazards()
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to be planned: where it can be opened, what people are shown, and where the target's root lies, in which debug
+    files are looked for after the host's if the file is part of it."""
+
+    path: str
+    label: str
+    root: str = "/"
+
+    @cached_property
+    def subject(self) -> Subject:
+        """The same, with the roots in which debug files are looked for."""
+        return Subject(self.path, self.label, debug_roots(self.path, self.label, self.root))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a file."""
+
+    kind: Kind[Any]
+    settings: tuple[object, ...]
+    make: Callable[[Any], Any]
+    file: File
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What an answer is remembered by: the file as it is now."""
+        status = os.stat(self.file.path)  # noqa: PTH116 - a path under /proc is not to be resolved
+        found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, self.file.label, self.file.root)
+        return (self.kind.name, *found)
+
+
+class PlanSource:
+    """Plans files as the command's options say, through the cache unless they say otherwise."""
+
+    def __init__(self, arguments: argparse.Namespace, found: Hazards = NO_HAZARDS) -> None:
+        version = kernel.release()
+        self.danger = kernel.return_probes_kill(version, seccomp=found.seccomp, shadow_stack=found.shadow_stack)
+        self._cache = Cache(keeps=not arguments.no_cache)
+        # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
+        nops, nop5 = version >= (6, 16, 0), version >= (6, 18, 0)
+        emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not found.shadow_stack)
+        self._plans = PlanSettings(not arguments.no_return_probes and not self.danger, emulation)
+        self._handshake_plans = HandshakeSettings(emulation)
+        self._made: dict[tuple[object, ...], Any] = {}
+
+    def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
+        """The plan of the file at `path`; `label` and `root` as File has them. ElfError where it can't be read."""
+        plan: ImagePlan = self._answer(self._plan_of(File(path, label, root)))
+        return replace(plan, path=label)
+
+    def handshake_plan(self, path: str, label: str, root: str = "/") -> HandshakePlan:
+        """The handshake plan of the file at `path`; arguments as those of plan()."""
+        plan: HandshakePlan = self._answer(self._handshake_plan_of(File(path, label, root)))
+        return replace(plan, path=label)
+
+    def handshake_plan_of(self, image: TracedImage) -> HandshakePlan:
+        """The handshake plan of a file that processes map."""
+        return self.handshake_plan(image.file, image.plan.path, _root_of(image))
+
+    def names_of(self, image: TracedImage) -> Names:
+        """What the codes mean that a file uses which processes map; nothing where that can't be told. It is asked for a report,
+        when a signal may have ended the run."""
+        asked = _Asked(NAMES, (), names, File(image.file, image.plan.path, _root_of(image)))
+        try:
+            found: Names = self._answer(asked, partial(run_apart, heeding=False))
+        except ElfError:
+            return Names()
+        return found
+
+    def make_ahead(
+        self,
+        files: Iterable[File],
+        *,
+        handshakes: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Plans the files, and with `handshakes` has the libraries' handshake plans, too, before they are asked for.
+
+        Where one isn't kept, they are made side by side, and `meanwhile` is run by this process. One that can't be made is told
+        of when it is asked for.
+        """
+        by_size = sorted(files, key=_size, reverse=True)  # what takes longest comes first
+        libraries = [file for file in by_size if has_library_name(file.label)] if handshakes else []
+        wanted = [self._handshake_plan_of(file) for file in libraries] + [self._plan_of(file) for file in by_size]
+        missing = [asked for asked in wanted if not self._is_kept(asked)]
+        if len(wanted) > 1 and missing:
+            works = [Work(asked.kind, asked.file.subject, asked.make) for asked in missing]
+            for asked, work, answer in zip(missing, works, run_all_apart(works, meanwhile), strict=True):
+                self._made[asked.key] = answer if isinstance(answer, SsllatencyError) else self._taken(asked, work, answer)
+
+    def _plan_of(self, file: File) -> _Asked:
+        return _Asked(PLANS, self._plans.key, self._plans.make, file)
+
+    def _handshake_plan_of(self, file: File) -> _Asked:
+        return _Asked(HANDSHAKE_PLANS, self._handshake_plans.key, self._handshake_plans.make, file)
+
+    def _is_kept(self, asked: _Asked) -> bool:
+        if asked.key not in self._made:
+            kept = self._cache.kept(asked.kind, asked.file.subject, asked.settings)
+            if kept is None:
+                return False
+            self._made[asked.key] = kept
+        return True
+
+    def _taken(self, asked: _Asked, work: Work[Any], answer: object) -> object:
+        try:
+            return self._cache.taken(work, asked.settings, answer)
+        except SsllatencyError as error:
+            return error
+
+    def _answer(self, asked: _Asked, run: Run | None = None) -> Any:
+        key = asked.key
+        if key not in self._made:
+            found = self._cache.found(asked.kind, asked.file.subject, asked.settings, asked.make, run or run_apart)
+            self._made[key] = found[0]
+        if isinstance(self._made[key], SsllatencyError):
+            raise self._made[key]
+        return self._made[key]
+
+
+def _size(file: File) -> int:
+    return os.stat(file.path).st_size  # noqa: PTH116
+
+
+def _root_of(image: TracedImage) -> str:
+    """The root of a process that maps the file and is still there, else the host's."""
+    return next((root_of(pid) for pid in image.pids if exists(pid)), "/")

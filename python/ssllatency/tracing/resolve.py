@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the target options to planned files: the first half of the road, for the commands that need it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ssllatency.tracing.file_facts import KnownFiles
+from ssllatency.tracing.plan_source import File, PlanSource
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.attach.sites import MOST_LIBRARIES
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Library, Snapshot, Target
+from ssllatency.probes.join import complete
+from ssllatency.reports.words.units import counted, ranges
+from ssllatency.targets import (
+    Hazards,
+    NoTlsFile,
+    Process,
+    Selection,
+    TracedFile,
+    all_processes,
+    cgroup_folder,
+    file_identity,
+    hazards,
+    listing,
+    most_important,
+    open_mapped,
+    possible_hazards,
+    root_of,
+    select,
+    tls_files,
+    tls_stacks,
+)
+
+if TYPE_CHECKING:
+    from ssllatency.engines.follow.following import Following
+
+NO_SELECTION = Selection()
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Planned files with the processes that map them: `files` and `images` in the same order.
+
+    `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
+    `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
+    """
+
+    images: tuple[TracedImage, ...]
+    targets: tuple[Target, ...]
+    everyone: bool
+    warnings: tuple[str, ...]
+    source: PlanSource
+    files: tuple[TracedFile, ...] = ()
+    selection: Selection = NO_SELECTION
+    notes: tuple[str, ...] = ()
+    following: Following | None = None
+
+    def noted(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with these notes."""
+        return replace(snapshot, notes=(*snapshot.notes, *self.notes))
+
+
+def resolve(
+    selection: Selection,
+    arguments: argparse.Namespace,
+    stack: ExitStack,
+    *,
+    handshakes: bool = False,
+    load_early: Callable[[Selection, ExitStack], Following | None] = lambda _selection, _stack: None,
+) -> Resolved:
+    """Finds the processes and their TLS files, and plans each file. The files stay open as long as `stack`.
+
+    `handshakes` says that their handshake plans will be asked for, too. `load_early` may load what will follow later processes,
+    while other processes plan.
+
+    SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
+    """
+    warnings: list[str] = []
+
+    def problem(error: SsllatencyError) -> None:
+        if selection.pids:
+            raise error
+        warnings.append(str(error))
+
+    if selection.cgroup is not None:
+        selection = replace(selection, cgroup=str(cgroup_folder(selection.cgroup)))
+    wait = getattr(arguments, "wait", False)
+    processes = select(selection, problem=problem, nobody=wait)
+    everyone = selection.everything or bool(selection.libraries)
+    source = PlanSource(arguments, _dangers(everyone))
+    if source.danger:
+        warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
+    named = [file_identity(library) for library in selection.libraries]
+
+    early: list[Following | None] = []
+
+    @cache
+    def notes() -> tuple[str, ...]:
+        return () if selection.libraries else untraced_notes(processes, beside_openssl=True)
+
+    def meanwhile() -> None:
+        notes()
+        early.append(load_early(selection, stack))
+
+    def ahead(opened: Iterable[tuple[int, str, str]]) -> None:
+        files = [File(f"/proc/self/fd/{fd}", *where) for fd, *where in opened]
+        source.make_ahead(files, handshakes=handshakes, meanwhile=meanwhile)
+
+    try:
+        files = tls_files(processes, Recogniser(source), named=named, problem=problem, tell=warnings.append, ahead=ahead)
+    except NoTlsFile as error:
+        if not wait:
+            raise SsllatencyError(" ".join(untraced_notes(processes, beside_openssl=False)) or str(error)) from None
+        files = []
+    if selection.libraries:
+        files = [file for file in files if file.mapping.identity in named]
+    files, left = most_important(files, MOST_LIBRARIES, named)
+    images = open_images(files, source, stack)
+    comms = {process.pid: process.comm for process in processes}
+    targets = _targets(files, images, comms)
+    told, following = (*_left_out(left), *_replaced(targets), *notes()), early[0] if early else None
+    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following)
+
+
+def untraced_notes(processes: Iterable[Process], *, beside_openssl: bool) -> tuple[str, ...]:
+    """Sentences about the TLS of these processes that isn't traced."""
+    known = KnownFiles()
+    found = tls_stacks(processes, known.describe)
+    known.save()
+    return tuple(listing.untraced(found, beside_openssl=beside_openssl))
+
+
+def _dangers(everyone: bool) -> Hazards:
+    """What a process could bring on which the probes are set, which those that share the files may be, and later ones.
+
+    Shadow stacks are off unless a process's environment asks for them, so they are expected only where some process has one.
+    """
+    possible = possible_hazards()
+    if everyone or not possible.shadow_stack:
+        return possible
+    return replace(possible, shadow_stack=hazards(process.pid for process in all_processes()).shadow_stack)
+
+
+class Recogniser:
+    """Says what a file is by planning it: the plan is in the cache when the file is planned for good. Another processor's file,
+    which an emulator has mapped, is none."""
+
+    def __init__(self, source: PlanSource) -> None:
+        self._source = source
+
+    def __call__(self, fd: int, path: str, root: str) -> str:
+        plan = self._source.plan(f"/proc/self/fd/{fd}", path, root)
+        return plan.kind if plan.operations and plan.machine == kernel.machine() else ""
+
+
+def open_images(
+    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, known: Sequence[TracedImage] = ()
+) -> tuple[TracedImage, ...]:
+    """The files planned, and kept open as long as `stack`. `known` are images that the same processes map beside them."""
+    opened = []
+    for file in files:
+        fd = open_mapped(file.pid, file.mapping)
+        stack.callback(os.close, fd)
+        opened.append((source.plan(f"/proc/self/fd/{fd}", file.path, root_of(file.pid)), f"/proc/self/fd/{fd}", file.pids))
+    plans = complete([(plan, pids) for plan, _, pids in opened] + [(image.plan, image.pids) for image in known])
+    return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=False))
+
+
+def library_of(image: TracedImage, *, deleted: bool = False) -> Library:
+    """The image as reports name it."""
+    return Library(image.plan.path, image.plan.build_id, image.plan.version, deleted=deleted)
+
+
+def _targets(files: list[TracedFile], images: tuple[TracedImage, ...], comms: dict[int, str]) -> tuple[Target, ...]:
+    libraries: dict[int, list[Library]] = defaultdict(list)
+    for file, image in zip(files, images, strict=True):
+        for pid in image.pids:
+            libraries[pid].append(library_of(image, deleted=file.mapping.deleted))
+    return tuple(Target(pid, comms.get(pid, ""), tuple(libraries[pid])) for pid in sorted(libraries))
+
+
+def _left_out(files: Sequence[TracedFile]) -> list[str]:
+    """A sentence about the files for which there is no room."""
+    if not files:
+        return []
+    shown = [f"{file.path} ({counted(len(file.pids), 'process')}, first PID {file.pids[0]})" for file in files[:_MOST_NAMED]]
+    shown += [f"{len(files) - _MOST_NAMED} more"] if len(files) > _MOST_NAMED else []
+    return [f"There is room for {MOST_LIBRARIES} files; these with TLS weren't traced: {', '.join(shown)}."]
+
+
+def _replaced(targets: Iterable[Target]) -> list[str]:
+    """A sentence for each file that is no longer on disk as it is mapped."""
+    users: dict[Library, list[int]] = defaultdict(list)
+    for target in targets:
+        for library in target.libraries:
+            if library.deleted:
+                users[library].append(target.pid)
+    return [
+        f"{library.path} has been replaced or deleted since PID {ranges(pids)} mapped it; the old file, with build-id"
+        f" {library.build_id or 'unknown'}, is what was traced."
+        for library, pids in users.items()
+    ]
