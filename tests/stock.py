@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ssllatency.code.machine import Cost
 from ssllatency.model.histogram import ExponentialHistogram, quantile_rank
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.plan import Cost, ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
 
 
 def with_return_probes(plan: ImagePlan) -> ImagePlan:

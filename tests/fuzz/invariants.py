@@ -19,15 +19,15 @@ from typing import Any
 
 import capstone
 
-from ssllatency.elf.image import ElfError, Image
-from ssllatency.openssl.names.names import names
-from ssllatency.elf.source import Source
-from ssllatency.probes import codec
-from ssllatency.probes.handshake import codec as handshake_codec
-from ssllatency.probes.cache import names as names_codec
 from ssllatency.code.boundaries import boundaries
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.elf.source import Source
+from ssllatency.openssl.names.library import names
+from ssllatency.probes import codec
+from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.checks import DamagedValues
+from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Covered, ImagePlan, Probe
 from ssllatency.probes.planner import plan_image

@@ -23,9 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ssllatency.load.servers import certificates
-from ssllatency.load.servers.certificates import Certificate
-from ssllatency.load.servers.process import free_ports
+from ssllatency.load.matrix.servers import certificates
+from ssllatency.load.matrix.servers.certificates import Certificate
+from ssllatency.load.matrix.servers.process import free_ports
 
 KEYS = {"rsa": "RSA-2048", "rsa4096": "RSA-4096", "ecdsa": "ECDSA-P-256", "ed25519": "Ed25519"}
 START_TIMEOUT_S = 30.0

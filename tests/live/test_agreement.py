@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.tracing.resolve import resolve
 from ssllatency.engines.base import Request, Session
-from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.snapshot import Losses
 from ssllatency.targets import Selection
+from ssllatency.tracing.resolve import resolve
 from tests.stock import Rows, distances, rows, with_return_probes
 
 from .clients import TLS_1_3, Client

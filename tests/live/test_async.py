@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.tracing.resolve import resolve
 from ssllatency.engines.base import Request, Session
-from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.targets import Selection
+from ssllatency.tracing.resolve import resolve
 from tests import machine
 
 from .async_servers import AsyncServer, AsyncSettings, Counts, Fibers, SteadyLoad, build_fibers, load, offload

@@ -19,11 +19,11 @@ from typing import Self
 
 import pytest
 
-from ssllatency.tracing.resolve import resolve
 from ssllatency.engines.base import Request
 from ssllatency.engines.bpftrace.engine import BpftraceEngine
 from ssllatency.model.snapshot import Losses, Outcome, Snapshot
 from ssllatency.targets import Selection
+from ssllatency.tracing.resolve import resolve
 from tests import machine
 
 from .async_servers import AsyncServer, AsyncSettings, load, offload

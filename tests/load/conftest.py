@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.snapshot import Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan, Role

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from ssllatency.code.machine import Cost, Emulation, Instruction
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.perf import open_event
-from ssllatency.code.machine import Emulation, Instruction
-from ssllatency.probes.plan import Cost
 from ssllatency.probes.planner import machine_of
 
 from .instructions import Snippet

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.base import AttachError, Role, TracedImage
 from ssllatency.engines.bcc_engine import BccEngine
+from ssllatency.engines.bpf import kernel
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome

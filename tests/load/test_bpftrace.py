@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.base import AttachError, LinearRange, Request, TracedImage
+from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpftrace.engine import BpftraceEngine, BpftraceSession
 from ssllatency.engines.bpftrace.process import OWN_PROBES
 from ssllatency.errors import SsllatencyError

@@ -12,8 +12,8 @@ from math import isqrt
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.base import LinearRange
+from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.sessions.trace import set_linear
 from ssllatency.model.histogram import LinearHistogram, bucket_index

@@ -11,7 +11,7 @@ import pytest
 
 from ssllatency.elf.image import Image
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import Role
 from ssllatency.probes.planner import plan_image

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ssllatency import abi
+from ssllatency.engines.attach.links import LINK_EACH_PROCESS
 from ssllatency.engines.base import AttachError, Role, TracedImage
 from ssllatency.engines.bpf.libbpf import BpfObject
-from ssllatency.engines.libbpf_engine import LibbpfEngine
-from ssllatency.engines.attach.links import LINK_EACH_PROCESS
+from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets

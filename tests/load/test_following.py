@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.base import MOST_NAMES, Rules
+from ssllatency.engines.base import MOST_NAMES
 from ssllatency.engines.follow.following import Following
+from ssllatency.engines.rules import Rules
 from tests.waiting import wait_for
 
 COMM = "ssll-followed"

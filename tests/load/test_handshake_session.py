@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ssllatency.openssl.names.names import Names
-from ssllatency.engines.base import AttachError, Request, Rules, TracedImage
-from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.rules import Rules
+from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.openssl.names.names import Names
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 

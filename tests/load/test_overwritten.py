@@ -15,7 +15,7 @@ from ssllatency.elf.image import Image
 from ssllatency.engines.base import AttachError, Engine, Request
 from ssllatency.engines.bcc_engine import BccEngine
 from ssllatency.engines.bpftrace.engine import BpftraceEngine
-from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.probes.planner import plan_image
 from tests.load.conftest import Subject, breakpoints, running
 

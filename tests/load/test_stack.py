@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ssllatency.engines import trial
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bcc_engine import BccObject
+from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.preemption import gives_private_stacks

@@ -7,12 +7,11 @@ from __future__ import annotations
 import argparse
 import re
 
-from ssllatency.output import html
-from ssllatency.output import recordings
-from ssllatency.output.page import output_page
-from ssllatency.output.printing import show, tell
 from ssllatency.model.compare import compare
 from ssllatency.model.comparison import Comparison
+from ssllatency.output import html, recordings
+from ssllatency.output.page import output_page
+from ssllatency.output.printing import show, tell
 from ssllatency.reports.documents import diff as diff_document
 from ssllatency.reports.text import diff as diff_text
 

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 
-from ssllatency.output.printing import show
 from ssllatency.engines import choice, doctor, trial
-from ssllatency.engines.bpf.objects import object_path
+from ssllatency.output.printing import show
 
 SUMMARY = "what this machine lacks, each with the command that mends it"
 
@@ -19,14 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="only what makes tracing impossible, in one sentence")
 
 
-def host() -> doctor.Host:
-    """This machine."""
-    return doctor.Host(object_path(), program=os.environ.get("SSLLATENCY_PROGRAM", "ssllatency"))
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Prints the findings; 0 where this machine can trace with the default engine."""
-    here = replace(host(), trial=trial.refusal)
+    here = replace(doctor.this_host(), trial=trial.refusal)
     obstacle = doctor.can_trace(here)
     if arguments.quiet:
         if obstacle:

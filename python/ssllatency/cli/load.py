@@ -5,38 +5,33 @@ arguments after the tool's name are its own. Ctrl-C ends the tool, and both side
 from __future__ import annotations
 
 import argparse
-import os
-import socket
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from ssllatency.cli import handshakes, options
-from ssllatency.tracing import live
-from ssllatency.tracing.follow import Follower
-from ssllatency.output.page import output_page
-from ssllatency.output.printing import show, tell
-from ssllatency.output.progress import Progress
+from ssllatency.cli import options
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.account import Account, of_tools
-from ssllatency.load.arguments import Endpoint, endpoint, expected_s, refuse_plain
+from ssllatency.load.arguments import endpoint, expected_s, refuse_plain
 from ssllatency.load.figures import LoadError
 from ssllatency.load.run import Ended, Output
 from ssllatency.load.run import run as run_tool
 from ssllatency.load.tools.choice import TOOLS, Tool, report_of, version_of
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.text import client as client_text
+from ssllatency.output.page import output_page
+from ssllatency.output.printing import show, tell
+from ssllatency.output.progress import Progress
 from ssllatency.reports.documents import document
+from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
 from ssllatency.reports.words.units import counted
-from ssllatency.targets import Selection, all_processes, is_own, serving
+from ssllatency.targets import Selection
+from ssllatency.tracing import driving, handshakes, live
+from ssllatency.tracing.follow import Follower
 
 SUMMARY = "drive s_time, h2load, ab or wrk against a server while tracing it"
-_SETTLE_S, _LOOK_S = 1.0, 0.05  # how long the server may take to end what the tool has begun
-_UNKNOWN_S, _LATER_S = 3600.0, 60.0  # how long a tool may run whose end isn't known, and one whose end is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--matrix", metavar="FILE", help="run every combination of what this file (TOML) varies")
     group.add_argument("-o", "--output", metavar="FILE", help="the table of its runs (CSV); one that is there is continued")
     group.add_argument("--dry-run", action="store_true", help="say what would be run, and for how long")
-    handshakes.add_measuring_options(parser)
+    options.add_measuring_options(parser)
     options.add_attaching_options(parser)
 
 
@@ -75,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     version = version_of(tool, arguments.program or "", account)
     selection = options.selection(arguments)
     if selection == Selection():
-        selection = serving_there(endpoint(arguments.tool, words))
+        selection = driving.serving_there(endpoint(arguments.tool, words))
     live.prepare()
     output, snapshot = _measure(command, account, expected_s(arguments.tool, words), selection, arguments)
     snapshot, status = _with_client(snapshot, output, tool, command, version)
@@ -86,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _matrix(arguments: argparse.Namespace) -> int:
-    from ssllatency.cli import matrix
+    from ssllatency.tracing import matrix
 
     others = (
         arguments.tool,
@@ -100,26 +95,6 @@ def _matrix(arguments: argparse.Namespace) -> int:
             "The file of --matrix names tools and servers: leave tool, targets, --program, --json and --functions out.", 2
         )
     return matrix.run(arguments)
-
-
-def serving_there(where: Endpoint) -> Selection:
-    """The processes that listen there; SsllatencyError where none on this host does."""
-    try:
-        addresses = {str(one[4][0]) for one in socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)}
-    except OSError as error:
-        raise SsllatencyError(f"{where.host} can't be found: {error.strerror}.") from None
-    except UnicodeError:
-        raise SsllatencyError(f"{where.host} can't be found: it isn't a name of a host.") from None
-    processes = {process.pid: process for process in all_processes() if process.pid != os.getpid()}
-    found, hidden = serving(where.port, addresses, processes) if any(map(is_own, addresses)) else ([], 0)
-    if not found:
-        unseen = f" ({counted(hidden, 'process')} couldn't be looked at)" if hidden else ""
-        raise SsllatencyError(
-            f"No process on this host listens on {where.host} port {where.port}{unseen}: name the server by -p PID, --comm NAME"
-            " or --container ID."
-        )
-    # A server's workers have its socket as well, and come with it.
-    return Selection(pids=tuple(pid for pid in found if processes[pid].ppid not in found))
 
 
 def _measure(
@@ -138,15 +113,10 @@ def _measure(
         else:
             session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, None, what="handshakes and functions" if arguments.functions else "handshakes")
-        limit_s = timeout_s(arguments.timeout, whole_s)
+        limit_s = driving.timeout_s(arguments.timeout, whole_s)
         output = _drive(command, account, limit_s, whole_s, session, follower)
         snapshot = _settled(session)
         return output, resolved.noted(snapshot)
-
-
-def timeout_s(asked_s: float | None, whole_s: float | None) -> float:
-    """How long a tool may run that takes `whole_s` by itself, None where that isn't known."""
-    return asked_s or (_UNKNOWN_S if whole_s is None else whole_s + _LATER_S)
 
 
 def _drive(
@@ -168,19 +138,9 @@ def _drive(
         return run_tool(command, timeout_s=limit_s, account=account, progress=meanwhile, stopped=live.stop_is_asked_for)
 
 
-def settle(session: HandshakeSession | FullSession) -> None:
-    """Waits until the server has ended what the tool left it with, for a while at most. Reads nothing: the next read has the
-    extremes since the one before."""
-    end = time.monotonic() + _SETTLE_S
-    while time.monotonic() < end:
-        time.sleep(_LOOK_S)
-        if not session.in_flight:
-            break
-
-
 def _settled(session: HandshakeSession | FullSession) -> Snapshot:
     """What has been counted in the end."""
-    settle(session)
+    driving.settle(session)
     session.detach()
     session.poll()
     return session.read()
@@ -189,25 +149,13 @@ def _settled(session: HandshakeSession | FullSession) -> Snapshot:
 def _with_client(snapshot: Snapshot, output: Output, tool: Tool, command: Sequence[str], version: str) -> tuple[Snapshot, int]:
     """The measurement with the client's report, and the exit status: 1 where the tool failed or can't be understood."""
     failed = output.ended is Ended.TIMEOUT or (output.ended is Ended.ITSELF and output.status != 0)
-    for sentence in complaints(output, command[0]) if failed or output.cut_bytes else ():
+    for sentence in driving.complaints(output, command[0]) if failed or output.cut_bytes else ():
         tell(sentence)
     try:
         return replace(snapshot, client=report_of(tool, output, command, version)), int(failed)
     except LoadError as error:
         tell(str(error))
         return snapshot, 1
-
-
-def complaints(output: Output, name: str) -> list[str]:
-    """How the tool ended, and the end of what it complained of."""
-    sentences = [f"{name} printed so much that {output.cut_bytes} bytes of it weren't kept."] if output.cut_bytes else []
-    if output.ended is Ended.TIMEOUT:
-        sentences.append(f"{name} was ended after {output.duration_s:.0f} s: --timeout gives it longer.")
-    elif output.status < 0:
-        sentences.append(f"{name} was killed by signal {-output.status}.")
-    elif output.status:
-        sentences.append(f"{name} ended with status {output.status}.")
-    return [*sentences, *(f"{name}: {line}" for line in output.stderr.splitlines()[-5:] if line.strip())]
 
 
 def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from ssllatency import __version__
-from ssllatency.output.printing import tell, tell_line
 from ssllatency.errors import SsllatencyError
+from ssllatency.output.printing import tell, tell_line
 
 # In the order in which help shows them. Each module has SUMMARY, add_arguments(parser), run(arguments).
 SUBCOMMANDS = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 
-from ssllatency.output import recordings
-from ssllatency.output.printing import tell
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
+from ssllatency.output import recordings
+from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording import to_lines
 from ssllatency.reports.words.units import counted
 

@@ -9,6 +9,7 @@ import re
 from ssllatency.engines import choice
 from ssllatency.engines.base import MOST_NAMES, LinearRange, Role
 from ssllatency.errors import SsllatencyError
+from ssllatency.model.handshakes import Label
 from ssllatency.targets import Selection
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -125,6 +126,36 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 def add_role_option(parser: argparse._ActionsContainer) -> None:
     """Which side of connections is meant."""
     parser.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
+
+
+def add_measuring_options(parser: argparse.ArgumentParser) -> None:
+    """What of the handshakes is measured, and how much of it is kept; none is printed by itself unless --over is added."""
+    parser.set_defaults(over=None)
+    parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
+                        help=f"a row for each combination of these: {', '.join(Label)}")  # fmt: skip
+    parser.add_argument("--slowest", type=count, default=0, metavar="N", help="the N slowest one by one, with their splits")
+    parser.add_argument("--off-cpu", action="store_true", help="split the time in calls into on and off the processor")
+    add_role_option(parser)
+    parser.add_argument("--max-groups", type=count, default=64, metavar="N",
+                        help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
+    parser.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
+                        help="room for so many at a time, 290 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
+
+
+def labels(text: str) -> tuple[Label, ...]:
+    """Labels by name, separated by commas."""
+    try:
+        return tuple(dict.fromkeys(Label(word.strip().replace("-", "_")) for word in text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} isn't a list of {', '.join(Label)}") from None
+
+
+def room(text: str) -> int:
+    """For how many handshakes there is to be room."""
+    number = whole(text)
+    if number > 1 << 24:
+        raise argparse.ArgumentTypeError("there can be room for at most 16777216 handshakes")
+    return number
 
 
 def selection(arguments: argparse.Namespace) -> Selection:

@@ -10,21 +10,21 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ssllatency.cli import options
-from ssllatency.tracing.file_facts import look_inside
-from ssllatency.tracing.follow import rules_for
-from ssllatency.tracing.plan_source import PlanSource
-from ssllatency.output.printing import show
-from ssllatency.tracing.resolve import Resolved, resolve
-from ssllatency.engines.bpf import kernel
-from ssllatency.engines.base import Request
 from ssllatency.engines.attach.links import links_each_process
+from ssllatency.engines.base import Request
+from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
+from ssllatency.output.printing import show
 from ssllatency.probes import listing
 from ssllatency.probes.handshake import listing as handshake_listing
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.words.units import counted, printable
 from ssllatency.targets import Selection, all_processes, mapped_files
+from ssllatency.tracing.file_facts import look_inside
+from ssllatency.tracing.follow import rules_for
+from ssllatency.tracing.plan_source import PlanSource
+from ssllatency.tracing.resolve import Resolved, resolve
 
 SUMMARY = "what would be probed, how it was found, what each site costs, what is missing"
 _OPENSSL = ("libssl", "libcrypto", "static")

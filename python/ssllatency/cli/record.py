@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from ssllatency import __version__
-from ssllatency.cli import handshakes, options
-from ssllatency.tracing import live
-from ssllatency.output import recordings
-from ssllatency.output.printing import tell
+from ssllatency.cli import options
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.output import recordings
+from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording import end_line, header_line, interval_line, run_fields
 from ssllatency.reports.words.units import counted
+from ssllatency.tracing import handshakes, live
 
 SUMMARY = "keep a measurement in a file, interval by interval"
 _INTERVAL_S = 5.0
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--interval", type=options.positive, default=_INTERVAL_S, metavar="SECONDS",
                         help=f"the length of an interval ({_INTERVAL_S:g})")  # fmt: skip
     parser.add_argument("--by-process", action="store_true", help="keep the functions of each process by themselves")
-    handshakes.add_measuring_options(parser)
+    options.add_measuring_options(parser)
     options.add_attaching_options(parser)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import argparse
 
-from ssllatency.output import html
-from ssllatency.output import recordings
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.output import html, recordings
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import show
-from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.text import client as client_text
 from ssllatency.reports.documents import document
+from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
 
 SUMMARY = "render a kept measurement as text, JSON or an HTML page"

@@ -13,17 +13,17 @@ from pathlib import Path
 
 from ssllatency import __version__
 from ssllatency.cli import options
-from ssllatency.output import files as output_files
-from ssllatency.tracing.plan_source import PlanSource
-from ssllatency.output.printing import show
-from ssllatency.tracing.resolve import Resolved, resolve
+from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.bpftrace.standalone import standalone
-from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.errors import SsllatencyError
+from ssllatency.output import files as output_files
+from ssllatency.output.printing import show
 from ssllatency.probes.join import complete
 from ssllatency.safe_open import open_regular, stat_below
 from ssllatency.targets import root_of
+from ssllatency.tracing.plan_source import PlanSource
+from ssllatency.tracing.resolve import Resolved, resolve
 
 SUMMARY = "the same plan as a bpftrace script for a host that has only bpftrace"
 

@@ -13,20 +13,20 @@ from dataclasses import replace
 from itertools import islice
 
 from ssllatency.cli import options
-from ssllatency.tracing import live
-from ssllatency.tracing.follow import Follower
-from ssllatency.output.stream import Output
-from ssllatency.output.printing import tell, tell_line
-from ssllatency.tracing.resolve import Resolved
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.sessions.snoop import RING_BYTES, EventFilter, SnoopSession, events_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Outcome
+from ssllatency.output.printing import tell, tell_line
+from ssllatency.output.stream import Output
 from ssllatency.probes.choice import chosen
 from ssllatency.reports.text.events import Columns, JsonLines
 from ssllatency.reports.text.frame import lost
 from ssllatency.reports.words.units import counted
+from ssllatency.tracing import live
+from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.resolve import Resolved
 
 SUMMARY = "one line a call, as it happens"
 _LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full

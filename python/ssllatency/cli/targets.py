@@ -9,11 +9,11 @@ import json
 import os
 
 from ssllatency.cli import options
-from ssllatency.tracing.file_facts import KnownFiles
-from ssllatency.output.printing import show
 from ssllatency.errors import SsllatencyError
+from ssllatency.output.printing import show
 from ssllatency.reports.words.units import printable, table, wrapped
 from ssllatency.targets import Selection, Survey, listing, select, survey
+from ssllatency.tracing.file_facts import KnownFiles
 
 SUMMARY = "what on this host does TLS, in which container, and what of it can be traced"
 

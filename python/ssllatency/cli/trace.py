@@ -10,13 +10,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from ssllatency.cli import options
-from ssllatency.tracing import live
-from ssllatency.tracing.follow import Follower
-from ssllatency.output.printing import show
 from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.output.printing import show
+from ssllatency.tracing import live
+from ssllatency.tracing.follow import Follower
 
 SUMMARY = "the ssllatency report: histograms and stats by function"
 

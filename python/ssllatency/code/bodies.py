@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ssllatency.elf.image import ElfError, Image
 from ssllatency.code.flow import Code, Graph, Unplannable, build
 from ssllatency.code.machine import Machine
+from ssllatency.elf.image import ElfError, Image
 
 
 class Bodies:

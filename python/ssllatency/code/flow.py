@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ssllatency.elf.image import ElfError, Image
 from ssllatency.code.machine import CALLS, ENDS, Flow, Frame, Instruction, Machine
+from ssllatency.elf.image import ElfError, Image
 
 # Caps, as the file is untrusted: of one operation, of all operations of a file, and of a path that is looked back on.
 MAX_INSTRUCTIONS = 20_000

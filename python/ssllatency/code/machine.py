@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the planner needs to know of a machine: how control flows through an instruction, what it does to the stack pointer and
-to registers, and how the kernel runs it under a probe. One implementation an architecture (x86.py); the planner sees no other.
+to registers, and how the kernel runs it under a probe. One implementation an architecture
+(x86/, aarch64/); the planner sees no other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Protocol
-
-from ssllatency.probes.plan import Cost
 
 # For each register that holds an address in the frame: the stack pointer at the function's entry minus its value. The stack
 # pointer itself is absent once its value is unknown. A machine may keep more in it, under names of its own.
@@ -30,6 +29,14 @@ class Emulation:
 
 
 BASELINE = Emulation()  # what every kernel that uprobes are used on does
+
+
+class Cost(StrEnum):
+    """How the kernel runs the replaced instruction: a 5-byte nop by a call, an emulated one in one trap, others by steps."""
+
+    OPTIMISED = "optimised"
+    EMULATED = "emulated"
+    SINGLE_STEPPED = "single-stepped"
 
 
 class Flow(Enum):

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from ssllatency.elf import aarch64
 from ssllatency.code.evaluate import returned
-from ssllatency.elf.image import Image
 from ssllatency.code.values import Value
+from ssllatency.elf import aarch64
+from ssllatency.elf.image import Image
 
 _AARCH64_SIZE = 16
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ssllatency import abi
+from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.probes.plan import ImagePlan
@@ -59,20 +59,6 @@ class TracedImage:
 
 
 MOST_NAMES = int(abi.FollowLimits.NAMES)  # by which processes that come later become targets
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Who is traced, now and later, with all that they start.
-
-    `members` gives those that there are now: the PID of each, and whether it belongs only by its name or cgroup, which ends
-    when it runs another program. `comms`: whoever takes one of these names by running a program, MOST_NAMES at most; `cgroup`:
-    a folder of cgroup 2, whoever runs a program in it.
-    """
-
-    members: Callable[[], Mapping[int, bool]] = dict
-    comms: tuple[str, ...] = ()
-    cgroup: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ssllatency import abi
-from ssllatency.engines.bpf import libbpf
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import Request
+from ssllatency.engines.bpf import libbpf
 from ssllatency.engines.bpf.objects import sources_path
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError

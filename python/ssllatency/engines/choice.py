@@ -13,9 +13,9 @@ from ssllatency.errors import SsllatencyError
 AUTO = "auto"
 # Best first: module and class, imported when chosen, for each asks for a library of its own.
 _ENGINES = {
-    "libbpf": ("libbpf_engine", "LibbpfEngine"),
+    "libbpf": ("sessions.libbpf_engine", "LibbpfEngine"),
     "bcc": ("bcc_engine", "BccEngine"),
-    "bpftrace": ("bpftrace_engine", "BpftraceEngine"),
+    "bpftrace": ("bpftrace.engine", "BpftraceEngine"),
 }
 NAMES = (AUTO, *_ENGINES)
 

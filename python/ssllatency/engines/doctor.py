@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ssllatency.engines import preemption
 from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.objects import object_path
 from ssllatency.errors import SsllatencyError
 
 OLDEST_KERNEL = (5, 15)
@@ -80,6 +81,11 @@ class Host:
     bcc: Callable[[], str] = bcc_version
     program: str = "ssllatency"
     trial: Callable[[], str] | None = None
+
+
+def this_host() -> Host:
+    """The machine that this runs on."""
+    return Host(object_path(), program=os.environ.get("SSLLATENCY_PROGRAM", "ssllatency"))
 
 
 def findings(host: Host, engine: str = "") -> list[Finding]:

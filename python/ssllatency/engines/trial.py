@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from ssllatency.engines.attach.probing import FLOOR, STANDARD
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.objects import open_object
-from ssllatency.engines.attach.probing import FLOOR, STANDARD
 from ssllatency.errors import SsllatencyError
 
 OBJECTS = ("ssllatency", "handshakes", "snoop", "follow")

@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 
 from ssllatency.code.evaluate import fields_read, returned
-from ssllatency.elf.image import Image
-from ssllatency.openssl.implementations import tls_inside
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Field, Place
+from ssllatency.elf.image import Image
+from ssllatency.openssl.implementations import tls_inside
 
 _SSL_ACCESSORS = {
     "version": "SSL_version",

@@ -7,10 +7,11 @@ they use, so SSL_get_error, which all of them need, shows where the BIOs lie as 
 
 from __future__ import annotations
 
-from ssllatency.openssl.accessors import field_returned
-from ssllatency.code.evaluate import Evaluation, followed_in
-from ssllatency.elf.image import Image
+from ssllatency.code.evaluate import followed_in
+from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.values import MASK, Case, Field, FieldPath, Place
+from ssllatency.elf.image import Image
+from ssllatency.openssl.accessors import field_returned
 
 _CONNECTION = Place("argument", 0)
 _NO_ERROR = {"ERR_peek_error": 0}

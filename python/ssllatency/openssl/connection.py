@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ssllatency.code.evaluate import Evaluation, followed
-from ssllatency.elf.image import Image
+from ssllatency.code.evaluate import followed
+from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Field, Place, Value
+from ssllatency.elf.image import Image
 
 _CONNECTION, _OUTPUT = Place("argument", 0), Place("output", 0)
 _FIRST = (0,)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ssllatency.openssl.accessors import ssl_offsets
+from ssllatency.code.bodies import Bodies
 from ssllatency.code.calls import calls_to
 from ssllatency.code.evaluate import followed
-from ssllatency.elf.image import Image
-from ssllatency.code.values import Place
-from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Unplannable
+from ssllatency.code.values import Place
+from ssllatency.elf.image import Image
+from ssllatency.openssl.accessors import ssl_offsets
 from ssllatency.openssl.libssl_code import LibsslCode
 
 NAMES = frozenset(

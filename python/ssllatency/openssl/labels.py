@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ssllatency.openssl.connection import Accessors, UnclearError, only
-from ssllatency.elf.image import ElfError, Image
-from ssllatency.openssl.signatures import code_point_offset
 from ssllatency.code.values import Field, FieldPath
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.openssl.connection import Accessors, UnclearError, only
+from ssllatency.openssl.signatures import code_point_offset
 
 # Commands of SSL_ctrl: include/openssl/ssl.h.
 _GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 132, 134

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ssllatency.elf.image import Image
 from ssllatency.code.returns import returned_address
+from ssllatency.elf.image import Image
 
 # Byte offsets of the pointers to functions. crypto/rsa/rsa_local.h and crypto/ec/ec_local.h, the same from 1.1.1 to 3.6: flags
 # and app_data lie between the RSA method's finish and rsa_sign. ssl/ssl_local.h: ssl_new follows version, flags and mask.

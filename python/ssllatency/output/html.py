@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ssllatency.output import files as output_files
-from ssllatency.output.printing import tell
 from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
+from ssllatency.output import files as output_files
+from ssllatency.output.printing import tell
 from ssllatency.reports.html import page as html_page
 
 

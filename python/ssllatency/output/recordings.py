@@ -9,10 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-from ssllatency.output import files as output_files
-from ssllatency.output.printing import tell
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
+from ssllatency.output import files as output_files
+from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording_reading import from_text
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ssllatency.code.machine import Cost
 from ssllatency.probes import checks
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.checks import DamagedValues
@@ -16,7 +17,6 @@ from ssllatency.probes.plan import (
     CONSTANTS,
     LARGEST_FRAME,
     CodeRange,
-    Cost,
     Covered,
     ImagePlan,
     Leaving,

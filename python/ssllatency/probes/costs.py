@@ -7,7 +7,8 @@ first, not ten times), a 5-byte nop that it turned into a call 240 ns; a return 
 
 from __future__ import annotations
 
-from ssllatency.probes.plan import Cost, OperationPlan, Probe, Role
+from ssllatency.code.machine import Cost
+from ssllatency.probes.plan import OperationPlan, Probe, Role
 
 COST_NS = {Cost.OPTIMISED: 240, Cost.EMULATED: 500, Cost.SINGLE_STEPPED: 5000}
 RETURN_PROBE_NS = 300

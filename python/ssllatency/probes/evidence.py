@@ -12,9 +12,9 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ssllatency.elf.image import Image, Range
 from ssllatency.code.boundaries import boundaries
 from ssllatency.code.flow import Unplannable
+from ssllatency.elf.image import Image, Range
 from ssllatency.probes.plan import CodeRange, Probe
 
 LONGEST = 1 << 17  # bytes from where a function begins to its last site

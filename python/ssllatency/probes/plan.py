@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ssllatency.code.machine import Cost
+
 NOT_IN_LIBRARY = "not in this library"  # the reason of an operation that this version or build of a library doesn't have
 
 
@@ -22,14 +24,6 @@ class Role(StrEnum):
     ENTRY = "entry"
     EXIT = "exit"
     RETURN = "return"
-
-
-class Cost(StrEnum):
-    """How the kernel runs the replaced instruction: a 5-byte nop by a call, an emulated one in one trap, others by steps."""
-
-    OPTIMISED = "optimised"
-    EMULATED = "emulated"
-    SINGLE_STEPPED = "single-stepped"
 
 
 class Leaving(StrEnum):

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.openssl.boringssl import boringssl_offsets
-from ssllatency.elf.image import ElfError, Function, Image
-from ssllatency.openssl.methods import ec_key_method, rsa_method
-from ssllatency.openssl.providers import Algorithm, algorithms
-from ssllatency.probes.catalogue import CATALOGUE, Operation
-from ssllatency.probes.evidence import Evidence
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
-from ssllatency.probes.sites.operation import Planner
-from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
+from ssllatency.elf.image import ElfError, Function, Image
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.openssl.boringssl import boringssl_offsets
+from ssllatency.openssl.methods import ec_key_method, rsa_method
+from ssllatency.openssl.providers import Algorithm, algorithms
 from ssllatency.openssl.tails import Tails
+from ssllatency.probes.catalogue import CATALOGUE, Operation
+from ssllatency.probes.evidence import Evidence
+from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
+from ssllatency.probes.sites.operation import Planner
 
 NOT_NAMED = "no symbol and no table names it"
 NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"
@@ -114,10 +114,10 @@ class _Finder:
 def machine_of(name: str) -> Machine:
     """The machine called `name`. Imported here: it brings the decoder, which a plan from the cache doesn't need."""
     if name == "aarch64":
-        from ssllatency.code.aarch64.instructions import Aarch64
+        from ssllatency.code.aarch64.machine import Aarch64
 
         return Aarch64()
-    from ssllatency.code.x86.instructions import X86
+    from ssllatency.code.x86.machine import X86
 
     return X86()
 

@@ -8,13 +8,13 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ssllatency.tracing.planning import run_apart
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache import store
-from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.cache.kept import Kind, Subject, Work
+from ssllatency.probes.checks import DamagedValues
 from ssllatency.targets import FileFacts, debug_roots
+from ssllatency.tracing.planning import run_apart
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image

@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ssllatency.output.printing import tell
-from ssllatency.tracing.resolve import Recogniser, Resolved, library_of, open_images
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.base import Rules, TracedImage
+from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.following import Following
 from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
+from ssllatency.output.printing import tell
 from ssllatency.targets import (
     MOST_OF_PROCESS,
     MappedFile,
@@ -39,6 +39,7 @@ from ssllatency.targets import (
     recognised_file,
     tls_candidates,
 )
+from ssllatency.tracing.resolve import Recogniser, Resolved, library_of, open_images
 
 LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
 _AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start

@@ -9,17 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from ssllatency.cli import doctor as doctor_command
-from ssllatency.tracing.follow import Follower, load_early, rules_for
-from ssllatency.output.printing import tell, tell_line
-from ssllatency.tracing.resolve import Resolved, resolve
 from ssllatency.engines import choice, doctor
-from ssllatency.engines.base import Request, Session
 from ssllatency.engines.attach.links import take_all_files
+from ssllatency.engines.base import Request, Session
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.output.printing import tell, tell_line
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection, exists
+from ssllatency.tracing.follow import Follower, load_early, rules_for
+from ssllatency.tracing.resolve import Resolved, resolve
 
 STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
@@ -32,7 +31,7 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
 
     From here on the signals of STOP end only the waits below: no probe is left half attached by one that comes early.
     """
-    here = doctor_command.host()
+    here = doctor.this_host()
     chosen = choice.choose(engine, lambda name: doctor.lacking(here, name))
     if chosen.why:
         tell(chosen.why)

@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from ssllatency.tracing.planning import run_all_apart, run_apart
-from ssllatency.openssl.names.names import Names, names
-from ssllatency.elf.source import ElfError
-from ssllatency.engines.bpf import kernel
-from ssllatency.engines.base import TracedImage
-from ssllatency.errors import SsllatencyError
-from ssllatency.probes.cache.plans import PLANS, PlanSettings
-from ssllatency.probes.cache.handshakes import HANDSHAKE_PLANS, HandshakeSettings
-from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, Work
 from ssllatency.code.machine import Emulation
-from ssllatency.probes.cache.names import NAMES
+from ssllatency.elf.source import ElfError
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.bpf import kernel
+from ssllatency.errors import SsllatencyError
+from ssllatency.openssl.names.names import Names
+from ssllatency.probes.cache.handshakes import HANDSHAKE_PLANS, HandshakeSettings
+from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, Work
+from ssllatency.probes.cache.names import NAMES, names_in
+from ssllatency.probes.cache.plans import PLANS, PlanSettings
+from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import Hazards, debug_roots, exists, has_library_name, root_of
+from ssllatency.tracing.planning import run_all_apart, run_apart
 
 NO_HAZARDS = Hazards()
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class PlanSource:
     def names_of(self, image: TracedImage) -> Names:
         """What the codes mean that a file uses which processes map; nothing where that can't be told. It is asked for a report,
         when a signal may have ended the run."""
-        asked = _Asked(NAMES, (), names, File(image.file, image.plan.path, _root_of(image)))
+        asked = _Asked(NAMES, (), names_in, File(image.file, image.plan.path, _root_of(image)))
         try:
             found: Names = self._answer(asked, partial(run_apart, heeding=False))
         except ElfError:

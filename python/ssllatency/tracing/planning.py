@@ -16,14 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-import ssllatency
-from ssllatency.tracing.confinement import confine, limit
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache.kept import Values, Work
+from ssllatency.probes.cache.store import planning_modules
+from ssllatency.tracing.confinement import confine, limit
 
 _SECONDS, _BYTES_A_SECOND = 20, 5 << 20  # of processor time a file gets: so many, and one more for so many bytes of it
 _SECONDS_UNHEEDING = 10  # the same where no signal ends it
@@ -83,10 +82,8 @@ def _nothing() -> None:
 @cache
 def _prepare() -> None:
     """Brings in all that reads and plans, once and not in each process: later they may open no file."""
-    package = Path(ssllatency.__file__).parent
-    for room in ("elf", "probes"):
-        for source in sorted(package.glob(f"{room}/*.py")):
-            import_module(f"ssllatency.{room}.{source.stem}")
+    for name in planning_modules():
+        import_module(name.removesuffix(".__init__"))
 
 
 @dataclass

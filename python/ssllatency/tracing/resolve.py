@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ssllatency.tracing.file_facts import KnownFiles
-from ssllatency.tracing.plan_source import File, PlanSource
-from ssllatency.engines.bpf import kernel
-from ssllatency.engines.base import TracedImage
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Library, Snapshot, Target
 from ssllatency.probes.join import complete
@@ -40,6 +38,8 @@ from ssllatency.targets import (
     tls_files,
     tls_stacks,
 )
+from ssllatency.tracing.file_facts import KnownFiles
+from ssllatency.tracing.plan_source import File, PlanSource
 
 if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following

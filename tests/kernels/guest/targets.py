@@ -19,7 +19,7 @@ from typing import Any
 from ssllatency.elf.image import Image
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf.kernel import release, return_probes_kill
-from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.model.snapshot import Outcome, Target
 from ssllatency.probes.planner import plan_image
 from tests.kernels.guest.filtered import unknown_call_ends_in

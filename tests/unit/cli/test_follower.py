@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from ssllatency.tracing import follow
-from ssllatency.tracing.follow import Follower
-from ssllatency.tracing.resolve import Resolved, library_of
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import MOST_OF_PROCESS, MappedFile, Process, Selection, TracedFile
+from ssllatency.tracing import follow
+from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.resolve import Resolved, library_of
 
 OLD, NEW = 100, 101  # processes
 

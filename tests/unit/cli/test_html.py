@@ -11,8 +11,8 @@ import pytest
 from tests.recordings import recording_of
 
 from ssllatency.cli.main import run
-from ssllatency.reports.html import page as html_page
 from ssllatency.reports.documents.recording import to_lines
+from ssllatency.reports.html import page as html_page
 
 PROGRAM = Path(__file__).parents[3] / "tools/ssllatency"
 Printed = pytest.CaptureFixture[str]

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from ssllatency.tracing.live import STOP, Ending, snapshots
-from ssllatency.tracing.resolve import Resolved
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets import Selection
+from ssllatency.tracing.live import STOP, Ending, snapshots
+from ssllatency.tracing.resolve import Resolved
 
 
 class SlowSession:

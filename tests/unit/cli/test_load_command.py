@@ -14,13 +14,14 @@ import pytest
 
 from ssllatency.cli import load
 from ssllatency.cli.main import run
-from ssllatency.output.progress import Progress
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.run import Ended, Output
 from ssllatency.load.tools.choice import TOOLS
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.output.progress import Progress
 from ssllatency.targets import Selection
+from ssllatency.tracing import driving
 
 OUTPUTS = Path(__file__).parents[1] / "load" / "outputs"
 SNAPSHOT = Snapshot("web1", "6.1", "libbpf", "2030-01-31T12:00:00Z", 1.0, (), ())
@@ -62,19 +63,19 @@ def test_a_server_is_found_by_its_port() -> None:
         assert server.stdout
         pid, port = map(int, server.stdout.readline().split())
         try:
-            assert load.serving_there(Endpoint("localhost", port)) == Selection(pids=(pid,))
+            assert driving.serving_there(Endpoint("localhost", port)) == Selection(pids=(pid,))
             with pytest.raises(SsllatencyError, match=r"No process on this host listens on 192\.0\.2\.1"):
-                load.serving_there(Endpoint("192.0.2.1", port))
+                driving.serving_there(Endpoint("192.0.2.1", port))
         finally:
             server.stdin.close()
     with pytest.raises(SsllatencyError, match=f"listens on 127.0.0.1 port {port}"):
-        load.serving_there(Endpoint("127.0.0.1", port))
+        driving.serving_there(Endpoint("127.0.0.1", port))
 
 
 @pytest.mark.parametrize("host", ["name.invalid", "my..host", f"{'x' * 64}.example", "\udcff"])
 def test_a_host_without_an_address(host: str) -> None:
     with pytest.raises(SsllatencyError, match=f"{re.escape(host)} can't be found: "):
-        load.serving_there(Endpoint(host, 443))
+        driving.serving_there(Endpoint(host, 443))
 
 
 def ended(output: Output, tool: str = "wrk") -> tuple[Snapshot, int]:
@@ -134,7 +135,7 @@ def test_a_tool_that_was_killed_and_one_that_printed_too_much(capsys: pytest.Cap
 
 
 def test_how_long_a_tool_may_run() -> None:
-    assert [load.timeout_s(None, 10.0), load.timeout_s(None, None), load.timeout_s(5.0, 10.0)] == [70, 3600, 5]
+    assert [driving.timeout_s(None, 10.0), driving.timeout_s(None, None), driving.timeout_s(5.0, 10.0)] == [70, 3600, 5]
 
 
 def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

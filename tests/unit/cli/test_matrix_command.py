@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.matrices import matrix, plan
 
-from ssllatency.cli import matrix_words
 from ssllatency.cli.main import run
+from ssllatency.load.matrix.duration import Times, known_s
 from ssllatency.load.matrix.plan import Factor, order
 from ssllatency.load.matrix.table import COLUMNS, Kept
-from ssllatency.load.matrix.duration import Times, known_s
+from ssllatency.tracing import matrix_words
 
 FILE = """
 seconds = 10

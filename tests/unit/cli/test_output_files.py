@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.recordings import recording_of
 
-from ssllatency.output import files as output_files
 from ssllatency.cli.main import run
-from ssllatency.output.recordings import Writer
 from ssllatency.errors import SsllatencyError
+from ssllatency.output import files as output_files
+from ssllatency.output.recordings import Writer
 from ssllatency.reports.documents.recording import to_lines
 
 LIBSSL = "/usr/lib/x86_64-linux-gnu/libssl.so.3"

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from ssllatency.tracing import plan_source
-from ssllatency.tracing import planning
-from ssllatency.tracing.plan_source import File, PlanSource
-from ssllatency.openssl.names.names import Names
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
+from ssllatency.openssl.names.names import Names
 from ssllatency.probes.cache.kept import Subject, Values, Work
 from ssllatency.probes.plan import ImagePlan
+from ssllatency.tracing import plan_source, planning
+from ssllatency.tracing.plan_source import File, PlanSource
 
 NOBODY = 1 << 22  # past the greatest PID
 OPTIONS = argparse.Namespace(no_return_probes=False, no_cache=False)

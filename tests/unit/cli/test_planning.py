@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 from tests import foreign
 
-from ssllatency.tracing import planning
-from ssllatency.tracing.planning import run_all_apart, run_apart
 from ssllatency.elf.image import Image
-from ssllatency.openssl.names.names import names
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.cache.plans import PLANS, PlanSettings
+from ssllatency.openssl.names.library import names
 from ssllatency.probes.cache.handshakes import HANDSHAKE_PLANS, HandshakeSettings
 from ssllatency.probes.cache.kept import Kind, Subject, Work, run_here
 from ssllatency.probes.cache.names import NAMES
+from ssllatency.probes.cache.plans import PLANS, PlanSettings
+from ssllatency.tracing import planning
+from ssllatency.tracing.planning import run_all_apart, run_apart
 
 PROGRAM = Path(sys.executable).resolve()
 PLAIN: Kind[Any] = Kind("plain", lambda found: found, lambda values, _size: values, lambda _: True)

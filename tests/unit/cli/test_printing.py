@@ -12,10 +12,10 @@ import pytest
 from tests.recordings import recording_of
 
 from ssllatency.cli.main import run
-from ssllatency.output.stream import Output
-from ssllatency.output.printing import harmless
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Library, Missing, Target
+from ssllatency.output.printing import harmless
+from ssllatency.output.stream import Output
 from ssllatency.reports.documents.recording import to_lines
 
 ODD = "\x1b]0;title\x07\x1b[2J\x9b31m\x7f\u202eodd"

@@ -11,9 +11,9 @@ import pytest
 from tests.recordings import recording_of
 
 from ssllatency.cli.main import run
-from ssllatency.output.recordings import Writer, read
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
+from ssllatency.output.recordings import Writer, read
 from ssllatency.reports.documents import document
 from ssllatency.reports.documents.recording import to_lines
 

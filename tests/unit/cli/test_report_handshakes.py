@@ -12,10 +12,10 @@ import pytest
 from tests.handshakes import Shake, handshakes_of, times_of
 
 from ssllatency.cli.main import run
-from ssllatency.output.page import output_page
 from ssllatency.model.handshakes import Part
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
+from ssllatency.output.page import output_page
 from ssllatency.reports.documents.document import to_json
 from ssllatency.reports.text.page import Page
 

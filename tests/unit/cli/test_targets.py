@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build
 
-from ssllatency.tracing import file_facts
-from ssllatency.tracing.file_facts import KnownFiles, look_inside
 from ssllatency.cli.main import run
 from ssllatency.elf.image import Image
 from ssllatency.targets import FileFacts
+from ssllatency.tracing import file_facts
+from ssllatency.tracing.file_facts import KnownFiles, look_inside
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
 

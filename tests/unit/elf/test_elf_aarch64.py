@@ -10,13 +10,13 @@ import pytest
 from tests import foreign, programs
 from tests.unit.probes.assembled_aarch64 import AssembledAarch64, assemble, function
 
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.code.evaluate import fields_read, followed, returned, returned_in_cases
-from ssllatency.elf.image import Image
-from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.openssl.providers import Algorithm, algorithms
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Case, Field, Place, Value
+from ssllatency.elf.image import Image
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.openssl.providers import Algorithm, algorithms
 
 Assembler = Callable[[str], AssembledAarch64]
 ARGUMENT = Place("argument", 0)

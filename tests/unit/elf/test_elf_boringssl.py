@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build
 
-from ssllatency.openssl.boringssl import boringssl_offsets, boringssl_paths
-from ssllatency.elf.image import Image
-from ssllatency.openssl.names.names import names
 from ssllatency.code.values import FieldPath
+from ssllatency.elf.image import Image
+from ssllatency.openssl.boringssl import boringssl_offsets, boringssl_paths
+from ssllatency.openssl.names.library import names
 from ssllatency.probes.planner import plan_image
 
 NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server", "handshake")

@@ -10,11 +10,11 @@ import capstone
 import pytest
 from tests.fixtures import build
 
-from ssllatency.elf import aarch64, plt
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.code.decode import instructions
+from ssllatency.elf import aarch64, plt
 from ssllatency.elf.image import Image
 from ssllatency.elf.unwind import pointer_encoding
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 
 NAMES = ("version", "rwstate", "server", "rbio", "wbio", "shutdown", "hand_state", "state", "session", "reused", "cipher")
 

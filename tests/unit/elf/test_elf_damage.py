@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fixtures import build
 
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.elf.source import MAX_COPY, MAX_FILE, Source
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.openssl.labels import label_paths
 from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.openssl.names.names import names
+from ssllatency.openssl.names.library import names
 from ssllatency.openssl.providers import algorithms
-from ssllatency.elf.source import MAX_COPY, MAX_FILE, Source
 
 SOURCES = ("shapes.c", "shapes2.c", "methods.c", "provider.c", "accessors.c")
 SOURCES_OF_LABELS = ("shapes.c", "shapes2.c", "labels.c")

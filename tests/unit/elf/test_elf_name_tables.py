@@ -10,7 +10,8 @@ from tests.fixtures import build
 from tests.unit.elf.test_elf_tables import LIBRARIES, PROGRAMS
 
 from ssllatency.elf.image import Image
-from ssllatency.openssl.names.names import Names, join, names, unpack
+from ssllatency.openssl.names.library import names
+from ssllatency.openssl.names.names import Names, join, unpack
 
 ALERTS = {0: "close notify", 10: "unexpected message", 20: "bad record mac", 40: "handshake failure", 42: "bad certificate"}
 STATES = {

@@ -13,9 +13,10 @@ import pytest
 from tests import foreign
 from tests.fixtures import build
 
-from ssllatency.openssl.accessors import ssl_offsets
 from ssllatency.elf.image import Image
-from ssllatency.openssl.names.names import Names, join, names, unpack
+from ssllatency.openssl.accessors import ssl_offsets
+from ssllatency.openssl.names.library import names
+from ssllatency.openssl.names.names import Names, join, unpack
 
 HOST = Path("/usr/lib/x86_64-linux-gnu")
 IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519", "X448": "x448"}

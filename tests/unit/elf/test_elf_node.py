@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests import foreign
 
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.elf.image import ElfError, Image
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.openssl.providers import algorithms
 

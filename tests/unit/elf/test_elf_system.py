@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.code.decode import instructions
 from ssllatency.elf.image import Image
+from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
 from ssllatency.openssl.providers import algorithms
 

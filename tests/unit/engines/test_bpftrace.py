@@ -18,20 +18,21 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from ssllatency.abi import Convention, Outcome, Reason
+from ssllatency.code.machine import Cost
+from ssllatency.engines.base import LinearRange, TracedImage
+from ssllatency.engines.base import Role as Side
 from ssllatency.engines.bpftrace import judge as bpftrace_judge
 from ssllatency.engines.bpftrace import numbers as bpftrace_numbers
 from ssllatency.engines.bpftrace import process as bpftrace_process
 from ssllatency.engines.bpftrace import script as bpftrace_script
 from ssllatency.engines.bpftrace import standalone as bpftrace_standalone
-from ssllatency.engines.base import LinearRange, TracedImage
-from ssllatency.engines.base import Role as Side
 from ssllatency.engines.bpftrace.numbers import Numbers
 from ssllatency.engines.bpftrace.symbols import site_name, symbol_file
 from ssllatency.engines.bpftrace.words import Words
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import LinearHistogram, counted_bucket
 from ssllatency.model.snapshot import Outcome as Word
-from ssllatency.probes.plan import CodeRange, Cost, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CodeRange, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
 
 CONTENT = b"library"
 OFFSETS = SslOffsets(rwstate=40, server=56, rbio=16, wbio=24, shutdown=68, version=0, state=72, bio_flags=48)

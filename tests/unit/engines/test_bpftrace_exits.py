@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from ssllatency.code.machine import Cost
 from ssllatency.engines.bpftrace import exits as bpftrace_exits
-from ssllatency.probes.plan import CONDITIONS, Cost, Leaving, Probe, Role
+from ssllatency.probes.plan import CONDITIONS, Leaving, Probe, Role
 
 CARRY, PARITY, ZERO, SIGN, OVERFLOW = 1, 4, 64, 128, 2048
 MANUAL = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.attach.code_check import check_code
+from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.plan import CodeRange, ImagePlan
 
 CONTENT = bytes(range(256)) * 16

@@ -8,13 +8,14 @@ import struct
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.bpf import kernel
-from ssllatency.engines.base import Request, Rules, TracedImage
-from ssllatency.engines.follow.following import TargetBits, pids_of
-from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.attach.links import links_each_process
-from ssllatency.engines.follow.mappings import Mapping, parse_record
 from ssllatency.engines.attach.sites import numbered, operations_of
+from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.kernel import Method
+from ssllatency.engines.follow.following import TargetBits, pids_of
+from ssllatency.engines.follow.mappings import Mapping, parse_record
+from ssllatency.engines.rules import Rules
 from ssllatency.probes.plan import ImagePlan, OperationPlan
 
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from ssllatency import abi
-from ssllatency.openssl.names.names import Names
 from ssllatency.engines.read.handshakes import Rows, single
 from ssllatency.model.handshakes import Ending, Label, Part
+from ssllatency.openssl.names.names import Names
 
 
 def names_of(_: int) -> Names:

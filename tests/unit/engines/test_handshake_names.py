@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ssllatency import abi
-from ssllatency.openssl.names.names import Names
 from ssllatency.engines.read.names import cause
+from ssllatency.openssl.names.names import Names
 
 SSL = abi.Error.LIBRARY_SSL << abi.Error.LIBRARY
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from ssllatency.engines.bpf import kernel
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.attach.links import Linker
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.kernel import Method
 from ssllatency.probes.plan import ImagePlan
 
 SITES = [(offset, offset) for offset in range(0x100, 0x105)]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.bpf import kernel
-from ssllatency.engines.bpf import objects
+from ssllatency.engines.bpf import kernel, objects
 from ssllatency.errors import SsllatencyError
 
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.base import TracedImage
+from ssllatency.code.machine import Cost
 from ssllatency.engines.attach.sites import cookie, library_record, operations_of, remembers_sides, sites_of
+from ssllatency.engines.base import TracedImage
 from ssllatency.probes.catalogue import BY_NAME, CATALOGUE
-from ssllatency.probes.plan import CONSTANTS, Cost, ImagePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.probes.plan import CONSTANTS, ImagePlan, Leaving, OperationPlan, Probe, Role, SslOffsets
 
 
 def probe(role: Role, offset: int = 0x1000, **more: object) -> Probe:

@@ -9,12 +9,13 @@ import struct
 import pytest
 
 from ssllatency import abi
+from ssllatency.code.machine import Cost
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf.ring import stride_of
 from ssllatency.engines.sessions.snoop import EventKeys, events_of, length_arguments, ring_size
 from ssllatency.model.events import Call, Caller, Returned
 from ssllatency.model.snapshot import Outcome
-from ssllatency.probes.plan import Cost, ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
 
 OPERATIONS = ["SSL_read", "SSL_do_handshake", "ossl_ecdsa_sign_sig", "ASYNC_pause_job", "mbx_x25519_mb8"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ssllatency.load.figures import ClientReport, LoadError
-from ssllatency.load.tools.reading import number, seconds, size
 from ssllatency.load.tools.choice import TOOLS
+from ssllatency.load.tools.reading import number, seconds, size
 
 OUTPUTS = Path(__file__).parent / "outputs"
 CLOSE = ("-H", "Connection: close")

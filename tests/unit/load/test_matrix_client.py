@@ -10,11 +10,11 @@ from tests.handshakes import Shake, handshakes_of
 from tests.matrices import SERVER, matrix, only_cell
 
 from ssllatency.load.arguments import Endpoint
-from ssllatency.load.servers.certificates import Certificate
-from ssllatency.load.matrix.plan import KEYS
 from ssllatency.load.matrix.client import command, differences
-from ssllatency.load.servers.nginx_configuration import configuration
-from ssllatency.load.servers.process import Keys, free_ports, site_of
+from ssllatency.load.matrix.plan import KEYS
+from ssllatency.load.matrix.servers.certificates import Certificate
+from ssllatency.load.matrix.servers.nginx_configuration import configuration
+from ssllatency.load.matrix.servers.process import Keys, free_ports, site_of
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, YES, Label, Part
 
 WHERE = Endpoint("127.0.0.1", 8443)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.matrices import SERVER, matrix
 
-from ssllatency.load.matrix import file as matrix_file
 from ssllatency.load.figures import LoadError
+from ssllatency.load.matrix import file as matrix_file
 from ssllatency.load.matrix.plan import Factor, Kind
 
 RUNNING = '[servers.live]\nkind = "running"\naddress = "[::1]:443"\nkey = "RSA-2048"\n'

@@ -13,15 +13,15 @@ from pathlib import Path
 from tests.fixtures import build
 
 from ssllatency.abi import Convention
-from ssllatency.elf.image import Image
-from ssllatency.probes.catalogue import Operation
 from ssllatency.code.flow import Code, Graph
 from ssllatency.code.flow import build as build_graph
 from ssllatency.code.machine import BASELINE, Emulation
-from ssllatency.probes.sites.operation import Planner
-from ssllatency.probes.plan import OperationPlan, Role
+from ssllatency.code.x86.machine import X86
+from ssllatency.elf.image import Image
 from ssllatency.openssl.tails import Tails
-from ssllatency.code.x86.instructions import X86
+from ssllatency.probes.catalogue import Operation
+from ssllatency.probes.plan import OperationPlan, Role
+from ssllatency.probes.sites.operation import Planner
 
 
 def function(name: str, body: str, *, binding: str = ".globl") -> str:

@@ -18,11 +18,11 @@ from elftools.elf.sections import Symbol
 from tests.fixtures import build
 from tests.unit.probes.assembled import Assembled
 
-from ssllatency.code.aarch64.instructions import Aarch64
+from ssllatency.code.aarch64.machine import Aarch64
 from ssllatency.code.flow import Code
 from ssllatency.code.machine import BASELINE, Emulation
-from ssllatency.probes.sites.operation import Planner
 from ssllatency.openssl.tails import Tails
+from ssllatency.probes.sites.operation import Planner
 
 START = 0x1000  # the code's address, and its offset in the file
 _R_AARCH64_PREL32 = 261

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests import programs
 from tests.unit.probes.assembled import Assembled
 
-from ssllatency.elf.image import Image
 from ssllatency.code.boundaries import boundaries, length
+from ssllatency.elf.image import Image
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 _LINE = re.compile(r"^ *([0-9a-f]+):\t([0-9a-f ]+?) *(?:\t(.*))?$")

@@ -9,11 +9,10 @@ import pytest
 from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.code.bodies import Bodies
-from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.machine import BASELINE, Emulation
-from ssllatency.probes.plan import Cost
-from ssllatency.code.x86.instructions import X86
+from ssllatency.code.machine import BASELINE, Cost, Emulation
+from ssllatency.code.x86.machine import X86
+from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 
 NO_CALLS = Emulation(calls=False)
 NONE: frozenset[str] = frozenset()

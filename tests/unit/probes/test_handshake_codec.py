@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from tests.unit.probes.fresh import printed
 
-from ssllatency.elf.image import Image
+from ssllatency.code.machine import Cost, Emulation
 from ssllatency.code.values import FieldPath
-from ssllatency.probes.checks import DamagedValues
+from ssllatency.elf.image import Image
 from ssllatency.probes.cache.handshakes import cached_handshake_plan
+from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.handshake.codec import from_values, to_values
 from ssllatency.probes.handshake.listing import render, to_document
+from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.handshake.plan import (
     ErrorKind,
     ErrorSite,
@@ -28,9 +30,7 @@ from ssllatency.probes.handshake.plan import (
     PhaseCall,
     Transport,
 )
-from ssllatency.code.machine import Emulation
-from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.plan import CodeRange, Cost, Probe, Role
+from ssllatency.probes.plan import CodeRange, Probe, Role
 
 
 def probe(offset: int, role: Role, instruction: str, cost: Cost = Cost.EMULATED) -> Probe:

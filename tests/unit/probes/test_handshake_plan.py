@@ -13,13 +13,13 @@ from tests.unit.probes.golden import locate
 from tests.unit.probes.handshake_walk import calls, function, walk
 from tests.unit.probes.test_probes_system import depth, unwind_tables
 
+from ssllatency.code.machine import Cost, Emulation
 from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.handshake.codec import from_values, to_values
-from ssllatency.probes.handshake.plan import HandshakePlan, Phase, PhaseCall, Transport
-from ssllatency.code.machine import Emulation
 from ssllatency.probes.handshake.phases import plan_handshake
-from ssllatency.probes.plan import Cost, Role
+from ssllatency.probes.handshake.plan import HandshakePlan, Phase, PhaseCall, Transport
+from ssllatency.probes.plan import Role
 
 X86 = ("libssl-host", "libssl-1.1-x86-64", "libssl-3.5-x86-64", "node")
 LIBSSL = (*X86, "libssl-1.1-arm64", "libssl-3.0-arm64", "libssl-3.5-arm64")

@@ -12,8 +12,8 @@ from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import CATALOGUE
-from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.handshake.phases import plan_handshake
+from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
 

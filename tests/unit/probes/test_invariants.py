@@ -18,8 +18,8 @@ from tests.fuzz import __main__ as fuzz
 from tests.fuzz import invariants, seeds
 
 from ssllatency.probes import planner
-from ssllatency.probes.sites.operation import Planner
 from ssllatency.probes.plan import OperationPlan
+from ssllatency.probes.sites.operation import Planner
 
 TIMES = {"plan": 400, "handshakes": 150, "names": 200, "debug": 400, "kept": 2000}
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from tests.unit.probes.assembled import Assembled, function
 
-from ssllatency.elf.image import Image
 from ssllatency.code.bodies import Bodies
-from ssllatency.probes.handshake.plan import HandshakePlan
+from ssllatency.code.x86.machine import X86
+from ssllatency.elf.image import Image
 from ssllatency.openssl.libssl_code import LibsslCode
 from ssllatency.probes.handshake.phases import plan_handshake
+from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.handshake.pointer_calls import calls_through
-from ssllatency.code.x86.instructions import X86
 
 Assemble = Callable[[str], Assembled]
 

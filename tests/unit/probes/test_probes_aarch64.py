@@ -13,11 +13,12 @@ from tests import programs
 from tests.unit.probes.assembled_aarch64 import AssembledAarch64, assemble, function
 
 from ssllatency.abi import Convention
-from ssllatency.code.aarch64.instructions import Aarch64, Aarch64Instruction
-from ssllatency.probes.sites.entry import return_probe_site
+from ssllatency.code.aarch64.instructions import Aarch64Instruction
+from ssllatency.code.aarch64.machine import Aarch64
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.machine import BASELINE, Emulation, Flow
-from ssllatency.probes.plan import Cost, OperationPlan, Role
+from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow
+from ssllatency.probes.plan import OperationPlan, Role
+from ssllatency.probes.sites.entry import return_probe_site
 
 Assembler = Callable[[str], AssembledAarch64]
 ADDRESS = 0x1000

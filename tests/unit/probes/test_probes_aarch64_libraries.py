@@ -18,17 +18,17 @@ from elftools.elf.elffile import ELFFile
 from tests import foreign
 from tests.unit.probes.damage import survive_damage
 
+from ssllatency.code.aarch64.machine import Aarch64
 from ssllatency.code.decode import instructions
+from ssllatency.code.flow import Code, Graph, Unplannable, build
+from ssllatency.code.machine import BASELINE, Cost, Flow, Instruction
 from ssllatency.elf.image import Image
-from ssllatency.code.aarch64.instructions import Aarch64
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.codec import from_values, to_values
+from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, Role
+from ssllatency.probes.planner import plan_image
 from ssllatency.probes.sites.entry import entry_site
 from ssllatency.probes.sites.exits import Chooser
-from ssllatency.code.flow import Code, Graph, Unplannable, build
-from ssllatency.code.machine import BASELINE, Flow, Instruction
-from ssllatency.probes.plan import NOT_IN_LIBRARY, Cost, ImagePlan, Role
-from ssllatency.probes.planner import plan_image
 from ssllatency.probes.sites.verify import problem
 
 SERIES = ("1.1", "3.0", "3.5")

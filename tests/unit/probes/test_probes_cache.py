@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import mmap
 import os
@@ -16,14 +17,14 @@ import pytest
 from tests.fixtures import build
 from tests.unit.probes.fresh import printed
 
+from ssllatency.code.machine import Emulation
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.probes.cache import store
-from ssllatency.probes.cache.plans import cached_plan
 from ssllatency.probes.cache.kept import Values, Work, run_here
-from ssllatency.code.machine import Emulation
+from ssllatency.probes.cache.plans import cached_plan
+from ssllatency.probes.cache.store import default_directory
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
-from ssllatency.probes.cache.store import default_directory
 
 
 @pytest.fixture
@@ -82,6 +83,16 @@ def test_other_code_of_the_planner_is_another_plan(library: Path, directory: Pat
     ask(library, directory)
     monkeypatch.setattr(store, "_own_code", lambda: "another version")
     assert not ask(library, directory)[1]
+
+
+def test_what_is_kept_depends_on_every_module_that_makes_it() -> None:
+    """Whatever the planning rooms import, of this package, is part of the name under which a plan is kept."""
+    named = store.planning_modules()
+    for name, source in named.items():
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ssllatency."):
+                assert node.module in named or f"{node.module}.__init__" in named, f"{name} imports {node.module}"
+    assert {"ssllatency.abi", "ssllatency.code.x86.tables", "ssllatency.openssl.names.library"} <= named.keys()
 
 
 def test_without_build_id_nothing_is_kept(library: Path, directory: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.code.flow import Unplannable
-from ssllatency.code.machine import Emulation
-from ssllatency.probes.plan import Cost, OperationPlan, Probe, Role
+from ssllatency.code.machine import Cost, Emulation
+from ssllatency.probes.plan import OperationPlan, Probe, Role
 
 Assembler = Callable[[str], Assembled]
 CALL = "call other@PLT\n"

@@ -10,7 +10,8 @@ from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.abi import Convention
 from ssllatency.code.flow import Unplannable
-from ssllatency.probes.plan import Cost, Probe, Role
+from ssllatency.code.machine import Cost
+from ssllatency.probes.plan import Probe, Role
 
 Assembler = Callable[[str], Assembled]
 

@@ -13,9 +13,10 @@ from tests.fixtures import build
 from tests.unit.probes.fresh import printed
 
 from ssllatency.elf.image import Image
-from ssllatency.openssl.names.names import Names, names
-from ssllatency.probes.cache.plans import cached_plan
+from ssllatency.openssl.names.library import names
+from ssllatency.openssl.names.names import Names
 from ssllatency.probes.cache.names import cached_names, from_values, to_values
+from ssllatency.probes.cache.plans import cached_plan
 
 KNOWN = Names(
     reasons={(20, 193): "no shared cipher"},

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 from tests.unit.probes.assembled import Assembled, function
 
+from ssllatency.code.flow import Graph, Unplannable, build
+from ssllatency.code.machine import BASELINE, Cost
+from ssllatency.code.return_values import NOT_LEFT, Ending
 from ssllatency.probes.costs import cost_ns
+from ssllatency.probes.plan import Role
 from ssllatency.probes.sites.entry import Site, entry_site
 from ssllatency.probes.sites.exits import Chooser
-from ssllatency.code.flow import Graph, Unplannable, build
-from ssllatency.code.machine import BASELINE
-from ssllatency.probes.plan import Cost, Role
-from ssllatency.code.return_values import NOT_LEFT, Ending
 from ssllatency.probes.sites.verify import problem
 
 Assembler = Callable[[str], Assembled]

@@ -24,14 +24,14 @@ from tests.unit.probes.conftest import FOLDER
 from tests.unit.probes.walk import Program, Sites, Walk
 
 from ssllatency.abi import Convention
-from ssllatency.elf.image import Function, Image
-from ssllatency.probes.catalogue import Operation
 from ssllatency.code.flow import Code, Unplannable, build
-from ssllatency.code.machine import BASELINE, Emulation
-from ssllatency.probes.sites.operation import Planner
-from ssllatency.probes.plan import Cost, Leaving, Probe, Role
+from ssllatency.code.machine import BASELINE, Cost, Emulation
+from ssllatency.code.x86.machine import X86
+from ssllatency.elf.image import Function, Image
 from ssllatency.openssl.tails import Tails
-from ssllatency.code.x86.instructions import X86
+from ssllatency.probes.catalogue import Operation
+from ssllatency.probes.plan import Leaving, Probe, Role
+from ssllatency.probes.sites.operation import Planner
 
 SEED = 3805
 ALL = os.environ.get("SSLLATENCY_SWEEP") == "all"

@@ -15,16 +15,16 @@ from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 from tests.unit.probes.damage import survive_damage
 
+from ssllatency.code.flow import Code, Unplannable, build
+from ssllatency.code.machine import BASELINE, Cost
+from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, OperationPlan, Probe, Role
+from ssllatency.probes.planner import plan_image
 from ssllatency.probes.sites.entry import entry_site
 from ssllatency.probes.sites.exits import Chooser
-from ssllatency.code.flow import Code, Unplannable, build
-from ssllatency.code.machine import BASELINE
-from ssllatency.probes.plan import NOT_IN_LIBRARY, Cost, ImagePlan, OperationPlan, Probe, Role
-from ssllatency.probes.planner import plan_image
 from ssllatency.probes.sites.verify import problem
-from ssllatency.code.x86.instructions import X86
 
 Line = tuple[int, str, str]  # address, mnemonic, operands
 EMULATED = re.compile(r"(push|call|jmp|j[a-z]+|nop|xchg)$")

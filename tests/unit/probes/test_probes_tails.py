@@ -9,8 +9,8 @@ import pytest
 from tests.unit.probes.assembled import Assembled, function
 
 from ssllatency.code.flow import Unplannable
-from ssllatency.probes.plan import Role
 from ssllatency.openssl.tails import handshake_slots
+from ssllatency.probes.plan import Role
 
 Assembler = Callable[[str], Assembled]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from ssllatency.code.machine import BASELINE, Emulation, Flow
-from ssllatency.probes.plan import Cost
-from ssllatency.code.x86.instructions import X86, X86Instruction
+from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow
+from ssllatency.code.x86.instructions import X86Instruction
+from ssllatency.code.x86.machine import X86
 
 ADDRESS = 0x1000
 EVERYTHING = Emulation(multibyte_nops=True, optimised_nop5=True)

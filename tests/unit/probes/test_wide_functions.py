@@ -10,9 +10,9 @@ from types import FrameType
 import pytest
 from tests.unit.probes.assembled import Assembled, function
 
-from ssllatency.probes.sites.exits import MAX_EXITS
 from ssllatency.code.flow import Unplannable
 from ssllatency.probes.plan import Role
+from ssllatency.probes.sites.exits import MAX_EXITS
 
 SHAPES: dict[str, str] = {
     "returns": "test %eax,%eax\njne 1f\npop %rbx\nret\n1: push %rbx\npop %rbx\n",

@@ -13,8 +13,8 @@ from report_samples import busy, snapshot_of
 from tests.handshakes import Shake, handshakes_of
 
 from ssllatency.model.handshakes import PHASES, WAITS, Batches, Ending, Label, Offload, Part
-from ssllatency.reports.text.bars import count_bar, legend, split_bar
 from ssllatency.reports.documents.document import from_json, to_json
+from ssllatency.reports.text.bars import count_bar, legend, split_bar
 from ssllatency.reports.text.handshakes.report import render
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.units import share

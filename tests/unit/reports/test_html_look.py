@@ -13,12 +13,12 @@ import pytest
 from html_samples import RECORDINGS
 from tests.browser import Tab, browser, chromium
 
-from ssllatency.reports.html.plots.heatmap import HEAT
 from ssllatency.reports.html.page import page
+from ssllatency.reports.html.plots.heatmap import HEAT
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import ORDER, style_name
 
-CSS = files("ssllatency.reports").joinpath("templates/page.css").read_text(encoding="utf-8")
+CSS = files("ssllatency.reports.html").joinpath("templates/page.css").read_text(encoding="utf-8")
 WIDTHS = (320, 390, 1100)
 _WAITS = tuple(style_name(part) for part in ORDER if part.value.startswith("wait"))
 _WORK = tuple(style_name(part) for part in ORDER if not part.value.startswith("wait"))

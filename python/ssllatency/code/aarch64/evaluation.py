@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small aarch64 function returns: evaluate.py for the other machine, from the 32-bit words of the instructions.
+"""What a small aarch64 function returns: evaluation.py for the other machine, from the 32-bit words of the instructions.
 
 Encodings: Arm Architecture Reference Manual for A-profile, C4.1, "A64 instruction set encoding". An instruction that isn't
 listed here leaves its destination unknown.
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ssllatency.elf import aarch64
 from ssllatency.code.aarch64.memory import access, extended, indexed, signed
-from ssllatency.code.evaluate import ARGUMENTS, Evaluation, State
+from ssllatency.code.evaluation import ARGUMENTS, Evaluation, State
 from ssllatency.code.values import MASK, Comparison, Field, Value, masked, narrowed, plus
+from ssllatency.elf import aarch64
 
 _CLOBBERED = (*range(19), 30)
 # The conditions 0 to 13 as the jumps of Comparison; "" for those that it doesn't know.

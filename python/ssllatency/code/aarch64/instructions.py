@@ -10,23 +10,20 @@ Encodings: Arm Architecture Reference Manual for A-profile, C4.1, "A64 instructi
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
-from typing import cast
 
 from ssllatency.code.aarch64.memory import Access, access, signed
 from ssllatency.code.decode import instructions
-from ssllatency.code.aarch64 import tables as aarch64_tables
-from ssllatency.code.machine import CALLS, Emulation, Flow, Frame, Instruction, ReadBytes, ReadPointer
-from ssllatency.probes.plan import Cost
+from ssllatency.code.machine import CALLS, Cost, Emulation, Flow, Frame
 
 SP = "sp"
 FRAME_POINTER = 29
 LINK = 30
 _SIZES = frozenset((12, 13, 16, 17))  # where compilers put the size of a large frame
-_NAMES = tuple(f"x{number}" for number in range(31))
-_CALLER_SAVED = frozenset((*_NAMES[:19], _NAMES[LINK]))
-_ALL = frozenset(_NAMES)
+NAMES = tuple(f"x{number}" for number in range(31))
+_CALLER_SAVED = frozenset((*NAMES[:19], NAMES[LINK]))
+_ALL = frozenset(NAMES)
 
 NOP = 0xD503201F
 _XPACLRI = 0xD50320FF
@@ -47,7 +44,7 @@ _ALWAYS = 14  # the conditions al and nv
 
 def _registers(*numbers: int) -> frozenset[str]:
     """The general registers with these numbers; 31 is the zero register or the stack pointer, and none of them."""
-    return frozenset(_NAMES[number] for number in numbers if number < 31)
+    return frozenset(NAMES[number] for number in numbers if number < 31)
 
 
 def _flow(word: int) -> Flow:
@@ -146,7 +143,7 @@ class Aarch64Instruction:
             source, bits = self.word >> 5 & 31, 32
         else:
             return None
-        return None if 31 in (source, self.word & 31) else (_NAMES[self.word & 31], _NAMES[source], bits)
+        return None if 31 in (source, self.word & 31) else (NAMES[self.word & 31], NAMES[source], bits)
 
     constant = None  # the kernel emulates `ret`: there is nothing to be gained
     condition = ""
@@ -155,11 +152,11 @@ class Aarch64Instruction:
     def null_branch(self) -> tuple[str, bool] | None:
         """Of cbz and cbnz on a 64-bit register: the register, and whether the branch is taken for NULL."""
         found = self.word & 0xFE000000 == 0xB4000000 and self.word & 31 != 31
-        return (_NAMES[self.word & 31], not self.word >> 24 & 1) if found else None
+        return (NAMES[self.word & 31], not self.word >> 24 & 1) if found else None
 
     @property
     def moves_return_address(self) -> bool:
-        if self.word in _SIGNS_LINK or _NAMES[LINK] in self.writes:
+        if self.word in _SIGNS_LINK or NAMES[LINK] in self.writes:
             return True
         if self.memory:
             return LINK in self.memory.stored
@@ -184,7 +181,7 @@ class Aarch64Instruction:
             return self._moved(before, after) if self._writes_stack_pointer() else after
         if self.word & 31 == FRAME_POINTER and self.word & 0xBF800000 == 0x91000000:
             value = self._sum(before)
-            return after if value is None else {**after, _NAMES[FRAME_POINTER]: value}
+            return after if value is None else {**after, NAMES[FRAME_POINTER]: value}
         return self._sized(before, after) if self.word & 0x1F800000 == 0x12800000 else after
 
     def _sized(self, before: Frame, after: Frame) -> Frame:
@@ -221,7 +218,7 @@ class Aarch64Instruction:
     def _sum(self, before: Frame) -> int | None:
         """The delta of a register of the frame plus or minus the immediate, in the 64-bit add or sub that this is."""
         source = self.word >> 5 & 31
-        base = before.get(SP if source == 31 else _NAMES[source])
+        base = before.get(SP if source == 31 else NAMES[source])
         amount = (self.word >> 10 & 0xFFF) << (12 if self.word >> 22 & 1 else 0)
         return None if base is None else base + (amount if self.word >> 30 & 1 else -amount)
 
@@ -263,7 +260,7 @@ def _vector_to_general(word: int) -> bool:
     return word & 0xBFE0E400 == 0x0E002400
 
 
-def _decoded(code: bytes, address: int) -> Iterator[Aarch64Instruction]:
+def decoded(code: bytes, address: int) -> Iterator[Aarch64Instruction]:
     exclusive, words = 0, len(code) // 4  # so many instructions may still lie between an exclusive load and its store
     for place, (word,) in enumerate(struct.iter_unpack("<I", code[: words * 4])):
         if word >> 25 & 15 not in _GROUPS and word >> 16:
@@ -274,27 +271,3 @@ def _decoded(code: bytes, address: int) -> Iterator[Aarch64Instruction]:
             return  # its store may lie past this code: who decodes from here on sees both
         yield Aarch64Instruction(word, address + 4 * place, exclusive > 0)
         exclusive = (_LONGEST_EXCLUSIVE if loads else 0) if pairs else exclusive - 1
-
-
-class Aarch64:
-    """The aarch64 machine with Arm's procedure call standard. Paths are of instructions that its `decode` gave."""
-
-    stack_pointer = SP
-    result_register = "x0"
-    argument_registers = _NAMES[:8]
-
-    def decode(self, code: bytes, address: int) -> Iterator[Aarch64Instruction]:
-        return iter(()) if address % 4 else _decoded(code, address)
-
-    def tail_slot(self, path: Sequence[Instruction]) -> int | None:
-        return aarch64_tables.tail_slot(cast("aarch64_tables.Path", path))
-
-    def table_targets(self, path: Sequence[Instruction], read: ReadBytes, pointer: ReadPointer) -> Sequence[int] | None:
-        return aarch64_tables.table_targets(cast("aarch64_tables.Path", path), read, pointer)
-
-    def looks_like_table(self, path: Sequence[Instruction]) -> bool:
-        return aarch64_tables.looks_like_table(cast("aarch64_tables.Path", path))
-
-    def null_branch(self, path: Sequence[Instruction]) -> tuple[str, int, bool] | None:
-        found = cast("Aarch64Instruction", path[-1]).null_branch
-        return (found[0], len(path) - 1, found[1]) if found else None

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ssllatency.code.aarch64.instructions import Aarch64Instruction
 from ssllatency.code.aarch64.memory import extended, indexed, signed
 from ssllatency.code.machine import Flow, ReadBytes, ReadPointer
 
-if TYPE_CHECKING:
-    from ssllatency.code.aarch64.instructions import Aarch64Instruction
-
-    Path = Sequence[Aarch64Instruction]
+Path = Sequence[Aarch64Instruction]
 
 MAX_ENTRIES = 4096
 MAX_STEPS = 200

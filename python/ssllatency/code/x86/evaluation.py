@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a small x86-64 function returns: the instructions that evaluate.py follows, as Capstone decodes them.
+"""What a small x86-64 function returns: the instructions that evaluation.py follows, as Capstone decodes them.
 
 An instruction that isn't listed here leaves what it writes unknown.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ssllatency.code.decode import instructions
-from ssllatency.code.evaluate import ARGUMENTS, Evaluation, State
+from ssllatency.code.evaluation import ARGUMENTS, Evaluation, State
 from ssllatency.code.values import MASK, Comparison, Field, Place, Value, masked, narrowed, plus, signed
-
-if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
+from ssllatency.elf.image import Image
 
 _CHUNK = 64
 _LONGEST = 15

@@ -8,17 +8,12 @@ is_prefix_bad(), insn_masking_exception(). Where that file allows more than is l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
-from typing import cast
 
 import capstone
 from capstone import x86
 
-from ssllatency.code.decode import instructions
-from ssllatency.code.x86 import tables as x86_tables
-from ssllatency.code.machine import CALLS, Emulation, Flow, Frame, Instruction, ReadBytes, ReadPointer
-from ssllatency.probes.plan import Cost
+from ssllatency.code.machine import CALLS, Cost, Emulation, Flow, Frame
 
 REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
 _CALLEE_SAVED = frozenset(("rbx", "rbp", "r12", "r13", "r14", "r15"))
@@ -264,35 +259,3 @@ class X86Instruction:
 
 def _without_stack_pointer(frame: Frame) -> Frame:
     return {register: delta for register, delta in frame.items() if register != "rsp"}
-
-
-class X86:
-    """The x86-64 machine with the System V calling convention. Paths are of instructions that its `decode` gave."""
-
-    stack_pointer = "rsp"
-    result_register = "rax"
-    argument_registers = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
-
-    def decode(self, code: bytes, address: int) -> Iterator[X86Instruction]:
-        for raw in instructions(code, address, "x86-64"):
-            start = raw.address - address
-            yield X86Instruction(raw, code[start : start + raw.size])
-
-    def tail_slot(self, path: Sequence[Instruction]) -> int | None:
-        return x86_tables.tail_slot(cast("x86_tables.Path", path), wide_names())
-
-    def table_targets(self, path: Sequence[Instruction], read: ReadBytes, pointer: ReadPointer) -> Sequence[int] | None:
-        return x86_tables.table_targets(cast("x86_tables.Path", path), wide_names(), read, pointer)
-
-    def looks_like_table(self, path: Sequence[Instruction]) -> bool:
-        return x86_tables.looks_like_table(cast("x86_tables.Path", path), wide_names())
-
-    def null_branch(self, path: Sequence[Instruction]) -> tuple[str, int, bool] | None:
-        *before, branch = cast("Sequence[X86Instruction]", path)
-        if branch.condition not in ("je", "jne"):
-            return None
-        for index in reversed(range(len(before))):
-            if before[index].sets_flags:
-                register = before[index].tests_null
-                return (register, index, branch.condition == "je") if register else None
-        return None

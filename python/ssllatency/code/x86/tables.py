@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import capstone
 from capstone import x86
 
 from ssllatency.code.machine import CALLS, Flow, ReadBytes, ReadPointer
+from ssllatency.code.x86.instructions import X86Instruction
 
-if TYPE_CHECKING:
-    from ssllatency.code.x86.instructions import X86Instruction
-
-    Path = Sequence[X86Instruction]
+Path = Sequence[X86Instruction]
 
 Names = Mapping[int, str]
 MAX_ENTRIES = 4096

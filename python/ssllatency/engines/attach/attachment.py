@@ -22,17 +22,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
-from ssllatency.engines.bpf import kernel
-from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.clock import Span
-from ssllatency.engines.follow.following import Following
-from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process
+from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
+from ssllatency.engines.attach.sites import (
+    MOST_LIBRARIES,
+    ImageSites,
+    Sites,
+    library_record,
+    numbered,
+    remembers_sides,
+    sites_of,
+)
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
 from ssllatency.engines.bpf.objects import open_object
-from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
-from ssllatency.engines.read.running import Running, exists
-from ssllatency.engines.attach.sites import MOST_LIBRARIES, ImageSites, Sites, library_record, numbered, remembers_sides, sites_of
+from ssllatency.engines.bpf.running import Running, exists
+from ssllatency.engines.clock import Span
+from ssllatency.engines.follow.following import Following
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Target
 

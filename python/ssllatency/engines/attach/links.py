@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ssllatency.engines.bpf import kernel
-from ssllatency.engines.bpf import perf
-from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.attach.images import may_be_one_file
-from ssllatency.engines.bpf.loadable import Closable, Loadable
 from ssllatency.engines.attach.sites import Sites
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpf import kernel, perf
+from ssllatency.engines.bpf.loadable import Closable, Loadable
 
 LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name

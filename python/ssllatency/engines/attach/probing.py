@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ssllatency.engines.bpf import kernel
-from ssllatency.engines.bpf import perf
 from ssllatency.engines.attach.code_check import check_code
 from ssllatency.engines.attach.links import Linker, close_all
-from ssllatency.engines.bpf.loadable import Closable
 from ssllatency.engines.attach.sites import ImageSites, Sites
+from ssllatency.engines.bpf import kernel, perf
+from ssllatency.engines.bpf.loadable import Closable
 
 
 @dataclass(frozen=True)

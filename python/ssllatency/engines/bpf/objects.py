@@ -20,7 +20,7 @@ def _of_package(name: str) -> Path:
 
 
 def _of_checkout(name: str) -> Path:
-    return Path(__file__).resolve().parents[3] / name
+    return Path(__file__).resolve().parents[4] / name
 
 
 def sources_path() -> Path:

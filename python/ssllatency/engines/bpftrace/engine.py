@@ -11,17 +11,17 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ssllatency.engines.attach.code_check import check_code
+from ssllatency.engines.attach.images import may_be_one_file, unreadable
+from ssllatency.engines.attach.sites import operations_of
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.bpftrace import numbers
 from ssllatency.engines.bpftrace import script as bpftrace_script
-from ssllatency.engines.read import collect
-from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpftrace.process import BEGIN, EXTRA, OWN_PROBES, Bpftrace
 from ssllatency.engines.bpftrace.symbols import symbol_file
 from ssllatency.engines.clock import Span
-from ssllatency.engines.attach.code_check import check_code
-from ssllatency.engines.attach.images import may_be_one_file, unreadable
-from ssllatency.engines.read.running import exists
-from ssllatency.engines.attach.sites import operations_of
+from ssllatency.engines.read import collect
 from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 
 _KEYS_EACH_PROCESS, _FEWEST_KEYS, _MOST_KEYS = 4096, 16384, 131072

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ssllatency.abi import Outcome, Reason
-from ssllatency.engines.read import collect
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.bpftrace.judge import Lines
+from ssllatency.engines.read import collect
 from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram
 from ssllatency.model.snapshot import Series
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ssllatency.abi import Outcome, Reason
-from ssllatency.engines.bpftrace import exits as bpftrace_exits
-from ssllatency.engines.bpftrace import judge as bpftrace_judge
-from ssllatency.engines.base import Role, TracedImage
-from ssllatency.engines.bpftrace.judge import Lines
-from ssllatency.engines.bpftrace.symbols import site_name
 from ssllatency.engines.attach.images import not_traced
 from ssllatency.engines.attach.sites import operations_of
+from ssllatency.engines.base import Role, TracedImage
+from ssllatency.engines.bpftrace import exits as bpftrace_exits
+from ssllatency.engines.bpftrace import judge as bpftrace_judge
+from ssllatency.engines.bpftrace.judge import Lines
+from ssllatency.engines.bpftrace.symbols import site_name
 from ssllatency.model.snapshot import Missing
 from ssllatency.probes import plan
 from ssllatency.probes.catalogue import BY_NAME, Operation

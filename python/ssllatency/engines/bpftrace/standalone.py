@@ -14,11 +14,11 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ssllatency.engines.bpftrace import script as bpftrace_script
+from ssllatency.engines.attach.code_check import check_content
 from ssllatency.engines.base import LinearRange, Role, TracedImage
+from ssllatency.engines.bpftrace import script as bpftrace_script
 from ssllatency.engines.bpftrace.symbols import symbol_file
 from ssllatency.engines.bpftrace.words import WHOLE_WORDS, Words
-from ssllatency.engines.attach.code_check import check_content
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import ImagePlan
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ssllatency.abi import Outcome, Reason
-from ssllatency.engines.read import collect
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.bpftrace.judge import Lines
+from ssllatency.engines.read import collect
 
 _MAPS = ("hist", "most", "stat", "histF", "mostF", "statF", "lost")
 _LONGEST = "_" * 31

@@ -10,12 +10,12 @@ from contextlib import ExitStack, suppress
 
 from ssllatency import abi
 from ssllatency.engines.bpf import kernel
-from ssllatency.engines.base import Rules
 from ssllatency.engines.bpf.libbpf import BpfObject
-from ssllatency.engines.follow.mappings import Mapping, Mappings
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.ring import Ring
-from ssllatency.engines.read.running import exists
+from ssllatency.engines.bpf.running import exists
+from ssllatency.engines.follow.mappings import Mapping, Mappings
+from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 
 _RING_BYTES = 1 << 16

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ssllatency import abi
-from ssllatency.openssl.names.names import Names
 from ssllatency.engines.read.collect import Extremes, exponential
 from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, label_value
 from ssllatency.model.handshake_arithmetic import add_alike, add_causes, add_keys
 from ssllatency.model.handshakes import EVERY, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
+from ssllatency.openssl.names.names import Names
 
 NamesOf = Callable[[int], Names]  # of the library with this index
 Pairs = Iterable[tuple[bytes, bytes]]

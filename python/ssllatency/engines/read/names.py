@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from ssllatency import abi
-from ssllatency.openssl.names.names import Names
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Cause, Ending, Label
+from ssllatency.openssl.names.names import Names
 
 ENDINGS = {abi.Ending[ending.name]: ending for ending in Ending}
 LABELS = {abi.Label[label.name]: label for label in Label}

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
-from ssllatency.engines.libbpf_engine import LibbpfEngine
+from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.model.arithmetic import add_losses
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.probes.handshake.plan import HandshakePlan

@@ -8,8 +8,8 @@ from dataclasses import replace
 from enum import IntEnum
 
 from ssllatency import abi
-from ssllatency.engines.base import TracedImage
 from ssllatency.engines.attach.sites import Sites, argument, library_record, packed, register_number
+from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite, HandshakePlan, InnerCall, Phase, PhaseCall, Transport

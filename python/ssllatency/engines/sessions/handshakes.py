@@ -15,11 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ssllatency import abi
-from ssllatency.openssl.names.names import Names
-from ssllatency.engines.read import handshakes as collect
 from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpf.ring import Ring
+from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.clock import wall_clock_ns
+from ssllatency.engines.read import handshakes as collect
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.read.names import ENDINGS
@@ -34,11 +36,9 @@ from ssllatency.engines.sessions.handshake_sites import (
     software_sites,
     watched,
 )
-from ssllatency.engines.bpf.ring import Ring
-from ssllatency.engines.read.running import exists
-from ssllatency.engines.attach.sites import Sites
 from ssllatency.model.handshakes import Group, Handshakes, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
+from ssllatency.openssl.names.names import Names
 from ssllatency.probes.handshake.plan import HandshakePlan
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.read.collect import OUTCOMES, REASONS
-from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.attach.sites import argument
+from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.bpf.ring import Ring
+from ssllatency.engines.read.collect import OUTCOMES, REASONS
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.catalogue import BY_NAME

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
-from ssllatency.engines.read import collect
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.attach.images import not_traced, unreadable
+from ssllatency.engines.base import LinearRange, TracedImage
+from ssllatency.engines.read import collect
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
 

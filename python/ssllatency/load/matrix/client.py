@@ -8,7 +8,7 @@ from pathlib import Path
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.figures import LoadRequest
 from ssllatency.load.matrix.plan import DEFAULT, NEW, NONE, NOT_APPLICABLE, Cell, Factor, Matrix, chosen, group_name
-from ssllatency.load.servers.process import Keys, groups_of
+from ssllatency.load.matrix.servers.process import Keys, groups_of
 from ssllatency.load.tools.choice import TOOLS
 from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Handshakes, Label
 

@@ -8,15 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ssllatency.load.tools import ab
-from ssllatency.load.tools import h2load
-from ssllatency.load.tools import s_time
-from ssllatency.load.tools import wrk
 from ssllatency.load.account import Account
 from ssllatency.load.credentials import without_credentials
 from ssllatency.load.figures import ClientReport, Figure, LoadError, LoadRequest
-from ssllatency.load.tools.reading import figure
 from ssllatency.load.run import Output, run
+from ssllatency.load.tools import ab, h2load, s_time, wrk
+from ssllatency.load.tools.reading import figure
 
 _VERSION_S = 10.0
 

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for the codes that a TLS library uses, out of its own tables: what `openssl errstr` or an alert's text would say.
+"""Names for the codes that a TLS library uses: what `openssl errstr` or an alert's text would say.
 
-A file of the target is read, nothing of it is run. What a library doesn't have, or doesn't show, is absent; libssl and
-libcrypto have different parts, which join() puts together.
+What a library doesn't have, or doesn't show, is absent; libssl and libcrypto have different parts, which join() puts together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
 
 # OpenSSL 1.1.1's short names of curves that IANA's registry of groups spells otherwise.
 _IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519", "X448": "x448"}
@@ -58,34 +53,6 @@ def unpack(code: int, major: int) -> tuple[int, int]:
     if major == 3:
         return (2, code & 0x7FFFFFFF) if code >> 31 & 1 else (code >> 23 & 0xFF, code & 0x7FFFFF)
     return code >> 24 & 0xFF, code & 0xFFF
-
-
-def names(image: Image) -> Names:
-    """All names in the image: a libssl, a libcrypto or a program with both. ElfError where its relocations are damaged."""
-    from ssllatency.openssl import boringssl
-    from ssllatency.openssl.names import boringssl as boringssl_names
-    from ssllatency.openssl.names import capabilities
-    from ssllatency.openssl.names import error_texts
-    from ssllatency.openssl.names import tls as tls_names
-
-    if boringssl.boringssl_offsets(image) is not None:
-        libraries = boringssl_names.LIBRARIES
-        reasons = {(boringssl_names.SSL, number): text for number, text in boringssl_names.REASONS.items()}
-        return Names(reasons, libraries, boringssl_names.ALERTS, major=1, ssl=boringssl_names.SSL)
-    errors = error_texts.error_texts(image)
-    found = Names(
-        reasons=errors.reasons,
-        libraries=errors.libraries,
-        alerts=tls_names.alerts(image),
-        states=tls_names.states(image),
-        ciphers=tls_names.ciphers(image),
-        groups=capabilities.groups(image),
-        signatures={**capabilities.provided_signatures(image), **tls_names.signatures(image)},
-        major=errors.major,
-        curves=capabilities.curves(image) if errors.major == 1 else {},
-        objects=capabilities.objects(image) if errors.major == 1 else {},
-    )
-    return join(found, Names())
 
 
 def join(one: Names, other: Names) -> Names:

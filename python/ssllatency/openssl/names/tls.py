@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice, product
 
-from ssllatency.openssl.accessors import field_returned
 from ssllatency.code.evaluate import returned_in_cases
-from ssllatency.elf.image import Image
-from ssllatency.openssl.names.texts import pointers_to_text, readable, text_at
 from ssllatency.code.values import Case, Place
+from ssllatency.elf.image import Image
+from ssllatency.openssl.accessors import field_returned
+from ssllatency.openssl.names.texts import pointers_to_text, readable, text_at
 
 ALERTS = range(256)
 STATES = range(81)

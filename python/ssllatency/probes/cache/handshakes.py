@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ssllatency.code.machine import BASELINE, Emulation
+from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, run_here
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, run_here
-from ssllatency.code.machine import BASELINE, Emulation
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image

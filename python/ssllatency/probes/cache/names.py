@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ssllatency.openssl.names.names import Names, names
+from ssllatency.openssl.names.names import Names
 from ssllatency.probes import checks
-from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, run_here
+from ssllatency.probes.checks import DamagedValues
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
 
 _MAJORS = (0, 1, 3)
 _MOST_NAMES = 65536
@@ -62,6 +65,13 @@ def _row(row: object, name: str) -> tuple[Any, Any]:
 NAMES = Kind("names", to_values, lambda values, _: from_values(values), lambda _: False)
 
 
+def names_in(image: Image) -> Names:
+    """All names in the image; ElfError where its relocations are damaged. The decoder is brought in when this is called."""
+    from ssllatency.openssl.names.library import names
+
+    return names(image)
+
+
 def cached_names(
     path: str | Path,
     *,
@@ -75,4 +85,4 @@ def cached_names(
     In `debug_roots` a debug file is looked for; `directory` is the folder of the cache (`store.default_directory()`); `run`
     works out what isn't kept.
     """
-    return Cache(directory).found(NAMES, Subject(str(path), label or str(path), debug_roots), (), names, run)
+    return Cache(directory).found(NAMES, Subject(str(path), label or str(path), debug_roots), (), names_in, run)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.probes import codec
 from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, run_here
-from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.probes.plan import ImagePlan
 
 if TYPE_CHECKING:

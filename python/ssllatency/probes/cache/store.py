@@ -24,6 +24,9 @@ import ssllatency
 from ssllatency.elf.source import MAX_COPY, read_through
 from ssllatency.safe_open import open_regular, stat_below
 
+# What is kept about a file is made by these rooms, and by the modules below them.
+PLANNING_ROOMS = ("code", "elf", "openssl", "probes")
+_BELOW = ("abi", "errors", "safe_open")
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
 _SUFFIX = ".json"
@@ -69,14 +72,22 @@ def digest(path: str | Path) -> str:
     return ""
 
 
+def planning_modules() -> dict[str, Path]:
+    """The modules that what is kept about a file depends on, by name: those of PLANNING_ROOMS, and what these import."""
+    package = Path(ssllatency.__file__).parent
+    sources = [package / f"{name}.py" for name in _BELOW]
+    for room in PLANNING_ROOMS:
+        sources += package.glob(f"{room}/**/*.py")
+    return {".".join(source.relative_to(package.parent).with_suffix("").parts): source for source in sorted(sources)}
+
+
 @cache
 def _own_code() -> str:
-    """A digest of what makes entries: this package's rooms `elf` and `probes`, "" where their source can't be read."""
-    package = Path(ssllatency.__file__).parent
+    """A digest of what makes entries, "" where its source can't be read."""
     digest = hashlib.sha256(ssllatency.__version__.encode())
     try:
-        for source in sorted((*package.glob("elf/*.py"), *package.glob("probes/*.py"))):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+        for name, source in planning_modules().items():
+            digest.update(name.encode() + b"\0" + source.read_bytes())
     except OSError:
         return ""
     return digest.hexdigest()

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from ssllatency.code.calls import calls_of
-from ssllatency.elf.image import ElfError, Image
 from ssllatency.code.bodies import Bodies
-from ssllatency.probes.sites.entry import Site, entry_site
+from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Unplannable
-from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite
 from ssllatency.code.machine import Emulation, Machine
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite
 from ssllatency.probes.plan import LARGEST_FRAME, Probe, Role
+from ssllatency.probes.sites.entry import Site, entry_site
 
 _WAKE = "ASYNC_WAIT_CTX_set_wait_fd"
 

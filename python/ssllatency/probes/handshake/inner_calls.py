@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ssllatency.elf.image import Image
-from ssllatency.code.returns import returned_address
 from ssllatency.code.bodies import Bodies
-from ssllatency.probes.sites.brackets import begin_site, value_site
-from ssllatency.probes.handshake.error_sites import probe_at
 from ssllatency.code.flow import Unplannable
-from ssllatency.probes.handshake.plan import InnerCall
 from ssllatency.code.machine import Emulation, Flow, Machine
+from ssllatency.code.returns import returned_address
+from ssllatency.elf.image import Image
+from ssllatency.probes.handshake.error_sites import probe_at
+from ssllatency.probes.handshake.plan import InnerCall
 from ssllatency.probes.plan import Role
+from ssllatency.probes.sites.brackets import begin_site, value_site
 
 # bio_method_st of include/internal/bio.h, since OpenSSL 1.1.1: int type, char *name, bwrite, bwrite_old, bread, …
 _SLOTS = {"SSL_read": ("ssl_read_internal", 32), "SSL_write": ("ssl_write_internal", 16)}

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.costs import COST_NS
+from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall, Transport
 from ssllatency.probes.listing import reasons, table
 from ssllatency.probes.plan import Probe

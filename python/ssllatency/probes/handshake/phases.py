@@ -11,18 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ssllatency.code.bodies import Bodies
+from ssllatency.code.calls import calls_of, calls_to
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.machine import BASELINE, Emulation, Flow
+from ssllatency.elf.image import ElfError, Image
+from ssllatency.openssl import hidden
 from ssllatency.openssl.boringssl import boringssl_paths
 from ssllatency.openssl.callbacks import callback_paths
-from ssllatency.code.calls import calls_of, calls_to
-from ssllatency.elf.image import ElfError, Image
+from ssllatency.openssl.hidden import Hidden
 from ssllatency.openssl.labels import label_paths
-from ssllatency.openssl import hidden
-from ssllatency.probes.handshake import phase_calls
-from ssllatency.code.bodies import Bodies
-from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
-from ssllatency.probes.handshake.error_sites import Entries, probe_at
+from ssllatency.openssl.libssl_code import LibsslCode, static_code
 from ssllatency.probes.evidence import Evidence
-from ssllatency.code.flow import Unplannable
+from ssllatency.probes.handshake import phase_calls
+from ssllatency.probes.handshake.error_sites import Entries, probe_at
+from ssllatency.probes.handshake.inner_calls import inner_calls
+from ssllatency.probes.handshake.phase_calls import CALLEES, TRANSPORT, Callee
 from ssllatency.probes.handshake.plan import (
     ErrorKind,
     ErrorSite,
@@ -33,14 +37,10 @@ from ssllatency.probes.handshake.plan import (
     PhaseCall,
     Transport,
 )
-from ssllatency.openssl.hidden import Hidden
-from ssllatency.probes.handshake.inner_calls import inner_calls
-from ssllatency.openssl.libssl_code import LibsslCode, static_code
-from ssllatency.code.machine import BASELINE, Emulation, Flow
-from ssllatency.probes.handshake.phase_calls import CALLEES, TRANSPORT, Callee
+from ssllatency.probes.handshake.pointer_calls import calls_through
 from ssllatency.probes.plan import Probe, Role
 from ssllatency.probes.planner import kind_of, libraries_in, machine_of
-from ssllatency.probes.handshake.pointer_calls import calls_through
+from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 
 _TAKES_A_REFERENCE = "SSL_SESSION_up_ref"  # libssl calls it for the callback that follows, and nothing else does it do
 _NOT_FOUND = {

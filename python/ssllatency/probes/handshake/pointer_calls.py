@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ssllatency.elf.image import Image, Range
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Graph, Unplannable
-from ssllatency.openssl.libssl_code import LibsslCode
 from ssllatency.code.machine import Flow, Instruction, Machine
+from ssllatency.elf.image import Image, Range
+from ssllatency.openssl.libssl_code import LibsslCode
 
 if TYPE_CHECKING:
     from ssllatency.code.aarch64.instructions import Aarch64Instruction

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from ssllatency.code.flow import Graph, Unplannable
+from ssllatency.code.machine import CALLS, Cost, Emulation, Flow, Instruction
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.sites.entry import Site, site_cost
-from ssllatency.code.flow import Graph, Unplannable
-from ssllatency.code.machine import CALLS, Emulation, Flow, Instruction
-from ssllatency.probes.plan import Cost
 
 _CHEAP = (Cost.OPTIMISED, Cost.EMULATED)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import Flow
-from ssllatency.probes.plan import CONSTANTS
 from ssllatency.code.return_values import Ending, Value
+from ssllatency.probes.plan import CONSTANTS
 
 
 def endings(graph: Graph, address: int, values: Mapping[int, Value | None]) -> Ending | None:

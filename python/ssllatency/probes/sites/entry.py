@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ssllatency.probes.costs import COST_NS
 from ssllatency.code.flow import Graph, Unplannable
-from ssllatency.code.machine import Emulation, Flow, Instruction
-from ssllatency.probes.plan import LARGEST_FRAME, Cost
+from ssllatency.code.machine import Cost, Emulation, Flow, Instruction
 from ssllatency.code.return_values import NOT_LEFT, Ending
+from ssllatency.probes.costs import COST_NS
+from ssllatency.probes.plan import LARGEST_FRAME
 
 
 @dataclass(frozen=True)

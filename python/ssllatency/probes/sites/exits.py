@@ -13,14 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ssllatency.abi import Convention
-from ssllatency.probes.sites.branches import endings, peeled, run_once, settled
+from ssllatency.code.flow import Graph, Unplannable
+from ssllatency.code.machine import CALLS, Cost, Emulation, Flow
+from ssllatency.code.return_values import Ending, Value, return_values, value_bits
 from ssllatency.probes.catalogue import succeeds
+from ssllatency.probes.sites.branches import endings, peeled, run_once, settled
 from ssllatency.probes.sites.cut import Edge, Point, Points, cut
 from ssllatency.probes.sites.entry import Site, head_until, site_cost, site_delta
-from ssllatency.code.flow import Graph, Unplannable
-from ssllatency.code.machine import CALLS, Emulation, Flow
-from ssllatency.probes.plan import Cost
-from ssllatency.code.return_values import Ending, Value, return_values, value_bits
 
 # A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
 _WEIGHTS = {Cost.OPTIMISED: 1, Cost.EMULATED: 1, Cost.SINGLE_STEPPED: 1000}

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ssllatency.code.flow import Code, Graph, Unplannable, build
+from ssllatency.code.machine import Cost, Emulation, Machine
 from ssllatency.elf.image import Function, Image
-from ssllatency.probes.sites.branches import settled
+from ssllatency.openssl.tails import Tails
 from ssllatency.probes.catalogue import Operation
 from ssllatency.probes.costs import COST_NS, RETURN_PROBE_NS, cost_ns, failing_ns
+from ssllatency.probes.plan import OperationPlan, Probe, Role
+from ssllatency.probes.sites.branches import settled
 from ssllatency.probes.sites.entry import Site, entry_site, keeps, return_probe_site
 from ssllatency.probes.sites.exits import Chooser
-from ssllatency.code.flow import Code, Graph, Unplannable, build
-from ssllatency.code.machine import Emulation, Machine
-from ssllatency.probes.plan import Cost, OperationPlan, Probe, Role
 from ssllatency.probes.sites.queries import without_size_queries
-from ssllatency.openssl.tails import Tails
 from ssllatency.probes.sites.verify import problem
 from ssllatency.probes.sites.ways import Ways, probe
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssllatency.probes.sites.entry import Site
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import CALLS, Flow, Instruction
 from ssllatency.code.return_values import NOT_LEFT, Value
+from ssllatency.probes.sites.entry import Site
 
 MAX_STATES = 200_000
 _BEFORE, _INSIDE = "before", "inside"

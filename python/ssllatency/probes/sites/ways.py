@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ssllatency.abi import Convention
+from ssllatency.code.flow import Graph, reachable
+from ssllatency.code.return_values import constants, value_bits
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import succeeds
-from ssllatency.probes.sites.entry import Site
-from ssllatency.code.flow import Graph, reachable
 from ssllatency.probes.plan import Leaving, Probe, Role
-from ssllatency.code.return_values import constants, value_bits
+from ssllatency.probes.sites.entry import Site
 
 
 def probe(image: Image, graph: Graph, site: Site, role: Role) -> Probe:

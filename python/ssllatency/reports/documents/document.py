@@ -18,8 +18,8 @@ from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
 from ssllatency.reports.documents.client import client_fields, read_client
 from ssllatency.reports.documents.fields import Field
-from ssllatency.reports.documents.handshakes import handshake_fields, single_fields
 from ssllatency.reports.documents.handshake_reading import read_handshakes
+from ssllatency.reports.documents.handshakes import handshake_fields, single_fields
 from ssllatency.reports.documents.timed import exponential_fields, read_timed, timed_fields
 
 SCHEMA = "ssllatency/1"

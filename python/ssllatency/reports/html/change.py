@@ -6,11 +6,11 @@ from __future__ import annotations
 from ssllatency.model.comparison import FUNCTION, PART, Change, Comparison
 from ssllatency.model.handshakes import Part
 from ssllatency.model.resampling import Quantity
+from ssllatency.reports.html.tables import Verdicts
 from ssllatency.reports.text.circumstances import differences
 from ssllatency.reports.text.diff import handshake_words, interval, percent
-from ssllatency.reports.words.handshakes import PARTS
-from ssllatency.reports.html.tables import Verdicts
 from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.handshakes import PARTS
 
 
 def findings(comparison: Comparison, page: Page) -> list[str]:

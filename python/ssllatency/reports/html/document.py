@@ -15,18 +15,18 @@ from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import PHASES, Ending, Group, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.text.handshakes import endings as handshake_endings
+from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html import frame as html_frame
 from ssllatency.reports.html import handshakes as html_handshakes
-from ssllatency.reports.text.handshakes import offload as offload_text
-from ssllatency.reports.diagnosis.diagnosis import diagnose
-from ssllatency.reports.words.handshakes import ADJECTIVES
-from ssllatency.reports.html.plots.bars import bar, bars
 from ssllatency.reports.html.blocks import Block, Figure, Listing, Section, Sentences, Tabular
 from ssllatency.reports.html.over_time import over_time
+from ssllatency.reports.html.plots.bars import bar, bars
 from ssllatency.reports.html.words import name, typeset, visible
+from ssllatency.reports.text.handshakes import endings as handshake_endings
+from ssllatency.reports.text.handshakes import offload as offload_text
 from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.handshakes import ADJECTIVES
 
 _ONE_LINE = Page(100_000)
 _LISTING = Page(88, unicode=True)
@@ -59,7 +59,7 @@ def _host(recording: Recording) -> str:
 
 
 def _environment() -> Environment:
-    loader = PackageLoader("ssllatency.reports")
+    loader = PackageLoader("ssllatency.reports.html")
     environment = Environment(
         autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_final
     )

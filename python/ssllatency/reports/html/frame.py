@@ -12,10 +12,10 @@ from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot
 from ssllatency.reports.html import change as html_change
+from ssllatency.reports.html.tables import Row, Table, compared, table, title
 from ssllatency.reports.text import trace as text
 from ssllatency.reports.text.frame import lost
 from ssllatency.reports.text.handshakes.report import lost_handshakes, uncounted
-from ssllatency.reports.html.tables import Row, Table, compared, table, title
 from ssllatency.reports.words.units import counted, printable, ranges, seconds
 
 _MOST_NAMES = 12

@@ -9,15 +9,15 @@ from ssllatency.model.comparison import Comparison
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.text.handshakes import endings as handshake_endings
-from ssllatency.reports.text.handshakes import mix as handshake_mix
-from ssllatency.reports.text.handshakes import parts as handshake_parts
 from ssllatency.reports.html import change as html_change
-from ssllatency.reports.text.diff import percent, signed
-from ssllatency.reports.words.handshakes import ADJECTIVES, LABELS, PARTS, key_words, value_words
 from ssllatency.reports.html.plots.bars import Bar
 from ssllatency.reports.html.tables import Row, Table, compared, table, title
 from ssllatency.reports.html.words import LETTERS, style_name
+from ssllatency.reports.text.diff import percent, signed
+from ssllatency.reports.text.handshakes import endings as handshake_endings
+from ssllatency.reports.text.handshakes import mix as handshake_mix
+from ssllatency.reports.text.handshakes import parts as handshake_parts
+from ssllatency.reports.words.handshakes import ADJECTIVES, LABELS, PARTS, key_words, value_words
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, share
 

@@ -10,14 +10,14 @@ from ssllatency.model.handshakes import Times
 from ssllatency.model.histogram import bucket_bounds
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
+from ssllatency.reports.html.blocks import Block, Figure, Level, Section, Sentences
 from ssllatency.reports.html.plots import heatmap as html_heatmap
 from ssllatency.reports.html.plots import lines as html_lines
-from ssllatency.reports.text.handshakes.endings import rate
-from ssllatency.reports.html.blocks import Block, Figure, Level, Section, Sentences
 from ssllatency.reports.html.plots.columns import Column, Pick, calls_of, side_by_side, successful_walls
 from ssllatency.reports.html.plots.plots import clock
 from ssllatency.reports.html.tables import Row, Table, table
 from ssllatency.reports.html.words import visible
+from ssllatency.reports.text.handshakes.endings import rate
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, share
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ssllatency.model.handshakes import PHASES, WAITS, Part
-from ssllatency.reports.words.handshakes import PARTS
 from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.handshakes import PARTS
 from ssllatency.reports.words.units import duration, share
 
 # What fills a part's piece of the bar: in ASCII, and where the terminal shows more. Work is dark, waits are light.

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.words.handshakes import LABELS, value_words
 from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.handshakes import LABELS, value_words
 from ssllatency.reports.words.units import share
 
 _SHIFT = 0.05  # a share that moves by less isn't told of

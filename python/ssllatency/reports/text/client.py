@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from ssllatency.model.client import ClientReport, Figure
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.text.handshakes import report as handshake_text
-from ssllatency.reports.words.both_sides import checks
 from ssllatency.reports.text.page import PLAIN, Page
+from ssllatency.reports.words.both_sides import checks
 from ssllatency.reports.words.units import printable, seconds
 
 _COLUMNS = ("min", "mean", "sd", "median", "max")

@@ -18,8 +18,8 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.text.circumstances import differences
 from ssllatency.reports.text.frame import heading, lost
 from ssllatency.reports.text.handshakes.report import lost_handshakes
-from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS
 from ssllatency.reports.text.page import PLAIN, Page
+from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS
 from ssllatency.reports.words.units import duration, printable
 
 _MEAN_HEADINGS = ("PART", "BEFORE", "AFTER", "CHANGE", "OF IT")

@@ -23,8 +23,8 @@ from typing import Any
 
 from tests import foreign
 
-from ssllatency.openssl.accessors import library_version
 from ssllatency.elf.image import Image
+from ssllatency.openssl.accessors import library_version
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import cost_ns, failing_ns
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 
 from ssllatency.model.handshakes import Group, Part
-from ssllatency.reports.words.handshakes import PARTS
 from ssllatency.reports.html.plots.plots import Plot, Size, plot
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import LETTERS, ORDER, style_name, typeset
+from ssllatency.reports.words.handshakes import PARTS
 from ssllatency.reports.words.units import duration, share
 
 _HATCHES = {

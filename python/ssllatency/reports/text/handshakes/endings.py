@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from ssllatency.model.handshakes import PHASES, WAITS, Cause, Ending, Handshakes, Part, Single
 from ssllatency.reports.text.bars import split_bar
-from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS, labels_words
 from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS, labels_words
 from ssllatency.reports.words.units import counted, duration, seconds, share
 
 _MOST_CAUSES = 10

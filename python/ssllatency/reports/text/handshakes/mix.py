@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from ssllatency.model.handshakes import Ending, Group, Handshakes, KeyUse, Label, Part
-from ssllatency.reports.words.handshakes import LABELS, key_words, value_words
 from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.handshakes import LABELS, key_words, value_words
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import counted, duration, printable, share
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ssllatency.model.handshakes import PHASES, WAITS, Group, Part, Times
 from ssllatency.reports.text.bars import legend, split_bar
-from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS
 from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, share
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.text.handshakes import endings as handshake_endings
-from ssllatency.reports.text.handshakes import mix as handshake_mix
-from ssllatency.reports.text.handshakes import parts as handshake_parts
-from ssllatency.reports.text.handshakes import offload as offload_text
 from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.text.frame import heading, lost, not_traced, notes
+from ssllatency.reports.text.handshakes import endings as handshake_endings
+from ssllatency.reports.text.handshakes import mix as handshake_mix
+from ssllatency.reports.text.handshakes import offload as offload_text
+from ssllatency.reports.text.handshakes import parts as handshake_parts
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.units import counted
 

@@ -23,12 +23,12 @@ from typing import Protocol
 
 from ssllatency.load.account import Account
 from ssllatency.load.arguments import Endpoint, endpoint_of
-from ssllatency.load.servers.certificates import Certificate, make_certificate
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix.plan import KEYS, NEED, NEW, NONE, Cell, Factor, Kind, ServerEntry, chosen, group_name
-from ssllatency.load.servers.nginx_configuration import PLAIN_BYTES, configuration
+from ssllatency.load.matrix.servers.certificates import Certificate, make_certificate
+from ssllatency.load.matrix.servers.nginx_configuration import PLAIN_BYTES, configuration
+from ssllatency.load.matrix.servers.site import Site
 from ssllatency.load.run import end_with_us
-from ssllatency.load.servers.site import Site
 
 START_TIMEOUT_S = 10.0
 _END_TIMEOUT_S = 5.0

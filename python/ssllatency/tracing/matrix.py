@@ -10,31 +10,30 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ssllatency.cli import handshakes, load, matrix_words
-from ssllatency.tracing import live
-from ssllatency.tracing.follow import Follower
-from ssllatency.output.printing import show, tell
-from ssllatency.output.progress import Progress
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.errors import SsllatencyError
-from ssllatency.load.matrix import cells as matrix_cells
-from ssllatency.load.matrix import table as matrix_csv
-from ssllatency.load.matrix import file as matrix_file
-from ssllatency.load.servers import process as servers
 from ssllatency.load.account import of_tools
 from ssllatency.load.arguments import endpoint_of
 from ssllatency.load.figures import LoadError
-from ssllatency.load.matrix.plan import Factor, Matrix, Plan, Run, order
+from ssllatency.load.matrix import cells as matrix_cells
+from ssllatency.load.matrix import file as matrix_file
+from ssllatency.load.matrix import table as matrix_csv
 from ssllatency.load.matrix.client import command, differences
 from ssllatency.load.matrix.duration import Times
+from ssllatency.load.matrix.plan import Factor, Matrix, Plan, Run, order
+from ssllatency.load.matrix.servers import process as servers
 from ssllatency.load.run import Ended, Output
 from ssllatency.load.run import run as run_tool
 from ssllatency.load.tools.choice import TOOLS, report_of, version_of
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.client import ClientReport
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.output.printing import show, tell
+from ssllatency.output.progress import Progress
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection
+from ssllatency.tracing import driving, handshakes, live, matrix_words
+from ssllatency.tracing.follow import Follower
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -113,7 +112,7 @@ class _Bench:
             (folder / name).mkdir(mode=0o700)
             self.servers[name] = servers.start(entry, of_it, self.keys, folder / name)
             stack.callback(self.servers[name].close)
-            pids += self.servers[name].pids or load.serving_there(endpoint_of(entry.address)).pids
+            pids += self.servers[name].pids or driving.serving_there(endpoint_of(entry.address)).pids
         self._attach(Selection(pids=tuple(dict.fromkeys(pids))), stack)
 
     def _attach(self, selection: Selection, stack: ExitStack) -> None:
@@ -139,7 +138,7 @@ class _Bench:
         """One run; what can't be kept of it makes its cell a broken one."""
         before = self.session.read(per_interval=True)
         output, line = self._drive(run, times, progress, words)
-        load.settle(self.session)
+        driving.settle(self.session)
         server = difference(self.session.read(per_interval=True), before)
         if output.ended is Ended.STOPPED:
             self.stopped = True
@@ -168,7 +167,7 @@ class _Bench:
             progress.show(times.elapsed_s, f"{words}: {run.cell}, {elapsed_s:.0f} s")
 
         whole_s = self.matrix.seconds if run.cell[Factor.TOOL] == "s_time" else None
-        limit_s = load.timeout_s(self.arguments.timeout, whole_s)
+        limit_s = driving.timeout_s(self.arguments.timeout, whole_s)
         output = run_tool(line, timeout_s=limit_s, account=self.account, progress=meanwhile, stopped=live.stop_is_asked_for)
         return output, line
 
@@ -176,7 +175,7 @@ class _Bench:
         """What the tool says; LoadError where it failed."""
         tool = run.cell[Factor.TOOL]
         if output.ended is not Ended.ITSELF or output.status:
-            raise LoadError(" ".join(load.complaints(output, tool)))
+            raise LoadError(" ".join(driving.complaints(output, tool)))
         report = report_of(TOOLS[tool], output, line)
         failed = report.figure("failed")
         if failed and failed.value:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.base import Request
 from ssllatency.engines.attach.probing import FLOOR, STANDARD
+from ssllatency.engines.base import Request
 from ssllatency.engines.sessions.trace import TraceSession
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ssllatency.load.servers.certificates import Certificate
 from ssllatency.load.matrix.plan import NONE, WANT, ServerEntry
-from ssllatency.load.servers.site import Site
+from ssllatency.load.matrix.servers.certificates import Certificate
+from ssllatency.load.matrix.servers.site import Site
 
 PLAIN_BYTES = 64  # what the page "/" has
 

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evaluation of one small function on known and unknown values: paths, and what is seen on them.
+
+What each instruction does is the machine's: x86/evaluation.py and aarch64/evaluation.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from ssllatency.code.values import Call, Case, Comparison, Field, Place, Value, narrowed
+from ssllatency.elf.image import Image
+
+MAX_STEPS = 400
+MAX_PATHS = 32
+ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
+
+
+@dataclass
+class State:
+    """One path: where it is, what registers and stack words hold, and the last comparison of two numbers; or the field that was
+    compared with zero."""
+
+    address: int
+    registers: dict[str, Value]
+    stack: dict[int, Value] = field(default_factory=dict)
+    flags: Comparison | Field | None = None
+
+    def fork(self, address: int) -> State:
+        return State(address, dict(self.registers), dict(self.stack), self.flags)
+
+    def taken(self, condition: str) -> bool | None:
+        """Whether a jump on `condition` is taken; None if that isn't known."""
+        return self.flags.taken(condition) if isinstance(self.flags, Comparison) else None
+
+    @property
+    def tested(self) -> Field | None:
+        """The field that was compared with zero last."""
+        return self.flags if isinstance(self.flags, Field) else None
+
+    def part(self, condition: str, other: State, tested: Value) -> None:
+        """This path is the one on which `condition` holds, `other` that on which it doesn't: on one what was tested is zero."""
+        zero = {"je": self, "jne": other}.get(condition)
+        if zero and isinstance(tested, Field):
+            zero.make_zero(tested)
+
+    def make_zero(self, field: Field) -> None:
+        """The field is known to be zero, so what was loaded from there is."""
+        self.registers = {name: 0 if value == field else value for name, value in self.registers.items()}
+        self.stack = {offset: 0 if value == field else value for offset, value in self.stack.items()}
+
+
+class Evaluation(ABC):
+    """The evaluation of one function, by one machine's instructions.
+
+    `results` is a value for each way out, `fields` the fields read, `calls` the calls made, and `stores` what was written to
+    places that aren't the stack, all on any of its ways; `states` are the paths still to be followed.
+    """
+
+    stack_pointer: str
+    result_register: str
+    arguments: tuple[str, ...]
+
+    def __init__(self, image: Image) -> None:
+        self.results: list[Value] = []
+        self.fields: set[Field] = set()
+        self.calls: list[Call] = []
+        self.stores: list[tuple[Place, Value]] = []
+        self.image = image
+        self._case = Case()
+        self._callees: dict[tuple[int, str], bool] = {}
+        self.states: list[State] = []
+
+    def run(self, address: int, case: Case) -> None:
+        """Follows the function at `address` in this case; None is among the results where a cap was met."""
+        self._case = case
+        registers = {self.arguments[ARGUMENTS.index(name)]: value for name, value in case.arguments.items()}
+        self.states = [State(address, {**registers, self.stack_pointer: Place("stack", 0)})]
+        paths = steps = 0
+        while self.states and paths < MAX_PATHS and steps < MAX_STEPS:
+            state = self.states.pop()
+            paths += 1
+            while steps < MAX_STEPS and self.step(state):
+                steps += 1
+        if self.states or steps == MAX_STEPS:
+            self.end(None)
+
+    @abstractmethod
+    def step(self, state: State) -> bool:
+        """Follows one instruction; false where the path ends."""
+
+    def leaves(self, address: int, size: int) -> bool:
+        """Whether the call at `address` is the last instruction of its function, so never returns."""
+        bounds = self.image.function_bounds(address)
+        return bounds is not None and address + size >= bounds[1]
+
+    def answer(self, state: State, target: Value) -> None:
+        """Puts what the function at `target`, which has just been called, is known to return where it returns it."""
+        for name, value in self._case.calls.items():
+            if isinstance(target, int) and self._is(target, name):
+                state.registers[self.result_register] = value
+
+    def _is(self, target: int, name: str) -> bool:
+        """Whether a call of `target` reaches the function called `name`, through the PLT or not."""
+        if (target, name) not in self._callees:
+            function = self.image.function(name)
+            reached = function is not None and function.address == target
+            self._callees[target, name] = reached or self.image.plt_target(target) == name
+        return self._callees[target, name]
+
+    def end(self, value: Value) -> bool:
+        """Ends a path, which returns `value`."""
+        self.results.append(value)
+        return False
+
+    def note_call(self, state: State, target: Value) -> None:
+        """Notes a call, where it is known to whom."""
+        if isinstance(target, int | Field):
+            self.calls.append(Call(target, tuple(state.registers.get(name) for name in self.arguments)))
+
+    def note_jump(self, state: State, address: int, target: Value) -> None:
+        """Notes the jump at `address`, if it leaves the function, as the call that it is."""
+        bounds = self.image.function_bounds(address)
+        if not isinstance(target, int) or (bounds and not bounds[0] <= target < bounds[1]):
+            self.note_call(state, target)
+
+    def load(self, state: State, address: Value, size: int) -> Value:
+        """What memory holds at `address`."""
+        if isinstance(address, Place):
+            if address.base == "stack":
+                return narrowed(state.stack.get(address.offset), size)
+            if isinstance(address.base, str) and address.base != "argument":
+                return None
+            found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset), size)
+            self.fields.add(found)
+            return narrowed(self._case.fields.get(found.path, found), size)
+        if isinstance(address, int):
+            return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
+        return None
+
+    def store(self, state: State, address: Value, value: Value) -> None:
+        """Stores `value` at `address`."""
+        if isinstance(address, Place):
+            if address.base == "stack":
+                state.stack[address.offset] = value
+            else:
+                self.stores.append((address, value))

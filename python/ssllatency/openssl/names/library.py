@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names for the codes that a TLS library uses, read out of its own tables. Nothing of a target is run."""
+
+from __future__ import annotations
+
+from ssllatency.elf.image import Image
+from ssllatency.openssl import boringssl
+from ssllatency.openssl.names import boringssl as boringssl_names
+from ssllatency.openssl.names import capabilities, error_texts
+from ssllatency.openssl.names import tls as tls_names
+from ssllatency.openssl.names.names import Names, join
+
+
+def names(image: Image) -> Names:
+    """All names in the image: a libssl, a libcrypto or a program with both. ElfError where its relocations are damaged."""
+    if boringssl.boringssl_offsets(image) is not None:
+        libraries = boringssl_names.LIBRARIES
+        reasons = {(boringssl_names.SSL, number): text for number, text in boringssl_names.REASONS.items()}
+        return Names(reasons, libraries, boringssl_names.ALERTS, major=1, ssl=boringssl_names.SSL)
+    errors = error_texts.error_texts(image)
+    found = Names(
+        reasons=errors.reasons,
+        libraries=errors.libraries,
+        alerts=tls_names.alerts(image),
+        states=tls_names.states(image),
+        ciphers=tls_names.ciphers(image),
+        groups=capabilities.groups(image),
+        signatures={**capabilities.provided_signatures(image), **tls_names.signatures(image)},
+        major=errors.major,
+        curves=capabilities.curves(image) if errors.major == 1 else {},
+        objects=capabilities.objects(image) if errors.major == 1 else {},
+    )
+    return join(found, Names())

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions that measure handshakes, as the options ask for them: what `handshakes`, `record` and `load` have in common."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cache
+from typing import TypeVar
+
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.sessions.full import FullSession
+from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.openssl.names.names import Names, join
+from ssllatency.targets import listening
+from ssllatency.tracing import live
+from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.plan_source import PlanSource
+from ssllatency.tracing.resolve import Resolved
+
+S = TypeVar("S", HandshakeSession, FullSession)
+
+
+def attach(kind: type[S], resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack) -> tuple[S, Follower]:
+    """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later."""
+    images = list(resolved.images)
+    session = kind(request_for(resolved, images, arguments))
+    stack.callback(session.close)
+    if isinstance(session, HandshakeSession):
+        session.start()
+
+    def extend(later: Sequence[TracedImage]) -> None:
+        session.extend(later, [resolved.source.handshake_plan_of(image) for image in later])
+        images.extend(later)
+
+    return session, Follower(session, resolved, stack, extend)
+
+
+def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
+    """What the options ask for, of these images, which may grow."""
+    return HandshakeRequest(
+        base=live.request(resolved, arguments),
+        plans=tuple(resolved.source.handshake_plan_of(image) for image in images),
+        names=_names_of(images, resolved.source),
+        by=arguments.by,
+        most_rows=arguments.max_groups,
+        off_cpu=arguments.off_cpu,
+        slowest=arguments.slowest,
+        over_ns=arguments.over,
+        in_flight=arguments.max_in_flight,
+        blocking=listening.blocks({pid for image in images for pid in image.pids}),
+    )
+
+
+def _names_of(images: Sequence[TracedImage], source: PlanSource) -> Callable[[int], Names]:
+    """The names of an image's codes: its own, and those of the other libraries that its processes map. Read when needed.
+
+    `images` may grow.
+    """
+
+    @cache
+    def own(index: int) -> Names:
+        return source.names_of(images[index])
+
+    @cache
+    def joined(index: int) -> Names:
+        names: Names
+        names, pids = own(index), set(images[index].pids)
+        for other, image in enumerate(images):
+            if other != index and pids & set(image.pids):
+                names = join(names, own(other))
+        return names
+
+    return joined
