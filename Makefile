@@ -83,11 +83,13 @@ test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on al
 	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
-.PHONY: kernels-table golden sweep
+.PHONY: kernels-table golden sweep pictures
 kernels-table: ## the tables of docs/kernels.md, from what the guests found last
 	$(Q)$(PYTHON) -m tests.kernels.table --write
 golden: ## write the golden plans and the tables of docs/probe-sites.md anew
 	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.golden --write
+pictures: ## docs/architecture.svg, by graphviz
+	$(Q)dot -Tsvg docs/architecture.dot -o docs/architecture.svg
 sweep: ## plan and check every function of nine libraries, about 7 minutes
 	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/test_probes_sweep.py
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "python/ssllatency"
-ROOMS = ("elf", "probes", "targets", "engines", "cli")
+ROOMS = ("code", "elf", "openssl", "probes", "targets", "engines", "tracing", "output", "cli")
 _OF_MODULES = {
     "os": {"open", "stat", "lstat", "access", "readlink", "listdir", "scandir", "walk", "rename", "unlink", "mkdir", "chmod"},
     "os.path": {"exists", "isfile", "isdir", "samefile", "realpath", "getsize", "getmtime", "islink"},
@@ -68,7 +68,6 @@ ALLOWED = {
     "tracing/matrix.py": OWN,
     "output/files.py": OUTPUT,
     "tracing/plan_source.py": HANDLE,
-    "tracing/planning.py:_prepare": OURS,
     "cli/probes.py:_existing": USER,
     "output/recordings.py": USER,
     "cli/script.py:_at_a_path": HANDLE,

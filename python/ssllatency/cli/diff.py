@@ -7,8 +7,8 @@ from __future__ import annotations
 import argparse
 import re
 
-from ssllatency.model.compare import compare
-from ssllatency.model.comparison import Comparison
+from ssllatency.model.statistics.compare import compare
+from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.output import html, recordings
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell

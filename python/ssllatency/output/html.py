@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
+from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.output import files as output_files
 from ssllatency.output.printing import tell
 from ssllatency.reports.html import page as html_page

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from ssllatency.load.matrix.duration import known_s
 from ssllatency.load.matrix.plan import Cell, Factor, Matrix, Plan, Run
 from ssllatency.load.matrix.table import RATE, REPEAT, Kept
-from ssllatency.model.effects import Effects, Observation, design
-from ssllatency.model.effects import effects as effects_of
 from ssllatency.model.handshakes import Handshakes
+from ssllatency.model.statistics.effects import Effects, Observation, design
+from ssllatency.model.statistics.effects import effects as effects_of
 from ssllatency.output.page import output_page
 from ssllatency.reports.text import effects as effects_text
 from ssllatency.reports.words.units import counted, duration, printable, table

@@ -14,13 +14,13 @@ import pytest
 from tests.handshakes import Shake
 from tests.recordings import calls_of, interval_of, recording_of, shakes_of
 
-from ssllatency.model.compare import UNTOLD_WITHOUT, compare
-from ssllatency.model.comparison import FUNCTION, WHOLE, Change, Comparison, Subject, Verdict
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import PHASES, Ending, Part
 from ssllatency.model.recording import Recording
-from ssllatency.model.resampling import Block, Quantity, Sample, draws
 from ssllatency.model.snapshot import Missing, Outcome
+from ssllatency.model.statistics.compare import UNTOLD_WITHOUT, compare
+from ssllatency.model.statistics.comparison import FUNCTION, WHOLE, Change, Comparison, Subject, Verdict
+from ssllatency.model.statistics.resampling import Block, Quantity, Sample, draws
 from ssllatency.openssl.callbacks import NAMES
 from ssllatency.probes.handshake.plan import Phase
 

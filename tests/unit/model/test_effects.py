@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 
-from ssllatency.model.effects import Effects, Observation, design, effects
+from ssllatency.model.statistics.effects import Effects, Observation, design, effects
 
 FACTORS = ("key", "version", "mode")
 TRUE = {"key": {"rsa": 0.3, "ec": -0.1, "ed": -0.2}, "version": {"2": 0.05, "3": -0.05}, "mode": {"new": 0.5, "reuse": -0.5}}

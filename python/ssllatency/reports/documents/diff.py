@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 
-from ssllatency.model.comparison import CONFIDENCE, Change, Comparison, Contribution, Row
 from ssllatency.model.recording import Recording
+from ssllatency.model.statistics.comparison import CONFIDENCE, Change, Comparison, Contribution, Row
 
 SCHEMA = "ssllatency-diff/1"
 

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from ssllatency.model.comparison import FUNCTION, PART, Change, Comparison
 from ssllatency.model.handshakes import Part
-from ssllatency.model.resampling import Quantity
+from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison
+from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html.tables import Verdicts
 from ssllatency.reports.text.circumstances import differences
 from ssllatency.reports.text.diff import handshake_words, interval, percent

@@ -9,12 +9,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ssllatency import __version__
-from ssllatency.model.compare import compare
-from ssllatency.model.comparison import Comparison
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import PHASES, Ending, Group, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.statistics.compare import compare
+from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html import frame as html_frame

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ssllatency.model.arithmetic import by_function
-from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot
+from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html.tables import Row, Table, compared, table, title
 from ssllatency.reports.text import trace as text

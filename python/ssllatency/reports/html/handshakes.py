@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ssllatency.model.comparison import Comparison
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html.plots.bars import Bar
 from ssllatency.reports.html.tables import Row, Table, compared, table, title

@@ -11,8 +11,8 @@ import logging
 from importlib import import_module
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.comparison import Comparison
 from ssllatency.model.recording import Recording
+from ssllatency.model.statistics.comparison import Comparison
 
 _NEEDED = ("jinja2", "matplotlib")
 

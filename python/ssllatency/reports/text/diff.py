@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from ssllatency.model.comparison import FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
 from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.recording import Recording
-from ssllatency.model.resampling import Quantity
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
+from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.text.circumstances import differences
 from ssllatency.reports.text.frame import heading, lost
 from ssllatency.reports.text.handshakes.report import lost_handshakes

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ssllatency.model.effects import Effect, Effects
+from ssllatency.model.statistics.effects import Effect, Effects
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.units import printable
 

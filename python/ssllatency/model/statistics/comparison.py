@@ -9,8 +9,8 @@ from enum import StrEnum
 from fractions import Fraction
 
 from ssllatency.model.handshakes import Ending, Part
-from ssllatency.model.resampling import Quantity
 from ssllatency.model.snapshot import Outcome, Snapshot
+from ssllatency.model.statistics.resampling import Quantity
 
 CONFIDENCE = 0.95
 FUNCTION, PART = "function", "part"

@@ -15,13 +15,23 @@ from fractions import Fraction
 from itertools import pairwise
 
 from ssllatency.model.arithmetic import by_function, merge
-from ssllatency.model.comparison import CONFIDENCE, FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part
 from ssllatency.model.recording import Recording
-from ssllatency.model.resampling import BUCKET, QUANTILES, Block, Quantity, Sample, Spread, draws
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.model.student import beyond, bound
+from ssllatency.model.statistics.comparison import (
+    CONFIDENCE,
+    FUNCTION,
+    PART,
+    Change,
+    Comparison,
+    Contribution,
+    Row,
+    Subject,
+    Verdict,
+)
+from ssllatency.model.statistics.resampling import BUCKET, QUANTILES, Block, Quantity, Sample, Spread, draws
+from ssllatency.model.statistics.student import beyond, bound
 from ssllatency.model.timed import Timed, quantile_ns
 
 _MOST_BLOCKS = 30
