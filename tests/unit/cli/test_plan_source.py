@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -93,6 +94,16 @@ def test_nothing_is_made_ahead_of_what_is_kept_or_of_a_single_plan(
     assert begun == [2]
     PlanSource(OPTIONS).make_ahead(FILES, handshakes=True)
     assert begun == [2, 2]
+
+
+def test_same_contents_elsewhere_are_shown_with_their_own_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    PlanSource(OPTIONS).plan("/bin/true", "/bin/true")
+    PlanSource(OPTIONS).handshake_plan("/bin/true", "/bin/true")
+    copy = shutil.copy("/bin/true", tmp_path / "copy")
+    monkeypatch.setattr(plan_source, "run_apart", refuse)
+    source = PlanSource(OPTIONS)
+    assert source.plan(str(copy), "/lib/x").path == source.handshake_plan(str(copy), "/lib/x").path == "/lib/x"
 
 
 def test_what_is_made_ahead_without_a_cache_is_remembered(

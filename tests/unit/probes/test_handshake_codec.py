@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.probes.cached import Asker, code_that_asks
 from tests.unit.probes.fresh import printed
 
 from ssllatency.code.machine import Cost, Emulation
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
-from ssllatency.probes.cache.handshakes import cached_handshake_plan
 from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.handshake.codec import from_values, to_values
 from ssllatency.probes.handshake.listing import render, to_document
@@ -179,14 +179,13 @@ def test_the_document_holds_the_plan_and_its_costs() -> None:
 def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
 
-    def cached(emulation: Emulation = Emulation(), label: str = "") -> tuple[HandshakePlan, bool]:  # noqa: B008
-        return cached_handshake_plan(library, label=label, emulation=emulation, directory=directory)
+    def cached(**settings: Emulation) -> tuple[HandshakePlan, bool]:
+        return Asker(directory).handshake_plan(library, **settings)
 
     first, kept = cached()
     assert (first, kept) == (plan_handshake(Image.open(library)), False)
     assert cached() == (first, True)
-    assert cached(label="/lib/x")[0].path == "/lib/x"
-    assert cached(Emulation(calls=False))[1] is False
+    assert cached(emulation=Emulation(calls=False))[1] is False
     for entry in directory.iterdir():
         entry.write_text(entry.read_text().replace('"kind": "libssl"', '"kind": "nothing"'))
     assert cached() == (first, False)
@@ -194,7 +193,6 @@ def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tm
 
 def test_a_kept_plan_needs_neither_parser_nor_decoder(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
-    cached_handshake_plan(library, directory=directory)
-    code = "from ssllatency.probes.cache.handshakes import cached_handshake_plan\n"
-    code += f"print(cached_handshake_plan({str(library)!r}, directory=Path({str(directory)!r}))[1])"
-    assert printed(code) == ["True"]
+    Asker(directory).handshake_plan(library)
+    code = code_that_asks("handshake_cache.HANDSHAKE_PLANS", "handshake_cache.HandshakeSettings().key", library, directory)
+    assert printed(code + "print(found.kind)") == ["libssl"]

@@ -7,7 +7,6 @@ import ast
 import json
 import mmap
 import os
-import shutil
 import stat
 import time
 from pathlib import Path
@@ -15,16 +14,17 @@ from typing import Any
 
 import pytest
 from tests.fixtures import build
+from tests.unit.probes.cached import Asker, code_that_asks
 from tests.unit.probes.fresh import printed
 
 from ssllatency.code.machine import Emulation
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.probes.cache import store
-from ssllatency.probes.cache.kept import Values, Work, run_here
-from ssllatency.probes.cache.plans import cached_plan
+from ssllatency.probes.cache.kept import Values, Work
 from ssllatency.probes.cache.store import default_directory
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
+from ssllatency.tracing.planning import run_apart
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def ask(library: Path, directory: Path, **settings: object) -> tuple[ImagePlan, bool]:
-    return cached_plan(library, directory=directory, **settings)  # type: ignore[arg-type]
+    return Asker(directory).plan(library, **settings)
 
 
 def entries(directory: Path) -> list[Path]:
@@ -58,16 +58,8 @@ def test_folder_and_entry_are_private(library: Path, directory: Path) -> None:
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    code = "from ssllatency.probes.cache.plans import cached_plan\n"
-    code += f"print(cached_plan({str(library)!r}, directory=Path({str(directory)!r}))[1])"
-    assert printed(code) == ["True"]
-
-
-def test_same_contents_elsewhere_are_shown_with_their_own_path(library: Path, directory: Path, tmp_path: Path) -> None:
-    ask(library, directory)
-    copy = shutil.copy(library, tmp_path / "copy.so")
-    plan, kept = ask(Path(copy), directory, label="/usr/lib/libssl.so.3")
-    assert (plan.path, kept) == ("/usr/lib/libssl.so.3", True)
+    code = code_that_asks("cache.PLANS", "cache.PlanSettings().key", library, directory)
+    assert printed(code + "print(found.kind)") == ["libssl"]
 
 
 def test_other_settings_and_other_contents_are_other_plans(library: Path, directory: Path) -> None:
@@ -190,7 +182,7 @@ def test_debug_file_that_comes_or_changes_is_looked_at(library: Path, directory:
         library = build.library(tmp_path, "libshapes.so", build.SHAPES)
 
     def again() -> bool:
-        return cached_plan(library, directory=directory, debug_roots=roots)[1]
+        return Asker(directory, roots).plan(library)[1]
 
     assert [again(), again()] == [False, True]
     build_id = Image.open(library).build_id
@@ -212,7 +204,7 @@ def test_a_debug_file_is_believed_in_its_own_root_alone(library: Path, directory
     build.run("objcopy", "--only-keep-debug", library, debug)
 
     def kept(*roots: str) -> bool:
-        return cached_plan(library, directory=directory, debug_roots=roots)[1]
+        return Asker(directory, roots).plan(library)[1]
 
     container, host = str(tmp_path / "container"), str(tmp_path / "host")
     assert [kept(container, host), kept(container, host)] == [False, True]
@@ -252,7 +244,7 @@ def test_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(library: Path, directory: Path) -> None:
     """Through a shared mapping, which changes no time stamp at once: between the digest and the parsing, and back."""
     genuine = library.read_bytes()
-    made = cached_plan(library, directory=directory.with_name("apart"))[0]
+    made = ask(library, directory.with_name("apart"))[0]
     site = next(probe.offset for planned in made.operations for probe in planned.probes)
 
     def written(code: bytes) -> None:
@@ -260,7 +252,7 @@ def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(l
             mapping[site : site + len(code)] = code
 
     def run(work: Work[ImagePlan]) -> Values:
-        """As run_here, with the writer at work."""
+        """Here, with the writer at work."""
         written(b"\x90\x90\x90")
         work.copy()
         written(genuine[site : site + 3])
@@ -270,11 +262,11 @@ def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(l
         written(genuine[site : site + 3])
         return values
 
-    assert not cached_plan(library, directory=directory, run=run)[1]
+    assert not Asker(directory, run=run).plan(library)[1]
     assert library.read_bytes() == genuine
-    assert cached_plan(library, directory=directory) == (made, False)
+    assert ask(library, directory) == (made, False)
     written(b"\x90\x90\x90")
-    changed, kept = cached_plan(library, directory=directory)
+    changed, kept = ask(library, directory)
     assert kept
     assert changed.code != made.code
 
@@ -284,22 +276,22 @@ def test_what_makes_no_sense_is_neither_believed_nor_kept(library: Path, directo
     """Whatever a process says that was taken over by the file it planned."""
 
     def run(work: Work[ImagePlan]) -> Values:
-        run_here(work)
+        run_apart(work)
         return odd  # type: ignore[no-any-return]
 
     with pytest.raises(ElfError, match="made no sense"):
-        cached_plan(library, directory=directory, run=run)
+        Asker(directory, run=run).plan(library)
     assert entries(directory) == []
 
 
 def test_a_site_past_the_confirmed_code_is_not_believed(library: Path, directory: Path) -> None:
     def run(work: Work[ImagePlan]) -> Values:
-        values = dict(run_here(work))
+        values = dict(run_apart(work))
         values["found"]["operations"][0]["probes"][0]["offset"] += 4096
         return values
 
     with pytest.raises(ElfError, match="made no sense"):
-        cached_plan(library, directory=directory, run=run)
+        Asker(directory, run=run).plan(library)
 
 
 def test_a_digest_is_remembered_until_the_file_is_written(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from tests import programs
 from tests.fixtures import build
+from tests.unit.probes.cached import Asker, code_that_asks
 from tests.unit.probes.fresh import printed
 
 from ssllatency.elf.image import Image
 from ssllatency.openssl.names.library import names
 from ssllatency.openssl.names.names import Names
-from ssllatency.probes.cache.names import cached_names, from_values, to_values
-from ssllatency.probes.cache.plans import cached_plan
+from ssllatency.probes.cache.names import from_values, to_values
 
 KNOWN = Names(
     reasons={(20, 193): "no shared cipher"},
@@ -40,7 +40,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def ask(library: Path, directory: Path, *roots: str) -> tuple[Names, bool]:
-    return cached_names(library, debug_roots=roots, directory=directory)
+    return Asker(directory, roots or ("/",)).names(library)
 
 
 def only_entry(directory: Path) -> Path:
@@ -57,18 +57,16 @@ def test_second_time_comes_from_the_cache(library: Path, directory: Path) -> Non
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    code = "from ssllatency.probes.cache.names import cached_names\n"
-    code += f"found, kept = cached_names({str(library)!r}, directory=Path({str(directory)!r}))\n"
-    code += "print(kept, found.reasons[20, 193])"
-    assert printed(code) == ["True", "no", "shared", "cipher"]
+    code = code_that_asks("names.NAMES", "()", library, directory)
+    assert printed(code + "print(found.reasons[20, 193])") == ["no", "shared", "cipher"]
 
 
 def test_plan_and_names_of_a_file_are_two_entries(library: Path, directory: Path) -> None:
     for _ in range(2):
-        cached_plan(library, directory=directory)
+        Asker(directory).plan(library)
         ask(library, directory)
     assert len(list(directory.iterdir())) == 2
-    assert cached_plan(library, directory=directory)[1]
+    assert Asker(directory).plan(library)[1]
     assert ask(library, directory)[1]
 
 

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ssllatency.code.machine import BASELINE, Emulation
-from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, run_here
+from ssllatency.probes.cache.kept import Kind
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.plan import HandshakePlan
 
@@ -39,19 +38,3 @@ class HandshakeSettings:
         from ssllatency.probes.handshake.phases import plan_handshake
 
         return plan_handshake(image, emulation=self.emulation)
-
-
-def cached_handshake_plan(
-    path: str | Path,
-    *,
-    label: str = "",
-    emulation: Emulation = BASELINE,
-    debug_roots: tuple[str, ...] = ("/",),
-    directory: Path | None = None,
-    run: Run = run_here,
-) -> tuple[HandshakePlan, bool]:
-    """The handshake plan of the file `path`, and whether it came from the cache; arguments as those of cached_plan()."""
-    settings = HandshakeSettings(emulation)
-    subject = Subject(str(path), label or str(path), debug_roots)
-    plan, kept = Cache(directory).found(HANDSHAKE_PLANS, subject, settings.key, settings.make, run)
-    return replace(plan, path=subject.label), kept

@@ -93,16 +93,6 @@ class Work(Generic[_Found]):
 Run = Callable[[Work[Any]], Values]
 
 
-def run_here(work: Work[Any]) -> Values:
-    """Works it out in this process."""
-    try:
-        work.copy()
-        work.open()
-        return work.values()
-    finally:
-        work.forget()
-
-
 @dataclass(frozen=True)
 class Cache:
     """Where entries are kept, `store.default_directory()` if it isn't said. `keeps`: whether there are any at all."""

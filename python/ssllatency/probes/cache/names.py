@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes import checks
-from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, run_here
+from ssllatency.probes.cache.kept import Kind
 from ssllatency.probes.checks import DamagedValues
 
 if TYPE_CHECKING:
@@ -70,19 +69,3 @@ def names_in(image: Image) -> Names:
     from ssllatency.openssl.names.library import names
 
     return names(image)
-
-
-def cached_names(
-    path: str | Path,
-    *,
-    label: str = "",
-    debug_roots: tuple[str, ...] = ("/",),
-    directory: Path | None = None,
-    run: Run = run_here,
-) -> tuple[Names, bool]:
-    """The names in the file `path`, and whether they came from the cache. ElfError as from names().
-
-    In `debug_roots` a debug file is looked for; `directory` is the folder of the cache (`store.default_directory()`); `run`
-    works out what isn't kept.
-    """
-    return Cache(directory).found(NAMES, Subject(str(path), label or str(path), debug_roots), (), names_in, run)

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.probes import codec
-from ssllatency.probes.cache.kept import Cache, Kind, Run, Subject, run_here
+from ssllatency.probes.cache.kept import Kind
 from ssllatency.probes.plan import ImagePlan
 
 if TYPE_CHECKING:
@@ -41,25 +40,3 @@ class PlanSettings:
         from ssllatency.probes.planner import plan_image
 
         return plan_image(image, return_probes=self.return_probes, emulation=self.emulation, branch_exits=self.branch_exits)
-
-
-def cached_plan(
-    path: str | Path,
-    *,
-    label: str = "",
-    return_probes: bool = True,
-    emulation: Emulation = BASELINE,
-    branch_exits: bool = True,
-    debug_roots: tuple[str, ...] = ("/",),
-    directory: Path | None = None,
-    run: Run = run_here,
-) -> tuple[ImagePlan, bool]:
-    """The plan of the file `path`, and whether it came from the cache.
-
-    `label` is the path that the plan shows (`path` if not given); in `debug_roots` a debug file is looked for; `directory` is
-    the folder of the cache (`store.default_directory()`); `run` works out what isn't kept.
-    """
-    settings = PlanSettings(return_probes, emulation, branch_exits)
-    subject = Subject(str(path), label or str(path), debug_roots)
-    plan, kept = Cache(directory).found(PLANS, subject, settings.key, settings.make, run)
-    return replace(plan, path=subject.label), kept
