@@ -4,14 +4,10 @@
 #define ACCOUNTS_BPF_H
 
 #include "handshake.h"
-#include "maps.bpf.h"
+#include "holdings.bpf.h"
 #include "registers.bpf.h"
 
-const volatile struct ssll_handshake_config view SEC(".rodata.view") = {};
-
-struct ssll_handshake_account books SEC(".data.books") = {.threshold_ns = ~0ULL};
-
-/* The oldest goes where there is no room: then `created` minus `ended` is more than the map holds. */
+/* The oldest goes where there is no room: then `created` minus `ended` is more than the maps hold. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 131072);
@@ -19,20 +15,20 @@ struct {
 	__type(value, struct ssll_handshake);
 } handshakes SEC(".maps");
 
+/* Those of processes that have more than their share of them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct ssll_handshake_key);
+	__type(value, struct ssll_handshake);
+} crowded_handshakes SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct ssll_handshake);
 } blank_handshake SEC(".maps");
-
-/* As many as threads are inside a call; what never ends is pushed out. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct ssll_start_key);
-	__type(value, struct ssll_open_call);
-} open_calls SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -51,8 +47,9 @@ struct {
 static __always_inline struct ssll_handshake *account_of(__u64 ssl, __u32 tgid)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
+	struct ssll_handshake *handshake = ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
 
-	return ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
+	return handshake || !ssl || !crowded() ? handshake : bpf_map_lookup_elem(&crowded_handshakes, &key);
 }
 
 static __always_inline struct ssll_layout *layout_of(__u32 library)
@@ -86,15 +83,28 @@ static __always_inline struct ssll_thread *thread_record(void)
 	return FOUND_OR_MADE(&threads, &tid, &none);
 }
 
+/* Whether there is a blank account of that key now. */
+static __always_inline bool make_account(const struct ssll_handshake_key *key)
+{
+	__u32 zero = 0;
+	const struct ssll_handshake *blank = bpf_map_lookup_elem(&blank_handshake, &zero);
+	struct ssll_holding *holding = holding_of(key->tgid);
+
+	if (!blank || !holding)
+		return false;
+	if ((__s64)holding->handshakes >= view.most_handshakes)
+		return !bpf_map_update_elem(crowd(&crowded_handshakes), key, blank, BPF_ANY);
+	if (bpf_map_update_elem(&handshakes, key, blank, BPF_NOEXIST))
+		return false;
+	count(&holding->handshakes);
+	return true;
+}
+
 static __always_inline struct ssll_handshake *open_account(__u64 ssl, __u32 tgid, __u16 library, __u64 now)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
-	__u32 zero = 0;
-	struct ssll_handshake *handshake = bpf_map_lookup_elem(&blank_handshake, &zero);
+	struct ssll_handshake *handshake = make_account(&key) ? account_of(ssl, tgid) : NULL;
 
-	if (!handshake || bpf_map_update_elem(&handshakes, &key, handshake, BPF_ANY))
-		return NULL;
-	handshake = bpf_map_lookup_elem(&handshakes, &key);
 	if (!handshake)
 		return NULL;
 	count(&books.created);
@@ -115,7 +125,10 @@ static __always_inline bool forget_account(__u64 ssl, __u32 tgid)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 
-	return !bpf_map_delete_elem(&handshakes, &key);
+	if (bpf_map_delete_elem(&handshakes, &key))
+		return crowded() && !bpf_map_delete_elem(&crowded_handshakes, &key);
+	give_up(tgid, handshakes);
+	return true;
 }
 
 static __always_inline void close_account(__u64 ssl, __u32 tgid)

@@ -145,6 +145,31 @@ struct ssll_labels {
 	__u16 library; /* whose names the codes have */
 };
 
+/*
+ * How much of a table one process may fill, so that it leaves room for others. What it has beyond its share lies in a table for
+ * such, where it only pushes out what is as much too many. Processes whose PIDs are equal modulo SSLL_SHARES have one share.
+ */
+enum ssll_room {
+	SSLL_OPEN_CALLS = 16384,
+	SSLL_CROWDED_CALLS = 4096,
+	SSLL_CAUSES = 1024,
+	SSLL_KEYS = 256,
+	SSLL_MIX = 1024,
+	SSLL_POLLERS = 1024,
+};
+
+/* What a process holds of each table: of the first two now, of the others, whose rows stay, what it has made. */
+struct ssll_holding {
+	__u64 handshakes;
+	__u64 calls;
+	__u64 rows;
+	__u64 causes;
+	__u64 keys;
+	__u64 mix;
+	__u64 pollers;
+	__u64 pad;
+};
+
 struct ssll_handshake_key {
 	__u64 ssl;
 	__u32 tgid;
@@ -264,11 +289,14 @@ struct ssll_handshake_account {
 	__u64 slept;             /* handshakes that slept before reads and writes were watched */
 	__u64 watches_transport; /* written by user space: 1 where they are */
 	__u64 threshold_ns;      /* written by user space: handshakes at least so long are handed over one by one */
+	__u64 crowded;           /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 };
 
 struct ssll_handshake_config {
 	struct ssll_labels mask; /* all ones in what tells rows apart */
 	__u32 off_cpu;           /* 1: switches of threads are traced */
+	__u32 most_handshakes;   /* that one process may have in flight in the table of all */
+	__u32 most_rows;         /* that one process may make */
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
@@ -280,7 +308,8 @@ _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
-_Static_assert(sizeof(struct ssll_handshake_account) == 120, "handshake account");
-_Static_assert(sizeof(struct ssll_handshake_config) == 28, "handshake config");
+_Static_assert(sizeof(struct ssll_holding) == 64, "holding");
+_Static_assert(sizeof(struct ssll_handshake_account) == 128, "handshake account");
+_Static_assert(sizeof(struct ssll_handshake_config) == 36, "handshake config");
 
 #endif

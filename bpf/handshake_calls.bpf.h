@@ -4,6 +4,7 @@
 #define HANDSHAKE_CALLS_BPF_H
 
 #include "borders.bpf.h"
+#include "open_calls.bpf.h"
 #include "settle.bpf.h"
 
 /* A call on an SSL that has no account begins a handshake only where the SSL says that one is to be done. */
@@ -54,10 +55,10 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 	thread = thread_record();
 	if (!handshake || !thread || handshake->flags & SSLL_FLAG_ENDED)
 		return 0;
-	if (handshake->depth && bpf_map_lookup_elem(&open_calls, &key)) /* none is made from the same place before it is back */
+	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
 		call_is_lost(handshake, now);
 	call.outer = thread->ssl;
-	bpf_map_update_elem(&open_calls, &key, &call, BPF_ANY);
+	keep_open_call(&key, &call);
 	thread->ssl = ssl;
 	if (handshake->depth++)
 		return 0;
@@ -85,7 +86,7 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 {
 	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
 	struct ssll_start_key key = call_key(cookie, stack);
-	struct ssll_open_call *call = bpf_map_lookup_elem(&open_calls, &key);
+	struct ssll_open_call *call = find_open_call(&key);
 	struct ssll_handshake *handshake;
 	struct ssll_thread *thread;
 	bool same_thread;
@@ -97,7 +98,7 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	same_thread = thread && thread->ssl == ssl;
 	if (thread)
 		thread->ssl = call->outer;
-	bpf_map_delete_elem(&open_calls, &key);
+	forget_open_call(&key);
 	handshake = account_of(ssl, key.tgid);
 	if (!handshake || !handshake->depth || --handshake->depth)
 		return 0;

@@ -36,7 +36,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, SSLL_POLLERS);
 	__type(key, __u32);
 	__type(value, struct ssll_poller);
 } pollers SEC(".maps");
@@ -79,7 +79,7 @@ static __always_inline void count_poller(void)
 	__u32 tid = this_thread();
 
 	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
-	poller = FOUND_OR_MADE(&pollers, &tid, &fresh);
+	poller = FOUND_OR_FAIRLY_MADE(&pollers, &tid, &fresh, pollers, MOST_OF(SSLL_POLLERS));
 	count_at(poller ? &poller->completions : NULL);
 }
 
@@ -87,7 +87,7 @@ static __always_inline int written(__u32 descriptor)
 {
 	struct wake_key key = {.tgid = this_process(), .descriptor = descriptor};
 	struct woken *woken = bpf_map_lookup_elem(&wakes, &key);
-	struct ssll_handshake *handshake = woken ? bpf_map_lookup_elem(&handshakes, &woken->handshake) : NULL;
+	struct ssll_handshake *handshake = woken ? account_of(woken->handshake.ssl, woken->handshake.tgid) : NULL;
 
 	if (!handshake || handshake->began_ns != woken->began_ns)
 		return 0;
@@ -136,9 +136,10 @@ static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, 
 /* A thread ends: with the last one of a process, whatever of it waits. */
 static __always_inline int thread_ends(struct task_struct *thread)
 {
-	__u32 tgid = this_process();
+	__u32 tgid = this_process(), tid = this_thread();
 	__s64 *own = bpf_map_lookup_elem(&waiting_in, &tgid), waited;
 
+	bpf_map_delete_elem(&threads, &tid);
 	if (!own || !process_ends(thread))
 		return 0;
 	waited = *own;

@@ -20,12 +20,14 @@ struct {
 	__type(value, struct ssll_handshake_row);
 } blank_row SEC(".maps");
 
-/* The row that handshakes with these labels count in; past the maximum of rows that of "other", made by user space. */
+/* The row that handshakes with these labels count in; past the most rows, or the most of one process, that of "other", made by
+ * user space. */
 static __always_inline struct ssll_handshake_row *row_of(const struct ssll_labels *labels)
 {
 	const struct ssll_labels other = {.known = 1U << SSLL_LABEL_OTHER, .ending = labels->ending};
 	const __u32 zero = 0;
-	struct ssll_handshake_row *row = FOUND_OR_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero));
+	struct ssll_handshake_row *row =
+	        FOUND_OR_FAIRLY_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero), rows, view.most_rows);
 
 	return row ? row : bpf_map_lookup_elem(&rows, &other);
 }

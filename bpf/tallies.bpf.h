@@ -7,21 +7,21 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, SSLL_CAUSES);
 	__type(key, struct ssll_cause_key);
 	__type(value, struct ssll_tally);
 } causes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
+	__uint(max_entries, SSLL_KEYS);
 	__type(key, struct ssll_key_use);
 	__type(value, struct ssll_tally);
 } keys SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, SSLL_MIX);
 	__type(key, struct ssll_mix_key);
 	__type(value, __u64);
 } mix SEC(".maps");
@@ -38,7 +38,7 @@ static __always_inline void add_tally(struct ssll_tally *tally, __u64 duration_n
 
 static __always_inline void add_cause(const struct ssll_cause_key *cause, __u64 duration_ns)
 {
-	add_tally(FOUND_OR_MADE(&causes, cause, &blank_tally), duration_ns);
+	add_tally(FOUND_OR_FAIRLY_MADE(&causes, cause, &blank_tally, causes, MOST_OF(SSLL_CAUSES)), duration_ns);
 }
 
 static __always_inline void add_mix(__u32 label, __u32 library, __u64 value)
@@ -46,7 +46,7 @@ static __always_inline void add_mix(__u32 label, __u32 library, __u64 value)
 	struct ssll_mix_key key = {.label = label, .library = library, .value = value};
 	const __u64 none = 0;
 
-	count_at(FOUND_OR_MADE(&mix, &key, &none));
+	count_at(FOUND_OR_FAIRLY_MADE(&mix, &key, &none, mix, MOST_OF(SSLL_MIX)));
 }
 
 __noinline int add_labels(const struct ssll_labels *labels)
@@ -83,7 +83,8 @@ static __always_inline void add_key(const struct ssll_handshake *handshake, cons
 		return;
 	if (handshake->key_operation == SSLL_KEY_OPERATION_SIGN)
 		key.signature = labels->signature;
-	add_tally(FOUND_OR_MADE(&keys, &key, &blank_tally), handshake->parts[SSLL_PART_PRIVATE_KEY]);
+	add_tally(FOUND_OR_FAIRLY_MADE(&keys, &key, &blank_tally, keys, MOST_OF(SSLL_KEYS)),
+	        handshake->parts[SSLL_PART_PRIVATE_KEY]);
 }
 
 #endif

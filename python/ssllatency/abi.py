@@ -387,10 +387,11 @@ class HandshakeAccount(ctypes.Structure):
         ("slept", ctypes.c_uint64),
         ("watches_transport", ctypes.c_uint64),
         ("threshold_ns", ctypes.c_uint64),
+        ("crowded", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeAccount) == 120
+assert ctypes.sizeof(HandshakeAccount) == 128
 
 
 class Labels(ctypes.Structure):
@@ -416,10 +417,12 @@ class HandshakeConfig(ctypes.Structure):
     _fields_ = (
         ("mask", Labels),
         ("off_cpu", ctypes.c_uint32),
+        ("most_handshakes", ctypes.c_uint32),
+        ("most_rows", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(HandshakeConfig) == 28
+assert ctypes.sizeof(HandshakeConfig) == 36
 
 
 class HandshakeKey(ctypes.Structure):
@@ -454,6 +457,22 @@ class HandshakeRow(ctypes.Structure):
 
 
 assert ctypes.sizeof(HandshakeRow) == 66232
+
+
+class Holding(ctypes.Structure):
+    _fields_ = (
+        ("handshakes", ctypes.c_uint64),
+        ("calls", ctypes.c_uint64),
+        ("rows", ctypes.c_uint64),
+        ("causes", ctypes.c_uint64),
+        ("keys", ctypes.c_uint64),
+        ("mix", ctypes.c_uint64),
+        ("pollers", ctypes.c_uint64),
+        ("pad", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(Holding) == 64
 
 
 class KeyUse(ctypes.Structure):

@@ -6,12 +6,14 @@
 //   renegotiate  TLS 1.2: SSL_do_handshake, then the server asks for another handshake, which SSL_read makes
 //   update       TLS 1.3: SSL_do_handshake, then each side renews its keys
 //   jump         a callback of the first SSL jumps out of SSL_do_handshake; the next ones are made where that was freed
+//   strew        as jump, but without the next one, and each from another depth of the stack
 //   again        SSL_clear, and the same two SSLs shake hands once more
 //   keep12       TLS 1.2: the server keeps the session by a callback that takes a nap
 //   keep13       TLS 1.3: the same, for each of two tickets
 //   staple       the client asks for a certificate's status, and the server's callback for it takes a nap
 //   begin        a server that waits for its client's first message, and is kept
 //   free         of those that are kept, the one that began last is freed
+#include <alloca.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <setjmp.h>
@@ -135,6 +137,24 @@ static void jump(SSL_CTX *context)
 	both(SSL_do_handshake, SSL_do_handshake);
 }
 
+static int call_deeper(size_t bytes)
+{
+	volatile char *frame = alloca(bytes);
+
+	frame[0] = 0;
+	return SSL_do_handshake(server) + frame[0];
+}
+
+static void strew(int number)
+{
+	jumps = 1;
+	SSL_set_info_callback(server, jump_out);
+	if (!setjmp(landing)) {
+		call_deeper(16 * (size_t)(number + 1));
+		fail("strew");
+	}
+}
+
 static void again(void)
 {
 	both(SSL_do_handshake, SSL_do_handshake);
@@ -191,7 +211,7 @@ static void free_last(void)
 	SSL_free(kept[--keeps]);
 }
 
-static void talk(const char *how, SSL_CTX *context)
+static void talk(const char *how, SSL_CTX *context, int number)
 {
 	if (!strcmp(how, "begin")) {
 		begin(context);
@@ -214,6 +234,8 @@ static void talk(const char *how, SSL_CTX *context)
 		update();
 	else if (!strcmp(how, "jump"))
 		jump(context);
+	else if (!strcmp(how, "strew"))
+		strew(number);
 	else if (!strcmp(how, "again"))
 		again();
 	else
@@ -236,7 +258,7 @@ int main(int count, char **words)
 	while (fgets(line, sizeof(line), stdin) && sscanf(line, "%15s %d", how, &number) == 2) {
 		set_up(context, how);
 		while (number-- > 0)
-			talk(how, context);
+			talk(how, context, number);
 		printf("done\n");
 		fflush(stdout);
 	}

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import ssl
 import time
+from collections.abc import Callable
 
 from .bad_clients import context
 from .clients import TIMEOUT_S
@@ -14,18 +15,24 @@ from .clients import TIMEOUT_S
 PAUSE_S = 0.15
 
 
-def slow(version: ssl.TLSVersion, port: int) -> bytes:
-    """One connection with one request, PAUSE_S before the last flight: what the server answers until it closes."""
+def _pause() -> None:
+    time.sleep(PAUSE_S)
+
+
+def slow(version: ssl.TLSVersion, port: int, meanwhile: Callable[[], object] = _pause) -> bytes:
+    """One connection with one request: what the server answers until it closes. `meanwhile` is done before the last flight."""
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context(version).wrap_bio(received, sent)
     with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as plain:
-        _shake_hands(tls, plain, received, sent)
+        _shake_hands(tls, plain, received, sent, meanwhile)
         tls.write(b"GET / HTTP/1.0\r\n\r\n")
         plain.sendall(sent.read())
         return _answer(tls, plain, received)
 
 
-def _shake_hands(tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryBIO, sent: ssl.MemoryBIO) -> None:
+def _shake_hands(
+    tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryBIO, sent: ssl.MemoryBIO, meanwhile: Callable[[], object]
+) -> None:
     flights, done = 0, False
     while not done:
         with contextlib.suppress(ssl.SSLWantReadError):
@@ -33,7 +40,8 @@ def _shake_hands(tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryB
             done = True
         flight = sent.read()
         flights += bool(flight)
-        time.sleep(PAUSE_S if flight and flights > 1 else 0)
+        if flight and flights > 1:
+            meanwhile()
         plain.sendall(flight)
         if not done:
             _receive(plain, received)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that run: reads the table that the kernel side keeps them in, and clears those of processes that are gone."""
+"""Calls and handshakes that run: reads the tables that the kernel side keeps, and clears those of processes that are gone."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+class HoldingTable(ctypes.Structure):
+    """What the processes with the lowest bits of each number hold of the handshakes' tables."""
+
+    _fields_ = (("of", abi.Holding * abi.Table.SHARES),)
+
+
 class Running:
     """The calls that run in the traced processes. `lost` counts those that will never end, as their process is gone."""
 
@@ -66,3 +72,28 @@ class Running:
                 self.lost += 1
                 self._shares.calls[pid % abi.Table.SHARES] -= 1
         return running
+
+
+class InFlight:
+    """The accounts of handshakes that run. `cut_off` counts those that will never end, as their process is gone."""
+
+    def __init__(self, loaded: Loadable) -> None:
+        sizes = ctypes.sizeof(abi.HandshakeKey), ctypes.sizeof(abi.Handshake)
+        self._accounts, self._crowded = loaded.map("handshakes", *sizes), loaded.map("crowded_handshakes", *sizes)
+        self._holdings = loaded.live_section("holdings", HoldingTable)
+        self.cut_off = 0
+
+    def running(self, alive: Callable[[int], bool] = exists) -> list[abi.Handshake]:
+        """The accounts of handshakes in flight; those of processes that aren't alive are closed."""
+        found = []
+        for table in (self._accounts, self._crowded):
+            for key, raw in list(table.items()):
+                account, pid = abi.Handshake.from_buffer_copy(raw), abi.HandshakeKey.from_buffer_copy(key).tgid
+                ended = bool(account.flags & abi.Flag.ENDED)
+                if alive(pid):
+                    found += [] if ended else [account]
+                elif table.delete(key):
+                    self.cut_off += not ended
+                    if table is self._accounts:
+                        self._holdings.of[pid % abi.Table.SHARES].handshakes -= 1
+        return found

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
-Kernel memory, made at the start: 290 bytes for each handshake that can be in flight (38 MB for the 131,072 of the default),
+Kernel memory, made at the start: 360 bytes for each handshake that can be in flight (47 MB for the 131,072 of the default),
 66 KB for each row of the report, and about 11 MB for the rest.
 """
 
@@ -19,7 +19,7 @@ from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf.ring import Ring
-from ssllatency.engines.bpf.running import exists
+from ssllatency.engines.bpf.running import InFlight
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.read import handshakes as collect
 from ssllatency.engines.read.collect import Extremes
@@ -45,7 +45,6 @@ _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "
 _TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
 _SINGLES_BYTES = 1 << 20
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock
-_ENDED = abi.Flag.ENDED
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
 _NEVER = (1 << 64) - 1
 _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
@@ -57,7 +56,8 @@ class HandshakeRequest:
 
     `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `off_cpu`:
     whether switches of threads are traced. `slowest`: how many of the slowest handshakes are kept; `over_ns`: those that took
-    at least so long are handed over one by one. `in_flight`: how many handshakes can be in flight. `blocking`: sockets that
+    at least so long are handed over one by one. `in_flight`: how many handshakes can be in flight in one process; there is room
+    for a quarter more, so that others have some beside it, and of the rows it has seven eighths. `blocking`: sockets that
     block are expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep.
     """
 
@@ -87,7 +87,7 @@ class HandshakeSession:
         self._seen = 0
         self._watches_wakes = False
         self._watches_transport = request.blocking
-        self._cut_off = self._dropped = 0
+        self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
 
     def start(self) -> None:
@@ -95,8 +95,13 @@ class HandshakeSession:
         loaded = self.attachment.object
         view = loaded.section(".rodata.view", abi.HandshakeConfig)
         view.mask, view.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
-        loaded.resize_map("handshakes", self._request.in_flight)
-        loaded.resize_map("rows", len(ENDINGS) + (self._request.most_rows if self._request.by else len(ENDINGS)))
+        in_flight, rows = self._request.in_flight, self._request.most_rows if self._request.by else len(ENDINGS)
+        crowded = max(1, in_flight // 4)
+        view.most_handshakes = in_flight - crowded
+        view.most_rows = rows - rows // 8
+        loaded.resize_map("handshakes", in_flight)
+        loaded.resize_map("crowded_handshakes", crowded)
+        loaded.resize_map("rows", len(ENDINGS) + rows)
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
@@ -114,7 +119,7 @@ class HandshakeSession:
         self._mix = loaded.map("mix", size(abi.MixKey), 8)
         self._batches = loaded.map("batches", size(abi.BatchKey), 8)
         self._pollers = loaded.map("pollers", 4, size(abi.Poller))
-        self._accounts = loaded.map("handshakes", size(abi.HandshakeKey), size(abi.Handshake))
+        self._accounts = InFlight(loaded)
         self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
         self._books = loaded.live_section(".data.books", abi.HandshakeAccount)
         self._books.watches_transport = int(self._watches_transport)
@@ -189,7 +194,7 @@ class HandshakeSession:
     @property
     def in_flight(self) -> int:
         """How many handshakes have begun and not ended."""
-        return len(self._running())
+        return len(self._accounts.running())
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
@@ -253,8 +258,8 @@ class HandshakeSession:
         names, by = self._request.names, self._request.by
         books = self._books
         created = books.created  # before, as handshakes begin and end while those in flight are listed
-        running = self._running()
-        self._dropped = max(self._dropped, created - len(running) - self._cut_off - books.ended)
+        running = self._accounts.running()
+        self._dropped = max(self._dropped, created - len(running) - self._accounts.cut_off - books.ended)
         return Handshakes(
             groups=self._groups(interval),
             causes=collect.causes(self._causes.items(), names),
@@ -281,21 +286,10 @@ class HandshakeSession:
                 break
         return found
 
-    def _running(self) -> list[abi.Handshake]:
-        """The accounts of handshakes in flight; those of processes that are gone are closed."""
-        found = []
-        for key, raw in list(self._accounts.items()):
-            account = abi.Handshake.from_buffer_copy(raw)
-            ended = bool(account.flags & _ENDED)
-            if exists(abi.HandshakeKey.from_buffer_copy(key).tgid):
-                found += [] if ended else [account]
-            elif self._accounts.delete(key):
-                self._cut_off += not ended
-        return found
-
     def _notes(self) -> tuple[str, ...]:
-        cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {self._cut_off}."
-        return (*self.attachment.notes, *([cut_off] if self._cut_off else []))
+        number = self._accounts.cut_off
+        cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
+        return (*self.attachment.notes, *([cut_off] if number else []))
 
     def _unknown_labels(self) -> dict[Label, str]:
         known = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
