@@ -20,23 +20,7 @@ enum {
 #define STACK_POINTER sp
 #define INSTRUCTION_POINTER pc
 
-static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
-{
-	switch (index) {
-	case 0:
-		return REGISTER(ctx, regs[0]);
-	case 1:
-		return REGISTER(ctx, regs[1]);
-	case 2:
-		return REGISTER(ctx, regs[2]);
-	case 3:
-		return REGISTER(ctx, regs[3]);
-	}
-	return REGISTER(ctx, regs[4]);
-}
-
-/* By the register's number: a site on the way out may lie before the value is moved to x0. */
-static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 number)
+static __always_inline __u64 general_register(const struct pt_regs *ctx, __u32 number)
 {
 	switch (number) {
 	case 1:
@@ -101,6 +85,17 @@ static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 num
 		return REGISTER(ctx, regs[30]);
 	}
 	return REGISTER(ctx, regs[0]);
+}
+
+static __always_inline __u64 argument(const struct pt_regs *ctx, __u32 index)
+{
+	return general_register(ctx, index & 7); /* the others are on the stack */
+}
+
+/* By the register's number: a site on the way out may lie before the value is moved to x0. */
+static __always_inline __u64 returned_value(const struct pt_regs *ctx, __u32 number)
+{
+	return general_register(ctx, number);
 }
 
 /* No site's meaning depends on a branch: the kernel emulates `ret`, so nothing is gained by a way out before it. */

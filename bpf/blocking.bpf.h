@@ -3,6 +3,9 @@
  * Whether a thread has slept: that is how a call is seen to wait on a socket that blocks, or on a BIO that polls one. The
  * kernel counts how often a thread has given up the processor by itself, so no event is needed to know.
  *
+ * A thread sleeps for other reasons, too: a lock, a callback, a page of its memory. So a handshake isn't said to sleep for its
+ * peer where one of its calls came back because it would have had to wait: its transport returns, and doesn't block.
+ *
  * The calls by which libssl reads and writes are watched only where calls were seen to sleep. A server whose sockets don't
  * block pays two reads of that number for each call of a handshake.
  */

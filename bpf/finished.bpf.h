@@ -95,7 +95,7 @@ static __always_inline void finish(
 		close_account(ssl, labels.tgid);
 		return;
 	}
-	if (handshake->flags & SSLL_FLAG_SLEPT)
+	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT)
 		count(&books.slept);
 	settle_parts(handshake, now);
 	labels.server = server;

@@ -111,11 +111,12 @@ enum ssll_error {
 enum ssll_flag {
 	SSLL_FLAG_UNATTRIBUTED = 1, /* the calls moved between threads: the phases can't be told */
 	SSLL_FLAG_ALERT_SENT = 2,
-	SSLL_FLAG_ADMITTED = 4, /* known to be on the side that is asked for */
-	SSLL_FLAG_PARTIAL = 8,  /* it was under way already when its first call was seen */
-	SSLL_FLAG_ENDED = 64,   /* it failed, and only SSL_free tells that its SSL won't shake hands again */
-	SSLL_FLAG_SLEPT = 32,   /* a call has slept, and it isn't known what for */
-	SSLL_FLAG_UNSPLIT = 16, /* not every switch of its thread was seen: time on and off the processor can't be told */
+	SSLL_FLAG_ADMITTED = 4,  /* known to be on the side that is asked for */
+	SSLL_FLAG_PARTIAL = 8,   /* it was under way already when its first call was seen */
+	SSLL_FLAG_ENDED = 64,    /* it failed, and only SSL_free tells that its SSL won't shake hands again */
+	SSLL_FLAG_SLEPT = 32,    /* a call has slept, and it isn't known what for */
+	SSLL_FLAG_RETURNS = 128, /* a call has come back to wait for the peer or its window, so none sleeps for that */
+	SSLL_FLAG_UNSPLIT = 16,  /* not every switch of its thread was seen: time on and off the processor can't be told */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */

@@ -3,6 +3,7 @@
 #ifndef SETTLE_BPF_H
 #define SETTLE_BPF_H
 
+#include "blocking.bpf.h"
 #include "finished.bpf.h"
 #include "offload.bpf.h"
 #include "outcome.bpf.h"
@@ -81,6 +82,8 @@ static __always_inline int settle(struct ssll_handshake *handshake, __u64 ssl, _
 		verdict.reason = SSLL_REASON_SSL;
 	if (verdict.outcome == SSLL_RETRY) {
 		handshake->waiting = part_of_wait(verdict.reason);
+		if (is_transport(handshake->waiting))
+			handshake->flags |= SSLL_FLAG_RETURNS;
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)
 			offload_wait_begins(handshake);
 		return 0;

@@ -83,6 +83,7 @@ class Flag(IntEnum):
     PARTIAL = 8
     ENDED = 64
     SLEPT = 32
+    RETURNS = 128
     UNSPLIT = 16
 
 

@@ -109,6 +109,18 @@ def test_what_a_callback_waits_for_is_its_own(certificates: Path) -> None:
     assert_books(shakes)
 
 
+def test_what_sleeps_for_something_else_is_no_wait_for_the_peer(certificates: Path) -> None:
+    """Python polls between calls, and a callback sleeps in one: nothing is said to be unknown."""
+    with TlsServer(certificates, TlsSettings(sleep_s=0.01)) as server, Shakes(server.pid) as shakes:
+        Client(server.port, TLS_1_3).connect_times(TIMES)
+        time.sleep(2 * POLL_S)
+        Client(server.port, TLS_1_2).connect_times(TIMES)
+        assert server.ends() == {"": 2 * TIMES}
+    assert endings(shakes.document) == {"success": 2 * TIMES}
+    assert shakes.document["handshakes"]["slept"] == 0
+    assert_books(shakes)
+
+
 def test_sockets_that_do_not_block_wait_between_calls(certificates: Path) -> None:
     """The same client of the same program with a time limit: Python polls between calls."""
     with TlsServer(certificates) as server, Shakes(server.pid) as shakes:

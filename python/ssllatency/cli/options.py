@@ -139,7 +139,7 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-groups", type=count, default=64, metavar="N",
                         help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
     parser.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
-                        help="room for so many of one process, 360 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
+                        help="room for so many of a process, 360 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
 
 
 def labels(text: str) -> tuple[Label, ...]:

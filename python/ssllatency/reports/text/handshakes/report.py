@@ -75,7 +75,7 @@ def lost_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
         (
             handshakes.slept,
             "handshake",
-            "whose calls slept before reads and writes were watched: waits in them are told as rest",
+            "whose calls slept before reads and writes were watched: waits for the peer may be told as rest",
         ),
     ]
 
