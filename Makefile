@@ -98,11 +98,14 @@ SECONDS = 3600
 fuzz: ## look for files that break the invariants of tests/fuzz, SECONDS for each kind (3600)
 	$(Q)for target in plan handshakes names debug kept; do PYTHONPATH=python:. $(PYTHON) -m tests.fuzz $$target $(SECONDS) build/fuzz || exit 1; done
 
-.PHONY: bench
-bench: ## what tracing costs, written to docs/benchmarks.md
+.PHONY: bench bench-memory
+bench: ## what tracing costs, written to docs/benchmarks.md, and what bench-memory measures
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py
+	$(Q)$(MAKE) bench-memory
+bench-memory: bpf ## what each command and engine holds, its own memory and the kernel's, written to docs/memory.md
+	$(Q)$(PYTHON) bench/run.py --memory
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/bcc/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch])

@@ -57,14 +57,10 @@ def worker_table(rates: Costs, cpu_ns: Costs) -> str:
     return _table(head, rows)
 
 
-def start_table(first_s: Costs, later_s: Costs, peak_bytes: Costs) -> str:
-    """Seconds to attached without plans kept from before and with them, medians; and peak memory."""
-    head = ("", "first start to attached", "later starts", "peak memory")
-    rows = [
-        (name, f"{median(first_s[name]):.2f} s", f"{median(later_s[name]):.2f} s", f"{max(peak_bytes[name]) / 2**20:.0f} MiB")
-        for name in first_s
-    ]
-    return _table(head, rows)
+def start_table(first_s: Costs, later_s: Costs) -> str:
+    """Seconds to attached without plans kept from before and with them, medians."""
+    rows = [(name, f"{median(first_s[name]):.2f} s", f"{median(later_s[name]):.2f} s") for name in first_s]
+    return _table(("", "first start to attached", "later starts"), rows)
 
 
 def verdict(costs_by_work: Mapping[str, Costs]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page docs/benchmarks.md: the tables, on which machine and how they were measured."""
+"""The pages docs/benchmarks.md and docs/memory.md: the tables, on which machine and how they were measured."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ Another pump on the same libssl, which isn't traced, while the first one is.
 
 {unrelated}
 
-## To start, and to hold
+## To start
 
 From the start of the command to the line that says it is tracing, medians of the rounds; a first start finds no plan of the
-libraries in the cache. The memory is the most that any run took.
+libraries in the cache. What a tracer holds meanwhile is in [memory.md](memory.md).
 
 {start}
 
@@ -80,6 +80,32 @@ libraries in the cache. The memory is the most that any run took.
 - A run that counts calls is valid only when the tracer's own output has all the calls that were made.
 """
 
+MEMORY_PAGE = """\
+# What a tracer holds
+
+Written by `make bench-memory` (and by `make bench`); run it again to measure your own machine. This page is the home of these
+figures: other pages point here.
+
+{machine}
+
+MiB, the most of {runs} runs each, on one nginx worker that was under load for {seconds} s (wrk, {connections} connections at a
+time, a new one for each request) before it was looked at.
+
+{table}
+
+- *first start*: the most until it is attached where no plan of the libraries is in the cache; *later starts*: where they are.
+  The tracer and all processes that it has started count, looked at every few milliseconds. *tracing*: the same once it traces.
+- These three are proportional set sizes (PSS): a page that processes share is divided among them, so it depends a little on
+  what else runs. *RSS*, which `ps` and `top` show, has it in full for each, Python's own code and the C library's among it.
+- *kernel*: the maps and programs that these processes have open, by `memlock` in `/proc/PID/fdinfo`, and the buffers of perf
+  events that they map. A memory cgroup's account of the kernel's memory, which has page tables and stacks as well, was at most
+  1 MiB higher for each command of ssllatency's (compared by hand). What of a map the tracer maps is in PSS and RSS, too.
+- Nearly all maps are made at the start, whatever the load. `handshakes` and `record` make room for the handshakes that can be
+  in flight at a time, `--max-in-flight` ([handshakes.md](handshakes.md)), and `snoop` for calls that aren't printed yet,
+  `--buffer` ([snoop.md](snoop.md)).
+- *ssllatency.bt*: bpftrace's own script as the distribution ships it. It keeps no plans.
+"""
+
 
 def machine() -> str:
     """Date, kernel, CPU and versions, as a list."""
@@ -90,7 +116,9 @@ def machine() -> str:
         "OpenSSL": _version("openssl", "version"),
         "nginx": _version("nginx", "-v"),
         "bpftrace": _version("bpftrace", "--version"),
+        "bcc": _version("/usr/bin/python3", "-c", "import bcc; print(bcc.__version__)"),
         "wrk": _version("wrk", "-v"),
+        "Python": _version("/usr/bin/python3", "--version"),
         "ssllatency": _version(str(ROOT / "tools" / "ssllatency"), "--version"),
     }
     return "\n".join(f"- {name}: {value}" for name, value in facts.items())

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares no tracing, an empty BPF program at the same sites, ssllatency and bpftrace's ssllatency.bt, in one run.
+"""Compares no tracing, an empty BPF program at the same sites, ssllatency and bpftrace's ssllatency.bt, in one run; with
+--memory what each command and engine holds instead.
 
 Two works: the TLS pump, and an nginx worker under wrk with keep-alive and with Connection: close. Each round measures all
 tracers one after the other on each work. Everything that is started is ended, and nothing is left but the page.
@@ -26,10 +27,11 @@ from tests.live.clients import ClientError
 from tests.live.servers import Nginx, ServerError
 
 import figures
+import memory
 import page
 import processes
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS
-from tracers import ROOT, SNOOP, SSLLATENCY, BenchError, Run, Tracer, attached, forget, tracers
+from tracers import ROOT, SNOOP, SSLLATENCY, BenchError, Tracer, attached, forget, tracers
 from works import CONNECTIONS, Cpus, Pump, build_pump, choose_cpus, client, measure_pump, measure_worker, worker
 
 PROGRAMS = {"nginx": "nginx-light", "wrk": "wrk", "taskset": "util-linux", "cc": "gcc", "openssl": "openssl"}
@@ -61,23 +63,15 @@ def _table() -> Table:
 
 @dataclass
 class Results:
-    """What was measured, each by tracer, one for each round (peak: for each start). `first_s` and `later_s` are from a tracer's
-    start to attached to the pump, without plans and with them."""
+    """What was measured, each by tracer, one for each round. `first_s` and `later_s` are from a tracer's start to attached to
+    the pump, without plans and with them."""
 
     pump: Table = field(default_factory=_table)
     rate: dict[str, Table] = field(default_factory=lambda: defaultdict(_table))
     cpu_ns: dict[str, Table] = field(default_factory=lambda: defaultdict(_table))
     first_s: Table = field(default_factory=_table)
     later_s: Table = field(default_factory=_table)
-    peak_bytes: Table = field(default_factory=_table)
     growth: processes.Growth = field(default_factory=processes.Growth)
-
-    def started(self, tracer: Tracer, run: Run, attach_s: Table | None = None) -> None:
-        """Note how much memory a tracer took, and in `attach_s` how long it took to attach."""
-        if tracer.command:
-            if attach_s is not None:
-                attach_s[tracer.name].append(run.attach_s)
-            self.peak_bytes[tracer.name].append(run.peak_bytes)
 
 
 def main() -> int:
@@ -86,8 +80,7 @@ def main() -> int:
     effort = QUICK if arguments.quick else THOROUGH
     try:
         _check_machine()
-        results = _measure(effort)
-        text = _page(results, effort)
+        text = _memory_page() if arguments.memory else _page(_measure(effort), effort)
     except (BenchError, ServerError, ClientError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -103,10 +96,12 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about a minute, to see that it works; writes no page by itself")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (docs/benchmarks.md, with --quick none)")
+    parser.add_argument("--memory", action="store_true", help="what each command and engine holds, about two minutes")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE",
+                        help="the page (docs/benchmarks.md, with --memory docs/memory.md, with --quick none)")  # fmt: skip
     arguments = parser.parse_args()
     if arguments.output is None and not arguments.quick:
-        arguments.output = ROOT / "docs" / "benchmarks.md"
+        arguments.output = ROOT / "docs" / ("memory.md" if arguments.memory else "benchmarks.md")
     return arguments
 
 
@@ -121,6 +116,23 @@ def _check_machine() -> None:
     done = subprocess.run(doctor, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError((done.stdout + done.stderr).strip())
+
+
+def _memory_page() -> str:
+    held, cpus = {}, choose_cpus()
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-bench-")))
+        server = stack.enter_context(worker(directory, cpus))
+        for tracer in memory.rows():
+            print(f"==> memory: {tracer.name}", file=sys.stderr)
+            held[tracer.name] = memory.measure(server, tracer, cpus, directory)
+    return page.MEMORY_PAGE.format(
+        machine=page.machine(),
+        runs=2 * memory.ROUNDS,
+        seconds=memory.LOAD_S,
+        connections=CONNECTIONS,
+        table=memory.table(held),
+    )
 
 
 def _measure(effort: Effort) -> Results:
@@ -145,10 +157,11 @@ def _pump_round(results: Results, effort: Effort, pump: Pump, tracer: Tracer, di
     forget(tracer, directory)
     cost, run = measure_pump(pump, tracer, directory, effort.turns, effort.batches)
     results.pump[tracer.name].append(cost)
-    results.started(tracer, run, results.first_s)
-    with attached(tracer, pump.pid, directory) as again:
-        pass
-    results.started(tracer, again, results.later_s)
+    if tracer.command:
+        results.first_s[tracer.name].append(run.attach_s)
+        with attached(tracer, pump.pid, directory) as again:
+            pass
+        results.later_s[tracer.name].append(again.attach_s)
 
 
 def _worker_round(results: Results, effort: Effort, server: Nginx, cpus: Cpus, tracer: Tracer, directory: Path) -> None:
@@ -156,11 +169,9 @@ def _worker_round(results: Results, effort: Effort, server: Nginx, cpus: Cpus, t
         KEEP_ALIVE: client(server, cpus, effort.seconds),
         CLOSE: client(server, cpus, effort.seconds, "-H", "Connection: close"),
     }
-    served, run = measure_worker(server, tracer, directory, loads)
-    for name, what in served.items():
+    for name, what in measure_worker(server, tracer, directory, loads).items():
         results.rate[name][tracer.name].append(what.rate)
         results.cpu_ns[name][tracer.name].append(what.cpu_ns)
-    results.started(tracer, run)
 
 
 def _page(results: Results, effort: Effort) -> str:
@@ -185,7 +196,7 @@ def _page(results: Results, effort: Effort) -> str:
         limit=LINK_EACH_PROCESS,
         growth=processes.table(results.growth),
         unrelated=processes.unrelated_table(results.growth),
-        start=figures.start_table(results.first_s, results.later_s, results.peak_bytes),
+        start=figures.start_table(results.first_s, results.later_s),
     )
 
 

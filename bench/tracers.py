@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -28,7 +27,8 @@ class BenchError(RuntimeError):
 
 @dataclass(frozen=True)
 class Tracer:
-    """One column of the comparison. "{pid}" in the command is the process to trace; an empty command is no tracing.
+    """One row of the comparison. "{pid}" in the command is the process to trace, "{directory}" the folder for what it writes;
+    an empty command is no tracing.
 
     The tracer is attached once it has written a line that starts with "Tracing". `counted` reads out of its output how
     many calls of a function it saw succeed; None where it counts nothing.
@@ -41,10 +41,10 @@ class Tracer:
 
 @dataclass
 class Run:
-    """One run of a tracer: seconds from its start to attached, its peak memory in bytes, and what it printed."""
+    """One run of a tracer: its process, seconds from its start to attached, and what it printed."""
 
+    pid: int = 0
     attach_s: float = 0.0
-    peak_bytes: int = 0
     output: str = field(default="", repr=False)
 
 
@@ -93,26 +93,28 @@ def forget(tracer: Tracer, directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def attached(tracer: Tracer, pid: int, directory: Path) -> Iterator[Run]:
-    """Run a tracer on a process for the length of the block. The run's output and memory are there after the block.
+def attached(tracer: Tracer, pid: int, directory: Path, *, meanwhile: Callable[[int], None] = lambda _: None) -> Iterator[Run]:
+    """Run a tracer on a process for the length of the block. The run's output is there after the block.
 
-    Plans are kept in `directory`, each tracer's apart, until forget() removes them.
+    Plans are kept in `directory`, each tracer's apart, until forget() removes them. `meanwhile` is called with the tracer's PID
+    again and again until it is attached.
     """
     run = Run()
     if not tracer.command:
         yield run
         return
-    command = [word.replace("{pid}", str(pid)) for word in tracer.command]
+    command = [word.replace("{pid}", str(pid)).replace("{directory}", str(directory)) for word in tracer.command]
     outputs = (directory / "tracer.out", directory / "tracer.err")
     with outputs[0].open("w") as out, outputs[1].open("w") as err:
         started = time.monotonic()
         environment = os.environ | {"XDG_CACHE_HOME": str(_cache(tracer, directory))}
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
+    run.pid = process.pid
     try:
-        _wait_until_attached(process, outputs)
+        _wait_until_attached(process, outputs, meanwhile)
         run.attach_s = time.monotonic() - started
         yield run
-        run.peak_bytes = _stop(process, outputs)
+        _stop(process, outputs)
         run.output = outputs[0].read_text()
     finally:
         if process.returncode is None:
@@ -120,31 +122,23 @@ def attached(tracer: Tracer, pid: int, directory: Path) -> Iterator[Run]:
             process.wait()
 
 
-def _wait_until_attached(process: subprocess.Popen[bytes], outputs: tuple[Path, Path]) -> None:
+def _wait_until_attached(
+    process: subprocess.Popen[bytes], outputs: tuple[Path, Path], meanwhile: Callable[[int], None]
+) -> None:
     deadline = time.monotonic() + ATTACH_TIMEOUT_S
     while not any(re.search("^Tracing", output.read_text(), re.MULTILINE) for output in outputs):
         if process.poll() is not None or time.monotonic() > deadline:
             raise BenchError(f"a tracer did not attach: {outputs[1].read_text()[-500:]}")
+        meanwhile(process.pid)
         time.sleep(_POLL_S)
 
 
-def _stop(process: subprocess.Popen[bytes], outputs: tuple[Path, Path]) -> int:
-    """Interrupt the tracer and wait for its end: its peak memory in bytes."""
-    peak_kib = _high_water_kib(process.pid)
+def _stop(process: subprocess.Popen[bytes], outputs: tuple[Path, Path]) -> None:
+    """Interrupt the tracer and wait for its end."""
     process.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while not (waited := os.wait4(process.pid, os.WNOHANG))[0]:
-        if time.monotonic() > deadline:
-            raise BenchError("a tracer did not end when it was interrupted.")
-        time.sleep(_POLL_S)
-    process.returncode = os.waitstatus_to_exitcode(waited[1])
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise BenchError("a tracer did not end when it was interrupted.") from None
     if process.returncode:
         raise BenchError(f"a tracer ended with status {process.returncode}: {outputs[1].read_text()[-500:]}")
-    # Linux starts a child's maximum at its parent's size when it executes, so below our own it says nothing of the child.
-    ours_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return 1024 * (waited[2].ru_maxrss if waited[2].ru_maxrss > ours_kib else peak_kib)
-
-
-def _high_water_kib(pid: int) -> int:
-    found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(found[1]) if found else 0

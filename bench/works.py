@@ -104,7 +104,7 @@ def worker(certificates: Path, cpus: Cpus) -> Nginx:
 
 def measure_worker(
     server: Nginx, tracer: Tracer, directory: Path, loads: Mapping[str, Callable[[], Load]]
-) -> tuple[dict[str, Served], Run]:
+) -> dict[str, Served]:
     """Each of the loads, one after the other, while the tracer is attached to the server."""
     before = server.status().handled
     pid = server.worker_pids()[0]
@@ -113,7 +113,7 @@ def measure_worker(
         connections = server.wait_idle().handled - before
     # wrk leaves the connections that are under way when its time is up.
     _check_counted(tracer, run, "SSL_do_handshake", connections - len(loads) * CONNECTIONS)
-    return served, run
+    return served
 
 
 def client(server: Nginx, cpus: Cpus, seconds: int, *options: str) -> Callable[[], Load]:

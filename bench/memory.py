@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each command and engine holds while it traces: memory of its own processes, and of the kernel on its account.
+
+Every tracer is started twice on one nginx worker, without kept plans and with them, and is under load before it is looked at.
+Its own memory is the proportional set size: what processes share is divided among them, so that the sum over the tracer and
+its children counts each page once. The kernel's is what the descriptors of these processes stand for: maps and programs by
+/proc/PID/fdinfo, and the perf buffers that they map.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.live.servers import Nginx
+
+from tracers import ROOT, STOCK, Run, Tracer, attached, forget, tracers
+from works import Cpus, client
+
+ROUNDS = 3
+LOAD_S = 1
+SETTLE_S = 0.5  # after the load, so that what was made for a moment is gone
+_PERF_BUFFER = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) .* anon_inode:\[perf_event\]$", re.MULTILINE)
+
+
+@dataclass
+class Held:
+    """Bytes: what a tracer held, one number for each run. `first` and `later` are the most until it was attached."""
+
+    first: list[int] = field(default_factory=list)
+    later: list[int] = field(default_factory=list)
+    resident: list[int] = field(default_factory=list)
+    proportional: list[int] = field(default_factory=list)
+    maps: list[int] = field(default_factory=list)
+    programs: list[int] = field(default_factory=list)
+    perf: list[int] = field(default_factory=list)
+
+    def kernel(self) -> list[int]:
+        """Everything that the kernel holds."""
+        return [sum(parts) for parts in zip(self.maps, self.programs, self.perf, strict=True)]
+
+
+def rows() -> tuple[Tracer, ...]:
+    """The commands, each with the engines that it has, and bpftrace's own script."""
+    program, options = str(ROOT / "tools" / "ssllatency"), ("-p", "{pid}", "-d", "600")
+    trace = (program, "trace", *options, "--json")
+    return (
+        *(Tracer(f"trace, {engine}", (*trace, "--engine", engine)) for engine in ("libbpf", "bcc", "bpftrace")),
+        Tracer("handshakes, libbpf", (program, "handshakes", *options, "--json")),
+        Tracer("snoop, libbpf", (program, "snoop", *options, "--json")),
+        Tracer("record, libbpf", (program, "record", *options, "-o", "{directory}/kept.jsonl", "--force")),
+        *(tracer for tracer in tracers() if tracer.name == STOCK),
+    )
+
+
+def measure(server: Nginx, tracer: Tracer, cpus: Cpus, directory: Path) -> Held:
+    """All rounds of one tracer."""
+    held = Held()
+    for _ in range(ROUNDS):
+        forget(tracer, directory)
+        for peaks in (held.first, held.later):
+            with _watched(tracer, server.master_pid, directory) as (run, most):
+                peaks.append(max(most))
+                client(server, cpus, LOAD_S, "-H", "Connection: close")()
+                time.sleep(SETTLE_S)
+                _look(held, run.pid)
+    return held
+
+
+@contextlib.contextmanager
+def _watched(tracer: Tracer, pid: int, directory: Path) -> Iterator[tuple[Run, list[int]]]:
+    """A tracer that is attached, and what its processes came to whenever it was looked until then."""
+    seen: list[int] = []
+
+    def look(tracer_pid: int) -> None:
+        seen.append(sum(map(proportional_bytes, family(tracer_pid))))
+
+    with attached(tracer, pid, directory, meanwhile=look) as run:
+        yield run, seen
+
+
+def _look(held: Held, pid: int) -> None:
+    """Notes what the tracer and the kernel hold now."""
+    processes = family(pid)
+    kept = kernel_bytes(processes)
+    held.resident.append(sum(map(resident_bytes, processes)))
+    held.proportional.append(sum(map(proportional_bytes, processes)))
+    held.maps.append(kept["map"])
+    held.programs.append(kept["prog"])
+    held.perf.append(sum(map(perf_buffer_bytes, processes)))
+
+
+def family(pid: int) -> list[int]:
+    """The process and all that it and its children have started and that still run."""
+    found = [pid]
+    for one in found:
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # gone
+                found += map(int, children.read_text().split())
+    return found
+
+
+def resident_bytes(pid: int) -> int:
+    """Its pages in memory, those that it shares with others included; 0 for a process that is gone."""
+    return 1024 * _field(f"/proc/{pid}/status", "VmRSS")
+
+
+def proportional_bytes(pid: int) -> int:
+    """Its pages in memory, those that it shares with others divided by their number; 0 for a process that is gone."""
+    return 1024 * _field(f"/proc/{pid}/smaps_rollup", "Pss")
+
+
+def _field(path: str, name: str) -> int:
+    try:
+        text = Path(path).read_text()
+    except OSError:
+        return 0
+    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def kernel_bytes(pids: list[int]) -> dict[str, int]:
+    """Bytes of the BPF maps ("map") and programs ("prog") that these processes have open, each counted once."""
+    sizes: dict[tuple[str, str], int] = {}
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fdinfo").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                sizes |= _described(descriptor.read_text())
+    return {kind: sum(size for (of, _), size in sizes.items() if of == kind) for kind in ("map", "prog")}
+
+
+def _described(text: str) -> dict[tuple[str, str], int]:
+    """The map or program of a descriptor, by its ID, with its bytes; nothing for another descriptor, a link's among them."""
+    size = re.search(r"^memlock:\s+(\d+)$", text, re.MULTILINE)
+    named = re.search(r"^(map|prog)_id:\s+(\d+)$", text, re.MULTILINE)
+    return {(named[1], named[2]): int(size[1])} if size and named else {}
+
+
+def perf_buffer_bytes(pid: int) -> int:
+    """Bytes of the perf events' buffers that the process maps; 0 for a process that is gone."""
+    try:
+        text = Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return 0
+    return sum(int(end, 16) - int(start, 16) for start, end in _PERF_BUFFER.findall(text))
+
+
+def table(held: dict[str, Held]) -> str:
+    """In MiB, the most of all runs."""
+    columns = ("first start", "later starts", "tracing", "RSS", "kernel", "of it maps", "programs", "perf buffers")
+    lines = [f"|  | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
+    for name, one in held.items():
+        numbers = (one.first, one.later, one.proportional, one.resident, one.kernel(), one.maps, one.programs, one.perf)
+        lines.append(f"| {name} | {' | '.join(_mib(values) for values in numbers)} |")
+    return "\n".join(lines)
+
+
+def _mib(values: list[int]) -> str:
+    most = max(values) / 2**20
+    return f"{most:.0f}" if most >= 10 else f"{most:.1f}" if most >= 0.1 else "<0.1"
