@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
-Kernel memory, made at the start: 360 bytes for each handshake that can be in flight (47 MB for the 131,072 of the default),
-66 KB for each row of the report, and about 11 MB for the rest.
+Kernel memory, made at the start: 360 bytes for each handshake that can be in flight, 66 KB for each row of the report, and the
+rest (docs/memory.md).
 """
 
 from __future__ import annotations

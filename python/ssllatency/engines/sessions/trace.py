@@ -3,7 +3,7 @@
 
 Kernel memory, all of it made at the start: one row of 4.5 KiB for each function, outcome and process that occurs, at most
 ROWS of them and three for each operation under "other"; 1 MiB for the set of processes; 16 Ki running calls of 24 bytes, and as
-many in overflow. About 13 MiB where later files are taken in, for then all operations have their rows.
+many in overflow. Where later files are taken in, all operations have their rows. docs/memory.md has what that comes to.
 """
 
 from __future__ import annotations

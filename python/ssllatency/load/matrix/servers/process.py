@@ -2,8 +2,8 @@
 """The servers of a matrix: nginx or openssl s_server, started on loopback with keys of our own and ended with the command, or
 one that is running already.
 
-Each has a port for every way in which a cell wants to be served (a Site). s_server runs without -www, -WWW and -HTTP: with
-these it shakes hands inside a BIO's read, not by a call of SSL_accept or SSL_do_handshake, and so isn't seen.
+Each has a port for every way in which a cell wants to be served (a Site). s_server runs without -www, -WWW and -HTTP, and so
+serves no page.
 """
 
 from __future__ import annotations
