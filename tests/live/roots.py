@@ -79,8 +79,8 @@ def nginx_of(root: Path, certificates: Path, kind: str, groups: str, *, containe
 
 
 @contextmanager
-def cgroup(name: str, *pids: int) -> Iterator[None]:
-    """A cgroup of that name, with these processes in it while the block lasts."""
+def cgroup(name: str, *pids: int) -> Iterator[Path]:
+    """The folder of a cgroup of that name, with these processes in it while the block lasts."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     top = next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
     if top is None:
@@ -88,13 +88,17 @@ def cgroup(name: str, *pids: int) -> Iterator[None]:
     folder = top / name
     folder.mkdir()
     try:
-        for pid in pids:
-            (folder / "cgroup.procs").write_text(f"{pid}\n")
-        yield
+        into_cgroup(folder, *pids)
+        yield folder
     finally:
-        for line in (folder / "cgroup.procs").read_text().split():
-            (top / "cgroup.procs").write_text(f"{line}\n")
+        into_cgroup(top, *map(int, (folder / "cgroup.procs").read_text().split()))
         folder.rmdir()
+
+
+def into_cgroup(folder: Path, *pids: int) -> None:
+    """Moves processes into the cgroup of this folder."""
+    for pid in pids:
+        (folder / "cgroup.procs").write_text(f"{pid}\n")
 
 
 def until_it_serves(client: Client) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import Any
 
 import pytest
 
+from ssllatency.tracing.follow import LOOK_S
 from tests import foreign, machine
 
 from .clients import TLS_1_3, Client, Exchange, server_calls
 from .programs import NODE
-from .roots import cgroup, in_container, nginx_of, until_it_serves
+from .roots import cgroup, in_container, into_cgroup, nginx_of, until_it_serves
 from .servers import Nginx, free_ports, make_certificate
 from .trace import PROGRAM, Document, Trace, counted_pids, counts, losses
 
@@ -97,6 +99,23 @@ def test_one_container_of_several(certificates: Path, name: str) -> None:
     assert len(listed) == 2
     shown = {"runtime": "docker", "id": CONTAINER, "name": None, "pod": None}
     assert all(process["container"] == shown for process in listed.values())
+
+
+def test_a_process_that_comes_into_the_container_later(certificates: Path) -> None:
+    """As `docker exec` starts one: it is no child of those that are there."""
+    with (
+        Nginx(certificates) as first,
+        Nginx(certificates) as second,
+        cgroup(f"docker-{CONTAINER}.scope", *targets("-p", first.master_pid)) as folder,
+        Trace(options=("--container", CONTAINER)) as trace,
+    ):
+        missed = Client(second.port["ecdsa"], TLS_1_3).connect_times(TIMES)
+        into_cgroup(folder, second.master_pid, *second.worker_pids())
+        time.sleep(3 * LOOK_S)
+        exchanges = Client(second.port["ecdsa"], TLS_1_3).connect_times(TIMES)
+        second.wait_idle()
+    assert len(missed) == TIMES
+    assert_exact(trace.document, exchanges)
 
 
 @pytest.fixture
