@@ -149,7 +149,8 @@ def test_what_the_server_does_for_sessions_and_certificates(certificates: Path, 
     assert endings(shakes.document) == {"success": 2 * TIMES}
     for single in shakes.singles[:TIMES]:
         assert single["parts_ns"]["callbacks"] >= naps * 20_000_000
-    assert min(single["parts_ns"]["rest"] for single in shakes.singles[:TIMES]) < 20_000_000
+    rest, callbacks = ([single["parts_ns"][part] for single in shakes.singles[:TIMES]] for part in ("rest", "callbacks"))
+    assert min(rest) < min(callbacks)
     assert all("callbacks" not in single["parts_ns"] for single in shakes.singles[TIMES:])
     assert_books(shakes)
 

@@ -104,6 +104,19 @@ def test_a_default_is_the_parsers(document: Path) -> None:
             assert int(told.replace(",", "")) == defaults[option], option
 
 
+def test_a_default_that_help_tells_is_the_parsers() -> None:
+    """As "(64)" at the end of an option's help."""
+    told = [
+        (action, found[1])
+        for parser in parsers().values()
+        for action in shown(parser)
+        if isinstance(action.default, int) and not isinstance(action.default, bool)
+        if (found := re.search(r"\((\d+)\)$", action.help or ""))
+    ]
+    assert told
+    assert [action.option_strings for action, number in told if int(number) != action.default] == []
+
+
 @_DOCUMENT
 def test_where_some_targets_are_named_all_are(document: Path) -> None:
     """A synopsis, or a line that says what else can be named."""
