@@ -14,7 +14,11 @@ _SECCOMP_FILTER = "2"  # SECCOMP_MODE_FILTER of linux/seccomp.h
 
 @dataclass(frozen=True)
 class Hazards:
-    """`seccomp`: a thread runs under a seccomp filter. `shadow_stack`: a thread runs with a user shadow stack (CET)."""
+    """`seccomp`: a thread runs under a seccomp filter. `shadow_stack`: a thread runs with a user shadow stack (CET).
+
+    aarch64's guarded control stack isn't one of them: the first kernels that could have it together with uprobes, Linux 6.18,
+    change it along (commits 4a601714bb24, efb07ac534e2, cc66c711e58f).
+    """
 
     seccomp: bool = False
     shadow_stack: bool = False

@@ -58,7 +58,14 @@ def test_a_real_process_under_a_filter() -> None:
         child.communicate("\n")
 
 
-@pytest.mark.parametrize(("flags", "found"), [("fpu sse", False), ("fpu user_shstk sse", True)])
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ("flags\t\t: fpu sse", False),
+        ("flags\t\t: fpu user_shstk sse", True),
+        ("Features\t: fp asimd paca pacg bti gcs", False),  # aarch64's, which the kernel keeps right under probes
+    ],
+)
 def test_what_a_later_process_could_bring(tmp_path: Path, flags: str, found: bool) -> None:
-    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{flags}\n")
     assert possible_hazards(tmp_path) == Hazards(seccomp=True, shadow_stack=found)
