@@ -47,8 +47,8 @@ def booted(checkout: Path) -> Callable[[Plan], Ended]:
     def boot(plan: Plan) -> Ended:
         if not plan.kernel.release:
             pytest.fail(f"there is no kernel {plan.kernel.name}: run tools/setup-kernels {plan.kernel.name}")
-        ended = guests.boot(plan.kernel, plan.checks, plan.parameters, plan.limit_s, checkout)
-        guests.keep(plan.name, plan.kernel, ended)
+        ended = guests.boot(plan, checkout)
+        guests.keep(plan, ended)
         return ended
 
     return boot

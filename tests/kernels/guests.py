@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernels.console import complaints
-from tests.kernels.machine import FOLDER, Installed, command
+from tests.kernels.machine import FOLDER, Disks, command
+from tests.kernels.plans import Plan
 from tests.kernels.results import KERNEL_LOG, Result, read_results
 
 _RESULTS_BYTES = 4 << 20
@@ -29,15 +30,17 @@ class Ended:
     seconds: float
 
 
-def boot(kernel: Installed, checks: tuple[str, ...], parameters: str, limit_s: float, checkout: Path) -> Ended:
+def boot(plan: Plan, checkout: Path) -> Ended:
     """Boots a guest, has it carry out the checks and waits until it is off; kills it at the limit."""
+    kernel = plan.kernel
     with tempfile.TemporaryDirectory(prefix="guest-", dir=FOLDER) as name:
         disk, console = Path(name, "results"), Path(name, "console")
         with disk.open("wb") as file:
             file.truncate(_RESULTS_BYTES)
-        words = command(kernel, checkout, disk, f"{parameters} checks={','.join(checks).replace(' ', '_')}".strip())
+        parameters = f"{plan.parameters} checks={','.join(plan.checks).replace(' ', '_')}".strip()
+        words = command(kernel, plan.root, plan.processor, Disks(checkout, disk), parameters)
         began = time.monotonic()
-        trouble = _run(words, console, limit_s)
+        trouble = _run(words, console, plan.limit_s)
         seconds = time.monotonic() - began
         found = {result.check: result for result in read_results(disk.read_bytes())}
         said = console.read_text(errors="replace")
@@ -63,12 +66,14 @@ def _run(words: list[str], console: Path, limit_s: float) -> str:
     return f"{words[0]} failed with status {status}: {console.read_text(errors='replace')[-300:]}" if status else ""
 
 
-def keep(name: str, kernel: Installed, ended: Ended) -> None:
+def keep(plan: Plan, ended: Ended) -> None:
     """Writes what a guest found to build/kernels/results, where the table and whoever looks into a failure finds it."""
     folder = FOLDER / "results"
     folder.mkdir(parents=True, exist_ok=True)
+    kernel = plan.kernel
     document = {**asdict(ended), "kernel": kernel.name, "architecture": kernel.architecture}
-    path = folder / f"{kernel.architecture}-{name}.json"
+    document |= {"root": plan.root, "processor": plan.processor}
+    path = folder / f"{kernel.architecture}-{plan.name}.json"
     path.write_text(json.dumps(with_earlier(document, path), indent=1) + "\n")
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest boots from: a root of Debian 12, an initrd that finds it, and the checkout, as images.
+"""What a guest boots from: a root of Debian 12 or 13, an initrd that finds it, the checkout, the kernel's headers.
 
-The root is unpacked from packages rather than installed: no program of it runs here, so that a guest may be of another
+A root is unpacked from packages rather than installed: no program of it runs here, so that a guest may be of another
 architecture, and it takes no root's rights. What the packages' scripts would have done for the few programs that the guest
 runs, `_finish` does.
 """
@@ -19,27 +19,28 @@ from pathlib import Path
 from tests.kernels.debian import TOP, SetupError, Suite, run, unpack
 
 GUEST = Path(__file__).resolve().parent / "guest"
-ROOT_SUITE = "bookworm"
-# What the README has one install for running from a checkout, but for the compiler: the objects are compiled here. Then what
-# the checks run, and the base of any Debian.
+# What the README has one install for running from a checkout, but for the compiler: the objects are compiled here. Then the
+# other engines, what the checks run, and the base of any Debian.
 ROOT_PACKAGES = (
     *("libbpf1", "python3", "nginx-light", "openssl"),
+    *("python3-bpfcc", "bpftrace"),
     *("apache2-utils", "nghttp2-client", "procps", "iproute2", "kmod", "util-linux", "mount"),
     *("base-files", "base-passwd", "bash", "coreutils", "dash", "findutils", "grep", "hostname", "libc-bin", "sed", "tar"),
 )
-_ROOT_MIB = 700
+_ROOT_MIB = 1400
+_HEADERS_MIB = 300
 _CHECKOUT_MIB = 150
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def make_root(suite: Suite, folder: Path) -> Path:
-    """FOLDER/root.ext4, and FOLDER/busybox for initrds; made anew where it is made of other packages now."""
-    image, made_of = folder / "root.ext4", " ".join((suite.name, *ROOT_PACKAGES))
-    stamp = folder / "root.made-of"
+    """FOLDER/root-SUITE.ext4, and FOLDER/busybox for initrds; made anew where it is made of other packages now."""
+    image, made_of = folder / f"root-{suite.name}.ext4", " ".join((suite.name, *ROOT_PACKAGES))
+    stamp = image.with_suffix(".made-of")
     if image.exists() and stamp.exists() and stamp.read_text() == made_of:
         return image
     print(f"==> making a Debian root of {suite.name} for {suite.architecture}", flush=True)
-    root = folder / "root"
+    root = folder / f"root-{suite.name}"
     shutil.rmtree(root, ignore_errors=True)
     _merge_usr(root)
     for archive in suite.fetch_all(ROOT_PACKAGES):
@@ -68,13 +69,14 @@ def _finish(root: Path) -> None:
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
     for name in ("usr/share/doc", "usr/share/man", "usr/share/locale"):
         shutil.rmtree(root / name, ignore_errors=True)
-    compile_python(root / "usr/lib/python3.11", root)
+    for folder in ("usr/lib/python3.11", "usr/lib/python3/dist-packages/bcc"):
+        compile_python(root / folder, root)
 
 
 def compile_python(folder: Path, root: Path) -> None:
-    """Compiles modules as the guest's interpreter would; nothing where this machine's is another version."""
+    """Compiles modules as Debian 12's interpreter would, where this machine has it; another root compiles them in the guest."""
     interpreter = shutil.which("python3.11")
-    if interpreter:
+    if interpreter and folder.exists():
         run(interpreter, "-m", "compileall", "-q", "-j", "0", "-s", root, "-p", "/", "-x", "lib2to3|/test/", folder)
 
 
@@ -84,7 +86,10 @@ def _busybox(suite: Suite, folder: Path) -> None:
     unpacked.mkdir()
     for archive in suite.fetch(["busybox-static"]):
         unpack(archive, unpacked)
-    shutil.move(unpacked / "bin/busybox", folder / "busybox")
+    (program,) = (
+        path for path in unpacked.rglob("busybox") if path.parent.name == "bin"
+    )  # in /bin, from Debian 13 on in /usr/bin
+    shutil.move(program, folder / "busybox")
     shutil.rmtree(unpacked)
 
 
@@ -150,6 +155,17 @@ def _decompressed(module: Path) -> bytes:
     return module.read_bytes()
 
 
+def make_headers(archives: Sequence[Path], image: Path) -> None:
+    """What the packages of a kernel's headers lay below /usr/src, from which bcc compiles in the guest."""
+    staged = image.with_suffix(".staged")
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir()
+    for archive in archives:
+        unpack(archive, staged)
+    make_ext4(staged / "usr/src", image, _HEADERS_MIB)
+    shutil.rmtree(staged)
+
+
 def make_checkout(architecture: str, site: Path, image: Path) -> None:
     """The checkout as it is now, with the objects that are compiled for that architecture and an environment for the guest's
     Python."""
@@ -163,6 +179,7 @@ def make_checkout(architecture: str, site: Path, image: Path) -> None:
     (environment / "bin" / "python").symlink_to("/usr/bin/python3")
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
     shutil.copytree(site, environment / "lib/python3.11/site-packages", ignore=ignored)
+    (environment / "lib/python3.13").symlink_to("python3.11")  # Debian 13's; no package depends on the version
     run("make", "bpf-all")
     for compiled in (TOP / "build" / _MACHINES[architecture]).glob("*.bpf.o"):
         shutil.copy(compiled, staged / "build")

@@ -31,6 +31,9 @@ ARCHITECTURES = {
     "amd64": Architecture("qemu-system-x86_64", ("-machine", "pc", "-cpu", "max,-cx16"), "ttyS0", "qemu-system-x86"),
     "arm64": Architecture("qemu-system-aarch64", ("-machine", "virt", "-cpu", "neoverse-n1"), "ttyAMA0", "qemu-system-arm"),
 }
+SIGNING = "signs return addresses"
+# Other processors. An emulator takes long for the architecture's own function that signs addresses; `impdef` is a cheaper one.
+PROCESSORS = {"": (), SIGNING: ("-cpu", "max,pauth-impdef=on,sve=off,sme=off")}
 _OF_UNAME = {"x86_64": "amd64", "aarch64": "arm64"}
 # An oops is the end, so that the results say where it happened; whatever warns is on the console.
 _PARAMETERS = "oops=panic panic=-1 loglevel=5"
@@ -61,22 +64,32 @@ class Installed:
             return ""
 
 
+@dataclass(frozen=True)
+class Disks:
+    """The images of the checkout, which is read only, and of the results."""
+
+    checkout: Path
+    results: Path
+
+
 def why_not(architecture: str) -> str:
     """Why this machine can't boot guests of that architecture; "" where it can."""
     program = ARCHITECTURES[architecture].program
     return "" if shutil.which(program) else f"{program} isn't installed (apt-get install {ARCHITECTURES[architecture].package})"
 
 
-def command(kernel: Installed, checkout: Path, results: Path, parameters: str) -> list[str]:
-    """QEMU with three disks: the root, whose changes are forgotten; the checkout, read only; and the one for the results."""
+def command(kernel: Installed, root: str, processor: str, disks: Disks, parameters: str) -> list[str]:
+    """QEMU with the root of a suite, whose changes are forgotten, the other disks, and the kernel's headers."""
     architecture = ARCHITECTURES[kernel.architecture]
-    root = FOLDER / kernel.architecture / "root.ext4"
-    words = [architecture.program, *architecture.options]
+    image = FOLDER / kernel.architecture / f"root-{root}.ext4"
+    words = [architecture.program, *architecture.options, *PROCESSORS[processor]]
     words += ["-accel", "tcg,thread=single", "-smp", "2", "-m", "2G"]
     words += ["-nodefaults", "-serial", "stdio", "-display", "none", "-no-reboot", "-nic", "none"]
     words += ["-device", "virtio-rng-pci"]
     words += ["-kernel", str(kernel.folder / "vmlinuz"), "-initrd", str(kernel.folder / "initrd")]
     words += ["-append", f"console={architecture.console} {_PARAMETERS} {parameters}"]
-    for number, drive in enumerate((f"{root},snapshot=on", f"{checkout},readonly=on", f"{results}")):
+    headers = kernel.folder / "headers.ext4"
+    drives = (f"{image},snapshot=on", f"{disks.checkout},readonly=on", f"{disks.results}", f"{headers},readonly=on")
+    for number, drive in enumerate(drives):
         words += ["-drive", f"file={drive},if=none,id=d{number},format=raw", "-device", f"virtio-blk-pci,drive=d{number}"]
     return words

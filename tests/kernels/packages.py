@@ -26,6 +26,7 @@ class Kernel:
     release: str
     suite: str
     packages: tuple[str, ...]
+    headers: tuple[str, ...] = ()
 
 
 # What is booted, by the name that KERNELS= and the results give it. "newest" is looked up at each set-up.
@@ -60,6 +61,13 @@ def packages_of(release: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for part in _PARTS if (name := f"linux-{part}-{release}") in present)
 
 
+def headers_of(release: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The packages that hold a release's headers, those of its architecture first."""
+    present = set(names)
+    parts = (f"linux-headers-{release}", f"linux-headers-{release.partition('-cloud-')[0]}-common")
+    return tuple(name for name in parts if name in present)
+
+
 def choose(wanted: Wanted, names_by_suite: Mapping[str, Iterable[str]], architecture: str) -> Kernel | None:
     """The newest kernel that fits among the suites that the mirror has; None where none of them has one."""
     found: Kernel | None = None
@@ -67,5 +75,5 @@ def choose(wanted: Wanted, names_by_suite: Mapping[str, Iterable[str]], architec
         names = list(names_by_suite.get(suite, ()))
         release = newest_release(names, architecture, wanted.version)
         if release and (found is None or version_of(release) > version_of(found.release)):
-            found = Kernel(release, suite, packages_of(release, names))
+            found = Kernel(release, suite, packages_of(release, names), headers_of(release, names))
     return found

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tests.kernels.machine import Installed
+from tests.kernels.machine import SIGNING, Installed
 from tests.kernels.packages import WANTED, version_of
 
 ALL = tuple(WANTED)
+DEBIAN_12, DEBIAN_13 = "bookworm", "trixie"
+# Booted with Debian 13's root as well: its own kernel, and one that attaches by session.
+_ALSO_WITH_DEBIAN_13 = ("6.12", "sid")
 _LAZY = (6, 13)  # the first Linux with preempt=lazy
 CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
@@ -18,6 +22,8 @@ _COUNTS = (
     *("links process", "links shared", "links process perf", "links shared perf"),
     *("handshakes off-CPU", "reload perf", "threads", "threads links process", "started later"),
 )
+ENGINES = ("engine bcc", "engine bpftrace")
+SIGNED = ("signed return addresses",)
 _RIGHTS = ("three capabilities", "three capabilities perf", "seccomp")
 _LEAVINGS = ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf")
 # The last one can't be undone.
@@ -30,13 +36,21 @@ _EVERYTHING = (*_SELECTED, *_COUNTS, *_RIGHTS, *_LEAVINGS)
 
 @dataclass(frozen=True)
 class Plan:
-    """One guest: its kernel, what its command line says beside the usual, its checks in their order, its time limit."""
+    """One guest: its kernel, what its command line says beside the usual, its checks in their order, its time limit, the suite
+    of its root, and its processor where that isn't the usual one (a key of machine.PROCESSORS)."""
 
     name: str
     kernel: Installed
     parameters: str
     checks: tuple[str, ...]
     limit_s: float
+    root: str = DEBIAN_12
+    processor: str = ""
+
+
+def roots_for(names: Iterable[str]) -> tuple[str, ...]:
+    """The suites of the roots that guests of these kernels boot with."""
+    return (DEBIAN_12, DEBIAN_13) if set(names) & set(_ALSO_WITH_DEBIAN_13) else (DEBIAN_12,)
 
 
 def plans(selection: str, architecture: str, checks: str = "") -> list[Plan]:
@@ -71,4 +85,14 @@ def _everything(kernel: Installed) -> list[Plan]:
     ways = ("full", "lazy") if version_of(kernel.release) >= _LAZY else ("full",)
     stresses = [Plan(f"{kernel.name} {way}", kernel, f"preempt={way} stress_s=90", ("stress",), 480) for way in ways]
     odd = Plan(f"{kernel.name} odd", kernel, "lockdown=integrity", ODD, 900)
-    return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), odd, *stresses]
+    engines = Plan(f"{kernel.name} engines", kernel, "", ENGINES, 900)
+    return [Plan(kernel.name, kernel, "", _EVERYTHING, 1800), engines, odd, *stresses, *_with_debian_13(kernel)]
+
+
+def _with_debian_13(kernel: Installed) -> list[Plan]:
+    """Debian 13's OpenSSL, bcc and bpftrace. On aarch64 its packages sign return addresses, and this processor heeds that."""
+    if kernel.name not in _ALSO_WITH_DEBIAN_13:
+        return []
+    arm = kernel.architecture == "arm64"
+    checks = (*_SELECTED, *ENGINES, *(SIGNED if arm else ()))
+    return [Plan(f"{kernel.name} Debian 13", kernel, "", checks, 1800, DEBIAN_13, SIGNING if arm else "")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes build/kernels: for each architecture the root and the kernels that guests boot. Quick when nothing has changed.
+"""Makes build/kernels: for each architecture the roots and the kernels that guests boot. Quick when nothing has changed.
 
 Usage: python -m tests.kernels.setup [--architecture amd64|arm64] [KERNEL…], with KERNEL of packages.WANTED; all of them if none
 is given. A kernel of the mirror that is newer than the one that is there replaces it.
@@ -14,9 +14,10 @@ import sys
 from pathlib import Path
 
 from tests.kernels.debian import SetupError, Suite, unpack
-from tests.kernels.images import ROOT_SUITE, make_initrd, make_root, make_site
+from tests.kernels.images import make_headers, make_initrd, make_root, make_site
 from tests.kernels.machine import ARCHITECTURES, FOLDER, native_architecture
 from tests.kernels.packages import WANTED, Kernel, choose
+from tests.kernels.plans import roots_for
 
 
 class Suites:
@@ -41,9 +42,9 @@ class Suites:
 
 
 def install(kernel: Kernel, suite: Suite, folder: Path, busybox: Path) -> None:
-    """FOLDER/vmlinuz, FOLDER/initrd and FOLDER/kernel.json, written last."""
-    made = folder / "kernel.json"
-    if made.exists() and json.loads(made.read_text())["release"] == kernel.release:
+    """FOLDER/vmlinuz, FOLDER/initrd, FOLDER/headers.ext4 and FOLDER/kernel.json, written last."""
+    made, headers = folder / "kernel.json", folder / "headers.ext4"
+    if made.exists() and headers.exists() and json.loads(made.read_text())["release"] == kernel.release:
         return
     print(f"==> fetching Linux {kernel.release} from {kernel.suite}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -57,6 +58,7 @@ def install(kernel: Kernel, suite: Suite, folder: Path, busybox: Path) -> None:
     shutil.copy(images[0], folder / "vmlinuz")
     make_initrd(unpacked, busybox, folder / "initrd")
     shutil.rmtree(unpacked)
+    make_headers(suite.fetch(kernel.headers), headers)
     made.write_text(json.dumps({"release": kernel.release, "suite": kernel.suite}) + "\n")
 
 
@@ -64,7 +66,8 @@ def set_up(architecture: str, names: list[str]) -> None:
     """All that guests of this architecture with these kernels need. SetupError where a part of it can't be had."""
     folder, suites = FOLDER / architecture, Suites(architecture)
     folder.mkdir(parents=True, exist_ok=True)
-    make_root(suites[ROOT_SUITE], folder)
+    for root in roots_for(names):
+        make_root(suites[root], folder)
     make_site(architecture, folder)
     for name in names:
         wanted = WANTED[name]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of docs/kernels.md, from what guests found last (build/kernels/results).
 
-Usage: python -m tests.kernels.table [--write]; without, the tables go to standard output.
+Usage: python -m tests.kernels.table [--write] [--keep]; without --write, the tables go to standard output. --keep keeps what
+the page says of kernels that have no results here.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.kernels.machine import FOLDER, TOP
 from tests.kernels.packages import version_of
-from tests.kernels.plans import ODD
+from tests.kernels.plans import DEBIAN_12, DEBIAN_13, ENGINES, ODD, SIGNED
 from tests.kernels.results import Outcome
 
 PAGE = TOP / "docs" / "kernels.md"
 BEGIN, END = "<!-- begin: made by python -m tests.kernels.table --write -->", "<!-- end -->"
 Guest = Mapping[str, Any]
-_PROBLEM = "**failed**"
+Row = tuple[str, ...]
+_PROBLEM, _NOT_RUN = "**failed**", "-"
 # What the columns of the first table stand for, by the checks that must all have passed or been refused.
 _COLUMNS = {
     "every program loads": ("programs load",),
@@ -32,30 +35,49 @@ _COLUMNS = {
     "each kind of links": ("links process", "links shared", "links process perf", "links shared perf"),
     "later processes, threads": ("reload", "reload perf", "threads", "threads links process", "started later"),
     "rights, seccomp": ("three capabilities", "three capabilities perf", "seccomp"),
+    "engines bcc, bpftrace": ENGINES,
+    "signed return addresses": SIGNED,
     "odd machines": ODD,
     "nothing left": ("nothing left", "nothing left perf", "nothing left killed", "nothing left killed perf"),
 }
 
 
+_HEAD = ("Kernel", "Machine", "Ways of attaching", *_COLUMNS, "Stress", "Complaints of the kernel")
+_REFUSED_HEAD = ("Refused", "On", "In these words")
+_ROOTS = {DEBIAN_12: "", DEBIAN_13: "Debian 13"}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The rows of both tables, without their heads."""
+
+    kernels: tuple[Row, ...]
+    refusals: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        """As Markdown."""
+        refused = ["", *_table([_REFUSED_HEAD, *self.refusals])] if self.refusals else []
+        return "\n".join([*_table([_HEAD, *self.kernels]), *refused])
+
+
 def read_guests(folder: Path) -> list[Guest]:
-    """What the guests of this folder found, by architecture and release."""
+    """What the guests of this folder found, by architecture, release and root."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    return sorted(found, key=lambda guest: (guest["architecture"], version_of(guest["release"])))
+    return sorted(found, key=lambda guest: (guest["architecture"], version_of(guest["release"]), guest["root"]))
 
 
-def kernels(guests: Iterable[Guest]) -> list[list[Guest]]:
-    """The guests of each kernel together: one release may have been booted several times."""
+def machines(guests: Iterable[Guest]) -> list[list[Guest]]:
+    """The guests of each kernel on each kind of machine together: they may have been booted several times."""
     groups: dict[tuple[str, str], list[Guest]] = {}
     for guest in guests:
-        groups.setdefault((guest["architecture"], guest["release"]), []).append(guest)
+        groups.setdefault((guest["release"], _machine(guest)), []).append(guest)
     return list(groups.values())
 
 
-def tables(guests: Sequence[Guest]) -> str:
-    """The tables as Markdown."""
-    groups = kernels(guests)
-    head = ("Kernel", "Architecture", "Ways of attaching", *_COLUMNS, "Stress", "Complaints of the kernel")
-    return "\n".join([*_table([head, *map(_row, groups)]), "", *_refusals(groups)])
+def tables(guests: Sequence[Guest]) -> Tables:
+    """The tables of what these guests found."""
+    groups = machines(guests)
+    return Tables(tuple(map(_row, groups)), tuple(_refusals(groups)))
 
 
 def with_tables(page: str, text: str) -> str:
@@ -64,12 +86,49 @@ def with_tables(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}"
 
 
-def _row(group: Sequence[Guest]) -> tuple[str, ...]:
+def read_tables(page: str) -> Tables:
+    """The tables between the two marks of a page, as str(Tables) writes them. ValueError where they have other columns."""
+    lines = page.partition(BEGIN)[2].partition(END)[0].splitlines()
+    rows = [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]) for line in lines if line.startswith("|")]
+    rows = [row for row in rows if set(row) != {"---"}]
+    if _HEAD not in rows:
+        raise ValueError("the page's table has other columns: write it without --keep")
+    second = rows.index(_REFUSED_HEAD) if _REFUSED_HEAD in rows else len(rows)
+    return Tables(tuple(rows[1:second]), tuple(rows[second + 1 :]))
+
+
+def with_kept(new: Tables, old: Tables) -> Tables:
+    """The new tables, and of the old ones what they say of kernels and machines that the new ones don't have."""
+    measured = {row[:2] for row in new.kernels}
+    kept = [row for row in old.kernels if row[:2] not in measured]
+    names = {_short(row[0], row[1]) for row in kept}
+    refused: dict[tuple[str, str], list[str]] = {}
+    for rows, wanted in ((old.refusals, names), (new.refusals, None)):
+        for name, on, said in rows:
+            present = [each for each in on.split(", ") if wanted is None or each in wanted]
+            refused.setdefault((name, said), []).extend(present)
+    merged = ((name, ", ".join(dict.fromkeys(on)), said) for (name, said), on in refused.items() if on)
+    ordered = sorted((*kept, *new.kernels), key=lambda row: (row[1].split(",")[0], version_of(row[0]), row[1]))
+    return Tables(tuple(ordered), tuple(sorted(merged)))
+
+
+def _machine(guest: Guest) -> str:
+    """The architecture, and what of the machine isn't usual: "arm64, Debian 13, signs return addresses"."""
+    return ", ".join(filter(None, (guest["architecture"], _ROOTS[guest["root"]], guest["processor"])))
+
+
+def _short(release: str, machine: str) -> str:
+    """A kernel with its machine in few words, without commas: "6.12.107+deb13 arm64 Debian 13"."""
+    words = machine.split(", ")
+    return " ".join((release.partition("-cloud-")[0], *words[:2]))
+
+
+def _row(group: Sequence[Guest]) -> Row:
     results = _results(group)
     ways = results.get("programs load", {}).get("facts", {}).get("ways", [])
     cells = (_cell(results, checks) for checks in _COLUMNS.values())
     first = group[0]
-    return (first["release"], first["architecture"], ", ".join(ways), *cells, _stress(group), _complaints(group))
+    return (first["release"], _machine(first), ", ".join(ways), *cells, _stress(group), _complaints(group))
 
 
 def _results(group: Sequence[Guest]) -> dict[str, Any]:
@@ -82,7 +141,7 @@ def _cell(results: Mapping[str, Any], checks: Sequence[str]) -> str:
     if failed := [name for name, outcome in done.items() if outcome == Outcome.FAILED]:
         return f"{_PROBLEM}: {', '.join(failed)}"
     if not done:
-        return "not run"
+        return _NOT_RUN
     refused = [name for name, outcome in done.items() if outcome == Outcome.REFUSED]
     extent = "yes" if len(done) == len(checks) else f"{len(done)} of {len(checks)} run"
     return extent + (f"; refused: {', '.join(refused)}" if refused else "")
@@ -91,7 +150,7 @@ def _cell(results: Mapping[str, Any], checks: Sequence[str]) -> str:
 def _stress(group: Sequence[Guest]) -> str:
     """The connections of each stress with the preemption that was chosen."""
     done = [guest["results"]["stress"] for guest in group if "stress" in guest["results"]]
-    return "; ".join(map(_one_stress, done)) or "not run"
+    return "; ".join(map(_one_stress, done)) or _NOT_RUN
 
 
 def _one_stress(result: Mapping[str, Any]) -> str:
@@ -108,17 +167,14 @@ def _complaints(group: Sequence[Guest]) -> str:
     return "; ".join(dict.fromkeys(said)).replace("|", "\\|").replace("\n", " ") or "none"
 
 
-def _refusals(groups: Sequence[Sequence[Guest]]) -> Iterator[str]:
+def _refusals(groups: Sequence[Sequence[Guest]]) -> list[Row]:
     """What is refused, in ssllatency's words, and on which kernels."""
     rows: dict[tuple[str, str], list[str]] = {}
     for group in groups:
         for name, result in _results(group).items():
             if result["outcome"] == Outcome.REFUSED:
-                rows.setdefault((name, result["detail"]), []).append(group[0]["release"].partition("-cloud-")[0])
-    if rows:
-        yield from _table(
-            [("Refused", "On", "In these words"), *((name, ", ".join(on), said) for (name, said), on in rows.items())]
-        )
+                rows.setdefault((name, result["detail"]), []).append(_short(group[0]["release"], _machine(group[0])))
+    return sorted((name, ", ".join(on), said) for (name, said), on in rows.items())
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -131,15 +187,22 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Shows or writes the tables of docs/kernels.md.")
     parser.add_argument("--write", action="store_true", help="write them into docs/kernels.md")
-    write: bool = parser.parse_args().write
+    parser.add_argument("--keep", action="store_true", help="keep what the page says of kernels that have no results here")
+    options = parser.parse_args()
     guests = read_guests(FOLDER / "results")
     if not guests:
         print("kernels: there are no results: run make test-kernels KERNELS=all first", file=sys.stderr)
         return 1
-    if write:
-        PAGE.write_text(with_tables(PAGE.read_text(), tables(guests)))
+    made = tables(guests)
+    try:
+        made = with_kept(made, read_tables(PAGE.read_text())) if options.keep else made
+    except ValueError as error:
+        print(f"kernels: {error}", file=sys.stderr)
+        return 1
+    if options.write:
+        PAGE.write_text(with_tables(PAGE.read_text(), str(made)))
     else:
-        print(tables(guests))
+        print(made)
     return 0
 
 

@@ -15,8 +15,8 @@ from tests.kernels.results import Outcome
 
 def test_a_kernel_that_falls_over_is_noticed(checkout: Path) -> None:
     """Otherwise no other test here would mean anything."""
-    kernel = CHOSEN[0].kernel
-    ended = guests.boot(kernel, ("programs load", "panic", "doctor"), "", 120, checkout)
+    plan = Plan("", CHOSEN[0].kernel, "", ("programs load", "panic", "doctor"), 120)
+    ended = guests.boot(plan, checkout)
     assert list(ended.results) == ["programs load"]
     assert any("Kernel panic" in line for line in ended.complaints)
     assert "ended early" in ended.trouble

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.kernels.guest import leavings, odd, servers, targets
+from tests.kernels.guest import engines, leavings, odd, servers, signed, targets
 from tests.kernels.guest.loads import every_kind_of_site, every_program_loads
 from tests.kernels.guest.stress import stressed
 from tests.kernels.guest.ways import Check, by
@@ -59,6 +59,9 @@ CHECKS: dict[str, Check] = {
     "threads": targets.threaded,
     "threads links process": partial(targets.threaded, "--links", "process"),
     "started later": targets.started_later,
+    "engine bcc": engines.by_bcc,
+    "engine bpftrace": engines.by_bpftrace,
+    "signed return addresses": signed.counted,
     "three capabilities": targets.three_capabilities,
     "three capabilities perf": partial(targets.three_capabilities, "--attach", "perf"),
     "seccomp": targets.filtered,

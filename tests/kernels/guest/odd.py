@@ -32,11 +32,11 @@ def _traced(*options: str, prefix: tuple[str, ...] = (), pids: tuple[int, ...] |
     nginx = server()
     with Trace(*((nginx.master_pid,) if pids is None else pids), options=options, prefix=prefix) as trace:
         expected = connect(nginx)
-    return assert_document(trace.document, expected)
+    return {**assert_document(trace.document, expected), "engine": trace.document["engine"]}
 
 
-def _refused(prefix: tuple[str, ...], words: str) -> None:
-    raise Refused(refusal(lambda: _traced(prefix=prefix), words))
+def _refused(prefix: tuple[str, ...], words: str, *options: str) -> None:
+    raise Refused(refusal(lambda: _traced(*options, prefix=prefix), words))
 
 
 def lockdown_integrity() -> dict[str, Any]:
@@ -52,8 +52,11 @@ def lockdown_confidentiality() -> None:
 
 
 def no_btf() -> None:
-    """As a kernel built without CONFIG_DEBUG_INFO_BTF looks."""
-    _refused(_hidden_by(f"mount --bind {_EMPTY} /sys/kernel/btf"), "the kernel was built without BTF")
+    """As a kernel built without CONFIG_DEBUG_INFO_BTF looks: bcc is taken, and the engine that needs BTF is refused."""
+    prefix = _hidden_by(f"mount --bind {_EMPTY} /sys/kernel/btf")
+    engine = _traced(prefix=prefix)["engine"]
+    assert engine == "bcc", f"it traced by {engine}"
+    _refused(prefix, "the kernel was built without BTF", "--engine", "libbpf")
 
 
 def no_uprobes() -> None:

@@ -184,17 +184,17 @@ def filtered() -> dict[str, Any]:
             expected = connect(nginx)
         deadly = return_probes_kill(release(), seccomp=True, shadow_stack=False)
         if not deadly:
-            _return_probes_count(nginx, worker)
+            return_probes_count(nginx, worker)
         assert nginx.worker_pids() == [worker], "the worker died"
     facts = assert_document(trace.document, expected)
     return {**facts, "system calls under the filter": fate, "return probes": deadly or "served"}
 
 
-def _return_probes_count(nginx: Nginx, worker: int) -> None:
-    """Return probes on a process under the filter, for all functions: ssllatency itself takes them for few or none."""
+def return_probes_count(nginx: Nginx, worker: int, method: str = "auto") -> None:
+    """Return probes on a process for all functions, where ssllatency itself takes them for few or none, count exactly."""
     path = libssl_of(worker)
     image = TracedImage(plan_image(Image.open(path), prefer_return_probes=True), path, (worker,))
-    session = LibbpfEngine().attach(Request((image,), (Target(worker, "nginx", ()),)))
+    session = LibbpfEngine().attach(Request((image,), (Target(worker, "nginx", ()),), method=method))
     expected = connect(nginx)["SSL_do_handshake"]
     session.detach()
     series = session.read().series

@@ -11,10 +11,11 @@ import pytest
 from tests.kernels.guest.checks import CHECKS
 from tests.kernels.guests import with_earlier
 from tests.kernels.images import load_order
+from tests.kernels.machine import PROCESSORS
 from tests.kernels.packages import WANTED
-from tests.kernels.plans import plans
+from tests.kernels.plans import DEBIAN_13, plans, roots_for
 from tests.kernels.results import Outcome, Result, read_results
-from tests.kernels.table import BEGIN, END, tables, with_tables
+from tests.kernels.table import BEGIN, END, read_tables, tables, with_kept, with_tables
 
 
 def test_results_come_through_the_disk() -> None:
@@ -46,12 +47,30 @@ def test_every_check_of_a_plan_is_there(selection: str) -> None:
 def test_all_is_every_kernel_and_every_check() -> None:
     chosen = plans("all", "amd64")
     assert {plan.kernel.name for plan in chosen} == set(WANTED)
-    assert {check for plan in chosen for check in plan.checks} == set(CHECKS) - {"panic"}
+    of_arm64 = {"signed return addresses"}
+    assert {check for plan in chosen for check in plan.checks} == set(CHECKS) - {"panic"} - of_arm64
+    assert {check for plan in plans("all", "arm64") for check in plan.checks} == set(CHECKS) - {"panic"}
+
+
+@pytest.mark.parametrize("selection", ["ci", "all", "6.12", "6.1,newest"])
+def test_the_roots_that_guests_boot_with_are_set_up(selection: str) -> None:
+    chosen = plans(selection, "arm64")
+    assert {plan.root for plan in chosen} == set(roots_for({plan.kernel.name for plan in chosen}))
+    assert {plan.processor for plan in chosen} <= set(PROCESSORS)
+
+
+def test_on_aarch64_debian_13_runs_where_signatures_are_checked() -> None:
+    chosen = [plan for plan in plans("all", "arm64") if plan.root == DEBIAN_13]
+    assert chosen
+    assert all("signed return addresses" in plan.checks and plan.processor for plan in chosen)
 
 
 def test_some_checks_only() -> None:
     chosen = plans("6.12", "amd64", "reload,nothing left")
-    assert [(plan.name, plan.checks) for plan in chosen] == [("6.12", ("reload", "nothing left"))]
+    assert [(plan.name, plan.checks) for plan in chosen] == [
+        ("6.12", ("reload", "nothing left")),
+        ("6.12 Debian 13", ("reload",)),
+    ]
 
 
 def test_results_of_other_checks_are_kept(tmp_path: Path) -> None:
@@ -73,8 +92,15 @@ def test_a_kernel_of_no_name_is_refused() -> None:
         plans("5.4,6.1", "amd64")
 
 
-def guest(release: str, results: dict[str, Any], complaints: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"release": release, "architecture": "amd64", "results": results, "complaints": list(complaints), "trouble": ""}
+def guest(
+    release: str,
+    results: dict[str, Any],
+    complaints: tuple[str, ...] = (),
+    machine: tuple[str, str, str] = ("amd64", "bookworm", ""),
+) -> dict[str, Any]:
+    architecture, root, processor = machine
+    more = {"architecture": architecture, "root": root, "processor": processor, "trouble": ""}
+    return {"release": release, "results": results, "complaints": list(complaints), **more}
 
 
 def result(outcome: str = "passed", detail: str = "", **facts: Any) -> dict[str, Any]:
@@ -91,16 +117,52 @@ def test_the_tables() -> None:
         "links shared": result("failed", "AssertionError: 3 of 4"),
     }
     stress = {"stress": result(runs=4, connections=1000, preemption="none voluntary (full)")}
-    lines = tables(
-        [guest("6.1.0-50-cloud-amd64", checks), guest("6.1.0-50-cloud-amd64", stress, ("WARNING: a|b",))]
-    ).splitlines()
-    row = [cell.strip() for cell in lines[2].split(" | ")]
-    assert row[0] == "| 6.1.0-50-cloud-amd64"
-    assert row[2:7] == ["perf", "yes", "yes", "1 of 5 run", "2 of 3 run; refused: trace multi"]
+    found = tables([guest("6.1.0-50-cloud-amd64", checks), guest("6.1.0-50-cloud-amd64", stress, ("WARNING: a|b",))])
+    (row,) = found.kernels
+    assert row[:2] == ("6.1.0-50-cloud-amd64", "amd64")
+    assert row[2:7] == ("perf", "yes", "yes", "1 of 5 run", "2 of 3 run; refused: trace multi")
     assert "**failed**: links shared" in row
     assert "full: 1000 handshakes in 4 runs, 61 s" in row
-    assert row[-1] == r"WARNING: a\|b |"
-    assert lines[-1] == "| trace multi | 6.1.0-50 | this kernel can't attach by multi |"
+    assert row[-1] == r"WARNING: a\|b"
+    assert found.refusals == (("trace multi", "6.1.0-50 amd64", "this kernel can't attach by multi"),)
+
+
+def refused(sentence: str) -> dict[str, Any]:
+    return {"no BTF": result("refused", sentence)}
+
+
+def test_machines_are_told_apart() -> None:
+    """Neither the results nor the refusals of one are taken for those of another that runs the same release."""
+    arm, newer = ("arm64", "bookworm", ""), ("arm64", "trixie", "signs return addresses")
+    found = tables(
+        [
+            guest("6.12.107+deb13-cloud-amd64", refused("install amd64")),
+            guest("6.12.107+deb13-cloud-arm64", refused("install arm64"), machine=arm),
+            guest("6.12.107+deb13-cloud-arm64", {"trace": result(), **refused("install arm64")}, machine=newer),
+        ]
+    )
+    assert [row[1] for row in found.kernels] == ["amd64", "arm64", "arm64, Debian 13, signs return addresses"]
+    assert [row[5] for row in found.kernels] == ["-", "-", "1 of 5 run"]
+    assert found.refusals == (
+        ("no BTF", "6.12.107+deb13 amd64", "install amd64"),
+        ("no BTF", "6.12.107+deb13 arm64, 6.12.107+deb13 arm64 Debian 13", "install arm64"),
+    )
+
+
+def test_what_was_measured_elsewhere_can_be_kept() -> None:
+    release, other = "6.12.107+deb13-cloud-amd64", "6.1.0-50-cloud-amd64"
+    old = tables([guest(release, refused("a")), guest(other, refused("a"), ("WARNING: a|b",))])
+    page = with_tables(f"before\n{BEGIN}\n{END}\n", str(old))
+    assert read_tables(page) == old
+    new = tables([guest(release, {"trace": result()})])
+    kept = with_kept(new, read_tables(page))
+    assert kept.kernels == (*tables([guest(other, refused("a"), ("WARNING: a|b",))]).kernels, *new.kernels)
+    assert kept.refusals == (("no BTF", "6.1.0-50 amd64", "a"),)
+
+
+def test_a_page_with_other_columns_is_not_kept() -> None:
+    with pytest.raises(ValueError, match="other columns"):
+        read_tables(f"{BEGIN}\n| Kernel | Architecture |\n| --- | --- |\n{END}\n")
 
 
 def test_only_what_lies_between_the_marks_is_replaced() -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.kernels.packages import Kernel, Wanted, choose, newest_release, packages_of, version_of
+from tests.kernels.packages import Kernel, Wanted, choose, headers_of, newest_release, packages_of, version_of
 
 BOOKWORM = (
     "linux-image-6.1.0-9-cloud-amd64",
@@ -58,3 +58,15 @@ def test_a_mirror_without_one_of_the_suites() -> None:
 
 def test_an_image_that_holds_its_modules() -> None:
     assert packages_of("6.1.0-50-cloud-amd64", BOOKWORM) == ("linux-image-6.1.0-50-cloud-amd64",)
+
+
+@pytest.mark.parametrize(
+    ("release", "headers"),
+    [
+        ("6.1.0-50-cloud-amd64", ("linux-headers-6.1.0-50-cloud-amd64", "linux-headers-6.1.0-50-common")),
+        ("7.3.4+deb13-cloud-arm64", ("linux-headers-7.3.4+deb13-cloud-arm64", "linux-headers-7.3.4+deb13-common")),
+    ],
+)
+def test_a_kernels_own_headers(release: str, headers: tuple[str, ...]) -> None:
+    others = ("linux-headers-6.1.0-47-common", "linux-headers-6.1.0-50-common-rt", "linux-headers-cloud-amd64")
+    assert headers_of(release, (*others, *headers)) == headers
