@@ -21,7 +21,9 @@
 #define bpf_map_update_elem(map, key, value, flags)                                                                            \
 	bpf_map_update_elem_(bpf_pseudo_fd(1, SSLL_DESCRIPTOR(map)), (void *)(key), (void *)(value), flags)
 #define bpf_map_delete_elem(map, key) bpf_map_delete_elem_(bpf_pseudo_fd(1, SSLL_DESCRIPTOR(map)), (void *)(key))
-#define bpf_tail_call(ctx, map, index) bpf_tail_call_(bpf_pseudo_fd(1, SSLL_DESCRIPTOR(map)), ctx, index)
+/* The helper itself, as the wrapper of bcc 0.26 takes the map as a number, that of 0.31 as a pointer. */
+#define bpf_tail_call(ctx, map, index)                                                                                         \
+	(((long (*)(void *, __u64, __u32))BPF_FUNC_tail_call)(ctx, bpf_pseudo_fd(1, SSLL_DESCRIPTOR(map)), index))
 
 /* The address of the only value of an array. */
 #define SSLL_VALUE(name) bpf_pseudo_fd(2, SSLL_FD_##name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ssllatency.elf.image import Image
-from tests.kernels.guest.servers import certificates, traced
+from tests.kernels.guest.servers import SETTINGS, certificates, traced
 from tests.kernels.guest.targets import return_probes_count
 from tests.kernels.guest.ways import ways
 from tests.live.servers import Nginx, libssl_of
@@ -21,7 +21,7 @@ def counted() -> dict[str, Any]:
     """Every way of attaching counts exactly, and so do return probes on every function; the worker lives on."""
     features = _processor_features()
     assert {"paca", "bti"} <= features, f"the processor checks nothing: {sorted(features)}"
-    with Nginx(certificates()) as nginx:
+    with Nginx(certificates(), SETTINGS) as nginx:
         (worker,) = nginx.worker_pids()
         assert _signs(libssl_of(worker)), "this root's libssl doesn't sign return addresses"
         for method in ways():

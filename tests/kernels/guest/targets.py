@@ -24,7 +24,7 @@ from ssllatency.model.snapshot import Outcome, Target
 from ssllatency.probes.planner import plan_image
 from tests.kernels.guest.filtered import unknown_call_ends_in
 from tests.kernels.guest.leavings import changed_bytes
-from tests.kernels.guest.servers import assert_document, assert_same, certificates, connect, server
+from tests.kernels.guest.servers import SETTINGS, assert_document, assert_same, certificates, connect, server
 from tests.kernels.guest.ways import Refused, refusal, ways
 from tests.live.clients import h2load
 from tests.live.servers import Nginx, Settings, libssl_of, make_certificate
@@ -137,7 +137,7 @@ class _NamedNginx(Nginx):
     """nginx under another name."""
 
     def __init__(self, certificates: Path, program: Path) -> None:
-        super().__init__(certificates)
+        super().__init__(certificates, SETTINGS)
         self._program = program
 
     def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
@@ -178,7 +178,7 @@ class _FilteredNginx(Nginx):
 def filtered() -> dict[str, Any]:
     """A server under such a filter survives being traced, and all is counted."""
     fate = {name: unknown_call_ends_in(number) for name, number in (("uretprobe", 335), ("uprobe", 336))}
-    with _FilteredNginx(certificates()) as nginx:
+    with _FilteredNginx(certificates(), SETTINGS) as nginx:
         (worker,) = nginx.worker_pids()
         with Trace(nginx.master_pid) as trace:
             expected = connect(nginx)
