@@ -29,7 +29,7 @@ ROOT_PACKAGES = (
 )
 _ROOT_MIB = 1400
 _HEADERS_MIB = 300
-_CHECKOUT_MIB = 150
+_CHECKOUT_MIB = 200
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 

@@ -66,7 +66,7 @@ class Installed:
 
 @dataclass(frozen=True)
 class Disks:
-    """The images of the checkout, which is read only, and of the results."""
+    """The images of the checkout and of the results."""
 
     checkout: Path
     results: Path
@@ -79,7 +79,7 @@ def why_not(architecture: str) -> str:
 
 
 def command(kernel: Installed, root: str, processor: str, disks: Disks, parameters: str) -> list[str]:
-    """QEMU with the root of a suite, whose changes are forgotten, the other disks, and the kernel's headers."""
+    """QEMU with the root of a suite and the checkout, whose changes are forgotten, the results, and the kernel's headers."""
     architecture = ARCHITECTURES[kernel.architecture]
     image = FOLDER / kernel.architecture / f"root-{root}.ext4"
     words = [architecture.program, *architecture.options, *PROCESSORS[processor]]
@@ -89,7 +89,7 @@ def command(kernel: Installed, root: str, processor: str, disks: Disks, paramete
     words += ["-kernel", str(kernel.folder / "vmlinuz"), "-initrd", str(kernel.folder / "initrd")]
     words += ["-append", f"console={architecture.console} {_PARAMETERS} {parameters}"]
     headers = kernel.folder / "headers.ext4"
-    drives = (f"{image},snapshot=on", f"{disks.checkout},readonly=on", f"{disks.results}", f"{headers},readonly=on")
+    drives = (f"{image},snapshot=on", f"{disks.checkout},snapshot=on", f"{disks.results}", f"{headers},readonly=on")
     for number, drive in enumerate(drives):
         words += ["-drive", f"file={drive},if=none,id=d{number},format=raw", "-device", f"virtio-blk-pci,drive=d{number}"]
     return words
