@@ -31,7 +31,7 @@ ODD = (
     *("lockdown integrity", "no tracefs", "no BTF", "no uprobes", "cgroup v1", "cgroup hybrid"),
     *("unprivileged BPF disabled", "lockdown confidentiality"),
 )
-_EVERYTHING = (*_SELECTED, *_COUNTS, *_RIGHTS, *_LEAVINGS)
+_EVERYTHING = (*_SELECTED, "costs of sites", *_COUNTS, *_RIGHTS, *_LEAVINGS)
 
 
 @dataclass(frozen=True)

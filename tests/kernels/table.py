@@ -42,7 +42,7 @@ _COLUMNS = {
 }
 
 
-_HEAD = ("Kernel", "Machine", "Ways of attaching", *_COLUMNS, "Stress", "Complaints of the kernel")
+_HEAD = ("Kernel", "Machine", "Ways of attaching", *_COLUMNS, "Stepped to emulated", "Stress", "Complaints of the kernel")
 _REFUSED_HEAD = ("Refused", "On", "In these words")
 _ROOTS = {DEBIAN_12: "", DEBIAN_13: "Debian 13"}
 
@@ -128,7 +128,7 @@ def _row(group: Sequence[Guest]) -> Row:
     ways = results.get("programs load", {}).get("facts", {}).get("ways", [])
     cells = (_cell(results, checks) for checks in _COLUMNS.values())
     first = group[0]
-    return (first["release"], _machine(first), ", ".join(ways), *cells, _stress(group), _complaints(group))
+    return (first["release"], _machine(first), ", ".join(ways), *cells, _costs(results), _stress(group), _complaints(group))
 
 
 def _results(group: Sequence[Guest]) -> dict[str, Any]:
@@ -145,6 +145,14 @@ def _cell(results: Mapping[str, Any], checks: Sequence[str]) -> str:
     refused = [name for name, outcome in done.items() if outcome == Outcome.REFUSED]
     extent = "yes" if len(done) == len(checks) else f"{len(done)} of {len(checks)} run"
     return extent + (f"; refused: {', '.join(refused)}" if refused else "")
+
+
+def _costs(results: Mapping[str, Any]) -> str:
+    """How many times what an emulated site costs a stepped one does."""
+    result = results.get("costs of sites")
+    if result is None:
+        return _NOT_RUN
+    return f"{result['facts']['stepped to emulated']} x" if result["outcome"] == Outcome.PASSED else _PROBLEM
 
 
 def _stress(group: Sequence[Guest]) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.kernels.guest import engines, leavings, odd, servers, signed, targets
+from tests.kernels.guest import costs, engines, leavings, odd, servers, signed, targets
 from tests.kernels.guest.loads import every_kind_of_site, every_program_loads
 from tests.kernels.guest.stress import stressed
 from tests.kernels.guest.ways import Check, by
@@ -42,6 +42,7 @@ CHECKS: dict[str, Check] = {
     "doctor": doctor,
     "programs load": every_program_loads,
     "sites": every_kind_of_site,
+    "costs of sites": costs.relative,
     "trace": servers.traced,
     "trace perf": partial(servers.traced, "--attach", "perf"),
     "trace multi": by("multi", partial(servers.traced, "--attach", "multi")),

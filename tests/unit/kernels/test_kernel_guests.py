@@ -111,6 +111,7 @@ def test_the_tables() -> None:
     checks = {
         "programs load": result(ways=["perf"]),
         "sites": result(checked=42),
+        "costs of sites": result(**{"stepped to emulated": 1.9}),
         "trace": result(),
         "trace perf": result(),
         "trace multi": result("refused", "this kernel can't attach by multi"),
@@ -122,6 +123,7 @@ def test_the_tables() -> None:
     assert row[:2] == ("6.1.0-50-cloud-amd64", "amd64")
     assert row[2:7] == ("perf", "yes", "yes", "1 of 5 run", "2 of 3 run; refused: trace multi")
     assert "**failed**: links shared" in row
+    assert row[-3] == "1.9 x"
     assert "full: 1000 handshakes in 4 runs, 61 s" in row
     assert row[-1] == r"WARNING: a\|b"
     assert found.refusals == (("trace multi", "6.1.0-50 amd64", "this kernel can't attach by multi"),)
