@@ -8,6 +8,7 @@ import os
 import re
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 from ssllatency.engines.bpf import kernel
 
@@ -51,6 +52,13 @@ def loaded_programs() -> Iterator[tuple[str, bytes]]:
             yield name, native_code(program)
         finally:
             os.close(program)
+
+
+def own_programs() -> list[str]:
+    """The names of the programs of which this process holds a descriptor."""
+    links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    held = [int(path.name) for path in links if str(path.readlink()) == "anon_inode:bpf-prog"]
+    return [_info(descriptor, 0, 0)[_NAME].split(b"\0")[0].decode() for descriptor in held]
 
 
 def _info(program_fd: int, code_length: int, code_address: int) -> bytes:

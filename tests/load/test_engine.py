@@ -22,6 +22,7 @@ from tests.waiting import wait_for
 
 from . import scenarios
 from .conftest import Subject, breakpoints, counts, running
+from .native import own_programs
 from .programs import compiled
 from .scenarios import finished
 from .tracer import tracer
@@ -40,6 +41,14 @@ def test_counts_and_outcomes_are_exact(subject: Subject, method: str) -> None:
     assert counts(snapshot) == {("RSA_sign", SUCCESS): 5000, ("RSA_sign", FAILURE): 5000, ("RSA_verify", SUCCESS): 50}
     assert snapshot.losses == Losses()
     assert snapshot.in_flight == 0
+
+
+def test_only_the_programs_that_the_method_needs_are_loaded(subject: Subject, method: str) -> None:
+    session = subject.attach(method=method)
+    loaded = own_programs()
+    session.close()
+    returning = "at_both" if method == "session" else "at_return"
+    assert sorted(loaded) == sorted(("at_entry", "at_exit", "at_free", returning))
 
 
 def test_every_series_agrees_with_itself(subject: Subject) -> None:
