@@ -72,7 +72,8 @@ test: ## all tests that this machine can run
 	$(Q)tools/setup-foreign
 	$(Q)tools/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
 	$(Q)$(MAKE) bpf lint check-abi
-	$(Q)$(PYTHON) tests/run.py unit load live kernels
+	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
+	$(Q)$(PYTHON) tests/run.py unit fuzz load live kernels
 test-unit: ## no root, no kernel, no clang
 	$(Q)$(PYTHON) tests/run.py unit
 test-load: bpf ## every BPF program passes the verifier and attaches
@@ -93,10 +94,20 @@ pictures: ## docs/architecture.svg, by graphviz
 sweep: ## plan and check every function of nine libraries, about 7 minutes
 	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/test_probes_sweep.py
 
-.PHONY: fuzz
+# atheris (libFuzzer for Python) has wheels for few versions of Python, so it isn't part of the virtual environment.
+FUZZER := $(BUILD)/fuzz/packages
+$(FUZZER)/.made:
+	@echo "==> installing atheris into $(FUZZER)"
+	$(Q)mkdir -p $(FUZZER)
+	$(Q)$(PYTHON) -m pip install -q --disable-pip-version-check --upgrade --target $(FUZZER) 'atheris>=3,<4' && touch $@
+
+.PHONY: fuzz fuzz-minute
 SECONDS = 3600
-fuzz: ## look for files that break the invariants of tests/fuzz, SECONDS for each kind (3600)
-	$(Q)for target in plan handshakes names debug kept; do PYTHONPATH=python:. $(PYTHON) -m tests.fuzz $$target $(SECONDS) build/fuzz || exit 1; done
+JOBS = 1
+fuzz: $(FUZZER)/.made ## look for input that breaks an invariant, SECONDS for each kind (3600), JOBS kinds at once (1)
+	$(Q)PYTHONPATH=python:.:$(FUZZER) $(PYTHON) -m tests.fuzz --seconds $(SECONDS) --jobs $(JOBS)
+fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input each time, as CI does
+	$(Q)$(PYTHON) tests/run.py fuzz
 
 .PHONY: bench bench-memory
 bench: ## what tracing costs, written to docs/benchmarks.md, and what bench-memory measures

@@ -1,100 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks for bytes for which an invariant doesn't hold: `python -m tests.fuzz TARGET [SECONDS] [FOLDER]`.
+"""Looks for bytes for which an invariant doesn't hold.
 
-With atheris (pip install atheris) it is led by which code is reached, and keeps what it learned in FOLDER; without, bytes of
-the seeds are overwritten at random. What breaks an invariant is written to the current folder, as crash-….
+With atheris (`make fuzz` installs it below build/fuzz) it is led by which code is reached, and keeps what it learned in the
+folder's corpus; without, bytes of the seeds are overwritten at random. What breaks an invariant is written to the folder's
+crashes, and the exit status is 1. Each turn of a target adds a line to the folder's executions.tsv: target, kind, seed, inputs,
+seconds, status.
 """
 
 from __future__ import annotations
 
-import os
-import random
+import argparse
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 try:
     import atheris
 except ImportError:
     atheris = None
 
-_TARGETS = ("plan", "handshakes", "names", "debug", "kept")
-_MOST_BYTES, _LONGEST_S, _MOST_MB = 1 << 16, 20, 2048
+if TYPE_CHECKING:
+    from tests.fuzz.running import Prepared
+
+_TURN_S = 60.0
+_FOLLOWED = ("elf", "probes", "load", "model", "reports")
 
 
-def prepared(target: str, folder: Path) -> tuple[Callable[[bytes], None], list[bytes]]:
-    """What is called with bytes, and the bytes to begin with."""
-    from tests.fuzz import invariants, seeds
-
-    if target == "debug":
-        library, debug = seeds.stripped_library(folder)
-        return invariants.check_debug_file(library, folder / "root"), [debug]
-    if target == "kept":
-        return invariants.check_kept, seeds.kept(folder)
-    checks = {"plan": invariants.check_plan, "handshakes": invariants.check_handshake_plan, "names": invariants.check_names}
-    return checks[target], seeds.libraries(folder)
-
-
-def changed(seed: bytes, chance: random.Random) -> bytes:
-    """The seed with some bytes overwritten, or cut short."""
-    data = bytearray(seed)
-    for _ in range(chance.choice((1, 1, 2, 4, 16, 64))):
-        at = chance.randrange(len(data))
-        data[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
-    return bytes(data[: chance.randrange(len(data))] if chance.random() < 0.05 else data)
-
-
-def at_random(check: Callable[[bytes], None], seeds: list[bytes], seconds: float) -> int:
-    """Tries changed seeds for so long; how many."""
-    chance, until, count = random.Random(time.time_ns()), time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        data = changed(chance.choice(seeds), chance)
-        count += 1
-        try:
-            check(data)
-        except BaseException:
-            Path(f"crash-{count}").write_bytes(data)
-            raise
-    return count
-
-
-def led(check: Callable[[bytes], None], seeds: list[bytes], seconds: float, corpus: Path) -> None:
-    """Has atheris look; it ends the process."""
-    corpus.mkdir(parents=True, exist_ok=True)
-    for number, seed in enumerate(seeds):
-        (corpus / f"seed-{number}").write_bytes(seed)
-    bounds = (
-        f"-max_len={_MOST_BYTES}",
-        f"-timeout={_LONGEST_S}",
-        f"-rss_limit_mb={_MOST_MB}",
-        f"-max_total_time={seconds:.0f}",
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    atheris.Setup([sys.argv[0], str(corpus), *bounds, "-print_final_stats=1"], check)
-    atheris.Fuzz()
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="what to try (all)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long each target is tried in all (60)")
+    parser.add_argument("--runs", type=int, default=0, help="how many inputs of each target at most (no bound)")
+    parser.add_argument("--seed", type=int, help="tries the same again, where --runs bounds it (another each time)")
+    parser.add_argument("--minute", action="store_true", help="about a minute for all, beginning anew, the same each time")
+    parser.add_argument("--jobs", type=int, default=1, help="how many targets are tried at once (1)")
+    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="where findings are kept (build/fuzz)")
+    parser.add_argument("--count", action="store_true", help="only tell how many inputs have been tried so far")
+    return parser.parse_args(words)
 
 
-def main(arguments: list[str]) -> int:
-    """Runs one target."""
-    if not arguments or arguments[0] not in _TARGETS:
-        print(f"usage: python -m tests.fuzz {'|'.join(_TARGETS)} [SECONDS] [FOLDER]", file=sys.stderr)
-        return 2
-    target, seconds = arguments[0], float(arguments[1]) if len(arguments) > 1 else 60.0
+def _import_all() -> None:
+    """All code that is to be followed, what is imported late as well."""
+    import ssllatency
+
+    package = Path(ssllatency.__file__).parent
+    for room in _FOLLOWED:
+        for source in sorted(package.glob(f"{room}/*.py")):
+            import_module(f"ssllatency.{room}.{source.stem}")
+
+
+@contextmanager
+def _prepared(names: Sequence[str], corpus: Path | None) -> Iterator[list[Prepared]]:
+    """The targets with their seeds, each with its folder below `corpus`, or an empty one. ValueError for another name."""
+    with atheris.instrument_imports(include=["ssllatency"]) if atheris else nullcontext():
+        _import_all()
+        from tests.fuzz.running import Prepared
+        from tests.fuzz.targets import TARGETS
+    if unknown := set(names) - set(TARGETS):
+        raise ValueError(f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     with tempfile.TemporaryDirectory(prefix="ssllatency-fuzz-") as made:
+        found = []
+        for name in names or TARGETS:
+            folder = Path(made, name)
+            folder.mkdir()
+            check, seeds = TARGETS[name].make(folder)
+            kept = corpus / name if corpus else folder / "corpus"
+            found.append(Prepared(name, check, seeds, TARGETS[name].most_bytes, kept))
+        yield found
+
+
+def _fuzz(targets: Sequence[Prepared], arguments: argparse.Namespace) -> bool:
+    """Whether every invariant held."""
+    from tests.fuzz.running import Bounds, Turn, take_turns
+    from tests.fuzz.targets import TARGETS
+
+    left_s: dict[str, float] = defaultdict(lambda: arguments.seconds)
+    seeds = count(1 if arguments.minute else arguments.seed or time.time_ns() & 0x3FFFFFFF)
+
+    def begin(target: Prepared) -> Turn | None:
+        runs = TARGETS[target.name].a_minute if arguments.minute else arguments.runs
+        seconds = min(_TURN_S, left_s[target.name]) if not runs else arguments.seconds
+        if left_s[target.name] <= 0:
+            return None
+        left_s[target.name] -= seconds
+        return Turn(target, Bounds(seconds, runs, next(seeds)), arguments.folder, led=atheris is not None)
+
+    def tell(turn: Turn, good: bool) -> None:
+        print(f"{turn.target.name}: {turn.tried:,} inputs, seed {turn.bounds.seed}", end="")
+        print("" if good else f": an invariant is broken: {turn.log}, {arguments.folder}/crashes", flush=True)
+
+    return take_turns(targets, begin, arguments.jobs, tell)
+
+
+def main(words: Sequence[str]) -> int:
+    """The exit status."""
+    arguments = _arguments(words)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was tried is counted
+    if not arguments.count:
         if atheris is None:
-            check, seeds = prepared(target, Path(made))
-            print(
-                f"{at_random(check, seeds, seconds)} files tried at random, none breaks an invariant (atheris isn't installed)"
-            )
-            return 0
-        with atheris.instrument_imports(include=["ssllatency"]):
-            check, seeds = prepared(target, Path(made))
-        corpus = Path(arguments[2] if len(arguments) > 2 else made, "corpus", target)
-        pid = os.fork()  # atheris ends its process without a word to Python: the folder would stay
-        if pid == 0:
-            led(check, seeds, seconds, corpus)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            print("atheris isn't installed: seeds are changed at random")
+        try:
+            with _prepared(arguments.targets, None if arguments.minute else arguments.folder / "corpus") as targets:
+                held = _fuzz(targets, arguments)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("interrupted: what was tried is counted")
+            return 1
+        if not held:
+            return 1
+    from tests.fuzz.running import totals
+
+    tried = totals(arguments.folder)
+    print("\n".join(f"{name}: {count:,} inputs so far" for name, count in sorted(tried.items())))
+    print(f"in all: {sum(tried.values()):,}")
+    return 0
 
 
 if __name__ == "__main__":

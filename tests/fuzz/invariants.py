@@ -14,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,43 @@ from ssllatency.probes.plan import CodeRange, Covered, ImagePlan, Probe
 from ssllatency.probes.planner import plan_image
 from tests.fixtures import hostile
 
+_MOST_FUNCTIONS = 64
+_NAMED = ("SSL_do_handshake", "SSL_read", "SSL_write", "EVP_DigestSign", "RSA_sign", "ERR_vset_error", "hidden", "other")
+
 
 def image_of(data: bytes, debug_roots: Iterable[str] = ()) -> Image:
     """The image that these bytes are; ElfError where they are none."""
     return Image("fuzzed", Source.of(data, "/usr/lib/libssl.so.3"), tuple(debug_roots))
+
+
+def check_image(data: bytes) -> None:
+    """Of what is read of a file with this content: functions and their bounds lie in its code, and its bytes are its own."""
+    try:
+        image = image_of(data)
+        for start, end in islice(image.function_ranges(), _MOST_FUNCTIONS):
+            assert start < end
+            _check_bytes(image, data, start)
+            bounds = image.function_bounds(start)
+            assert bounds is not None
+            assert bounds[0] <= start < bounds[1]
+        for name in _NAMED:
+            function = image.own_function(name)
+            assert function is None or image.executable(function.address)
+            address = image.symbol_address(name)
+            for place in image.pointers_to(address) if address else ():
+                assert image.pointer(place) in (address, None)
+            image.plt_target(address or 0)
+        assert isinstance(image.soname, str)
+    except ElfError:
+        return
+
+
+def _check_bytes(image: Image, data: bytes, address: int) -> None:
+    """Of an address that is said to be code: its bytes are those of the file at its offset."""
+    if image.executable(address):
+        offset, code = image.file_offset(address), image.code(address, 16)
+        assert code == data[offset : offset + len(code)]
+        assert code
 
 
 def check_plan(data: bytes) -> None:
@@ -47,7 +82,7 @@ def check_plan(data: bytes) -> None:
     except ElfError:
         return
     assert codec.from_values(_through_json(codec.to_values(plan)), file_size=len(data)) == plan
-    _check_sites(image, data, plan.code, _probes(plan), _own_functions(image, plan))
+    check_sites(image, data, plan.code, _probes(plan), _own_functions(image, plan))
 
 
 def check_handshake_plan(data: bytes) -> None:
@@ -58,7 +93,7 @@ def check_handshake_plan(data: bytes) -> None:
     except ElfError:
         return
     assert handshake_codec.from_values(_through_json(handshake_codec.to_values(plan)), file_size=len(data)) == plan
-    _check_sites(image, data, plan.code, list(plan.probes()), [])
+    check_sites(image, data, plan.code, list(plan.probes()), [])
 
 
 def check_names(data: bytes) -> None:
@@ -66,9 +101,10 @@ def check_names(data: bytes) -> None:
     try:
         found = names(image_of(data))
         values = _through_json(names_codec.to_values(found))
-        assert names_codec.from_values(values) == found
-    except (ElfError, DamagedValues):
+    except ElfError:
         return
+    with suppress(DamagedValues):
+        assert names_codec.from_values(values) == found
 
 
 def check_debug_file(library: bytes, root: Path) -> Callable[[bytes], None]:
@@ -79,8 +115,10 @@ def check_debug_file(library: bytes, root: Path) -> Callable[[bytes], None]:
     def check(data: bytes) -> None:
         place.write_bytes(data)
         image = image_of(library, [str(root)])
+        if not image.debug_file:
+            return  # it says nothing
         plan = plan_image(image)
-        _check_sites(image, library, plan.code, _probes(plan), _own_functions(image, plan))
+        check_sites(image, library, plan.code, _probes(plan), _own_functions(image, plan))
         for planned in plan.operations:
             bounds = image.function_bounds(planned.address)
             assert not planned.found.startswith("debug file") or bounds == (planned.address, planned.address + planned.size)
@@ -89,12 +127,15 @@ def check_debug_file(library: bytes, root: Path) -> Callable[[bytes], None]:
 
 
 def check_kept(data: bytes) -> None:
-    """Of what was kept on disk: a plan all of whose sites lie in code that will be compared, or nothing."""
+    """Of what was kept on disk: names, a plan all of whose sites lie in code that will be compared, or nothing."""
     size = 1 << 20
     try:
         values = json.loads(data)
     except (ValueError, RecursionError):
         return
+    with suppress(DamagedValues, RecursionError):
+        kept = names_codec.from_values(values)
+        assert names_codec.from_values(_through_json(names_codec.to_values(kept))) == kept
     for from_values in (codec.from_values, handshake_codec.from_values):
         try:
             plan: Any = from_values(values, file_size=size)
@@ -120,14 +161,14 @@ def _own_functions(image: Image, plan: ImagePlan) -> list[tuple[int, int]]:
     return [(function.address, function.address + function.size) for function in named if function]
 
 
-def _check_sites(
+def check_sites(
     image: Image, data: bytes, code: Iterable[CodeRange], probes: Iterable[Probe], own: list[tuple[int, int]]
 ) -> None:
     begins: dict[CodeRange, frozenset[int]] = {}
     for each in code:
         content = data[each.offset : each.offset + each.size]
         assert hashlib.sha256(content).hexdigest() == each.digest
-        begins[each] = boundaries(image.machine, content) & _by_capstone(image.machine, content)
+        begins[each] = boundaries(image.machine, content) - _amid_instructions(image.machine, content)
     for probe in probes:
         assert image.file_offset(probe.address) == probe.offset
         assert image.executable(probe.address)
@@ -139,8 +180,9 @@ def _check_sites(
         assert any(probe.offset - start in known for start, known in walked), f"no instruction begins at {probe.address:#x}"
 
 
-def _by_capstone(machine: str, code: bytes) -> frozenset[int]:
+def _amid_instructions(machine: str, code: bytes) -> frozenset[int]:
+    """The offsets at which no instruction begins, by Capstone, as far as it can go from the start: data may lie further on."""
     if machine == "aarch64":
-        return frozenset(range(0, len(code), 4))
+        return frozenset(at for at in range(len(code)) if at % 4)
     decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    return frozenset(address for address, *_ in decoder.disasm_lite(code, 0))
+    return frozenset(at for start, size, *_ in decoder.disasm_lite(code, 0) for at in range(start + 1, start + size))

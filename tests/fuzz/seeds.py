@@ -7,13 +7,19 @@ import json
 from pathlib import Path
 
 from ssllatency.elf.image import Image
+from ssllatency.openssl.names.names import names
 from ssllatency.probes import codec
+from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import plan_image
 from tests.fixtures import build, hostile
 from tests.unit.probes.assembled import assemble, function
 
+TOOLS = ("gcc", "strip", "nm")
+
+# One page for all: what a fuzzer changes is seldom padding.
+_SMALL = ("-Wl,-z,noseparate-code", "-Wl,-z,norelro", "-Wl,--hash-style=gnu")
 _PLAIN = "push %rbx\nmov %rdi,%rbx\ncall other@PLT\npop %rbx\nret\n"
 _BRANCHES = """
     push %rbx
@@ -42,16 +48,25 @@ _LIBCRYPTO = "".join(function(name, _BRANCHES) for name in ("EVP_DigestSign", "R
 
 
 def libraries(folder: Path) -> list[bytes]:
-    """Libraries, with symbol table and without, and without section headers."""
-    made = [assemble(folder, text, name).path for name, text in (("ssl", _LIBSSL), ("crypto", _LIBCRYPTO))]
+    """Libraries, with symbol table and without, and without section headers; and stripped ones with OpenSSL's tables."""
+    made = [assemble(folder, text, name, *_SMALL).path for name, text in (("ssl", _LIBSSL), ("crypto", _LIBCRYPTO))]
     bare = [build.stripped(path, f"{path.stem}-stripped.so") for path in made]
     headless = [build.without_section_headers(path, f"{path.stem}-headless.so") for path in bare]
-    return [path.read_bytes() for path in (*made, *bare, *headless)]
+    return [path.read_bytes() for path in (*made, *bare, *headless, *_with_tables(folder))]
+
+
+def _with_tables(folder: Path) -> list[Path]:
+    """Of methods, of providers, of names; and with functions whose fields are followed."""
+    found = []
+    for name in ("methods", "provider", "names", "accessors", "labels"):
+        path = build.library(folder, f"lib{name}.so", [f"{name}.c"], *_SMALL, "-nostdlib", "-g0")
+        found.append(build.stripped(path, f"{path.stem}-stripped.so"))
+    return found
 
 
 def stripped_library(folder: Path) -> tuple[bytes, bytes]:
     """A stripped libcrypto, and the debug file that names a function of it."""
-    made = assemble(folder, _LIBCRYPTO.replace(".globl hidden\n", ""), "split")
+    made = assemble(folder, _LIBCRYPTO.replace(".globl hidden\n", ""), "split", *_SMALL)
     bare = build.stripped(made.path, "split-stripped.so")
     functions = [(name, made.symbols["hidden"] + more, 40) for more, name in enumerate(("ecx_derive", "ml_kem_decapsulate"))]
     return bare.read_bytes(), hostile.debug_file(folder / "debug", Image.open(bare).build_id, functions).read_bytes()
@@ -61,5 +76,10 @@ def kept(folder: Path) -> list[bytes]:
     """Plans as they are kept."""
     path = assemble(folder, _LIBSSL + _LIBCRYPTO, "both").path
     image = Image.open(path)
-    values = codec.to_values(plan_image(image)), handshake_codec.to_values(plan_handshake(image))
+    with_names = Image.open(build.library(folder, "libnames.so", ["names.c"]))
+    values = (
+        codec.to_values(plan_image(image)),
+        handshake_codec.to_values(plan_handshake(image)),
+        names_codec.to_values(names(with_names)),
+    )
     return [json.dumps(each).encode() for each in values]

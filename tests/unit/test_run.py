@@ -65,3 +65,16 @@ def test_a_doctor_that_hangs_ends(ran: list[str], monkeypatch: pytest.MonkeyPatc
     with pytest.raises(subprocess.TimeoutExpired):
         run.main()
     assert ran == []
+
+
+@pytest.mark.parametrize(("ci", "status"), [("", 0), ("true", 1)])
+def test_fuzzing_is_left_out_only_where_it_can_not_be_done(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch, ci: str, status: int
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "unit", "fuzz"])
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(run, "no_fuzzer", lambda: "")
+    assert run.main() == 0
+    monkeypatch.setattr(run, "no_fuzzer", lambda: "atheris isn't installed")
+    assert run.main() == status
+    assert ran == ["unit", "fuzz", "unit"]

@@ -38,13 +38,13 @@ class Unwind:
         starts, frames = self._table
         at = bisect_right(starts, address) - 1
         found = self._range(frames[at]) if at >= 0 else None
-        return found if found and found[0] <= address < found[1] else None
+        return found if found and found[0] == starts[at] and address < found[1] else None
 
     def ranges(self) -> Iterator[tuple[int, int]]:
         """[start, end) of every function, or part of one, in ascending order."""
-        for frame in self._table[1]:
+        for start, frame in zip(*self._table, strict=True):
             found = self._range(frame)
-            if found and found[0] < found[1]:
+            if found and start == found[0] < found[1]:
                 yield found
 
     def is_part(self, address: int) -> bool:
@@ -74,13 +74,13 @@ class Unwind:
 
     @cached_property
     def _table(self) -> tuple[list[int], list[int]]:
-        """Where functions start, in ascending order, and beside it the addresses of their descriptions."""
+        """Where functions start, in ascending order, and beside it the addresses of their descriptions, one for each start."""
         try:
             rows = self._sorted_rows() or self._section_rows()
         except ElfError:
             rows = []
-        rows.sort()
-        return [start for start, _ in rows], [frame for _, frame in rows]
+        frames = dict(sorted(rows))
+        return list(frames), list(frames.values())
 
     def _sorted_rows(self) -> list[tuple[int, int]]:
         header = next((each for each in self._headers.segments if each.type == "PT_GNU_EH_FRAME"), None)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from pathlib import Path
 
 import capstone
 import pytest
+from elftools.elf.elffile import ELFFile
 from tests.fixtures import build
 
 from ssllatency.code.decode import instructions
@@ -38,6 +40,22 @@ def test_bounds_are_those_of_the_symbols(folder: Path, kind: str) -> None:
             assert image.function_bounds(symbol.address + symbol.size) != bounds
     assert image.function_bounds(0) is None
     assert image.function_bounds(1 << 62) is None
+
+
+def test_a_row_that_leads_to_another_function_s_description_tells_nothing(folder: Path) -> None:
+    """The table that is searched says where each function starts; so does its description. Both must say the same."""
+    target = build.stripped(build.library(folder, "libcrossed.so", build.SHAPES), "crossed.so")
+    data = bytearray(target.read_bytes())
+    header = next(each for each in ELFFile(io.BytesIO(data)).iter_segments() if each["p_type"] == "PT_GNU_EH_FRAME")
+    rows = header["p_offset"] + 12
+    data[rows + 4 : rows + 8], data[rows + 12 : rows + 16] = data[rows + 12 : rows + 16], data[rows + 4 : rows + 8]
+    target.write_bytes(data)
+    starts = [header["p_vaddr"] + struct.unpack_from("<i", data, rows + at)[0] for at in (0, 8)]
+    image = Image.open(target)
+    ranges = list(image.function_ranges())
+    assert ranges
+    assert all(image.function_bounds(start) == (start, end) for start, end in ranges)
+    assert [image.function_bounds(start) for start in starts] == [None, None]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -372,6 +373,22 @@ def test_numbers_that_are_none(tool: str) -> None:
                 except LoadError:
                     continue
                 assert all(value == value and abs(value) < 1e18 for value in values(report).values())
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("odd", ["9" * 400, "9" * 5000, "1.2.3", "7" * 20, "-5", "\N{ARABIC-INDIC DIGIT FIVE}"])
+def test_numbers_that_no_tool_could_print(tool: str, odd: str) -> None:
+    """Each number of each output replaced by one that can't be: read without it, or refused."""
+    for name in NAMES:
+        if {"wrk2": "wrk"}.get(name.split("-")[1], name.split("-")[1]) == tool:
+            text = text_of(name)
+            for number_there in dict.fromkeys(re.findall(r"\d[\d.]*", text)):
+                try:
+                    report = TOOLS[tool].parse(text.replace(number_there, odd))
+                except LoadError:
+                    continue
+                assert all(0 <= value <= 1e18 for value in values(report).values())
+                assert all(0 <= share <= 100 for times in report.percentiles.values() for share in times)
 
 
 def test_units() -> None:

@@ -102,9 +102,9 @@ class Assembled:
         return self.labels(plan, Role.EXIT)
 
 
-def assemble(folder: Path, text: str, name: str = "code") -> Assembled:
+def assemble(folder: Path, text: str, name: str = "code", *flags: str) -> Assembled:
     """The library that the assembly `text` makes; functions that it doesn't define are another library's."""
     source, path = folder / f"{name}.S", folder / f"lib{name}.so"
     source.write_text(f'.text\n{text}\n.section .note.GNU-stack,"",@progbits\n')
-    build.run("gcc", "-shared", "-nostdlib", "-Wl,--build-id=sha1", "-Wl,-z,lazy", "-o", path, source)
+    build.run("gcc", "-shared", "-nostdlib", "-Wl,--build-id=sha1", "-Wl,-z,lazy", *flags, "-o", path, source)
     return Assembled(path)

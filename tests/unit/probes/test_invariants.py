@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The invariants of tests/fuzz hold of some thousand damaged files, and object where they are broken on purpose."""
+"""The invariants of tests/fuzz hold of some thousand inputs that are changed at random, and object where they are broken on
+purpose."""
 
 from __future__ import annotations
 
@@ -13,32 +14,32 @@ from typing import Any
 
 import pytest
 from tests import programs
-from tests.fixtures import build
-from tests.fuzz import __main__ as fuzz
 from tests.fuzz import invariants, seeds
+from tests.fuzz.running import changed
+from tests.fuzz.targets import TARGETS
 
 from ssllatency.probes import planner
 from ssllatency.probes.plan import OperationPlan
 from ssllatency.probes.sites.operation import Planner
 
-TIMES = {"plan": 400, "handshakes": 150, "names": 200, "debug": 400, "kept": 2000}
+_SHARE = 4  # the tier of its own tries so many times as much
 
 
 @pytest.fixture(autouse=True)
 def _tools() -> None:
     if platform.machine() != "x86_64":
         pytest.skip("the functions are x86-64 code for the machine's own assembler")
-    programs.needed(*build.TOOLS)
 
 
-@pytest.mark.parametrize("target", TIMES)
-def test_invariants_hold_of_damaged_files(target: str, tmp_path: Path) -> None:
-    check, files = fuzz.prepared(target, tmp_path)
+@pytest.mark.parametrize("target", TARGETS)
+def test_invariants_hold_of_changed_seeds(target: str, tmp_path: Path) -> None:
+    programs.needed(*TARGETS[target].programs)
+    check, files = TARGETS[target].make(tmp_path)
     chance = random.Random(target)
     for file in files:
         check(file)
-    for _ in range(TIMES[target]):
-        check(fuzz.changed(chance.choice(files), chance))
+    for _ in range(min(4000, TARGETS[target].a_minute // _SHARE)):
+        check(changed(chance.choice(files), chance)[: TARGETS[target].most_bytes])
 
 
 def moved(plan: OperationPlan) -> OperationPlan:
@@ -58,6 +59,7 @@ def test_a_planner_that_errs_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[OperationPlan], OperationPlan]
 ) -> None:
     """The second opinion leaves such operations out; without it the invariants object."""
+    programs.needed(*seeds.TOOLS)
     plan = Planner.plan
     monkeypatch.setattr(Planner, "plan", lambda *arguments: spoil(plan(*arguments)))
     file = seeds.libraries(tmp_path)[0]
@@ -69,6 +71,7 @@ def test_a_planner_that_errs_is_not_believed(
 
 
 def test_a_kept_plan_with_a_site_outside_of_its_code_is_refused(tmp_path: Path) -> None:
+    programs.needed(*seeds.TOOLS)
     values: Any = json.loads(seeds.kept(tmp_path)[0])
     values["code"] = values["code"][1:]
     with pytest.raises(invariants.DamagedValues):

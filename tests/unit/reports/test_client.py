@@ -191,3 +191,20 @@ def test_the_rate_of_s_time() -> None:
 
 def test_no_handshake_at_all() -> None:
     assert says(snapshot(), "server's 0 successful handshakes are 3 fewer than ab's 3 connections")
+
+
+def test_names_and_units_of_a_foreign_document_are_escaped() -> None:
+    """The document may be anybody's: nothing of it moves the cursor."""
+    odd = "\x1b[2J\N{RIGHT-TO-LEFT OVERRIDE}"
+    figures = tuple(Figure(f"{odd}{name}", 1.0, unit, odd) for name, unit in (("", odd), (", mean", "s")))
+    shown = render(snapshot(FULL, client=replace(CLIENT, figures=figures, percentiles={odd: {50: 0.1}})))
+    assert shown.isascii()
+    assert "\x1b" not in shown
+    assert shown.count("\\x1b[2J") >= 5
+
+
+def test_percentiles_keep_all_their_digits() -> None:
+    client = replace(CLIENT, percentiles={"total": {99.99999: 0.2, 0.0000001: 0.1, 50: 0.15}})
+    measured = snapshot(FULL, client=client)
+    assert from_json(to_json(measured)).client == client
+    assert list(json.loads(to_json(measured))["client"]["percentiles"]["total"]) == ["99.99999", "0.0000001", "50"]

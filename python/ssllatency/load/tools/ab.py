@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest
-from ssllatency.load.tools.reading import figure, find, milliseconds, not_its_output, number
+from ssllatency.load.tools.reading import WHOLE, figure, find, milliseconds, not_its_output, number, percent
 
 _VERSIONS = {"TLSv1.2": "TLS1.2", "TLSv1.3": "TLS1.3"}
 _MANY = 1_000_000  # -t alone stops at 50,000 requests
@@ -84,20 +84,20 @@ def _times(text: str) -> list[Figure]:
     columns = heading[1].replace("mean[+/-sd]", "mean sd").replace("avg", "mean").split() if heading else []
     found: list[Figure] = []
     for row, (name, includes) in _TIMES.items():
-        line = find(rf"^{row}: +(\d.*)$", text)
+        line = find(rf"^{row}: +([0-9].*)$", text)
         for column, cell in zip(columns, line[1].split() if line else (), strict=False):
             found += figure(f"{name}, {column}", milliseconds(cell), "s", includes)
     return found
 
 
 def _percentiles(text: str) -> dict[float, float]:
-    lines = re.findall(r"^ +(\d+)% +(\d+)(?: \(.*\))?$", text, re.MULTILINE)
-    return {float(percent): int(time) / 1e3 for percent, time in lines}
+    lines = re.findall(rf"^ +({WHOLE})% +({WHOLE})(?: \(.*\))?$", text, re.MULTILINE)
+    return {share: int(time) / 1e3 for written, time in lines if (share := percent(written)) is not None}
 
 
 def _facts(text: str) -> dict[str, str]:
     facts = {}
-    if found := find(r"^SSL/TLS Protocol: +([^,\n]*),([^,\n]*)(?:,(\d+))?", text):
+    if found := find(r"^SSL/TLS Protocol: +([^,\n]*),([^,\n]*)(?:,([0-9]+))?", text):
         facts = {"protocol": found[1], "cipher": found[2], **({"server key": f"{found[3]} bits"} if found[3] else {})}
     for name, label in (("key exchange", "Server Temp Key"), ("server", "Server Software")):
         if line := find(rf"^{label}: +(\S.*)$", text):

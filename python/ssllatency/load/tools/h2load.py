@@ -11,12 +11,12 @@ import re
 from collections.abc import Sequence
 
 from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest, closes
-from ssllatency.load.tools.reading import figure, find, not_its_output, number, seconds, size
+from ssllatency.load.tools.reading import WHOLE, figure, find, not_its_output, number, percent, seconds, size
 
 _HTTP_1 = "http/1"  # later ones keep their connections, whatever a request says
-_SPAWNED = re.compile(r"^spawning thread #\d+: (\d+) (?:total client|concurrent client)", re.MULTILINE)
+_SPAWNED = re.compile(rf"^spawning thread #{WHOLE}: ({WHOLE}) (?:total client|concurrent client)", re.MULTILINE)
 _OLD_TIME = re.compile(
-    r"^finished in (\d+) sec, (\d+) millisec and (\d+) microsec, (\S+) req/s(?:, (\S+) kbytes/s)?", re.MULTILINE
+    rf"^finished in ({WHOLE}) sec, ({WHOLE}) millisec and ({WHOLE}) microsec, (\S+) req/s(?:, (\S+) kbytes/s)?", re.MULTILINE
 )
 _TIME = re.compile(r"^finished in (\S+), (\S+) req/s(?:, (\S+)/s)?", re.MULTILINE)
 _HEADING = re.compile(r"^ +min +.*$", re.MULTILINE)
@@ -81,16 +81,15 @@ def _rates(text: str) -> list[Figure]:
 
 def _counts(text: str) -> list[Figure]:
     line = find(r"^requests: (.*)$", text)
-    counts = {word: int(count) for count, word in re.findall(r"(\d+) ([a-z]+)", line[1])} if line else {}
+    counts = {word: int(count) for count, word in re.findall(rf"\b({WHOLE}) ([a-z]+)", line[1])} if line else {}
     return [one for word, (name, what) in _COUNTS.items() for one in figure(name, counts.get(word), "count", what)]
 
 
 def _traffic(text: str) -> list[Figure]:
     line = find(r"^traffic: (.*)$", text)
     # "40.04KB (41000) total" or, before 1.10, "667500 bytes total".
-    sizes = (
-        {word: int(exact) for exact, word in re.findall(r"(\d+)(?:\)| bytes) (total|headers|data)", line[1])} if line else {}
-    )
+    exact = re.findall(rf"\b({WHOLE})(?:\)| bytes) (total|headers|data)", line[1]) if line else []
+    sizes = {word: int(number) for number, word in exact}
     total = sizes.get("total") or None  # 0 where a new connection a request makes it lose count
     return [
         *figure("bytes", total, "bytes", "decrypted, header and body"),
@@ -105,13 +104,14 @@ def _times(text: str) -> tuple[list[Figure], dict[str, dict[float, float]]]:
     figures: list[Figure] = []
     percentiles: dict[str, dict[float, float]] = {}
     for row, (name, includes) in _ROWS.items():
-        found = find(rf"^(?i:{row}) *: *(\d.*)$", text)
+        found = find(rf"^(?i:{row}) *: *([0-9].*)$", text)
         values = {column: seconds(cell) for column, cell in zip(columns, found[1].split(), strict=False)} if found else {}
         if not any(values.get(column) for column in ("max", "mean")):
             continue  # all zero: nothing of that kind was measured
         for column in ("min", "mean", "sd", "median", "max"):
             figures += figure(f"{name}, {column}", values.get(column), "s", includes)
-        tail = {float(column[1:]): value for column, value in values.items() if re.fullmatch(r"p\d[\d.]*", column) and value}
+        shares = {percent(column[1:]): value for column, value in values.items() if column.startswith("p")}
+        tail = {share: value for share, value in shares.items() if share is not None and value}
         if tail:
             percentiles[name] = tail
     return figures, percentiles

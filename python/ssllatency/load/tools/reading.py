@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the numbers that load generators print, with their units. What isn't a number (nan, inf) is None."""
+"""Reads the numbers that load generators print, with their units. What isn't a number (nan, inf), or is none that a tool could
+have counted to, is None."""
 
 from __future__ import annotations
 
-import math
 import re
 
 from ssllatency.load.figures import Figure, LoadError
@@ -11,7 +11,10 @@ from ssllatency.load.figures import Figure, LoadError
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_NUMBER = r"[-+]?(?:\d[\d.]*|nan|inf)"
+_NUMBER = r"[-+]?(?:[0-9][0-9.]*|nan|inf)"
+_LARGEST = 1e18
+
+WHOLE = r"[0-9]{1,15}"  # the pattern of a whole number, of any that a tool could have counted to
 
 
 def seconds(text: str) -> float | None:
@@ -34,6 +37,12 @@ def size(text: str) -> float | None:
     return _scaled(re.sub(r"(?i)(?:bytes|B)$", "", text.strip()), _BINARY)
 
 
+def percent(text: str) -> float | None:
+    """A percentage without its sign ("99.9")."""
+    found = re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,9})?", text)
+    return float(text) if found and float(text) <= 100 else None
+
+
 def _scaled(text: str, units: dict[str, float] | dict[str, int]) -> float | None:
     found = re.fullmatch(rf"({_NUMBER})\s*([A-Za-z]*)", text.strip(), re.IGNORECASE)
     if not found or found[2] not in units:
@@ -43,7 +52,7 @@ def _scaled(text: str, units: dict[str, float] | dict[str, int]) -> float | None
         value = float(f"{float(found[1]) * units[found[2]]:.15g}")
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if 0 <= value <= _LARGEST else None
 
 
 def find(pattern: str, text: str) -> re.Match[str] | None:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest
-from ssllatency.load.tools.reading import figure, not_its_output, number
+from ssllatency.load.tools.reading import WHOLE, figure, not_its_output, number
 
 _NEW, _REUSED = "Collecting connection statistics", "Now timing with session id reuse"
-_CPU = re.compile(r"^(\d+) connections in (\S+?)s; (\S+) connections/user sec(?:, bytes read (\d+))?", re.MULTILINE)
-_REAL = re.compile(r"^(\d+) connections in (\d+) real seconds(?:, (\d+) bytes read per connection)?", re.MULTILINE)
+_CPU = re.compile(rf"^({WHOLE}) connections in (\S+?)s; (\S+) connections/user sec(?:, bytes read ({WHOLE}))?", re.MULTILINE)
+_REAL = re.compile(rf"^({WHOLE}) connections in ({WHOLE}) real seconds(?:, ({WHOLE}) bytes read per connection)?", re.MULTILINE)
 _MARKS = re.compile(r"^[*rt23]+$", re.MULTILINE)  # one a connection; r: it resumed its session
 _VERSIONS = {"TLSv1.2": "-tls1_2", "TLSv1.3": "-tls1_3"}
 

@@ -11,14 +11,14 @@ import re
 from collections.abc import Sequence
 
 from ssllatency.load.figures import ClientReport, Connections, Figure, LoadError, LoadRequest, closes
-from ssllatency.load.tools.reading import figure, find, not_its_output, number, seconds, size
+from ssllatency.load.tools.reading import WHOLE, figure, find, not_its_output, number, percent, seconds, size
 
-_DONE = re.compile(r"^ *(\d+) requests in (\S+), (\S+) read", re.MULTILINE)
-_SETUP = re.compile(r"^ *(\d+) threads and (\d+) connections", re.MULTILINE)
+_DONE = re.compile(rf"^ *({WHOLE}) requests in (\S+), (\S+) read", re.MULTILINE)
+_SETUP = re.compile(rf"^ *({WHOLE}) threads and ({WHOLE}) connections", re.MULTILINE)
 _ROW = r" +(\S+) +(\S+) +(\S+) +(\S+)%"
-_ERRORS = re.compile(r"^ *Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", re.MULTILINE)
+_ERRORS = re.compile(rf"^ *Socket errors: connect ({WHOLE}), read ({WHOLE}), write ({WHOLE}), timeout ({WHOLE})", re.MULTILINE)
 _BLOCK = re.compile(r"^ *Latency Distribution(?: \(HdrHistogram - (Recorded|Uncorrected) Latency.*)?$", re.MULTILINE)
-_PERCENTILE = re.compile(r"^ *([\d.]+)% +([\d.]+(?:us|ms|s|m|h))$", re.MULTILINE)
+_PERCENTILE = re.compile(r"^ *([0-9.]+)% +([0-9.]+(?:us|ms|s|m|h))$", re.MULTILINE)
 _LATENCY = "from the request's first byte sent to the response's end; no connect, no handshake"
 _PLANNED = "from when the request was due, waiting for connections included, to the response's end"
 
@@ -76,7 +76,7 @@ def _errors(text: str) -> list[Figure]:
     errors = [
         one for name, count, what in zip(names, counts, words, strict=False) for one in figure(name, int(count), "count", what)
     ]
-    status = find(r"^ *Non-2xx or 3xx responses: (\d+)", text)
+    status = find(rf"^ *Non-2xx or 3xx responses: ({WHOLE})", text)
     return [*errors, *figure("not 2xx or 3xx", int(status[1]) if status else None, "count", "answers with another status")]
 
 
@@ -87,7 +87,8 @@ def _percentiles(text: str) -> dict[str, dict[float, float]]:
     found = {}
     for start, end in zip(starts, ends, strict=False):
         part = text[start.end() : end]
-        values = {float(percent): value for percent, time in _PERCENTILE.findall(part) if (value := seconds(time)) is not None}
+        times = {percent(share): seconds(time) for share, time in _PERCENTILE.findall(part)}
+        values = {share: value for share, value in times.items() if share is not None and value is not None}
         if values:
             found["uncorrected latency" if start[1] == "Uncorrected" else "latency"] = values
     return found

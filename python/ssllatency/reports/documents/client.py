@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from decimal import Decimal
 
 from ssllatency.model.client import ClientReport, Connections, Figure
 from ssllatency.model.snapshot import Snapshot
@@ -22,7 +23,7 @@ def client_fields(snapshot: Snapshot) -> dict[str, object]:
         "command": list(client.command),
         "figures": [asdict(figure) for figure in client.figures],
         "percentiles": {
-            name: {f"{percent:g}": time for percent, time in values.items()} for name, values in client.percentiles.items()
+            name: {_decimal(percent): time for percent, time in values.items()} for name, values in client.percentiles.items()
         },
         "facts": dict(client.facts),
         "caveats": list(client.caveats),
@@ -31,6 +32,12 @@ def client_fields(snapshot: Snapshot) -> dict[str, object]:
         "checks": list(checks(snapshot)),
     }
     return {"client": fields}
+
+
+def _decimal(percent: float) -> str:
+    """All its digits, without an exponent: 50, 99.999."""
+    whole, _, rest = format(Decimal(repr(percent)), "f").partition(".")
+    return f"{whole}.{rest}" if rest.strip("0") else whole
 
 
 def read_client(root: Field) -> ClientReport | None:

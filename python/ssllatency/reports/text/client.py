@@ -73,7 +73,7 @@ def _value(figure: Figure) -> str:
         return f"{figure.value:.0f}"
     if figure.unit == "1/s":
         return f"{figure.value:.1f}/s"
-    return f"{figure.value:.0f} {figure.unit}"
+    return f"{figure.value:.0f} {printable(figure.unit)}"
 
 
 def _times(figures: Sequence[Figure], page: Page) -> list[str]:
@@ -86,7 +86,10 @@ def _times(figures: Sequence[Figure], page: Page) -> list[str]:
     if not values:
         return []
     rows = [["TIME", *map(str.upper, columns)]]
-    rows += [[name, *(_value(row[column]) if column in row else "-" for column in columns)] for name, row in values.items()]
+    rows += [
+        [printable(name), *(_value(row[column]) if column in row else "-" for column in columns)]
+        for name, row in values.items()
+    ]
     width = max(len(row[0]) for row in rows)
     texts = ["INCLUDES", *(next(iter(row.values())).includes for row in values.values())]
     return page.explained([[row[0].ljust(width), *row[1:]] for row in rows], texts)
@@ -98,5 +101,7 @@ def _percentiles(client: ClientReport, page: Page) -> list[str]:
         return []
     rows = [["PERCENTILES", *(f"{percent:g} %" for percent in percents)]]
     for name, values in client.percentiles.items():
-        rows.append([name, *((seconds(values[one]) if values[one] else "0 s") if one in values else "-" for one in percents)])
+        rows.append(
+            [printable(name), *((seconds(values[one]) if values[one] else "0 s") if one in values else "-" for one in percents)]
+        )
     return page.table(rows, left=1)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is tried, by name: how what is called with bytes is made, and the bytes to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tests.fuzz import code_invariants, code_seeds, invariants, seeds, text_invariants, text_seeds
+
+Check = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """`make` is given a folder of its own. `a_minute`: how many inputs take a twelfth of a minute. Larger input than
+    `most_bytes` isn't tried. `programs` make its seeds."""
+
+    make: Callable[[Path], tuple[Check, list[bytes]]]
+    a_minute: int
+    most_bytes: int = 1 << 14
+    programs: tuple[str, ...] = ()
+
+
+def _libraries(check: Check, folder: Path) -> tuple[Check, list[bytes]]:
+    return check, seeds.libraries(folder)
+
+
+def _debug(folder: Path) -> tuple[Check, list[bytes]]:
+    library, debug = seeds.stripped_library(folder)
+    return invariants.check_debug_file(library, folder / "root"), [debug]
+
+
+def _code(machine: str, folder: Path) -> tuple[Check, list[bytes]]:
+    template, bodies = code_seeds.MACHINES[machine](folder)
+    return code_invariants.check_code(template), bodies
+
+
+def _of(check: Check, texts: Callable[[], list[bytes]], _folder: Path) -> tuple[Check, list[bytes]]:
+    return check, texts()
+
+
+TARGETS = {
+    "image": Target(partial(_libraries, invariants.check_image), 2_000, programs=seeds.TOOLS),
+    "plan": Target(partial(_libraries, invariants.check_plan), 700, programs=seeds.TOOLS),
+    "handshakes": Target(partial(_libraries, invariants.check_handshake_plan), 600, programs=seeds.TOOLS),
+    "names": Target(partial(_libraries, invariants.check_names), 1_500, programs=seeds.TOOLS),
+    "debug": Target(_debug, 1_000, 1 << 12, seeds.TOOLS),
+    "kept": Target(lambda folder: (invariants.check_kept, seeds.kept(folder)), 30_000, programs=seeds.TOOLS),
+    "code": Target(partial(_code, "x86-64"), 500, code_invariants.ROOM, seeds.TOOLS),
+    "code-aarch64": Target(partial(_code, "aarch64"), 500, code_invariants.ROOM, ("clang",)),
+    "recording": Target(partial(_of, text_invariants.check_recording, text_seeds.recordings), 15_000),
+    "report": Target(partial(_of, text_invariants.check_report, text_seeds.recordings), 12_000),
+    "tools": Target(partial(_of, text_invariants.check_tool_output, text_seeds.tool_outputs), 1_500, 1 << 12),
+    "matrix": Target(partial(_of, text_invariants.check_matrix, text_seeds.matrices), 60_000, 1 << 12),
+    "table": Target(partial(_of, text_invariants.check_table, text_seeds.tables), 100_000, 1 << 12),
+}
