@@ -64,11 +64,25 @@ def open_regular(path: str | Path, largest: int = LARGEST) -> int:
 
 def open_below(root: str | Path, path: str, largest: int = LARGEST_DEBUG_FILE) -> int:
     """The same for a path of somebody else's tree: `root` stands for /, and links lead nowhere else. Never a file of FUSE."""
+    return open_handle(_handle_of_disk(root, path), largest)
+
+
+def stat_regular_below(root: str | Path, path: str, largest: int = LARGEST_DEBUG_FILE) -> os.stat_result:
+    """The status of a file that open_below() would open; OSError where it would open none."""
+    handle = _handle_of_disk(root, path)
+    try:
+        return _regular(handle, largest)
+    finally:
+        os.close(handle)
+
+
+def _handle_of_disk(root: str | Path, path: str) -> int:
+    """A handle on a path of somebody else's tree that no program answers for: NotRegular for one of FUSE."""
     handle = handle_below(root, path)
     if _file_system(handle) == _FUSE:
         os.close(handle)
         raise NotRegular(errno.EINVAL, "is of a file system in user space", path)
-    return open_handle(handle, largest)
+    return handle
 
 
 def stat_below(root: str | Path, path: str, *, links: bool = True) -> os.stat_result:
@@ -97,16 +111,22 @@ def handle_below(root: str | Path, path: str, *, links: bool = True) -> int:
 def open_handle(handle: int, largest: int = LARGEST) -> int:
     """Opens for reading what an O_PATH handle, which is closed, stands for, as open_regular() does."""
     try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise NotRegular(errno.EINVAL, "is not a regular file")
-        if status.st_size > largest:
-            raise NotRegular(errno.EFBIG, f"is larger than {largest >> 30} GiB, more than any library")
-        if _file_system(handle) in _MADE_UP:
-            raise NotRegular(errno.EINVAL, "is not a regular file of a disk")
+        _regular(handle, largest)
         return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     finally:
         os.close(handle)
+
+
+def _regular(handle: int, largest: int) -> os.stat_result:
+    """The status of a handle's file; NotRegular for what isn't to be opened for reading."""
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        raise NotRegular(errno.EINVAL, "is not a regular file")
+    if status.st_size > largest:
+        raise NotRegular(errno.EFBIG, f"is larger than {largest >> 30} GiB, more than any library")
+    if _file_system(handle) in _MADE_UP:
+        raise NotRegular(errno.EINVAL, "is not a regular file of a disk")
+    return status
 
 
 def _resolve(folder: int, path: str, resolve: int) -> int | None:

@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 from ssllatency import safe_open
 from ssllatency.elf.source import ElfError, Source
 from ssllatency.probes.cache import store
-from ssllatency.safe_open import NotRegular, handle_below, open_below, open_regular, stat_below
+from ssllatency.safe_open import NotRegular, handle_below, open_below, open_regular, stat_below, stat_regular_below
 
 SPARSE = 5 << 30
 REFUSED = OSError  # of any kind: what matters is that nothing is opened
@@ -148,3 +148,34 @@ def test_what_is_no_path_to_a_file_is_an_error_and_leaves_nothing_open(root: Pat
 def test_no_path_leads_upwards(root: Path, path: str) -> None:
     with pytest.raises(REFUSED):
         open_below(root, path)
+
+
+@pytest.mark.parametrize("trap", ["pipe", "folder", "device", "dangling", "outside", "nothing"])
+def test_what_would_not_be_opened_is_no_debug_file(root: Path, trap: str) -> None:
+    """Neither one that has come, for which a plan would be made anew each time, nor one that is still the same."""
+    place = root / "usr/lib/debug/.build-id/ab/cd.debug"
+    place.parent.mkdir(parents=True)
+    match trap:
+        case "pipe":
+            os.mkfifo(place)
+        case "folder":
+            place.mkdir()
+        case "device":
+            place.symlink_to("/dev/null")
+        case "dangling":
+            place.symlink_to("nowhere")
+        case "outside":
+            place.symlink_to(root.parent / "secret")
+    assert not store.debug_file_has_come("abcd", [str(root)])
+    with pytest.raises(OSError, match=r".*"):
+        stat_regular_below(root, str(place.relative_to(root)))
+    with pytest.raises(OSError, match=r".*"):
+        open_below(root, str(place.relative_to(root)))
+
+
+def test_a_debug_file_that_would_be_opened_has_come(root: Path) -> None:
+    place = root / "usr/lib/debug/.build-id/ab/cd.debug"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"symbols")
+    assert store.debug_file_has_come("abcd", [str(root)])
+    assert stat_regular_below(root, str(place.relative_to(root))).st_size == 7

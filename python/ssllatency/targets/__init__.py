@@ -17,13 +17,14 @@ from ssllatency.targets.files import (
     has_library_name,
     may_hold_tls,
     most_important,
+    open_shared,
     recognised_file,
     tls_candidates,
     tls_files,
 )
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.listening import is_own, serving
-from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
+from ssllatency.targets.maps import MappedFile, Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
@@ -37,6 +38,7 @@ __all__ = [
     "Hazards",
     "MappedFile",
     "NoTlsFile",
+    "Problem",
     "Process",
     "Selection",
     "Survey",
@@ -48,6 +50,7 @@ __all__ = [
     "descendants",
     "executable_path",
     "exists",
+    "fail",
     "file_identity",
     "has_library_name",
     "hazards",
@@ -60,6 +63,7 @@ __all__ = [
     "members",
     "most_important",
     "open_mapped",
+    "open_shared",
     "possible_hazards",
     "process_of",
     "recognised_file",

@@ -117,6 +117,31 @@ def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: P
     return _recognised(open_mapped(pid, mapping, proc), pid, {pid: mapping}, recognise, fail, proc)
 
 
+def open_shared(file: TracedFile, proc: Path = PROC) -> int:
+    """A descriptor (read only, close on exec) of the very file, through any of the processes that map it; the caller closes it.
+
+    SsllatencyError where none of them lets us, or none maps it any more: they may have ended or unloaded it since it was found.
+    """
+    problem = SsllatencyError(f"No process maps {file.path} any more: it was unloaded, or its processes have ended, meanwhile.")
+    for pid in (file.pid, *(pid for pid in file.pids if pid != file.pid)):
+        mapping = _mapping_of(pid, file.mapping.identity, proc)
+        if mapping is None:
+            continue
+        try:
+            return open_mapped(pid, mapping, proc)
+        except SsllatencyError as error:
+            if _mapping_of(pid, mapping.identity, proc):
+                problem = error
+    raise problem
+
+
+def _mapping_of(pid: int, identity: Identity, proc: Path) -> MappedFile | None:
+    """How the process maps the file by now, None where it doesn't, or is gone."""
+    with suppress(SsllatencyError):
+        return next((each for each in mapped_files(pid, proc) if each.identity == identity), None)
+    return None
+
+
 def most_important(
     files: Sequence[TracedFile], most: int, named: Collection[Identity] = ()
 ) -> tuple[list[TracedFile], list[TracedFile]]:

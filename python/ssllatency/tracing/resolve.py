@@ -22,16 +22,18 @@ from ssllatency.reports.words.units import counted, ranges
 from ssllatency.targets import (
     Hazards,
     NoTlsFile,
+    Problem,
     Process,
     Selection,
     TracedFile,
     all_processes,
     cgroup_folder,
+    fail,
     file_identity,
     hazards,
     listing,
     most_important,
-    open_mapped,
+    open_shared,
     possible_hazards,
     root_of,
     select,
@@ -126,7 +128,10 @@ def resolve(
     if selection.libraries:
         files = [file for file in files if file.mapping.identity in named]
     files, left = most_important(files, MOST_LIBRARIES, named)
-    images = open_images(files, source, stack)
+    opened = _opened(files, source, stack, problem)
+    if files and not opened:
+        raise SsllatencyError("The processes ended, or unloaded their TLS libraries, before they could be traced: try again.")
+    files, images = [file for file, _ in opened], _completed([image for _, image in opened])
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(files, images, comms)
     told, following = (*_left_out(left), *_replaced(targets), *notes()), early[0] if early else None
@@ -168,13 +173,31 @@ def open_images(
     files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, known: Sequence[TracedImage] = ()
 ) -> tuple[TracedImage, ...]:
     """The files planned, and kept open as long as `stack`. `known` are images that the same processes map beside them."""
-    opened = []
+    return _completed([image for _, image in _opened(files, source, stack)], known)
+
+
+def _opened(
+    files: Iterable[TracedFile], source: PlanSource, stack: ExitStack, problem: Problem = fail
+) -> list[tuple[TracedFile, TracedImage]]:
+    """The files that can be opened, planned, and open as long as `stack`. `problem` takes the SsllatencyError of one that can't
+    any more: all that mapped it have ended or unloaded it since it was found, or it has been written to."""
+    found = []
     for file in files:
-        fd = open_mapped(file.pid, file.mapping)
-        stack.callback(os.close, fd)
-        opened.append((source.plan(f"/proc/self/fd/{fd}", file.path, root_of(file.pid)), f"/proc/self/fd/{fd}", file.pids))
-    plans = complete([(plan, pids) for plan, _, pids in opened] + [(image.plan, image.pids) for image in known])
-    return tuple(TracedImage(plan, path, pids) for plan, (_, path, pids) in zip(plans, opened, strict=False))
+        try:
+            fd = open_shared(file)
+            stack.callback(os.close, fd)
+            plan = source.plan(f"/proc/self/fd/{fd}", file.path, root_of(file.pid))
+        except SsllatencyError as error:
+            problem(error)
+            continue
+        found.append((file, TracedImage(plan, f"/proc/self/fd/{fd}", file.pids)))
+    return found
+
+
+def _completed(images: Sequence[TracedImage], known: Sequence[TracedImage] = ()) -> tuple[TracedImage, ...]:
+    """The images with what their plans lack and those beside them, `known` ones as well, have."""
+    plans = complete([(image.plan, image.pids) for image in (*images, *known)])
+    return tuple(replace(image, plan=plan) for image, plan in zip(images, plans, strict=False))
 
 
 def library_of(image: TracedImage, *, deleted: bool = False) -> Library:

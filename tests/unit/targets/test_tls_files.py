@@ -4,13 +4,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import MappedFile, Process, TracedFile, all_processes, file_identity, most_important, tls_files
+from ssllatency.targets import (
+    MappedFile,
+    Process,
+    TracedFile,
+    all_processes,
+    file_identity,
+    most_important,
+    open_shared,
+    tls_files,
+)
 from ssllatency.targets.files import MOST_OF_PROCESS
 
 AddProcess = Callable[..., Path]
@@ -241,3 +251,38 @@ def test_five_hundred_processes(
         add_process(pid, maps=maps)
     found = tls_files(all_processes(proc), recognise, proc)
     assert len(found[0].pids) == 500
+
+
+@pytest.fixture
+def shared(proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make) -> TracedFile:
+    """A file that two processes were found to map: each still has it under its path."""
+    path = make("libssl.so.3", "ssl")
+    for pid in (20, 30):
+        add_process(pid, maps=maps_line(path))
+    (found,) = tls_files(all_processes(proc), lambda *_: "libssl", proc)
+    return found
+
+
+def test_a_file_that_its_first_process_unloaded_is_opened_through_another(proc: Path, shared: TracedFile) -> None:
+    assert (shared.pid, shared.pids) == (20, (20, 30))
+    (proc / "20/maps").write_text("")
+    with os.fdopen(open_shared(shared, proc)) as file:
+        assert file.read() == "ssl"
+    shutil.rmtree(proc / "20")
+    os.close(open_shared(shared, proc))
+
+
+def test_a_file_that_was_loaded_again_elsewhere_is_opened(proc: Path, shared: TracedFile, maps_line: MapsLine) -> None:
+    moved = "7a0000000000-7a0000001000"
+    (proc / "20/maps").write_text(maps_line(Path(shared.path), start=0x7A0000000000))
+    held = Path(shared.path).rename(Path(shared.path).with_name("held"))
+    (proc / "20/map_files" / moved).symlink_to(held)
+    with os.fdopen(open_shared(shared, proc)) as file:
+        assert file.read() == "ssl"
+
+
+def test_a_file_that_nobody_maps_any_more_is_told(proc: Path, shared: TracedFile) -> None:
+    (proc / "20/maps").write_text("")
+    shutil.rmtree(proc / "30")
+    with pytest.raises(SsllatencyError, match=r"^No process maps \S+/libssl\.so\.3 any more: it was unloaded"):
+        open_shared(shared, proc)

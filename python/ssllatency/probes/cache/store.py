@@ -22,7 +22,7 @@ from typing import Any
 
 import ssllatency
 from ssllatency.elf.source import MAX_COPY, read_through
-from ssllatency.safe_open import open_regular, stat_below
+from ssllatency.safe_open import open_regular, stat_regular_below
 
 # What is kept about a file is made by these rooms, and by the modules below them.
 PLANNING_ROOMS = ("code", "elf", "openssl", "probes")
@@ -99,7 +99,7 @@ def identity(path: str) -> list[Any] | None:
         return None
     with suppress(OSError):
         match = _PROCESS_ROOT.match(path)
-        status = stat_below(match[1], path[match.end() :]) if match else stat_below("/", path)
+        status = stat_regular_below(match[1], path[match.end() :]) if match else stat_regular_below("/", path)
         return [path, status.st_mtime_ns, status.st_size]
     return [path, 0, 0]
 
@@ -122,14 +122,14 @@ def _lies_in(path: str, debug_roots: Sequence[str]) -> bool:
 
 
 def debug_file_has_come(build_id: str, debug_roots: Sequence[str]) -> bool:
-    """Whether there is a debug file now for a file that had none."""
+    """Whether there is a debug file now for a file that had none: one that would be opened."""
     place = f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
     return any(_is_there(root, place) for root in debug_roots)
 
 
 def _is_there(root: str, place: str) -> bool:
     with suppress(OSError):
-        stat_below(root, place)
+        stat_regular_below(root, place)
         return True
     return False
 
