@@ -94,6 +94,11 @@ def test_a_running_server() -> None:
         ('seconds = 1\n[servers.live]\nkind = "running"', "servers.live.address is missing"),
         (f"seconds = 1\n{RUNNING.replace(':443', '')}pid = 0", "servers.live.pid must be a whole number"),
         ("seconds = 1\n" + RUNNING.replace("443", "x"), "servers.live.address: [::1]:x isn't HOST:PORT"),
+        (f"seconds = {'[' * 3000}", "its values are nested too deep"),
+        (f"seconds = {'{a=' * 3000}", "its values are nested too deep"),
+        (f"seconds = {'9' * 5000}", "it isn't TOML: Exceeds the limit"),
+        (f"{SERVER}[factors]\npage = [{','.join(map(str, range(90_000)))}]", "factors.page has 90000 levels: at most 10000"),
+        (SERVER + "[[exclude]]\nkey = 'Ed25519'\n" * 257, "exclude has 257 tables: at most 256"),
     ],
 )
 def test_what_is_refused(text: str, words: str) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
 from ssllatency.load.matrix.plan import (
@@ -27,8 +27,9 @@ def plan(matrix: Matrix) -> Plan:
     """The cells in the order of the file's levels, each once, and why others are left out."""
     cells: dict[tuple[str, ...], Cell] = {}
     dropped: dict[tuple[str, ...], str] = {}
+    excluded = [{factor: frozenset(levels) for factor, levels in rule.items()} for rule in matrix.exclude]
     for cell in _combinations(matrix):
-        if reason := _why_not(cell, matrix):
+        if reason := _why_not(cell, matrix, excluded):
             dropped[cell.key] = reason
         else:
             cells.setdefault(cell.key, cell)
@@ -53,9 +54,9 @@ def _sends_key_under_rsa(cipher: str) -> bool:
     return cipher != DEFAULT and not cipher.startswith(("TLS_", "ECDHE-", "DHE-", "ADH-", "AECDH-"))
 
 
-def _why_not(cell: Cell, matrix: Matrix) -> str:
+def _why_not(cell: Cell, matrix: Matrix, excluded: Sequence[Mapping[Factor, frozenset[str]]]) -> str:
     """Why the cell isn't run, "" where it is."""
-    if any(all(cell[factor] in levels for factor, levels in rule.items()) for rule in matrix.exclude):
+    if any(all(cell[factor] in levels for factor, levels in rule.items()) for rule in excluded):
         return "excluded by the file"
     server = matrix.servers[cell[Factor.SERVER]]
     return next((reason for rule in _RULES for reason in (rule(cell, server),) if reason), "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from ssllatency.load.matrix.plan import (
     ServerEntry,
 )
 
-_MOST_CELLS, _MOST_BYTES, _LARGEST_PAGE = 10_000, 1 << 20, 1 << 24
+_MOST_CELLS, _MOST_RULES, _MOST_BYTES, _LARGEST_PAGE = 10_000, 256, 1 << 20, 1 << 24
 _SETTINGS = {
     "seconds": (1, 3600),
     "connections": (1, 10_000_000),
@@ -81,7 +82,9 @@ def parse(text: str) -> Matrix:
     """The matrix of a file's text; LoadError where it isn't one."""
     try:
         said = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise LoadError("it isn't the TOML of a matrix: its values are nested too deep.") from None
+    except ValueError as error:  # of tomllib, or of a number too long for Python
         raise LoadError(f"it isn't TOML: {error}.") from None
     _known(said, (*_SETTINGS, "servers", "factors", "exclude"), "")
     servers = {name: _server(entry, name) for name, entry in _table(said.get("servers", {}), "servers").items()}
@@ -189,11 +192,13 @@ def _levels(value: object, factor: Factor, servers: Mapping[str, ServerEntry], p
     values = value if isinstance(value, list) else [value]
     if not values:
         raise LoadError(f"{path} must have a level at least.")
-    levels = tuple(_level(one, factor, servers, path) for one in values)
-    for level in levels:
-        if levels.count(level) > 1:
-            raise LoadError(f"{path} has {level} more than once.")
-    return levels
+    if len(values) > _MOST_CELLS:
+        raise LoadError(f"{path} has {len(values)} levels: at most {_MOST_CELLS} cells can be run.")
+    levels = [_level(one, factor, servers, path) for one in values]
+    level, times = Counter(levels).most_common(1)[0]
+    if times > 1:
+        raise LoadError(f"{path} has {level} more than once.")
+    return tuple(levels)
 
 
 def _level(value: object, factor: Factor, servers: Mapping[str, ServerEntry], path: str) -> str:
@@ -234,6 +239,8 @@ def _or(names: Collection[str]) -> str:
 def _exclude(said: object, servers: Mapping[str, ServerEntry]) -> tuple[Mapping[Factor, tuple[str, ...]], ...]:
     if not isinstance(said, list):
         raise LoadError("exclude must be a list of tables: write [[exclude]].")
+    if len(said) > _MOST_RULES:
+        raise LoadError(f"exclude has {len(said)} tables: at most {_MOST_RULES} can be taken.")
     rules = []
     for number, value in enumerate(said):
         path = f"exclude[{number}]"
