@@ -266,6 +266,12 @@ def test_ab_counts_failed_connections_as_complete() -> None:
     assert connections(report) == (0, 5)
 
 
+def test_ab_whose_numbers_contradict_one_another_tells_no_connections() -> None:
+    text = text_of("real-ab-keep")
+    assert TOOLS["ab"].parse(text).connections
+    assert TOOLS["ab"].parse(re.sub(r"(Keep-Alive requests: +)\d+", r"\g<1>99999999", text)).connections is None
+
+
 def test_ab_of_old() -> None:
     found = values(read("old-ab-1.3"))
     assert (found["connect, mean"], found["processing, mean"], found["total, max"]) == (0.029, 0.124, 1.36)

@@ -120,10 +120,12 @@ def _connections(text: str) -> Connections | None:
     if _value("Total transferred", text) == 0:
         failed = int(done)
     kept = int(_value("Keep-Alive requests", text) or 0)
-    least = int(done) - failed if not kept else max(min(int(level), int(done) - failed), int(done) - failed - kept)
+    least = max(0, int(done) - failed if not kept else max(min(int(level), int(done) - failed), int(done) - failed - kept))
     most = int(done) - kept + (2 * int(level) if kept else int(level))
+    if most < least:
+        return None  # more were kept than there were, or more at a time: its numbers contradict one another
     kept_why = "one for each answer that didn't keep its connection, and those still open" if kept else "one a request"
-    return Connections(max(0, least), most, f"{kept_why}, and those it had begun when it had enough")
+    return Connections(least, most, f"{kept_why}, and those it had begun when it had enough")
 
 
 def command(request: LoadRequest) -> list[str]:
