@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from dataclasses import replace
 
 from ssllatency.cli import options
 from ssllatency.errors import SsllatencyError
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     known = KnownFiles()
     found = survey(processes, known.describe)
     known.save()
+    found = replace(found, unread=(*found.unread, *known.unlooked))
     if arguments.json:
         show(json.dumps(listing.to_document(found, os.uname().nodename)))
     else:

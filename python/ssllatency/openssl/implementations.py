@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ssllatency.elf.image import Image
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
 
 _GO_VERSION_AT = 32  # since Go 1.18 the version follows the header of the build information, its length before it
 _GO_VERSION_INLINE = 2
@@ -79,3 +81,5 @@ _MARKS: dict[str, tuple[bytes, Callable[[bytes, int], str | None]]] = {
     "AWS-LC": (b"AWS-LC ", _aws_lc_version),
     "BoringSSL": (b"ssl/ssl_lib.cc\0", _present),
 }
+# An image that holds none of these has none of the above, nor a libcrypto whose names a debug file could bring.
+TEXTS = (_MARKS["Go crypto/tls"][0], _MARKS["rustls"][0], b"ssl/ssl_lib.c", b"crypto/evp/")

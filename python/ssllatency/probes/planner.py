@@ -15,6 +15,7 @@ from ssllatency.openssl.boringssl import boringssl_offsets
 from ssllatency.openssl.methods import ec_key_method, rsa_method
 from ssllatency.openssl.providers import Algorithm, algorithms
 from ssllatency.openssl.tails import Tails
+from ssllatency.probes import signs
 from ssllatency.probes.catalogue import CATALOGUE, Operation
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
@@ -23,21 +24,12 @@ from ssllatency.probes.sites.operation import Planner
 NOT_NAMED = "no symbol and no table names it"
 NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"
 
-# Functions that tell what a file is, by the catalogue's name of the library. Any of them will do.
-_SIGNS = {
-    "libssl": ("SSL_do_handshake", "SSL_read"),
-    "libcrypto": ("RSA_PKCS1_OpenSSL", "EVP_DigestSign"),
-    "libcrypto_mb": tuple(operation.name for operation in CATALOGUE if operation.library == "libcrypto_mb"),
-    "qatengine": ("multibuff_rsa_priv_enc", "qat_rsa_priv_enc"),
-}
-_SONAMES = {"qatengine.so": "qatengine", "libqatengine.so": "qatengine", "libqat.so": "qatengine"}
-
 
 def libraries_in(image: Image) -> tuple[str, ...]:
     """The libraries of the catalogue that the file is or, where it is statically linked, holds."""
-    found = tuple(library for library, signs in _SIGNS.items() if any(image.function(name) for name in signs))
-    hinted = _SONAMES.get(image.soname)
-    if hinted and hinted not in found and image.function("bind_engine"):
+    found = tuple(library for library, names in signs.FUNCTIONS.items() if any(image.function(name) for name in names))
+    hinted = signs.SONAMES.get(image.soname)
+    if hinted and hinted not in found and image.function(signs.ENGINE):
         return (*found, hinted)
     return found
 

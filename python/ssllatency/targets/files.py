@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the files to trace: the TLS libraries that processes map, each file once however many processes share it.
+"""Finds the files to trace: the TLS code that processes map, each file once however many processes share it.
 
-A file is a candidate by its name, as the executable of a process (which may hold OpenSSL statically), or because the user
-named it. What a candidate really is the caller's `recognise` decides from its content.
+Every file that is mapped as code is a candidate, whatever its name: OpenSSL is linked into programs and into libraries of other
+names. Which of them hold TLS the caller's `holds` decides from their content, and what such a file is its `recognise`.
 """
 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets.maps import MappedFile, Problem, executable_path, fail, mapped_files
@@ -26,8 +27,9 @@ _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so
 _USUAL_NAMES = ("libssl.so", "libcrypto.so")
 
 _MOST_AHEAD = 32
-# A process can map tens of thousands of files, and name them as it likes: so many of one, and of all, are looked into.
-MOST_OF_PROCESS, _MOST_FILES = 64, 4096
+# A process can map tens of thousands of files, with whatever in them: so many of one, and of all, are asked about.
+MOST_MAPPED, _MOST_FILES = 1024, 16384
+MOST_OF_PROCESS = 64  # files of one process that are traced
 
 
 class NoTlsFile(SsllatencyError):
@@ -35,7 +37,9 @@ class NoTlsFile(SsllatencyError):
 
 
 Recognise = Callable[[int, str, str], str]
+Holds = Callable[[int, str, str], bool]
 Tell = Callable[[str], None]
+T = TypeVar("T")
 Identity = tuple[int, int, int]
 Users = dict[Identity, dict[int, MappedFile]]
 
@@ -74,6 +78,7 @@ def tls_files(
     recognise: Recognise,
     proc: Path = PROC,
     *,
+    holds: Holds = lambda _fd, _path, _root: True,
     named: Collection[tuple[int, int, int]] = (),
     problem: Problem = fail,
     tell: Tell = lambda _: None,
@@ -81,17 +86,18 @@ def tls_files(
 ) -> list[TracedFile]:
     """The TLS files of `processes`, ordered by path.
 
-    `recognise(fd, path, root)` says what a file is, "" for one that holds no TLS code, where `root` is that of a process that
-    maps it; it is called once a file, and the descriptor is closed when it returns. `named` are files (see file_identity) that
-    are candidates whatever their name. `problem` takes the SsllatencyError of a process or file that can't be read; if it
-    returns, the search goes on without. Processes that end meanwhile are left out. NoTlsFile where no process maps a TLS file.
-    MOST_OF_PROCESS files of one process are looked into, and of all together those that most processes map; `tell` takes a
-    sentence about the others.
+    `holds(fd, path, root)` says whether a file may hold TLS code, where `root` is that of a process that maps it; only then
+    `recognise(fd, path, root)` is asked what it is, "" for no TLS. Each is called once a file, and the descriptor is closed
+    when it returns. `named` are files (see file_identity) that are recognised whatever is in them. `problem` takes the
+    SsllatencyError of a process or file that can't be read; if it returns, the search goes on without. Processes that end
+    meanwhile are left out. NoTlsFile where no process maps a TLS file. MOST_MAPPED files of one process are asked about and
+    MOST_OF_PROCESS recognised, and of all together those that most processes map; `tell` takes a sentence about the others.
 
     `ahead` is given, before any is asked about, what `recognise` will be given of the first candidates.
     """
     processes = list(processes)
     users = _most_shared(_candidates(processes, proc, named, problem, tell), named, tell)
+    users = _holding(users, processes, holds, named, tell, proc)
     if ahead:
         with ExitStack() as stack:
             ahead(_first_candidates(users, proc, stack))
@@ -103,12 +109,16 @@ def tls_files(
 
 def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
     """The files that a process maps and that may hold TLS code; none where it is gone. SsllatencyError where it is refused."""
-    executable = executable_path(pid, proc)
-    return [file for file in mapped_files(pid, proc) if file.path == executable or has_library_name(file.path)]
+    return few_of(mapped_files(pid, proc), executable_path(pid, proc))
+
+
+def holds_tls(pid: int, mapping: MappedFile, holds: Holds, proc: Path = PROC) -> bool:
+    """What `holds` says of the file that process `pid` maps so. SsllatencyError where it can't be read."""
+    return first_opened({pid: mapping}, holds, proc)
 
 
 def may_hold_tls(path: str) -> bool:
-    """Whether a mapped file may be a candidate: what is no library may be the executable."""
+    """Whether the name of a mapped file alone makes it worth a closer look: what is no library may be the executable."""
     return has_library_name(path) or ".so" not in path.rpartition("/")[2]
 
 
@@ -159,27 +169,24 @@ def most_important(
 
 
 def few_of(files: Sequence[MappedFile], executable: str | None, named: Collection[Identity] = ()) -> list[MappedFile]:
-    """MOST_OF_PROCESS of the files of one process at most: first come the named ones, the executable, and OpenSSL's by name."""
-    if len(files) <= MOST_OF_PROCESS:
-        return list(files)
+    """MOST_MAPPED of the files of one process at most: first come the named ones, the executable, and OpenSSL's by name."""
 
-    def rank(file: MappedFile) -> tuple[bool, bool, bool]:
+    def rank(file: MappedFile) -> tuple[bool, bool, bool, bool]:
         usual = file.path.rpartition("/")[2].startswith(_USUAL_NAMES)
-        return file.identity not in named, file.path != executable, not usual
+        return file.identity not in named, file.path != executable, not usual, not has_library_name(file.path)
 
-    return sorted(files, key=rank)[:MOST_OF_PROCESS]
+    return sorted(files, key=rank)[:MOST_MAPPED]
 
 
 def too_many(process: Process, files: int) -> str:
-    """The sentence about the files of a process that aren't looked into."""
-    who = f"{process.comm} (PID {process.pid})"
-    return f"{who} maps {files} files that may hold TLS: only {MOST_OF_PROCESS} of them were looked into."
+    """The sentence about the files of a process that aren't asked about."""
+    return f"{process.comm} (PID {process.pid}) maps {files} files as code: only {MOST_MAPPED} of them were looked at."
 
 
 def _most_shared(users: Users, named: Collection[Identity], tell: Tell) -> Users:
     if len(users) <= _MOST_FILES:
         return users
-    tell(f"The processes map {len(users)} files that may hold TLS: only the {_MOST_FILES} most shared were looked into.")
+    tell(f"The processes map {len(users)} files as code: only the {_MOST_FILES} most shared were looked at.")
     kept = sorted(users, key=lambda identity: (identity not in named, -len(users[identity])))[:_MOST_FILES]
     return {identity: users[identity] for identity in kept}
 
@@ -193,12 +200,79 @@ def _candidates(processes: Iterable[Process], proc: Path, named: Collection[Iden
         except SsllatencyError as error:
             problem(error)
             continue
-        wanted = [file for file in mapped if file.path == executable or file.identity in named or has_library_name(file.path)]
-        if len(wanted) > MOST_OF_PROCESS:
-            tell(too_many(process, len(wanted)))
-        for file in few_of(wanted, executable, named):
+        if len(mapped) > MOST_MAPPED:
+            tell(too_many(process, len(mapped)))
+        for file in few_of(mapped, executable, named):
             users[file.identity][process.pid] = file
     return users
+
+
+def _holding(
+    users: Users, processes: Iterable[Process], holds: Holds, named: Collection[Identity], tell: Tell, proc: Path
+) -> Users:
+    """Those that may hold TLS, MOST_OF_PROCESS of one process. One that can't be opened stays where its name makes it worth it:
+    what is wrong is told when it is recognised."""
+    found: Users = {}
+    taken: Counter[int] = Counter()
+    crowded: set[int] = set()
+    unopened = Unopened()
+    for identity, mappings in users.items():
+        full = {pid for pid in mappings if taken[pid] >= MOST_OF_PROCESS}
+        try:
+            if identity not in named and not (len(full) < len(mappings) and first_opened(mappings, holds, proc)):
+                crowded |= full
+                continue
+        except SsllatencyError as error:
+            if not may_hold_tls(next(iter(mappings.values())).path):
+                unopened.add(error, mappings, proc)
+                continue
+        found[identity] = mappings
+        taken.update(mappings.keys())
+    comms = {process.pid: process.comm for process in processes}
+    for pid in sorted(crowded):
+        tell(f"{comms[pid]} (PID {pid}) maps more than {MOST_OF_PROCESS} files with TLS: only so many were looked into.")
+    for sentence in unopened.sentences():
+        tell(sentence)
+    return found
+
+
+class Unopened:
+    """Files that can't be opened, and whose names don't suggest TLS: told of in one sentence."""
+
+    def __init__(self) -> None:
+        self._first, self._number = "", 0
+
+    def add(self, error: SsllatencyError, pids: Iterable[int], proc: Path) -> None:
+        """Takes the error of one more file, which these processes map. Those that are gone map nothing."""
+        if any(exists(pid, proc) for pid in pids):
+            self._first, self._number = self._first or str(error), self._number + 1
+
+    def sentences(self) -> list[str]:
+        """What is to be said, if anything."""
+        if not self._number:
+            return []
+        files = "One mapped file" if self._number == 1 else f"{self._number} mapped files"
+        return [f"{files} couldn't be opened, so that nobody knows whether TLS is inside. {self._first}"]
+
+
+def first_opened(mappings: Mapping[int, MappedFile], ask: Callable[[int, str, str], T], proc: Path) -> T:
+    """What `ask` says of a file, given its descriptor, path and root, through the first process that lets us open it.
+
+    SsllatencyError where none does.
+    """
+    first: SsllatencyError | None = None
+    for pid, mapping in mappings.items():
+        try:
+            fd = open_mapped(pid, mapping, proc)
+        except SsllatencyError as error:
+            first = first or error
+            continue
+        try:
+            return ask(fd, mapping.path, root_of(pid, proc))
+        finally:
+            os.close(fd)
+    assert first is not None
+    raise first
 
 
 def has_library_name(path: str) -> bool:

@@ -18,7 +18,7 @@ _LIBRARIES = (
 )
 _JAVA = "libjvm.so"
 # What gives Java programs another TLS: Tomcat's and Netty's native libraries, and Conscrypt.
-NATIVE = ("*tcnative*.so*", "libconscrypt*.so*")
+_NATIVE = ("*tcnative*.so*", "libconscrypt*.so*")
 
 
 def foreign_implementations(paths: Iterable[str]) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def foreign_implementations(paths: Iterable[str]) -> tuple[str, ...]:
     """
     names = [path.rpartition("/")[2] for path in paths]
     found = [implementation for pattern, implementation in _LIBRARIES if _any(names, pattern)]
-    if _JAVA in names and not any(_any(names, pattern) for pattern in NATIVE):
+    if _JAVA in names and not any(_any(names, pattern) for pattern in _NATIVE):
         found.append(JAVA)
     return tuple(found)
 

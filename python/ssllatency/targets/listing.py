@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,19 +55,24 @@ def sentences(survey: Survey) -> Iterator[str]:
     yield from survey.unread
 
 
-def untraced(found: Mapping[Process, Iterable[Stack]], *, beside_openssl: bool) -> list[str]:
+def untraced(found: Mapping[Process, Sequence[Stack]], *, beside_openssl: bool) -> list[str]:
     """A sentence for each TLS implementation in these processes that isn't traced; `beside_openssl`: others of it are."""
-    users: dict[tuple[str, str], list[Process]] = {}
+    users: dict[tuple[str, str, bool], list[Process]] = {}
     for process, stacks in found.items():
+        beside = not all(stack.why_not for stack in stacks)
         for stack in stacks:
             if stack.why_not:
-                users.setdefault((stack.implementation, stack.why_not), []).append(process)
-    return [_untraced(named(those), *stack, beside_openssl=beside_openssl) for stack, those in users.items()]
+                users.setdefault((stack.implementation, stack.why_not, beside), []).append(process)
+    return [
+        _untraced(named(those), implementation, why_not, beside_openssl=beside_openssl, beside=beside)
+        for (implementation, why_not, beside), those in users.items()
+    ]
 
 
-def _untraced(who: str, implementation: str, why_not: str, *, beside_openssl: bool) -> str:
+def _untraced(who: str, implementation: str, why_not: str, *, beside_openssl: bool, beside: bool) -> str:
+    """`beside`: these processes have other TLS, which is traced."""
     if not why_not.endswith("isn't traced"):
-        return f"{who} can't be traced: {why_not}."
+        return f"Some of the TLS of {who} can't be traced: {why_not}." if beside else f"{who} can't be traced: {why_not}."
     if beside_openssl:
         return f"{implementation}, which isn't traced, is mapped by {who} as well."
     condition = ", if there is any," if implementation == JAVA else ""

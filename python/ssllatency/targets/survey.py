@@ -4,25 +4,20 @@ the files themselves; traces nothing."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets.container_names import container_names
 from ssllatency.targets.containers import Container, containers_of
-from ssllatency.targets.files import MOST_OF_PROCESS, few_of, has_library_name, too_many
-from ssllatency.targets.implementations import NATIVE, foreign_implementations
+from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
+from ssllatency.targets.implementations import foreign_implementations
 from ssllatency.targets.listening import Listener, listeners
 from ssllatency.targets.maps import MappedFile, executable_path, mapped_files
-from ssllatency.targets.opening import open_mapped
-from ssllatency.targets.processes import PROC, Process, root_of
+from ssllatency.targets.processes import PROC, Process
 
-# Libraries of other names that are known to have a TLS implementation linked into them.
-_INSIDE = (*NATIVE, "cygrpc*.so", "_rust.abi3.so")
 _OPENSSL = "OpenSSL"
 
 Identity = tuple[int, int, int]
@@ -94,7 +89,7 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     asked once a file."""
     looks, closed = _look(processes, proc)
     facts, unread = _facts(looks, describe, proc)
-    many = tuple(too_many(look.process, look.files) for look in looks if look.files > MOST_OF_PROCESS)
+    many = tuple(too_many(look.process, look.files) for look in looks if look.files > MOST_MAPPED)
     stacks = {look.process: _stacks(look, facts) for look in looks}
     found = [process for process, those in stacks.items() if those]
     crypto = [look.process for look in looks if not stacks[look.process] and _has_libcrypto(look, facts)]
@@ -131,47 +126,28 @@ def _look(processes: Iterable[Process], proc: Path) -> tuple[list[_Look], tuple[
         except SsllatencyError:
             closed.append(process)
             continue
-        wanted = [file for file in mapped if file.path == executable or _may_hold_tls(file.path)]
-        candidates = {file.identity: file for file in few_of(wanted, executable)}
+        candidates = {file.identity: file for file in few_of(mapped, executable)}
         foreign = foreign_implementations(file.path for file in mapped)
-        looks.append(_Look(process, executable, candidates, len(wanted), foreign))
+        looks.append(_Look(process, executable, candidates, len(mapped), foreign))
     return looks, tuple(closed)
-
-
-def _may_hold_tls(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return has_library_name(path) or any(fnmatchcase(name, pattern) for pattern in _INSIDE)
 
 
 def _facts(looks: Iterable[_Look], describe: Describe, proc: Path) -> tuple[dict[Identity, FileFacts], tuple[str, ...]]:
     """Those of each candidate, asked through the first process that lets us open it; and what couldn't be read."""
-    users: dict[Identity, list[tuple[int, MappedFile]]] = defaultdict(list)
+    users: dict[Identity, dict[int, MappedFile]] = defaultdict(dict)
     for look in looks:
         for identity, mapped in look.candidates.items():
-            users[identity].append((look.process.pid, mapped))
-    found, unread = {}, []
+            users[identity][look.process.pid] = mapped
+    found, unread, unopened = {}, [], Unopened()
     for identity, mappings in users.items():
         try:
-            found[identity] = _first_facts(mappings, describe, proc)
+            found[identity] = first_opened(mappings, describe, proc)
         except SsllatencyError as error:
-            unread.append(str(error))
-    return found, tuple(unread)
-
-
-def _first_facts(mappings: list[tuple[int, MappedFile]], describe: Describe, proc: Path) -> FileFacts:
-    error = None
-    for pid, mapped in mappings:
-        try:
-            fd = open_mapped(pid, mapped, proc)
-        except SsllatencyError as refusal:
-            error = error or refusal
-            continue
-        try:
-            return describe(fd, mapped.path, root_of(pid, proc))
-        finally:
-            os.close(fd)
-    assert error is not None
-    raise error
+            if may_hold_tls(next(iter(mappings.values())).path):
+                unread.append(str(error))
+            else:
+                unopened.add(error, mappings, proc)
+    return found, (*unread, *unopened.sentences())
 
 
 def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ...]:
@@ -188,18 +164,30 @@ def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ..
 
 
 def _openssl(files: list[SurveyedFile], executable: str | None) -> tuple[Stack, ...]:
-    """All that is OpenSSL in one process; several versions in it are told apart by the files."""
-    tls = [file for file in files if "libssl" in file.facts.libraries or file.facts.obstacle]
-    if not tls:
-        return ()
-    parts = tuple(file for file in files if file.facts.libraries or file.facts.obstacle)
-    versions = dict.fromkeys(file.facts.version for file in parts if file.facts.version)
-    static = any(file.path == executable for file in tls)
-    obstacles = "; ".join(dict.fromkeys(file.facts.obstacle for file in tls if file.facts.obstacle))
-    names = dict.fromkeys(version.split()[0] for version in versions)
-    shown = ", ".join(" ".join(version.split()[1:2]) for version in versions)
-    name = "/".join(names) or _OPENSSL
-    return (Stack(name, shown, "static" if static else "shared", obstacles, parts),)
+    """All that is OpenSSL, or descends from it, in one process: one for what is traced of each name, and one for each file that
+    isn't. Several traced versions in it are told apart by the files."""
+    parts: dict[str, list[SurveyedFile]] = defaultdict(list)
+    for file in files:
+        if file.facts.libraries and not file.facts.obstacle:
+            parts[_name(file.facts)].append(file)
+    traced = [_stack(name, those, executable) for name, those in parts.items() if any(map(_is_libssl, those))]
+    hidden = (file for file in files if file.facts.obstacle)
+    return (*traced, *(_stack(_name(file.facts), [file], executable, file.facts.obstacle) for file in hidden))
+
+
+def _is_libssl(file: SurveyedFile) -> bool:
+    return "libssl" in file.facts.libraries
+
+
+def _name(facts: FileFacts) -> str:
+    """What the implementation is called; a libssl doesn't say."""
+    return (facts.version.split() or [_OPENSSL])[0]
+
+
+def _stack(name: str, files: list[SurveyedFile], executable: str | None, obstacle: str = "") -> Stack:
+    versions = dict.fromkeys(version for file in files for version in file.facts.version.split()[1:2])
+    static = any(file.path == executable for file in files if obstacle or _is_libssl(file))
+    return Stack(name, ", ".join(versions), "static" if static else "shared", obstacle, tuple(files))
 
 
 def _has_libcrypto(look: _Look, facts: Mapping[Identity, FileFacts]) -> bool:

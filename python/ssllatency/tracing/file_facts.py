@@ -6,42 +6,80 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ssllatency.elf.source import ElfError
+from ssllatency.elf.quick_look import shows
+from ssllatency.elf.source import MAX_COPY, ElfError
+from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Kind, Subject, Work
 from ssllatency.probes.checks import DamagedValues
-from ssllatency.targets import FileFacts, debug_roots
+from ssllatency.probes.signs import QUICK
+from ssllatency.targets import FileFacts, debug_roots, has_library_name
 from ssllatency.tracing.planning import run_apart
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
 
-_MOST = 2000  # files remembered
+NOTHING = FileFacts()
+_MOST = 6000  # files remembered; most of them hold nothing, which takes some 60 bytes
+# In one run: bytes of files that are looked at, and files that show a sign and turn out to hold nothing.
+_MOST_BYTES, _MOST_IN_VAIN = 8 << 30, 256
 
 
 class KnownFiles:
-    """Describes files, those that it knows without opening the ELF parser. `save()` keeps what was learned."""
+    """Describes files, those that it knows without opening the ELF parser, and of the others those that show a sign of TLS.
+    `save()` keeps what was learned. `unlooked` are sentences about files that weren't looked into."""
 
     def __init__(self) -> None:
         self._name = store.entry_name("what is in files")
         self._known = _read(store.load(store.default_directory(), self._name)) if self._name else {}
         self._used: dict[str, FileFacts] = {}
         self._learned = False
+        self._bytes, self._in_vain = 0, 0
+        self.unlooked: list[str] = []
 
     def describe(self, fd: int, path: str, root: str = "/") -> FileFacts:
         """What is in the file; SsllatencyError where it is a damaged library or can't be read. `root`: where its process's
         root lies, in which its debug file may be."""
         status = os.fstat(fd)
         key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
-        facts = self._known.get(key)
+        facts = self._known.get(key) or self._used.get(key)
         if facts is None:
-            facts = look_inside(f"/proc/self/fd/{fd}", path, root)
+            obstacle = self._too_much(path, status.st_size)
+            if obstacle:
+                self.unlooked += [] if obstacle in self.unlooked else [obstacle]
+                return NOTHING
+            facts = self._looked_at(fd, path, root, status.st_size)
             self._learned |= not facts.by_debug_file
         if not facts.by_debug_file:
             self._used[key] = facts
+        return facts
+
+    def holds_traced(self, fd: int, path: str, root: str = "/") -> bool:
+        """Whether the file may be traced; what is called a TLS library is for its plan to say, which says what is wrong with
+        it. Arguments and errors as for describe()."""
+        return has_library_name(path) or bool(self.describe(fd, path, root).libraries)
+
+    def _too_much(self, path: str, size: int) -> str:
+        """The sentence that says why a file isn't looked into, "" for one that is."""
+        if has_library_name(path):
+            return ""
+        if size > MAX_COPY:
+            return f"{path} is larger than {MAX_COPY >> 30} GiB: whether it holds TLS wasn't looked at."
+        if self._bytes + size > _MOST_BYTES or self._in_vain >= _MOST_IN_VAIN:
+            return "There are more, or larger, mapped files than are looked into in one run: others of them may hold TLS."
+        return ""
+
+    def _looked_at(self, fd: int, path: str, root: str, size: int) -> FileFacts:
+        if not has_library_name(path):
+            self._bytes += size
+            if not shows(fd, QUICK):
+                return NOTHING
+        facts = look_inside(f"/proc/self/fd/{fd}", path, root, kernel.machine())
+        self._in_vain += facts == NOTHING
         return facts
 
     def save(self) -> None:
@@ -49,25 +87,33 @@ class KnownFiles:
         if not (self._learned and self._name):
             return
         kept = list({**self._known, **self._used}.items())[-_MOST:]
-        store.store(store.default_directory(), self._name, {key: asdict(facts) for key, facts in kept})
+        entry = {key: asdict(facts) if facts != NOTHING else None for key, facts in kept}
+        store.store(store.default_directory(), self._name, entry)
+        self._learned = False
 
 
-def look_inside(path: str, label: str, root: str = "/") -> FileFacts:
-    """What is in the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe."""
-    work = Work(_FACTS, Subject(path, label, debug_roots(path, label, root)), _facts_of)
+def look_inside(path: str, label: str, root: str = "/", machine: str = "") -> FileFacts:
+    """What is in the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe.
+
+    Nothing is in code of another processor than `machine`, if that is given: an emulator maps it, and the kernel runs none of
+    it.
+    """
+    work = Work(_FACTS, Subject(path, label, debug_roots(path, label, root)), partial(_facts_of, machine=machine))
     try:
         return work.checked(run_apart(work))[0]
     except ElfError as error:
-        return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else FileFacts()
+        return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else NOTHING
     except DamagedValues:
-        return FileFacts()
+        return NOTHING
 
 
-def _facts_of(image: Image) -> FileFacts:
+def _facts_of(image: Image, machine: str) -> FileFacts:
     from ssllatency.openssl.accessors import library_version
     from ssllatency.openssl.implementations import tls_inside
     from ssllatency.probes.planner import libraries_in
 
+    if machine and image.machine != machine:
+        return NOTHING
     libraries = libraries_in(image)
     library = image.label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
     inside = tls_inside(image) if not library else None
@@ -83,11 +129,11 @@ def _facts_of(image: Image) -> FileFacts:
 
 def _no_names(image: Image, implementation: str) -> str:
     """Why it can't be traced, and what would help."""
-    place = next(iter(image.debug_places()), "")
+    place, name = next(iter(image.debug_places()), ""), image.label.rpartition("/")[2]
     debug_file = f"its debug file as {place}, or " if place else ""
     return (
-        f"{implementation} is linked into it and shows no names of its functions (stripped); what would help is {debug_file}"
-        "a build of the program that has its symbol table"
+        f"{implementation} is linked into {name} and shows no names of its functions (stripped); what would help is"
+        f" {debug_file}a build of {name} that has its symbol table"
     )
 
 
@@ -101,7 +147,7 @@ def _read(entry: object) -> dict[str, FileFacts]:
     if not isinstance(entry, dict):
         return {}
     try:
-        return {str(key): _facts(value) for key, value in entry.items()}
+        return {str(key): NOTHING if value is None else _facts(value) for key, value in entry.items()}
     except (TypeError, ValueError, KeyError, SsllatencyError):
         return {}
 

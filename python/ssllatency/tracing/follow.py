@@ -31,6 +31,8 @@ from ssllatency.targets import (
     all_processes,
     code_byte,
     exists,
+    has_library_name,
+    holds_tls,
     is_unified,
     kept_comm,
     may_hold_tls,
@@ -47,6 +49,7 @@ _MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
 # A process may map new files for ever: one look takes so long, and so many files of a process; the rest waits for the next one.
 _MOST_LOOK_S, _MOST_FILES = 0.25, 8
 _MOST_KNOWN, _MOST_TOLD = 16384, 256  # files looked into in a run, and mappings of one process that wait to be looked at
+_MOST_DISMISSED = 65536  # files found to hold no TLS
 
 Identity = tuple[int, int, int]
 
@@ -94,7 +97,8 @@ class Follower:
     ) -> None:
         self._session, self._attachment, self._extend = session, session.attachment, extend
         self._resolved, self._stack = resolved, stack
-        self._recognise = Recogniser(resolved.source)
+        self._recognise = Recogniser(resolved.source, resolved.known)
+        self._dismissed: set[Identity] = set()  # files that hold no TLS
         self._known: dict[Identity, int | None] = {file.mapping.identity: n for n, file in enumerate(resolved.files)}
         self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
         self._waiting: dict[int, dict[Identity, int]] = {}  # by process, when it mapped which file
@@ -146,7 +150,7 @@ class Follower:
     def _matters(self, one: Mapping) -> bool:
         """Whether what was mapped may be new: a file, or to the process a file that is traced."""
         if one.identity not in self._known:
-            return may_hold_tls(one.path)
+            return one.identity not in self._dismissed
         number = self._known[one.identity]
         if number is None:
             return False
@@ -207,6 +211,8 @@ class Follower:
                 found = tls_candidates(pid)  # its loader may have gone on meanwhile
             if new:
                 self._put_off(pid, mapped)
+            elif pid in self._waiting:
+                self._waiting[pid] = mapped | self._waiting[pid]
             self._enlist(pid, found)
         except SsllatencyError as error:
             if exists(pid):
@@ -228,13 +234,32 @@ class Follower:
         """Those that aren't known yet; none where one file was asked for, or where enough of the process were looked into."""
         if self._resolved.selection.libraries:
             return []
-        new = [file for file in files if file.identity not in self._known]
+        new = [file for file in files if file.identity not in self._known and self._may_hold_tls(pid, file)]
         room = MOST_OF_PROCESS - self._files_of.get(pid, 0)
         if new and (room <= 0 or len(self._known) >= _MOST_KNOWN):
             whose = f"{self._name(pid)} has mapped" if room <= 0 else "The processes have mapped"
             self._say(f"{whose} so many new files that those it maps from now on aren't looked into.")
             return []
         return new[: max(0, room)]
+
+    def _may_hold_tls(self, pid: int, file: MappedFile) -> bool:
+        """By its name at once; of others each is looked at once. Those for which there is no time wait for the next look."""
+        if has_library_name(file.path):
+            return True
+        if file.identity in self._dismissed or len(self._dismissed) >= _MOST_DISMISSED:
+            return False
+        if self._is_late():
+            self._waiting.setdefault(pid, {})
+            return False
+        try:
+            holds = holds_tls(pid, file, self._recognise.holds)
+        except SsllatencyError:
+            if not exists(pid):  # another process may map it as well
+                return False
+            holds = may_hold_tls(file.path)  # then it is told why it can't be looked into
+        if not holds:
+            self._dismissed.add(file.identity)
+        return holds
 
     def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, int]) -> None:
         """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""

@@ -22,7 +22,7 @@ from ssllatency.probes.cache.names import NAMES, names_in
 from ssllatency.probes.cache.plans import PLANS, PlanSettings
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import Hazards, debug_roots, exists, has_library_name, root_of
+from ssllatency.targets import Hazards, debug_roots, exists, root_of
 from ssllatency.tracing.planning import run_all_apart, run_apart
 
 NO_HAZARDS = Hazards()
@@ -106,14 +106,14 @@ class PlanSource:
         handshakes: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """Plans the files, and with `handshakes` has the libraries' handshake plans, too, before they are asked for.
+        """Plans the files, and with `handshakes` has their handshake plans, too, before they are asked for.
 
         Where one isn't kept, they are made side by side, and `meanwhile` is run by this process. One that can't be made is told
         of when it is asked for.
         """
         by_size = sorted(files, key=_size, reverse=True)  # what takes longest comes first
-        libraries = [file for file in by_size if has_library_name(file.label)] if handshakes else []
-        wanted = [self._handshake_plan_of(file) for file in libraries] + [self._plan_of(file) for file in by_size]
+        wanted = [self._handshake_plan_of(file) for file in by_size if handshakes]
+        wanted += [self._plan_of(file) for file in by_size]
         missing = [asked for asked in wanted if not self._is_kept(asked)]
         if len(wanted) > 1 and missing:
             works = [Work(asked.kind, asked.file.subject, asked.make) for asked in missing]

@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,7 @@ class Resolved:
 
     `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
     `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
+    `known` is what is known of the content of files.
     """
 
     images: tuple[TracedImage, ...]
@@ -67,6 +68,7 @@ class Resolved:
     selection: Selection = NO_SELECTION
     notes: tuple[str, ...] = ()
     following: Following | None = None
+    known: KnownFiles = field(default_factory=KnownFiles)
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these notes."""
@@ -105,11 +107,13 @@ def resolve(
         warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(library) for library in selection.libraries]
 
+    known = KnownFiles()
+    recogniser = Recogniser(source, known)
     early: list[Following | None] = []
 
     @cache
     def notes() -> tuple[str, ...]:
-        return () if selection.libraries else untraced_notes(processes, beside_openssl=True)
+        return () if selection.libraries else untraced_notes(processes, known, beside_openssl=True)
 
     def meanwhile() -> None:
         notes()
@@ -120,10 +124,18 @@ def resolve(
         source.make_ahead(files, handshakes=handshakes, meanwhile=meanwhile)
 
     try:
-        files = tls_files(processes, Recogniser(source), named=named, problem=problem, tell=warnings.append, ahead=ahead)
+        files = tls_files(
+            processes,
+            recogniser,
+            holds=recogniser.holds,
+            named=named,
+            problem=problem,
+            tell=warnings.append,
+            ahead=ahead,
+        )
     except NoTlsFile as error:
         if not wait:
-            raise SsllatencyError(" ".join(untraced_notes(processes, beside_openssl=False)) or str(error)) from None
+            raise SsllatencyError(" ".join(untraced_notes(processes, known, beside_openssl=False)) or str(error)) from None
         files = []
     if selection.libraries:
         files = [file for file in files if file.mapping.identity in named]
@@ -135,12 +147,13 @@ def resolve(
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(files, images, comms)
     told, following = (*_left_out(left), *_replaced(targets), *notes()), early[0] if early else None
-    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following)
+    warnings += known.unlooked
+    known.save()
+    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following, known)
 
 
-def untraced_notes(processes: Iterable[Process], *, beside_openssl: bool) -> tuple[str, ...]:
+def untraced_notes(processes: Iterable[Process], known: KnownFiles, *, beside_openssl: bool) -> tuple[str, ...]:
     """Sentences about the TLS of these processes that isn't traced."""
-    known = KnownFiles()
     found = tls_stacks(processes, known.describe)
     known.save()
     return tuple(listing.untraced(found, beside_openssl=beside_openssl))
@@ -158,11 +171,15 @@ def _dangers(everyone: bool) -> Hazards:
 
 
 class Recogniser:
-    """Says what a file is by planning it: the plan is in the cache when the file is planned for good. Another processor's file,
-    which an emulator has mapped, is none."""
+    """Says what a file that may hold TLS is by planning it: the plan is in the cache when the file is planned for good. Another
+    processor's file, which an emulator has mapped, is none."""
 
-    def __init__(self, source: PlanSource) -> None:
-        self._source = source
+    def __init__(self, source: PlanSource, known: KnownFiles) -> None:
+        self._source, self._known = source, known
+
+    def holds(self, fd: int, path: str, root: str) -> bool:
+        """Whether it may hold TLS."""
+        return self._known.holds_traced(fd, path, root)
 
     def __call__(self, fd: int, path: str, root: str) -> str:
         plan = self._source.plan(f"/proc/self/fd/{fd}", path, root)

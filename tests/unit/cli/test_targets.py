@@ -80,7 +80,7 @@ def test_a_program_whose_names_a_debug_file_brings(tmp_path: Path, monkeypatch: 
     known = KnownFiles()
     facts = described(known, bare, root)
     assert (facts.libraries, facts.version, facts.by_debug_file) == ((), "OpenSSL", True)
-    assert f"(stripped); what would help is its debug file as /{place}, or a build" in facts.obstacle
+    assert f"(stripped); what would help is its debug file as /{place}, or a build of bare" in facts.obstacle
     known.save()
     build.debug_file(program, root / place)
     facts = described(KnownFiles(), bare, root)
@@ -91,7 +91,7 @@ def test_a_program_that_no_debug_file_can_name(tmp_path: Path) -> None:
     (tmp_path / "hidden.c").write_text(HIDDEN)
     build.run("gcc", "-Wl,--build-id=none", "-s", "-o", tmp_path / "hidden", tmp_path / "hidden.c")
     assert described(KnownFiles(), tmp_path / "hidden").obstacle.endswith(
-        "(stripped); what would help is a build of the program that has its symbol table"
+        "(stripped); what would help is a build of hidden that has its symbol table"
     )
 
 

@@ -24,6 +24,9 @@ FACTS = {
     "libcrypto.so.1.1": FileFacts(("libcrypto",), "OpenSSL 1.1.1w  11 Sep 2023", "dd44"),
     "node": FileFacts(("libssl", "libcrypto"), "OpenSSL 3.5.7 9 Jun 2026", "ee55"),
     "caddy": FileFacts((), "", "ff66", (("Go crypto/tls", "go1.22.3"),)),
+    "inside.so": FileFacts(("libssl", "libcrypto"), "OpenSSL 4.0.2 1 Nov 2026", "1122"),
+    "stripped.so": FileFacts((), "BoringSSL", "", (), "BoringSSL shows no names", by_debug_file=True),
+    "rust.so": FileFacts((), "", "3344", (("rustls", "0.23.4"),)),
     "hidden": FileFacts((), "OpenSSL 3.0.2 15 Mar 2022", "", (), "OpenSSL shows no names"),
 }
 
@@ -94,11 +97,29 @@ def test_the_table(host: Path, describe: Describer) -> None:
     ]
 
 
+def test_no_row_contradicts_itself(proc: Path, add_process: AddProcess, maps_line: MapsLine, tmp_path: Path) -> None:
+    """One process has all of it: what is traced and what isn't, of whatever name, are rows of their own."""
+    names = ("libssl.so.3", "libcrypto.so.3", "inside.so", "stripped.so", "rust.so")
+    for name in names:
+        (tmp_path / name).write_text(name)
+    maps = "".join(maps_line(tmp_path / name, start=0x7F0000000000 + 8192 * number) for number, name in enumerate(names))
+    (add_process(10, comm=b"python3", maps=maps) / "fd").mkdir()
+    found = survey(all_processes(proc), Describer(), proc)
+    assert [row[4:] for row in listing.rows(found)] == [
+        ("OpenSSL 3.0.19, 4.0.2", "shared", "yes"),
+        ("BoringSSL", "shared", "no"),
+        ("rustls 0.23.4", "shared", "no"),
+    ]
+    assert listing.untraced(tls_stacks(all_processes(proc), Describer(), proc), beside_openssl=True) == [
+        "Some of the TLS of python3 (PID 10) can't be traced: BoringSSL shows no names.",
+        "rustls, which isn't traced, is mapped by python3 (PID 10) as well.",
+    ]
+
+
 def test_each_file_is_asked_about_once(host: Path, describe: Describer) -> None:
     look(host, describe)
     assert len(describe.asked) == len(set(describe.asked))
-    assert {"libssl.so.3", "node", "bash", "sshd"} <= set(describe.asked)
-    assert not {"libgnutls.so.30", "libjvm.so"} & set(describe.asked)
+    assert {"libssl.so.3", "node", "bash", "sshd", "libgnutls.so.30", "libjvm.so"} <= set(describe.asked)
 
 
 def test_the_sentences(host: Path, describe: Describer) -> None:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A quick look at a file that most likely is of no interest: whether it defines some symbol, or holds some text.
+
+Every file that a process maps as code is looked at so. Code, relocations and debug information, most of a file, aren't read,
+and nothing but section headers and symbols is parsed: a file that merely imports a function doesn't define it. A file without
+section headers is read in whole. That a file is damaged is for others to say: here it holds less.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ssllatency.elf.source import CHUNK
+
+_FILE_HEADER, _SECTION, _SYMBOL = struct.Struct("<16s2HI3QI6H"), struct.Struct("<2I4Q2I2Q"), struct.Struct("<IBBHQQ")
+_ELF64 = b"\x7fELF\x02\x01"
+_PROGBITS, _SYMTAB, _DYNSYM = 1, 2, 11
+_ALLOCATED, _EXECUTABLE, _COMPRESSED = 1 << 1, 1 << 2, 1 << 11
+_UNDEFINED = 0
+_LARGEST_TABLE = 256 << 20
+_MOST_OCCURRENCES = 64
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What is looked for: names of symbols that the file defines, and texts in its data."""
+
+    symbols: tuple[bytes, ...]
+    texts: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class _Section:
+    type: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+
+
+def shows(fd: int, signs: Signs) -> bool:
+    """Whether the open file is a 64-bit ELF file that shows one of the signs."""
+    header = _read(fd, 0, _FILE_HEADER.size)
+    if len(header) < _FILE_HEADER.size or not header.startswith(_ELF64):
+        return False
+    sections = _sections(fd, header)
+    if not sections:
+        names = tuple(name + b"\0" for name in signs.symbols)
+        return _holds(fd, [(0, os.fstat(fd).st_size)], (*signs.texts, *names))
+    tables = [section for section in sections if section.type in (_DYNSYM, _SYMTAB) and section.link < len(sections)]
+    if any(_defines(fd, table, sections[table.link], signs.symbols) for table in tables):
+        return True
+    return _holds(
+        fd, _joined((section.offset, section.offset + section.size) for section in sections if _is_data(section)), signs.texts
+    )
+
+
+def _sections(fd: int, header: bytes) -> list[_Section]:
+    fields = _FILE_HEADER.unpack(header)
+    start, entry_size, number = fields[6], fields[11], fields[12]
+    if entry_size != _SECTION.size:
+        return []
+    table = _read(fd, start, number * entry_size)
+    whole = table[: len(table) // entry_size * entry_size]
+    return [
+        _Section(type_, flags, offset, size, link) for _, type_, flags, _, offset, size, link, *_ in _SECTION.iter_unpack(whole)
+    ]
+
+
+def _is_data(section: _Section) -> bool:
+    return section.type == _PROGBITS and section.flags & (_ALLOCATED | _EXECUTABLE | _COMPRESSED) == _ALLOCATED
+
+
+def _defines(fd: int, table: _Section, strings: _Section, names: Iterable[bytes]) -> bool:
+    text = _read(fd, strings.offset, strings.size)
+    places = {place for name in names for place in _occurrences(text, name + b"\0")}
+    if not places:
+        return False
+    entries = _read(fd, table.offset, table.size)
+    whole = entries[: len(entries) // _SYMBOL.size * _SYMBOL.size]
+    return any(name in places and index != _UNDEFINED for name, _, _, index, _, _ in _SYMBOL.iter_unpack(whole))
+
+
+def _occurrences(text: bytes, name: bytes) -> Iterator[int]:
+    """Names may share their ends, so one may begin in the midst of another."""
+    place = text.find(name)
+    for _ in range(_MOST_OCCURRENCES):
+        if place < 0:
+            return
+        yield place
+        place = text.find(name, place + 1)
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same bytes, each once, however the ranges overlap."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _holds(fd: int, ranges: Iterable[tuple[int, int]], texts: Sequence[bytes]) -> bool:
+    overlap = max(map(len, texts)) - 1
+    for start, end in ranges:
+        while start < end:
+            piece = _read(fd, start, min(end - start, CHUNK))
+            if any(text in piece for text in texts):
+                return True
+            if len(piece) <= overlap:
+                break
+            start += len(piece) - (overlap if start + len(piece) < end else 0)
+    return False
+
+
+def _read(fd: int, offset: int, size: int) -> bytes:
+    """What the file has there, of a size that a table can have; nothing where it can't be read."""
+    try:
+        return os.pread(fd, min(size, _LARGEST_TABLE), offset)
+    except (OSError, OverflowError):
+        return b""

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS inside libraries of other names, as Python's packages bring it: `targets` and the options that choose processes say the
+same of it, and what is traced is counted exactly."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import wait_for
+
+from . import embedded
+from .bad_clients import unknown_ca
+from .clients import TLS_1_2, TLS_1_3, Client
+from .servers import free_ports, make_certificate
+from .shakes import Shakes, assert_books, endings
+from .test_targets import targets
+from .trace import PROGRAM, Trace, count, losses
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+TIMES = 12
+PACKAGES = {"pyopenssl": "OpenSSL", "grpc": "grpc", "granian": "granian"}
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as peer:
+        return peer.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def serving(name: str, certificates: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The server of that name in `embedded`, and its port."""
+    if importlib.util.find_spec(PACKAGES[name]) is None:
+        pytest.skip(f"Python's package {PACKAGES[name]} isn't there: run tools/setup")
+    pair, (port,) = make_certificate("ecdsa", certificates), free_ports(1)
+    command = [sys.executable, embedded.__file__, name, str(pair.certificate), str(pair.key), str(port)]
+    with subprocess.Popen(command) as process:
+        try:
+            wait_for(lambda: listens(port))
+            yield process, port
+        finally:
+            process.send_signal(signal.SIGTERM if name == "granian" else signal.SIGKILL)
+
+
+def stack(pid: int, implementation: str) -> dict[str, Any]:
+    """What `targets` says of the one TLS stack of that implementation in a process."""
+    [found] = [tls for tls in targets("-p", pid)[pid]["tls"] if tls["implementation"] == implementation]
+    return found
+
+
+@pytest.mark.parametrize("option", ["--pid", "--comm", "--library"])
+def test_openssl_in_another_library_is_counted(certificates: Path, option: str) -> None:
+    with serving("pyopenssl", certificates) as (server, port):
+        found = stack(server.pid, "OpenSSL")
+        [inside] = [file["path"] for file in found["files"] if set(file["libraries"]) == {"libssl", "libcrypto"}]
+        comm = Path(f"/proc/{server.pid}/comm").read_text().rstrip()
+        words = (option, {"--pid": str(server.pid), "--comm": comm, "--library": inside}[option])
+        with Trace(options=words) as trace, Shakes(options=words) as shakes:
+            for version in (TLS_1_2, TLS_1_3):
+                Client(port, version).connect_times(TIMES)
+            unknown_ca(port)
+    assert found["traced"]
+    assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
+    assert losses(trace.document) == {}
+    assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
+    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize(("name", "implementation"), [("grpc", "BoringSSL"), ("granian", "rustls")])
+def test_what_cannot_be_traced_is_said_alike(certificates: Path, name: str, implementation: str) -> None:
+    """By `targets` and by what would trace it."""
+    with serving(name, certificates) as (server, _):
+        found = stack(server.pid, implementation)
+        words = [PROGRAM, "handshakes", "-p", str(server.pid), "-d", "1"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert not found["traced"]
+    if name == "grpc":
+        assert "shows no names of its functions (stripped)" in found["reason"]
+    # Its Python may have mapped an OpenSSL of its own as well, which is traced.
+    said = done.stderr.replace("is rustls, which", "rustls, which")
+    assert (found["reason"] if name == "grpc" else "rustls, which isn't traced") in said
