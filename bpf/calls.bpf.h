@@ -30,7 +30,8 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 {
 	struct ssll_start_key key = call_key(cookie, stack);
 
-	if (!traced(key.tgid) || is_size_query(ctx, field(cookie, SSLL_COOKIE_SKIP_NULL, 3)))
+	if (!traced_in(key.tgid, field(cookie, SSLL_COOKIE_LIBRARY, 8)) ||
+	        is_size_query(ctx, field(cookie, SSLL_COOKIE_SKIP_NULL, 3)))
 		return 0;
 	call_began(ctx, &key);
 	ssll_begin(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? argument(ctx, 0) : 0);
@@ -50,7 +51,7 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	struct ssll_library *library;
 	struct ssll_start start;
 
-	if (!leaves(ctx, cookie, &call.returned) || !traced(call.key.tgid))
+	if (!leaves(ctx, cookie, &call.returned) || !traced_in(call.key.tgid, index))
 		return 0;
 	if (!ssll_end(&call.key, &start)) {
 		if (!field(cookie, SSLL_COOKIE_SHARED, 1))

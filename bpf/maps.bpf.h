@@ -66,6 +66,22 @@ static __always_inline bool traced(__u32 tgid)
 	return !config.filter_tgid || is_target(tgid);
 }
 
+/* The same of a call of this library: one that was taken along with another counts where the other is called. */
+static __always_inline bool traced_in(__u32 tgid, __u32 index)
+{
+	struct ssll_library *library;
+
+	if (!traced(tgid))
+		return false;
+	if (!config.companions)
+		return true;
+	library = bpf_map_lookup_elem(&libraries, &index);
+	if (library && library->companion)
+		return is_target(tgid);
+	add_target(tgid);
+	return true;
+}
+
 /* Whether the run is over and its probes are only on their way out. */
 static __always_inline bool stopped(void)
 {

@@ -204,7 +204,7 @@ struct ssll_library {
 	__s32 boringssl;   /* where the pointer to what holds rwstate lies, which is one of BoringSSL's codes; -1: OpenSSL's, in
 	                      SSL */
 	__s32 server_bits; /* those of the word at `server` that count; 0: all */
-	__s32 pad;
+	__s32 companion;   /* 1: its calls count only in processes that have called a library that isn't one */
 };
 
 /* What was missed; and, written by user space, the number of the interval that extremes belong to. */
@@ -226,7 +226,7 @@ struct ssll_config {
 	__u32 role;              /* enum ssll_role: which SSL objects count */
 	__u32 linear_reciprocal; /* 2^32 / linear_step_ns, rounded down */
 	__u32 stoppable;         /* 1: `stopped` is looked at, since the kernel takes seconds to remove the probes */
-	__u32 pad;
+	__u32 companions;        /* 1: some library is a companion; `targets` has who has called the others */
 };
 
 /* One call that has ended, as `ssllatency snoop` shows it. */

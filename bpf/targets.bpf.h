@@ -43,6 +43,15 @@ static __always_inline __u64 target_bit(__u32 tgid)
 	return 1ULL << (tgid & 63);
 }
 
+/* Adds a process to the set; writes only where it isn't in it. */
+static __always_inline void add_target(__u32 tgid)
+{
+	struct ssll_targets *word = target_word(tgid);
+
+	if (word && !(*(volatile __u64 *)&word->kin & target_bit(tgid)))
+		__sync_fetch_and_or(&word->kin, target_bit(tgid));
+}
+
 static __always_inline bool is_target(__u32 tgid)
 {
 	struct ssll_targets *word = target_word(tgid);

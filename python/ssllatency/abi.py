@@ -285,7 +285,7 @@ class Config(ctypes.Structure):
         ("role", ctypes.c_uint32),
         ("linear_reciprocal", ctypes.c_uint32),
         ("stoppable", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("companions", ctypes.c_uint32),
     )
 
 
@@ -501,7 +501,7 @@ class Library(ctypes.Structure):
         ("remember", ctypes.c_int32),
         ("boringssl", ctypes.c_int32),
         ("server_bits", ctypes.c_int32),
-        ("pad", ctypes.c_int32),
+        ("companion", ctypes.c_int32),
     )
 
 

@@ -21,7 +21,7 @@ from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.words.units import counted, printable
 from ssllatency.targets import Selection, all_processes, mapped_files
-from ssllatency.tracing.file_facts import look_inside
+from ssllatency.tracing.file_facts import why_not_traced
 from ssllatency.tracing.follow import rules_for
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
@@ -138,15 +138,5 @@ def _existing(name: str) -> str:
 def _plan(source: PlanSource, name: str) -> ImagePlan:
     plan = source.plan(_existing(name), name)
     if not plan.kind:
-        raise SsllatencyError(_why_not(name))
+        raise SsllatencyError(why_not_traced(name))
     return plan
-
-
-def _why_not(name: str) -> str:
-    """What is to be said of a file in which nothing is found."""
-    facts = look_inside(name, str(Path(name).absolute()))
-    if facts.obstacle:
-        return f"{name} can't be traced: {facts.obstacle}."
-    if facts.others:
-        return f"The TLS of {name} is {facts.others[0][0]}, which isn't traced: only OpenSSL is."
-    return f"{name} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine)."

@@ -51,11 +51,16 @@ class LinearRange:
 
 @dataclass(frozen=True)
 class TracedImage:
-    """A plan, the path under which the kernel opens exactly that file, and the processes that map it."""
+    """A plan, the path under which the kernel opens exactly that file, and the processes that map it.
+
+    `companion`: where everyone who maps the files is traced, its calls count only in processes that map another one, which was
+    asked for, as the libcrypto of a libssl.
+    """
 
     plan: ImagePlan
     file: str
     pids: tuple[int, ...]
+    companion: bool = False
 
 
 MOST_NAMES = int(abi.FollowLimits.NAMES)  # by which processes that come later become targets

@@ -107,6 +107,18 @@ def look_inside(path: str, label: str, root: str = "/", machine: str = "") -> Fi
         return NOTHING
 
 
+def why_not_traced(path: str) -> str:
+    """The sentence about a file on disk in which nothing is found that is traced."""
+    facts = look_inside(path, os.path.abspath(path))  # noqa: PTH100 - no symbolic link is resolved
+    if facts.obstacle:
+        return f"{path} can't be traced: {facts.obstacle}."
+    if facts.others:
+        return f"The TLS of {path} is {facts.others[0][0]}, which isn't traced: only OpenSSL is."
+    if facts.libraries:
+        return f"{path} isn't traced: no process maps it now, or none of its functions can be probed."
+    return f"{path} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine)."
+
+
 def _facts_of(image: Image, machine: str) -> FileFacts:
     from ssllatency.openssl.accessors import library_version
     from ssllatency.openssl.implementations import tls_inside

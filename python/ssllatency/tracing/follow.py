@@ -200,7 +200,7 @@ class Follower:
         return set(following.alive() if following else members(self._resolved.selection))
 
     def _look_at(self, pid: int, mapped: dict[Identity, int]) -> None:
-        if not self._attachment.following:
+        if not self._attachment.following and not self._resolved.selection.libraries:
             self._attachment.admit(pid)
         try:
             found, taken = tls_candidates(pid), 0
@@ -324,8 +324,10 @@ class Follower:
         """Notes the process for the report, and attaches what it maps where every process has links of its own."""
         numbers = {index: file for file in found if (index := self._known.get(file.identity)) is not None}
         process, before = process_of(pid), self._attachment.targets.get(pid)
-        if not numbers or process is None:
+        if process is None or all(self._attachment.images[index].companion for index in numbers):
             return
+        if self._resolved.selection.libraries:
+            self._attachment.admit(pid)
         libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
         kept = before.libraries if before else ()
         if self._attachment.each_process and self._include(pid, numbers) and before is None:

@@ -60,9 +60,10 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"
     for warning in (*resolved.warnings, *resolved.notes):
         tell(warning)
-    if not resolved.images:
-        what = "nothing yet: no TLS library is mapped"
-    tell_line(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.")
+    if resolved.images:
+        tell_line(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.")
+    else:
+        tell_line(f"Tracing nothing yet, as no process maps a TLS library: {until}.")
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:

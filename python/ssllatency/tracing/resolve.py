@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -40,13 +40,14 @@ from ssllatency.targets import (
     tls_files,
     tls_stacks,
 )
-from ssllatency.tracing.file_facts import KnownFiles
+from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
 from ssllatency.tracing.plan_source import File, PlanSource
 
 if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following
 
 NO_SELECTION = Selection()
+Identity = tuple[int, int, int]
 _MOST_NAMED = 20
 
 
@@ -134,22 +135,60 @@ def resolve(
             ahead=ahead,
         )
     except NoTlsFile as error:
-        if not wait:
+        if not wait and not selection.libraries:
             raise SsllatencyError(" ".join(untraced_notes(processes, known, beside_openssl=False)) or str(error)) from None
         files = []
     if selection.libraries:
-        files = [file for file in files if file.mapping.identity in named]
+        files = _with_companions(files, named)
+        refused = _refused(selection.libraries, named, files)
+        if not files and not wait:
+            raise SsllatencyError(" ".join(refused))
+        warnings += refused if files else []
     files, left = most_important(files, MOST_LIBRARIES, named)
     opened = _opened(files, source, stack, problem)
     if files and not opened:
         raise SsllatencyError("The processes ended, or unloaded their TLS libraries, before they could be traced: try again.")
     files, images = [file for file, _ in opened], _completed([image for _, image in opened])
+    if selection.libraries:
+        images = _marked(files, images, named)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(files, images, comms)
     told, following = (*_left_out(left), *_replaced(targets), *notes()), early[0] if early else None
     warnings += known.unlooked
     known.save()
     return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following, known)
+
+
+_COMPANIONS = ("libcrypto", "libcrypto_mb", "qatengine")
+
+
+def _with_companions(files: Sequence[TracedFile], named: Collection[Identity]) -> list[TracedFile]:
+    """The files that were named, and with each libssl the libcrypto that it calls, and the engines that this calls: of the same
+    processes. Of several libcryptos it is that with the libssl's own suffix, as libssl.so.3 and libcrypto.so.3 have."""
+    chosen = [file for file in files if file.mapping.identity in named]
+    wanted = {file.mapping.identity for file in chosen}
+    for libssl in (file for file in chosen if file.kind == "libssl"):
+        beside = [file for file in files if file.kind in _COMPANIONS and set(file.pids) & set(libssl.pids)]
+        libcryptos = [file for file in beside if file.kind == "libcrypto"]
+        same = [file for file in libcryptos if _suffix(file) == _suffix(libssl)]
+        wanted |= {file.mapping.identity for file in beside if file not in libcryptos or file in (same or libcryptos)}
+    return [file for file in files if file.mapping.identity in wanted]
+
+
+def _refused(libraries: Sequence[str], named: Sequence[Identity], files: Iterable[TracedFile]) -> list[str]:
+    """A sentence for each of the named files that isn't traced."""
+    traced = {file.mapping.identity for file in files}
+    return [why_not_traced(library) for library, identity in zip(libraries, named, strict=True) if identity not in traced]
+
+
+def _suffix(file: TracedFile) -> str:
+    return file.path.rpartition("/")[2].partition(".so")[2]
+
+
+def _marked(files: Sequence[TracedFile], images: Iterable[TracedImage], named: Collection[Identity]) -> tuple[TracedImage, ...]:
+    """The images of these files, those that weren't named as what they are."""
+    pairs = zip(files, images, strict=True)
+    return tuple(replace(image, companion=file.mapping.identity not in named) for file, image in pairs)
 
 
 def untraced_notes(processes: Iterable[Process], known: KnownFiles, *, beside_openssl: bool) -> tuple[str, ...]:

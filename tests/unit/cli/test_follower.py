@@ -81,6 +81,7 @@ class Session:
         images = [image_of(file, number, OLD) for number, file in enumerate(files)]
         self.included: list[tuple[int, list[int]]] = []
         self.extended: list[TracedImage] = []
+        self.admitted: list[int] = []
         self.attachment: Any = SimpleNamespace(
             targets={OLD: Target(OLD, "nginx", ())},
             following=kernel,
@@ -89,6 +90,7 @@ class Session:
             images=images,
             each_process=alone,
             site_in=lambda _: sites,
+            admit=self._admit,
         )
         traced = tuple(TracedFile("libssl", OLD, file, (OLD,)) for file in files)
         resolved = Resolved(tuple(images), (), selection.everything, (), cast("Any", None), traced, selection)
@@ -96,6 +98,9 @@ class Session:
 
     def include(self, index: int, pids: Sequence[int]) -> None:
         self.included.append((index, list(pids)))
+
+    def _admit(self, pid: int) -> None:
+        self.admitted.append(pid)
 
     def _extend(self, images: Sequence[TracedImage]) -> None:
         self.extended += images
@@ -281,6 +286,46 @@ def test_a_damaged_file_does_not_hide_the_next_one(kernel: Kernel, monkeypatch: 
     session.look()
     assert [image.plan.path for image in session.extended] == [new.path]
     assert any("/tmp/libssl.so.bad is damaged" in note for note in session.attachment.notes)
+
+
+def test_who_maps_the_companion_alone_is_no_target(kernel: Kernel) -> None:
+    """The libcrypto that came along with the libssl that was asked for."""
+    libssl, libcrypto = mapped_file(11), mapped_file(12)
+    kernel.maps = {OLD: [libssl, libcrypto]}
+    session = Session(kernel, [libssl, libcrypto], Selection(libraries=("/usr/lib/libssl.so.3",)))
+    session.attachment.images[1] = replace(session.attachment.images[1], companion=True)
+    session.look()
+    kernel.map(NEW, libcrypto)
+    session.look()
+    assert sorted(session.attachment.targets) == [OLD]
+    assert NEW not in session.admitted
+    kernel.map(NEW, libssl)
+    session.look()
+    assert sorted(session.attachment.targets) == [OLD, NEW]
+    assert NEW in session.admitted
+
+
+@pytest.mark.parametrize(("named", "looked_at"), [(False, 1), (True, 0)])
+def test_a_file_of_any_name_is_looked_at_once(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, named: bool, looked_at: int
+) -> None:
+    """And only where it shows TLS it is looked into."""
+    file, plain = mapped_file(11), mapped_file(33, "/usr/lib/libssl.so.1.1" if named else "/usr/lib/_rust.abi3.so")
+    asked: list[MappedFile] = []
+
+    def holds(_pid: int, each: MappedFile, _holds: object) -> bool:
+        asked.append(each)
+        return False
+
+    monkeypatch.setattr(follow, "holds_tls", holds)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    session.look()
+    for pid in (OLD, NEW):
+        kernel.map(pid, plain)
+        session.look()
+    assert len(asked) == looked_at
+    assert len(session.extended) == named
 
 
 def test_one_file_that_was_asked_for_stays_the_only_one(kernel: Kernel) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From found files to planned ones: what a process unloads in between is left out, and told in a sentence."""
+"""From found files to planned ones: what a process unloads in between is left out, and told in a sentence; what is
+taken along with a library that was named by its file."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ import pytest
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import TracedFile, mapped_files
+from ssllatency.targets import MappedFile, TracedFile, mapped_files
 from ssllatency.tracing import resolve
+from ssllatency.tracing.resolve import _with_companions
 
 Found = Callable[[str], tuple[TracedFile, Callable[[], None]]]
 
@@ -70,3 +72,40 @@ def test_where_nothing_else_was_asked_for_it_is_an_error(found: Found) -> None:
     unload()
     with ExitStack() as stack, pytest.raises(SsllatencyError, match="any more: it was unloaded"):
         resolve.open_images([gone], SOURCE, stack)
+
+
+def traced(path: str, kind: str, inode: int, *pids: int) -> TracedFile:
+    return TracedFile(kind, pids[0], MappedFile(path, (8, 1), inode, "1000-2000", deleted=False), pids)
+
+
+FILES = [
+    traced("/usr/lib/libssl.so.3", "libssl", 1, 10, 20),
+    traced("/usr/lib/libcrypto.so.3", "libcrypto", 2, 10, 20, 30),
+    traced("/opt/lib/libssl.so.1.1", "libssl", 3, 20),
+    traced("/opt/lib/libcrypto.so.1.1", "libcrypto", 4, 20),
+    traced("/usr/lib/engines-3/qatengine.so", "qatengine", 5, 10),
+    traced("/usr/lib/libcrypto_mb.so.11", "libcrypto_mb", 6, 10),
+    traced("/opt/node", "static", 7, 20),
+    traced("/srv/libcrypto.so.3", "libcrypto", 8, 40),
+]
+
+
+@pytest.mark.parametrize(
+    ("named", "taken"),
+    [
+        ([1], [1, 2, 5, 6]),
+        ([3], [3, 4]),
+        ([1, 3], [1, 2, 3, 4, 5, 6]),
+        ([2], [2]),
+        ([7], [7]),
+        ([9], []),
+    ],
+)
+def test_a_libssl_brings_the_libcrypto_of_its_processes(named: list[int], taken: list[int]) -> None:
+    found = _with_companions(FILES, [(8, 1, inode) for inode in named])
+    assert [file.inode for file in found] == taken
+
+
+def test_a_libcrypto_of_another_suffix_is_better_than_none() -> None:
+    files = [traced("/lib/libssl.so", "libssl", 1, 10), traced("/lib/libcrypto-8b5ba2b3.so.3", "libcrypto", 2, 10)]
+    assert _with_companions(files, [(8, 1, 1)]) == files

@@ -80,6 +80,7 @@ class Attachment:
         followed = request if self.following else replace(request, follow=None)
         self.each_process = links_each_process(followed, self.method)
         self._filtered = not request.everyone and not self.each_process  # else the kernel picks the process, all its threads
+        self._companions = request.everyone and not self.each_process and any(image.companion for image in request.images)
         self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
         self._words: dict[int, int] = {}
         self.span = Span()
@@ -104,6 +105,7 @@ class Attachment:
         """Loads the object and fills the maps that all objects have."""
         config = self.object.section(".rodata.config", abi.Config)
         config.filter_tgid, config.role = int(self._filtered), abi.Role[self.request.role.name]
+        config.companions = int(self._companions)
         config.stoppable = int(self.method is kernel.Method.PERF)
         if self.following:
             self.object.reuse_map("targets", self.following.targets_fd)
@@ -122,14 +124,16 @@ class Attachment:
         """Tells the programs how the SSLs of these libraries are read; the first one's number is `first`."""
         libraries: LoadedMap = self.object.map("libraries", 4, ctypes.sizeof(abi.Library))
         for index, image in enumerate(images, first):
-            record = library_record(image.plan.offsets, remember=remembers_sides(image.plan))
+            record = library_record(
+                image.plan.offsets, remember=remembers_sides(image.plan), companion=self._companions and image.companion
+            )
             libraries.update(ctypes.c_uint32(index), record)
 
     def admit(self, pid: int, *, member: bool = False) -> None:
         """Adds a process to those that the programs know as targets; `member` as for Following.admit."""
         if self.following:
             self.following.admit(pid, member=member)
-        elif self._filtered:
+        elif self._filtered or self._companions:
             self._words[pid >> 6] = self._words.get(pid >> 6, 0) | 1 << (pid & 63)
             targets: LoadedMap = self.object.map("targets", 4, ctypes.sizeof(abi.Targets))
             targets.update(ctypes.c_uint32(pid >> 6), abi.Targets(kin=self._words[pid >> 6]))

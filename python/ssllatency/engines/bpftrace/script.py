@@ -82,7 +82,7 @@ def render(
     parts: dict[plan.Role, list[Part]] = {plan.Role.EXIT: [], plan.Role.ENTRY: []}
     lookups: Lines = []
     for index, image in enumerate(images):
-        condition = "" if everyone else _condition(index, image.pids)
+        condition = "" if everyone and not image.companion else _condition(index, image.pids)
         if condition.startswith("@"):
             lookups += [f"@wanted[{index}, {pid}] = 1;" for pid in image.pids]
         for planned in filter(by_sites, image.plan.operations):
