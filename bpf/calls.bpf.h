@@ -38,6 +38,17 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 	return 0;
 }
 
+/* A call's end has no beginning. While probes are attached one after the other that is no loss: the trace begins with the last.
+ */
+static __always_inline void count_unmatched_exit(__u64 cookie)
+{
+	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
+	struct ssll_library *library = bpf_map_lookup_elem(&libraries, &index);
+
+	if (!field(cookie, SSLL_COOKIE_SHARED, 1) && library && *(volatile __s32 *)&library->attached)
+		count(&account.unmatched_exits);
+}
+
 static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
@@ -54,8 +65,7 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	if (!leaves(ctx, cookie, &call.returned) || !traced_in(call.key.tgid, index))
 		return 0;
 	if (!ssll_end(&call.key, &start)) {
-		if (!field(cookie, SSLL_COOKIE_SHARED, 1))
-			count(&account.unmatched_exits);
+		count_unmatched_exit(cookie);
 		return 0;
 	}
 	library = bpf_map_lookup_elem(&libraries, &index);

@@ -205,6 +205,7 @@ struct ssll_library {
 	                      SSL */
 	__s32 server_bits; /* those of the word at `server` that count; 0: all */
 	__s32 companion;   /* 1: its calls count only in processes that have called a library that isn't one */
+	__s32 attached;    /* 1: at all its sites; until then calls end there that couldn't be seen to begin */
 };
 
 /* What was missed; and, written by user space, the number of the interval that extremes belong to. */
@@ -261,7 +262,7 @@ _Static_assert(sizeof(struct ssll_times) == 8 * (SSLL_BUCKETS + 7), "times");
 _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
-_Static_assert(sizeof(struct ssll_library) == 48, "library");
+_Static_assert(sizeof(struct ssll_library) == 52, "library");
 _Static_assert(sizeof(struct ssll_account) == 48, "account");
 _Static_assert(sizeof(struct ssll_config) == 40, "config");
 _Static_assert(sizeof(struct ssll_event) == 64, "event");

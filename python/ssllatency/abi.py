@@ -502,6 +502,7 @@ class Library(ctypes.Structure):
         ("boringssl", ctypes.c_int32),
         ("server_bits", ctypes.c_int32),
         ("companion", ctypes.c_int32),
+        ("attached", ctypes.c_int32),
     )
 
 

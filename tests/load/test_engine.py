@@ -12,7 +12,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS
-from ssllatency.engines.base import AttachError, Role, TracedImage
+from ssllatency.engines.base import AttachError, Role, Rules, TracedImage
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
@@ -49,6 +49,22 @@ def test_only_the_programs_that_the_method_needs_are_loaded(subject: Subject, me
     session.close()
     returning = "at_both" if method == "session" else "at_return"
     assert sorted(loaded) == sorted(("at_entry", "at_exit", "at_free", returning))
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at the start", "later"])
+def test_calls_made_while_probes_are_attached_one_by_one_are_no_losses(subject: Subject, method: str, later: bool) -> None:
+    """At most the call that runs when the last probe is attached ends without having been seen to begin."""
+    if later:
+        session = subject.attach(method=method, follow=Rules(lambda: {subject.pid: False}), images=())
+        subject.say("threads", 1, 400_000)
+        session.extend(subject.request().images)
+    else:
+        subject.say("threads", 1, 400_000)
+        session = subject.attach(method=method)
+    snapshot = finished(session)
+    assert subject.process.stdout
+    assert subject.process.stdout.readline() == "done\n"
+    assert snapshot.losses.unmatched_exits <= 1
 
 
 def test_every_series_agrees_with_itself(subject: Subject) -> None:

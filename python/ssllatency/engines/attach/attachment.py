@@ -116,16 +116,20 @@ class Attachment:
         self.account = self.object.live_section(".data.account", abi.Account)
         self.account.interval = 1
         self.running = Running(self.object) if self.object.has_map("starts") else None
-        self._describe(0, self.images)
+        self._describe(0, self.images, attached=False)
         for pid in () if self.following or self._beside else self._pids:
             self.admit(pid)
 
-    def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
-        """Tells the programs how the SSLs of these libraries are read; the first one's number is `first`."""
+    def _describe(self, first: int, images: Sequence[TracedImage], *, attached: bool) -> None:
+        """Tells the programs how the SSLs of these libraries are read, and whether all their sites are attached; the first
+        one's number is `first`."""
         libraries: LoadedMap = self.object.map("libraries", 4, ctypes.sizeof(abi.Library))
         for index, image in enumerate(images, first):
             record = library_record(
-                image.plan.offsets, remember=remembers_sides(image.plan), companion=self._companions and image.companion
+                image.plan.offsets,
+                remember=remembers_sides(image.plan),
+                companion=self._companions and image.companion,
+                attached=attached,
             )
             libraries.update(ctypes.c_uint32(index), record)
 
@@ -160,6 +164,7 @@ class Attachment:
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
         if not self._probing.has_entries and self.images:
             raise AttachError(self._why_no_call_can_begin())
+        self._describe(0, self.images, attached=True)
         self.span.begin()
 
     def _why_no_call_can_begin(self) -> str:
@@ -176,8 +181,9 @@ class Attachment:
     def extend(self, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]] | None = None) -> None:
         """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
         first = self.next_number(len(images))
-        self._describe(first, images)
+        self._describe(first, images, attached=False)
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(images, first)], more or {})
+        self._describe(first, images, attached=True)
         self.images += images
 
     def include(self, index: int, pids: Iterable[int], more: Mapping[str, Sites] | None = None) -> None:

@@ -111,8 +111,11 @@ def remembers_sides(plan: ImagePlan) -> bool:
     return settled and any(operation.only_entry for operation in probed)
 
 
-def library_record(offsets: SslOffsets, *, remember: bool = False, companion: bool = False) -> abi.Library:
-    """The offsets as the kernel side reads them; -1 stands for one that isn't known. `companion` as TracedImage has it."""
+def library_record(
+    offsets: SslOffsets, *, remember: bool = False, companion: bool = False, attached: bool = True
+) -> abi.Library:
+    """The offsets as the kernel side reads them; -1 stands for one that isn't known. `companion` as TracedImage has it;
+    `attached`: all of its sites are."""
 
     def known(value: int | None) -> int:
         return -1 if value is None else value
@@ -131,4 +134,5 @@ def library_record(offsets: SslOffsets, *, remember: bool = False, companion: bo
         boringssl=known(offsets.boringssl),
         server_bits=offsets.server_bits or 0,
         companion=int(companion),
+        attached=int(attached),
     )
