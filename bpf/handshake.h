@@ -301,7 +301,7 @@ struct ssll_handshake_config {
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_layout) == 268, "layout");
+_Static_assert(sizeof(struct ssll_layout) == 272, "layout");
 _Static_assert(sizeof(struct ssll_labels) == 24, "labels");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 40 + 8 * SSLL_PARTS + 32, "handshake");

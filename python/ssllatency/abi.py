@@ -506,7 +506,7 @@ class Library(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Library) == 48
+assert ctypes.sizeof(Library) == 52
 
 
 class Path(ctypes.Structure):
@@ -527,7 +527,7 @@ class Layout(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Layout) == 268
+assert ctypes.sizeof(Layout) == 272
 
 
 class MixKey(ctypes.Structure):
@@ -683,7 +683,7 @@ assert ctypes.sizeof(Thread) == 56
 MAPS = {
     "blank": MapShape(2, 4, 4680, 1, 0),
     "folded": MapShape(1, 4, 1, 65536, 1),
-    "libraries": MapShape(2, 4, 48, 256, 0),
+    "libraries": MapShape(2, 4, 52, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),
