@@ -86,8 +86,8 @@ def test_by_its_build_id_in_its_own_root(certificates: Path, tmp_path: Path) -> 
 def test_with_nothing(certificates: Path, program: Path, command: str) -> None:
     server = build.stripped(program, "bare")
     words = (
-        "OpenSSL is linked into it and shows no names of its functions (stripped); what would help is its debug file as "
-        f"/{debug_place(program)}, or a build of the program that has its symbol table."
+        "OpenSSL is linked into bare and shows no names of its functions (stripped); what would help is its debug file as "
+        f"/{debug_place(program)}, or a build of bare that has its symbol table."
     )
     with AsyncServer(certificates, AsyncSettings(asynchronous=False), program=server) as running:
         done = subprocess.run(

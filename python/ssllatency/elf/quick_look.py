@@ -20,7 +20,7 @@ _ELF64 = b"\x7fELF\x02\x01"
 _PROGBITS, _SYMTAB, _DYNSYM = 1, 2, 11
 _ALLOCATED, _EXECUTABLE, _COMPRESSED = 1 << 1, 1 << 2, 1 << 11
 _UNDEFINED = 0
-_LARGEST_TABLE = 256 << 20
+_LARGEST_TABLE = 128 << 20
 _MOST_OCCURRENCES = 64
 
 
@@ -50,8 +50,11 @@ def shows(fd: int, signs: Signs) -> bool:
     if not sections:
         names = tuple(name + b"\0" for name in signs.symbols)
         return _holds(fd, [(0, os.fstat(fd).st_size)], (*signs.texts, *names))
-    tables = [section for section in sections if section.type in (_DYNSYM, _SYMTAB) and section.link < len(sections)]
-    if any(_defines(fd, table, sections[table.link], signs.symbols) for table in tables):
+    # A file has one of each kind; one that had thousands would keep us reading.
+    tables = {
+        section.type: section for section in sections if section.type in (_DYNSYM, _SYMTAB) and section.link < len(sections)
+    }
+    if any(_defines(fd, table, sections[table.link], signs.symbols) for table in tables.values()):
         return True
     return _holds(
         fd, _joined((section.offset, section.offset + section.size) for section in sections if _is_data(section)), signs.texts

@@ -74,11 +74,12 @@ def test_what_is_no_elf_file_shows_nothing(tmp_path: Path, content: bytes) -> No
     assert not looked_at(tmp_path / "odd")
 
 
-def test_sections_that_overlap_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("type_", [1, 2, 11], ids=["data", "symbol table", "dynamic symbols"])
+def test_sections_that_overlap_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: int) -> None:
     """A hostile file may describe the same bytes thousands of times."""
     number, size = 4000, 1 << 20
     header = struct.pack("<16s2HI3QI6H", b"\x7fELF\x02\x01", 3, 62, 1, 0, 0, size, 0, 64, 0, 0, 64, number, 0)
-    section = struct.pack("<2I4Q2I2Q", 0, 1, 2, 0, 0, size, 0, 0, 0, 0)
+    section = struct.pack("<2I4Q2I2Q", 0, type_, 2, 0, 0, size, 0, 0, 0, 0)
     (tmp_path / "odd").write_bytes(header.ljust(size, b"\0") + number * section)
     asked = []
     pread = os.pread
