@@ -115,7 +115,9 @@ bench: ## what tracing costs, written to docs/benchmarks.md, and what bench-memo
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py
 	$(Q)$(MAKE) bench-memory
-bench-memory: bpf ## what each command and engine holds, its own memory and the kernel's, written to docs/memory.md
+bench-memory: ## what each command and engine holds, its own memory and the kernel's, written to docs/memory.md
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py --memory
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
