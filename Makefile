@@ -80,7 +80,7 @@ test-load: bpf ## every BPF program passes the verifier and attaches
 	$(Q)$(PYTHON) tests/run.py load
 test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live
-test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (45 minutes), or by name; GUEST=arm64
+test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (an hour), or by name; GUEST=arm64
 	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
