@@ -85,7 +85,7 @@ test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on al
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
 .PHONY: kernels-table golden sweep pictures
-kernels-table: ## the tables of docs/kernels.md, from what the guests found last; KEEP=1 keeps those of kernels without results here
+kernels-table: ## the tables of docs/kernels.md, from what the guests found last; KEEP=1 keeps what they say of checks without results here
 	$(Q)$(PYTHON) -m tests.kernels.table --write $(if $(KEEP),--keep)
 golden: ## write the golden plans and the tables of docs/probe-sites.md anew
 	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.golden --write

@@ -2,7 +2,7 @@
 """The tables of docs/kernels.md, from what guests found last (build/kernels/results).
 
 Usage: python -m tests.kernels.table [--write] [--keep]; without --write, the tables go to standard output. --keep keeps what
-the page says of kernels that have no results here.
+the page says of checks that have no results here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAGE = TOP / "docs" / "kernels.md"
 BEGIN, END = "<!-- begin: made by python -m tests.kernels.table --write -->", "<!-- end -->"
 Guest = Mapping[str, Any]
 Row = tuple[str, ...]
-_PROBLEM, _NOT_RUN = "**failed**", "-"
+_PROBLEM, _NOT_RUN, _NO_COMPLAINT = "**failed**", "-", "none"
 # What the columns of the first table stand for, by the checks that must all have passed or been refused.
 _COLUMNS = {
     "every program loads": ("programs load",),
@@ -97,19 +97,33 @@ def read_tables(page: str) -> Tables:
     return Tables(tuple(rows[1:second]), tuple(rows[second + 1 :]))
 
 
-def with_kept(new: Tables, old: Tables) -> Tables:
-    """The new tables, and of the old ones what they say of kernels and machines that the new ones don't have."""
-    measured = {row[:2] for row in new.kernels}
-    kept = [row for row in old.kernels if row[:2] not in measured]
-    names = {_short(row[0], row[1]) for row in kept}
+def with_kept(guests: Sequence[Guest], old: Tables) -> Tables:
+    """The tables of what these guests found, and of the old ones what they say of checks that these didn't carry out."""
+    new = tables(guests)
+    before = {row[:2]: row for row in old.kernels}
+    now = {row[:2]: row for row in new.kernels}
+    rows = [_with_cells(now.get(key), before.get(key)) for key in {**before, **now}]
+    done = {(check, _short(guest["release"], _machine(guest))) for guest in guests for check in guest["results"]}
     refused: dict[tuple[str, str], list[str]] = {}
-    for rows, wanted in ((old.refusals, names), (new.refusals, None)):
-        for name, on, said in rows:
-            present = [each for each in on.split(", ") if wanted is None or each in wanted]
-            refused.setdefault((name, said), []).extend(present)
-    merged = ((name, ", ".join(dict.fromkeys(on)), said) for (name, said), on in refused.items() if on)
-    ordered = sorted((*kept, *new.kernels), key=lambda row: (row[1].split(",")[0], version_of(row[0]), row[1]))
-    return Tables(tuple(ordered), tuple(sorted(merged)))
+    for name, on, said in old.refusals:
+        refused[name, said] = [kernel for kernel in on.split(", ") if (name, kernel) not in done]
+    for name, on, said in new.refusals:
+        refused.setdefault((name, said), []).extend(on.split(", "))
+    merged = ((name, ", ".join(on), said) for (name, said), on in refused.items() if on)
+    return Tables(tuple(sorted(rows, key=_order)), tuple(sorted(merged)))
+
+
+def _with_cells(new: Row | None, old: Row | None) -> Row:
+    """The new row with the old cells where nothing was run; a kernel's complaints add up."""
+    if new is None or old is None:
+        return new or old or ()
+    *cells, complaints = (after if after not in ("", _NOT_RUN) else before for after, before in zip(new, old, strict=True))
+    said = [each for each in (old[-1], complaints) if each != _NO_COMPLAINT]
+    return (*cells, "; ".join(dict.fromkeys(said)) or _NO_COMPLAINT)
+
+
+def _order(row: Row) -> tuple[str, tuple[int, ...], str]:
+    return (row[1].split(",")[0], version_of(row[0]), row[1])
 
 
 def _machine(guest: Guest) -> str:
@@ -172,7 +186,7 @@ def _one_stress(result: Mapping[str, Any]) -> str:
 
 def _complaints(group: Sequence[Guest]) -> str:
     said = [line for guest in group for line in (*guest["complaints"], guest["trouble"]) if line]
-    return "; ".join(dict.fromkeys(said)).replace("|", "\\|").replace("\n", " ") or "none"
+    return "; ".join(dict.fromkeys(said)).replace("|", "\\|").replace("\n", " ") or _NO_COMPLAINT
 
 
 def _refusals(groups: Sequence[Sequence[Guest]]) -> list[Row]:
@@ -195,15 +209,14 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Shows or writes the tables of docs/kernels.md.")
     parser.add_argument("--write", action="store_true", help="write them into docs/kernels.md")
-    parser.add_argument("--keep", action="store_true", help="keep what the page says of kernels that have no results here")
+    parser.add_argument("--keep", action="store_true", help="keep what the page says of checks that have no results here")
     options = parser.parse_args()
     guests = read_guests(FOLDER / "results")
     if not guests:
         print("kernels: there are no results: run make test-kernels KERNELS=all first", file=sys.stderr)
         return 1
-    made = tables(guests)
     try:
-        made = with_kept(made, read_tables(PAGE.read_text())) if options.keep else made
+        made = with_kept(guests, read_tables(PAGE.read_text())) if options.keep else tables(guests)
     except ValueError as error:
         print(f"kernels: {error}", file=sys.stderr)
         return 1

@@ -153,13 +153,18 @@ def test_machines_are_told_apart() -> None:
 
 def test_what_was_measured_elsewhere_can_be_kept() -> None:
     release, other = "6.12.107+deb13-cloud-amd64", "6.1.0-50-cloud-amd64"
-    old = tables([guest(release, refused("a")), guest(other, refused("a"), ("WARNING: a|b",))])
+    loads = {"programs load": result(ways=["perf"])}
+    old = tables([guest(release, {**loads, **refused("a")}), guest(other, refused("a"), ("WARNING: a|b",))])
     page = with_tables(f"before\n{BEGIN}\n{END}\n", str(old))
     assert read_tables(page) == old
-    new = tables([guest(release, {"trace": result()})])
-    kept = with_kept(new, read_tables(page))
-    assert kept.kernels == (*tables([guest(other, refused("a"), ("WARNING: a|b",))]).kernels, *new.kernels)
+    again = [guest(release, {"record": result(), "no BTF": result()})]
+    kept = with_kept(again, read_tables(page))
+    assert [row[0] for row in kept.kernels] == [other, release]
+    assert kept.kernels[0] == old.kernels[1]
+    assert kept.kernels[1][3] == "yes"  # the programs load: as before
+    assert kept.kernels[1][5] == "1 of 5 run"
     assert kept.refusals == (("no BTF", "6.1.0-50 amd64", "a"),)
+    assert with_kept([], old).kernels == tuple(sorted(old.kernels, reverse=True, key=lambda row: row[0] == other))
 
 
 def test_a_page_with_other_columns_is_not_kept() -> None:
