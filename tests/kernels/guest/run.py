@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernels.guest.checks import CHECKS, parameter
-from tests.kernels.guest.servers import be_patient
+from tests.kernels.guest.servers import allow_more_time
 from tests.kernels.guest.ways import Refused
 from tests.kernels.results import KERNEL_LOG, Outcome, Result
 
@@ -48,7 +48,7 @@ class ResultsDisk:
 
 
 def main() -> None:
-    be_patient()
+    allow_more_time()
     disk = ResultsDisk()
     print(f"guest: Linux {os.uname().release} after {Path('/proc/uptime').read_text().split()[0]} s", flush=True)
     for name in parameter("checks").replace("_", " ").split(","):

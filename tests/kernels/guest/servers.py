@@ -23,9 +23,9 @@ TIMES = 5
 SETTINGS = Settings(curve="X25519")  # OpenSSL 3.5's default is a hybrid group, of whose key exchange there are more calls
 
 
-def be_patient() -> None:
+def allow_more_time() -> None:
     """Gives the commands, and the tests that wait for them, the time that an emulated processor takes."""
-    trace.PROGRAM = snoop.PROGRAM = Path(__file__).with_name("patient")
+    trace.PROGRAM = snoop.PROGRAM = Path(__file__).with_name("ssllatency")
     trace.ATTACH_TIMEOUT_S = snoop.ATTACH_TIMEOUT_S = 520.0
     trace.STOP_TIMEOUT_S = snoop.STOP_TIMEOUT_S = 150.0
 
