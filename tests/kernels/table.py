@@ -114,12 +114,19 @@ def with_kept(guests: Sequence[Guest], old: Tables) -> Tables:
 
 
 def _with_cells(new: Row | None, old: Row | None) -> Row:
-    """The new row with the old cells where nothing was run; a kernel's complaints add up."""
+    """The new row with the old cells where less was run; stresses of other kinds and a kernel's complaints add up."""
     if new is None or old is None:
         return new or old or ()
-    *cells, complaints = (after if after not in ("", _NOT_RUN) else before for after, before in zip(new, old, strict=True))
-    said = [each for each in (old[-1], complaints) if each != _NO_COMPLAINT]
-    return (*cells, "; ".join(dict.fromkeys(said)) or _NO_COMPLAINT)
+    *cells, stress, complaints = (_fuller(after, before) for after, before in zip(new, old, strict=True))
+    stresses = {one.partition(":")[0]: one for cell in (old[-2], stress) for one in cell.split("; ") if one != _NOT_RUN}
+    said = dict.fromkeys(each for each in (old[-1], complaints) if each != _NO_COMPLAINT)
+    return (*cells, "; ".join(stresses.values()) or _NOT_RUN, "; ".join(said) or _NO_COMPLAINT)
+
+
+def _fuller(after: str, before: str) -> str:
+    """The cell of now, or that of before where only some of its checks were carried out again and did not fail."""
+    partial = bool(re.match(r"\d+ of \d+ run", after)) and before.startswith("yes")
+    return before if partial or after in ("", _NOT_RUN) else after
 
 
 def _order(row: Row) -> tuple[str, tuple[int, ...], str]:

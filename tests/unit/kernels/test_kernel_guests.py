@@ -167,6 +167,19 @@ def test_what_was_measured_elsewhere_can_be_kept() -> None:
     assert with_kept([], old).kernels == tuple(sorted(old.kernels, reverse=True, key=lambda row: row[0] == other))
 
 
+def test_part_of_the_checks_again_leaves_what_all_of_them_showed() -> None:
+    release, ways = "6.12.107+deb13-cloud-amd64", ("trace perf", "trace multi", "trace session")
+    full, lazy = (
+        {"stress": result(runs=4, connections=each, preemption=f"({way})")} for each, way in ((1000, "full"), (750, "lazy"))
+    )
+    old = tables([guest(release, dict.fromkeys(ways, result())), guest(release, full)])
+    again = with_kept([guest(release, {ways[0]: result()}), guest(release, lazy)], old).kernels[0]
+    assert again[6] == "yes"
+    assert again[-2] == "full: 1000 handshakes in 4 runs, 61 s; lazy: 750 handshakes in 4 runs, 61 s"
+    failed = with_kept([guest(release, {ways[0]: result("failed", "3 of 4")})], old).kernels[0]
+    assert failed[6] == "**failed**: trace perf"
+
+
 def test_a_page_with_other_columns_is_not_kept() -> None:
     with pytest.raises(ValueError, match="other columns"):
         read_tables(f"{BEGIN}\n| Kernel | Architecture |\n| --- | --- |\n{END}\n")
