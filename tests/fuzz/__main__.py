@@ -10,13 +10,14 @@ seconds, status.
 from __future__ import annotations
 
 import argparse
+import io
 import signal
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -62,7 +63,8 @@ def _import_all() -> None:
 @contextmanager
 def _prepared(names: Sequence[str], corpus: Path | None) -> Iterator[list[Prepared]]:
     """The targets with their seeds, each with its folder below `corpus`, or an empty one. ValueError for another name."""
-    with atheris.instrument_imports(include=["ssllatency"]) if atheris else nullcontext():
+    quietly = redirect_stderr(io.StringIO())  # it tells of each module
+    with quietly, atheris.instrument_imports(include=["ssllatency"]) if atheris else nullcontext():
         _import_all()
         from tests.fuzz.running import Prepared
         from tests.fuzz.targets import TARGETS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.fuzz import code_invariants, code_seeds, invariants, seeds, text_invariants, text_seeds
+from tests.fuzz import code_invariants, code_seeds, edits, invariants, seeds, text_invariants, text_seeds
 
 Check = Callable[[bytes], None]
 
@@ -38,6 +38,19 @@ def _code(machine: str, folder: Path) -> tuple[Check, list[bytes]]:
     return code_invariants.check_code(template), bodies
 
 
+def _kept_values(folder: Path) -> tuple[Check, list[bytes]]:
+    return edits.of_documents(invariants.check_kept, seeds.kept(folder)), edits.beginnings()
+
+
+def _recorded_values(_folder: Path) -> tuple[Check, list[bytes]]:
+    def check(data: bytes) -> None:
+        text_invariants.check_recording(data)
+        text_invariants.check_report(data)
+
+    whole = [text for text in text_seeds.recordings() if text.endswith(b"}\n")]
+    return edits.of_documents(check, whole), edits.beginnings()
+
+
 def _of(check: Check, texts: Callable[[], list[bytes]], _folder: Path) -> tuple[Check, list[bytes]]:
     return check, texts()
 
@@ -49,10 +62,12 @@ TARGETS = {
     "names": Target(partial(_libraries, invariants.check_names), 1_500, programs=seeds.TOOLS),
     "debug": Target(_debug, 1_000, 1 << 12, seeds.TOOLS),
     "kept": Target(lambda folder: (invariants.check_kept, seeds.kept(folder)), 30_000, programs=seeds.TOOLS),
+    "kept-values": Target(_kept_values, 5_000, 256, seeds.TOOLS),
     "code": Target(partial(_code, "x86-64"), 500, code_invariants.ROOM, seeds.TOOLS),
     "code-aarch64": Target(partial(_code, "aarch64"), 500, code_invariants.ROOM, ("clang",)),
     "recording": Target(partial(_of, text_invariants.check_recording, text_seeds.recordings), 15_000),
     "report": Target(partial(_of, text_invariants.check_report, text_seeds.recordings), 12_000),
+    "recording-values": Target(_recorded_values, 2_000, 256),
     "tools": Target(partial(_of, text_invariants.check_tool_output, text_seeds.tool_outputs), 1_500, 1 << 12),
     "matrix": Target(partial(_of, text_invariants.check_matrix, text_seeds.matrices), 60_000, 1 << 12),
     "table": Target(partial(_of, text_invariants.check_table, text_seeds.tables), 100_000, 1 << 12),
