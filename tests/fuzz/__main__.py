@@ -15,7 +15,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from importlib import import_module
@@ -31,7 +30,7 @@ except ImportError:
 if TYPE_CHECKING:
     from tests.fuzz.running import Prepared
 
-_TURN_S = 60.0
+_TURN_S, _MOST_S = 60.0, 600.0
 _FOLLOWED = ("elf", "probes", "load", "model", "reports")
 
 
@@ -86,12 +85,13 @@ def _fuzz(targets: Sequence[Prepared], arguments: argparse.Namespace) -> bool:
     from tests.fuzz.running import Bounds, Turn, take_turns
     from tests.fuzz.targets import TARGETS
 
-    left_s: dict[str, float] = defaultdict(lambda: arguments.seconds)
+    whole_s = _MOST_S if arguments.minute else arguments.seconds
+    left_s = dict.fromkeys((target.name for target in targets), whole_s)
     seeds = count(1 if arguments.minute else arguments.seed or time.time_ns() & 0x3FFFFFFF)
 
     def begin(target: Prepared) -> Turn | None:
         runs = TARGETS[target.name].a_minute if arguments.minute else arguments.runs
-        seconds = min(_TURN_S, left_s[target.name]) if not runs else arguments.seconds
+        seconds = left_s[target.name] if runs else min(_TURN_S, left_s[target.name])
         if left_s[target.name] <= 0:
             return None
         left_s[target.name] -= seconds

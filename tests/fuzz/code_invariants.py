@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ssllatency.code.aarch64.instructions import Aarch64
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.code.x86.instructions import X86
-from ssllatency.elf.image import ElfError, Image
+from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.openssl.tails import Tails
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.evidence import Evidence
@@ -34,15 +35,23 @@ class Template:
     data: bytes
     filling: bytes
 
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """The functions by the names of OPERATIONS."""
+        image = image_of(self.data)
+        found = {name: image.own_function(name) for name in OPERATIONS}
+        return {name: function for name, function in found.items() if function}
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        image = image_of(self.data)
+        return [image.file_offset(function.address) for function in self.functions.values()]
+
     def filled(self, code: bytes) -> tuple[Image, bytes]:
         """The image whose functions have this code, and its bytes."""
-        data, image = bytearray(self.data), image_of(self.data)
-        body = code[:ROOM]
+        data, body = bytearray(self.data), code[:ROOM]
         body += (self.filling * ROOM)[: ROOM - len(body)]
-        for name in OPERATIONS:
-            function = image.own_function(name)
-            assert function is not None
-            at = image.file_offset(function.address)
+        for at in self._offsets:
             data[at : at + ROOM] = body
         return image_of(bytes(data)), bytes(data)
 
@@ -53,24 +62,23 @@ def check_code(template: Template) -> Callable[[bytes], None]:
     def check(code: bytes) -> None:
         image, data = template.filled(code)
         machine: Machine = Aarch64() if image.machine == "aarch64" else X86()
-        for name in OPERATIONS:
+        decoded, tails = Code(image, machine), Tails(image)
+        for function in template.functions.values():
             for emulation in _EMULATIONS:
-                _check_operation(image, data, machine, name, emulation)
+                planner = Planner(image, machine, decoded, tails, emulation, return_probes=True)
+                _check_operation(planner, function, data)
 
     return check
 
 
-def _check_operation(image: Image, data: bytes, machine: Machine, name: str, emulation: Emulation) -> None:
-    function = image.own_function(name)
-    assert function is not None
-    evidence = Evidence(image)
+def _check_operation(planner: Planner, function: Function, data: bytes) -> None:
+    operation, evidence = BY_NAME[function.name], Evidence(planner.image)
     try:
-        planner = Planner(image, machine, Code(image, machine), Tails(image), emulation, return_probes=True)
-        plan = planner.plan(BY_NAME[name], function)
+        plan = planner.plan(operation, function)
         evidence.add(plan.probes, (function.address, function.address + function.size))
     except (Unplannable, ElfError):
         return
     roles = [each.role for each in plan.probes]
     assert roles == [Role.RETURN] or (roles.count(Role.ENTRY) == 1 and roles.count(Role.EXIT) == len(roles) - 1 > 0)
-    assert roles != [Role.RETURN] or not BY_NAME[name].async_job
-    check_sites(image, data, evidence.ranges(), plan.probes, [])
+    assert roles != [Role.RETURN] or not operation.async_job
+    check_sites(planner.image, data, evidence.ranges(), plan.probes, [])

@@ -74,7 +74,7 @@ def _edit(holder: Any, key: Any, choices: Choices) -> None:
     elif kind == 3 and type(holder[key]) is int:
         holder[key] += choices.of(256) - 128
     else:
-        holder[key] = copy.copy(_VALUES[choices.of(len(_VALUES))])
+        holder[key] = copy.deepcopy(_VALUES[choices.of(len(_VALUES))])
 
 
 def of_documents(check: Check, documents: Sequence[bytes]) -> Check:
