@@ -8,6 +8,7 @@ import hashlib
 import mmap
 import os
 import random
+import resource
 import signal
 import struct
 import sys
@@ -28,6 +29,12 @@ _INTERESTING = (0, 1, 0x7F, 0x80, 0xFF)
 
 class TookTooLong(BaseException):
     """One input took more than LONGEST_S. Nothing that is tried catches it."""
+
+
+def _limit_memory() -> None:
+    """Lets this process take MOST_MB more than it has."""
+    has = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+    resource.setrlimit(resource.RLIMIT_AS, (has + (MOST_MB << 20),) * 2)
 
 
 def _too_long(*_: object) -> None:
@@ -91,6 +98,7 @@ class Turn:
             if os.getppid() != parent:
                 os._exit(1)
             log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+            _limit_memory()
             os.dup2(log, 1)
             os.dup2(log, 2)
             (self._lead if self._led else self._wander)()

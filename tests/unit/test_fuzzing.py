@@ -23,6 +23,11 @@ def hang(data: bytes) -> None:
         pass
 
 
+def swell(data: bytes) -> None:
+    if data not in SEEDS:
+        bytearray(2 << 30)
+
+
 def run(folder: Path, checks: dict[str, Check], turns: int = 1) -> tuple[bool, list[tuple[str, int, bool]]]:
     """Whether all invariants held, and of each turn its target, how many inputs it tried, and whether its own held."""
     targets = [Prepared(name, check, SEEDS, 64, folder / "corpus" / name) for name, check in checks.items()]
@@ -53,6 +58,11 @@ def test_a_broken_invariant_is_told_and_its_input_kept(tmp_path: Path) -> None:
     assert crash.name.startswith("broken-")
     assert crash.read_bytes() not in SEEDS
     assert "AssertionError: an invariant" in (tmp_path / "logs/broken.log").read_text()
+
+
+def test_an_input_that_takes_too_much_memory_breaks_one(tmp_path: Path) -> None:
+    assert run(tmp_path, {"large": swell})[0] is False
+    assert "MemoryError" in (tmp_path / "logs/large.log").read_text()
 
 
 def test_an_input_that_takes_too_long_breaks_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
