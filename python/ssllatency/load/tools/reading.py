@@ -14,7 +14,7 @@ _BINARY = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NUMBER = r"[-+]?(?:[0-9][0-9.]*|nan|inf)"
 _LARGEST = 1e18
 
-WHOLE = r"[0-9]{1,15}"  # the pattern of a whole number, of any that a tool could have counted to
+WHOLE = r"[0-9]{1,15}(?![0-9])"  # the pattern of a whole number, of any that a tool could have counted to
 
 
 def seconds(text: str) -> float | None:
