@@ -8,6 +8,7 @@
 
 #include "maps.bpf.h"
 #include "outcome.bpf.h"
+#include "raised.bpf.h"
 #include "registers.bpf.h"
 #include "side.bpf.h"
 #include "starts.bpf.h"
@@ -77,6 +78,8 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 		call.verdict.outcome = SSLL_FAILURE;
 		if (field(cookie, SSLL_COOKIE_SSL, 1))
 			call.verdict = ssll_judge_ssl(start.ssl, (__s32)call.returned, library);
+		if (call.verdict.reason == SSLL_REASON_SYSCALL && has_raised(start.began_ns))
+			call.verdict.reason = SSLL_REASON_SSL;
 	}
 	call.duration_ns = call.ended_ns - start.began_ns;
 	return call_ended(&call);

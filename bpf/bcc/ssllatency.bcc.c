@@ -37,3 +37,9 @@ int at_free(struct pt_regs *ctx)
 	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return call_frees(argument(ctx, 0));
 }
+
+int at_error(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	return error_raised(argument(ctx, 0), argument(ctx, 1));
+}

@@ -688,6 +688,7 @@ MAPS = {
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),
     "overflow": MapShape(1, 16, 24, 16384, 0),
     "processes": MapShape(1, 4, 16, 256, 0),
+    "raised": MapShape(9, 4, 8, 4096, 0),
     "series": MapShape(1, 8, 4680, 2048, 0),
     "shares": MapShape(2, 4, 8, 1024, 1024),
     "sides": MapShape(2, 4, 8, 4096, 0),

@@ -19,6 +19,7 @@ from .s_server import s_server
 from .servers import make_certificate
 from .shakes import Shakes, assert_books, endings, labels_of
 from .slow_clients import slow
+from .trace import Trace, losses, reasons
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 10
@@ -46,6 +47,22 @@ def test_what_is_no_tls(certificates: Path, root: Path | None) -> None:
     assert errors["SSL routines", "http request"] == errors["SSL routines", "wrong version number"] == TIMES
     assert sum(endings(shakes.document).values()) == 2 * TIMES + 2
     assert_books(shakes)
+
+
+@pytest.mark.parametrize("engine", ["libbpf", "bcc"])
+def test_trace_gives_the_same_reason(certificates: Path, root: Path | None, engine: str) -> None:
+    """An error of libssl's own, and not a connection that is gone; what is gone still is."""
+    options = ("--engine", engine)
+    with s_server(make_certificate("rsa", certificates), root=root) as server, Trace(server.pid, options=options) as trace:
+        for _ in range(TIMES):
+            bad.http(server.port)
+            bad.nonsense(server.port)
+        for _ in range(3):
+            bad.reset(server.port)
+        bad.end_of_file(server.port)
+        server.errors()
+    assert reasons(trace.document, "SSL_accept", "failure") == {"SSL": 2 * TIMES + 1, "SYSCALL": 3}
+    assert losses(trace.document) == {}
 
 
 def ask(version: ssl.TLSVersion, port: int) -> bytes:

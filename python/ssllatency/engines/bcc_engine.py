@@ -25,7 +25,7 @@ from ssllatency.engines.bpf.objects import sources_path
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
 
-_PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free")
+_PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free", "at_error")
 _TARGETS = {"x86_64": "x86", "aarch64": "arm64"}  # as the headers ask for the machine
 _FOR_SESSIONS = frozenset({"no_session_program"})  # maps that only a program for sessions asks for
 _ARRAY, _MMAPABLE = 2, 1 << 10  # BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE

@@ -39,7 +39,8 @@ class Operation:
     the call a size query that is not counted. `async_job`: the call may run inside an OpenSSL ASYNC job, so it never gets a
     return probe. `length_argument` is the index of the size_t * through which it says how much it has read or written:
     worth knowing where its register still holds it at the entry site, not worth a dearer site. `only_entry`: it isn't
-    timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL).
+    timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL, and an error that is raised says
+    why a call fails). `arguments`: the indices of others that must still be in their registers at the entry site.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Operation:
     async_job: bool = True
     only_entry: bool = False
     length_argument: int | None = None
+    arguments: tuple[int, ...] = ()
 
 
 def _ssl(name: str, convention: Convention, length_argument: int | None = None) -> Operation:
@@ -95,6 +97,8 @@ def _mbx_ec(curve: str, *kinds: str) -> tuple[Operation, ...]:
 def _qat(name: str, convention: Convention = Convention.POSITIVE) -> Operation:
     return Operation(name, "qatengine", convention, (name,))
 
+
+RAISE = "ERR_vset_error"
 
 _ECDSA_KINDS = ("ecpublic_key", "ecdh", "ecdsa_sign", "ecdsa_sign_setup", "ecdsa_sign_complete", "ecdsa_verify")
 _SM2_KINDS = ("ecpublic_key", "ecdh", "ecdsa_sign", "ecdsa_verify")
@@ -149,6 +153,8 @@ CATALOGUE: tuple[Operation, ...] = (
     _provider("mlx_kem_encapsulate", "KEM", 3, *_HYBRID_KEM),
     _provider("mlx_kem_decapsulate", "KEM", 5, *_HYBRID_KEM),
     _crypto("ASYNC_pause_job"),
+    # What puts an error into the queue since OpenSSL 3.0: the library that it is of, and the reason.
+    Operation(RAISE, "libcrypto", Convention.NONE, (RAISE,), only_entry=True, arguments=(0, 1)),
     # libcrypto_mb: eight lanes a call. Lane fill is read elsewhere; a call succeeds when no used lane failed.
     *_mbx("rsa", "_public", "_public_ssl", "_private", "_private_ssl", "_private_crt", "_private_crt_ssl"),
     *_mbx_ec("nistp256", *_ECDSA_KINDS),

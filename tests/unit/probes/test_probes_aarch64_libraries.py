@@ -23,7 +23,7 @@ from ssllatency.code.decode import instructions
 from ssllatency.code.flow import Code, Graph, Unplannable, build
 from ssllatency.code.machine import BASELINE, Cost, Flow, Instruction
 from ssllatency.elf.image import Image
-from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.probes.catalogue import BY_NAME, RAISE
 from ssllatency.probes.codec import from_values, to_values
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, Role
 from ssllatency.probes.planner import plan_image
@@ -39,7 +39,7 @@ POST_QUANTUM = {name for name in BY_NAME if name.startswith("ml")}
 PROVIDED = {name for name, operation in BY_NAME.items() if operation.providers}
 MISSING = {
     "libssl-1.1-arm64": {"SSL_write_ex2", "SSL_sendfile"},
-    "libcrypto-1.1-arm64": PROVIDED,
+    "libcrypto-1.1-arm64": {*PROVIDED, RAISE},
     "libssl-3.0-arm64": {"SSL_write_ex2"},
     "libcrypto-3.0-arm64": POST_QUANTUM,
     "libssl-3.5-arm64": set(),

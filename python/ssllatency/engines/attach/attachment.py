@@ -146,7 +146,8 @@ class Attachment:
         """Loads the programs that are needed. What a program may be attached with is settled when it is loaded."""
         chosen = self._programs
         multi = 0 if self.method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
-        used = dict.fromkeys((chosen.entry, chosen.exit, chosen.free, *self._more), multi) | dict.fromkeys(self._tracepoints, 0)
+        used = dict.fromkeys((chosen.entry, chosen.exit, chosen.free, chosen.error, *self._more), multi)
+        used |= dict.fromkeys(self._tracepoints, 0)
         if self.method is kernel.Method.SESSION:
             used[chosen.both] = kernel.TRACE_UPROBE_SESSION
         else:
@@ -197,7 +198,7 @@ class Attachment:
 
     def attach_more(self, more: Mapping[str, Sequence[Sites]]) -> None:
         """Attaches programs at further sites of the images, all or nothing. AttachError where the kernel refuses."""
-        self._probing.add([ImageSites(image, [], [], [], []) for image in self.images], more)
+        self._probing.add([ImageSites(image, [], [], [], [], []) for image in self.images], more)
 
     def site_in(self, number: int) -> int | None:
         """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""

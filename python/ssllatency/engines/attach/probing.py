@@ -23,10 +23,11 @@ class Programs:
     at_return: str = "at_return"
     both: str = "at_both"
     free: str = "at_free"
+    error: str = "at_error"
 
 
 STANDARD = Programs()
-FLOOR = Programs("at_nothing", "at_nothing", "at_nothing", "at_nothing_twice", "at_nothing")
+FLOOR = Programs("at_nothing", "at_nothing", "at_nothing", "at_nothing_twice", "at_nothing", "at_nothing")
 
 
 class Probing:
@@ -77,6 +78,7 @@ class Probing:
     def _add_exits(self, sites: ImageSites, links: list[Closable]) -> None:
         names, attach = self._programs, self._linker.attach
         links += attach(sites.image, names.free, sites.frees)
+        links += attach(sites.image, names.error, sites.errors)
         links += attach(sites.image, names.exit, sites.exits)
         if not self._session:
             links += attach(sites.image, names.at_return, sites.returns, at_return=True)
@@ -101,5 +103,5 @@ class Probing:
 
 def _offsets(number: int, sites: ImageSites, more: Mapping[str, Sequence[Sites]]) -> Iterator[int]:
     """Where the sites of an image lie, `number` its place in the lists of `more`."""
-    lists = (sites.exits, sites.frees, sites.returns, sites.entries, *(each[number] for each in more.values()))
+    lists = (sites.exits, sites.frees, sites.errors, sites.returns, sites.entries, *(each[number] for each in more.values()))
     return (offset for offset, _ in chain.from_iterable(lists))

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.engines.base import AttachError, TracedImage
-from ssllatency.probes.catalogue import BY_NAME, Operation
+from ssllatency.probes.catalogue import BY_NAME, RAISE, Operation
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
 
 # The registers by the numbers that the machine's instructions have for them.
@@ -23,13 +23,15 @@ Sites = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class ImageSites:
-    """The (file offset, cookie) pairs of one image by role; `returns` get an entry and a return probe, `frees` end an SSL."""
+    """The (file offset, cookie) pairs of one image by role; `returns` get an entry and a return probe, `frees` end an SSL, at
+    `errors` an error is raised."""
 
     image: TracedImage
     entries: Sites
     exits: Sites
     returns: Sites
     frees: Sites
+    errors: Sites
 
 
 def operations_of(images: Sequence[TracedImage]) -> list[str]:
@@ -93,22 +95,23 @@ def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> Ima
     """All sites of one image."""
     by_role: dict[Role, Sites] = {role: [] for role in Role}
     frees: Sites = []
+    errors: Sites = []
     numbers = {name: number for number, name in enumerate(operations)}
     for planned in image.plan.operations:
         for probe in planned.probes:
             if BY_NAME[planned.operation].only_entry:
-                frees.append((probe.offset, 0))
+                (errors if planned.operation == RAISE else frees).append((probe.offset, 0))
                 continue
             value = cookie(probe, BY_NAME[planned.operation], numbers[planned.operation], library)
             by_role[probe.role].append((probe.offset, value))
-    return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees)
+    return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees, errors)
 
 
 def remembers_sides(plan: ImagePlan) -> bool:
     """Whether the kernel side may remember which side an SSL is on: it sees what settles that, and what frees the SSL."""
     probed = [BY_NAME[planned.operation] for planned in plan.operations]
     settled = any(operation.convention is abi.Convention.SSL_HANDSHAKE for operation in probed)
-    return settled and any(operation.only_entry for operation in probed)
+    return settled and any(operation.only_entry and operation.ssl_argument for operation in probed)
 
 
 def library_record(
