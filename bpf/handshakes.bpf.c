@@ -30,13 +30,6 @@ int at_phase_end(struct pt_regs *ctx)
 	return phase_ends(ctx, bpf_get_attach_cookie(ctx));
 }
 
-SEC("uprobe")
-int at_error(struct pt_regs *ctx)
-{
-	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return error_site(ctx, bpf_get_attach_cookie(ctx));
-}
-
 /* OpenSSL's own private-key methods: inside a handshake, that is, not in an offload's own threads. */
 SEC("uprobe")
 int at_software(struct pt_regs *ctx)

@@ -98,7 +98,7 @@ static __always_inline void error_raised(struct ssll_handshake *handshake, __u32
 	handshake->error = (library & 0xff) << SSLL_ERROR_LIBRARY | (reason & REASON_MASK);
 }
 
-static __always_inline int error_site(const struct pt_regs *ctx, __u64 cookie)
+static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cookie)
 {
 	struct ssll_handshake *handshake = current_account();
 	__s32 alert = (__s32)argument(ctx, 1);

@@ -16,6 +16,7 @@ asm(".pushsection .ssllatency.machine,\"\",@progbits\n.asciz \"registers of " MA
 static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
 static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
 static __always_inline int call_frees(__u64 ssl);
+static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cookie);
 
 SEC("uprobe")
 int at_entry(struct pt_regs *ctx)
@@ -63,6 +64,13 @@ int at_free(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
 	return call_frees(argument(ctx, 0));
+}
+
+SEC("uprobe")
+int at_error(struct pt_regs *ctx)
+{
+	BEGIN_UPROBE(ctx, no_uprobe_program);
+	return error_is_raised(ctx, bpf_get_attach_cookie(ctx));
 }
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "maps.bpf.h"
 #include "outcome.bpf.h"
+#include "registers.bpf.h"
 
 struct {
 	SSLL_MAP(raised);
@@ -18,11 +19,12 @@ struct {
 } raised SEC(".maps");
 
 /* ERR_vset_error(library, reason, …). */
-static __always_inline int error_raised(__u32 library, __u32 reason)
+static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cookie)
 {
+	__u32 library = argument(ctx, 0), reason = argument(ctx, 1), tid = this_thread();
 	__u64 now = bpf_ktime_get_ns();
-	__u32 tid = this_thread();
 
+	(void)cookie;
 	if (traced(this_process()) && library == SSLL_ERROR_LIBRARY_SSL && ssll_is_own_reason(reason))
 		bpf_map_update_elem(&raised, &tid, &now, BPF_ANY);
 	return 0;

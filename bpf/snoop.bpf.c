@@ -14,13 +14,6 @@
 #include "calls.bpf.h"
 #include "programs.bpf.h"
 
-SEC("uprobe")
-int at_error(struct pt_regs *ctx)
-{
-	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return error_raised(argument(ctx, 0), argument(ctx, 1));
-}
-
 const volatile struct ssll_event_filter filter SEC(".rodata.filter") = {.outcomes = ~0U};
 
 struct {

@@ -15,13 +15,6 @@
 #include "record.bpf.h"
 #include "programs.bpf.h"
 
-SEC("uprobe")
-int at_error(struct pt_regs *ctx)
-{
-	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return error_raised(argument(ctx, 0), argument(ctx, 1));
-}
-
 /* What a hit costs before anything is done: the floor that the benchmark compares with. One for a session, too. */
 SEC("uprobe")
 int at_nothing(struct pt_regs *ctx)

@@ -41,5 +41,5 @@ int at_free(struct pt_regs *ctx)
 int at_error(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return error_raised(argument(ctx, 0), argument(ctx, 1));
+	return error_is_raised(ctx, 0);
 }
