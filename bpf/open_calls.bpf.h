@@ -35,19 +35,17 @@ static __always_inline void keep_open_call(const struct ssll_start_key *key, con
 
 	if (!holding)
 		return;
-	if ((__s64)holding->calls >= MOST_OF(SSLL_OPEN_CALLS))
-		bpf_map_update_elem(crowd(&crowded_calls), key, call, BPF_ANY);
-	else if (!bpf_map_update_elem(&open_calls, key, call, BPF_NOEXIST))
+	if ((__s64)holding->calls < MOST_OF(SSLL_OPEN_CALLS) && !bpf_map_update_elem(&open_calls, key, call, BPF_NOEXIST))
 		count(&holding->calls);
-	else
-		bpf_map_update_elem(&open_calls, key, call, BPF_EXIST);
+	else if (bpf_map_update_elem(&open_calls, key, call, BPF_EXIST))
+		bpf_map_update_elem(crowd(&crowded_calls), key, call, BPF_ANY);
 }
 
 static __always_inline void forget_open_call(const struct ssll_start_key *key)
 {
 	if (!bpf_map_delete_elem(&open_calls, key))
 		give_up(key->tgid, calls);
-	else if (crowded())
+	if (crowded())
 		bpf_map_delete_elem(&crowded_calls, key);
 }
 
