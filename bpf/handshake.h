@@ -100,6 +100,14 @@ enum ssll_error_cookie {
 	SSLL_ERROR_COOKIE_FATAL = 3,  /* 1 bit: ossl_statem_fatal, whose second argument is the alert */
 };
 
+/* Where in an error word the library's number and the reason lie. */
+enum ssll_error {
+	SSLL_ERROR_LIBRARY = 24,
+	SSLL_ERROR_REASON_BITS = 24,
+	SSLL_ERROR_LIBRARY_SSL = 20, /* ERR_LIB_SSL */
+	SSLL_ERROR_LIBRARY_BORINGSSL = 16,
+};
+
 enum ssll_flag {
 	SSLL_FLAG_UNATTRIBUTED = 1, /* the calls moved between threads: the phases can't be told */
 	SSLL_FLAG_ALERT_SENT = 2,

@@ -23,8 +23,6 @@ enum {
 	OPENSSL_FLOW_ERROR = 1,
 	OPENSSL_STATE_OK = 1, /* TLS_ST_OK: SSL_get_state where the handshake is over */
 	OPENSSL_QUIC_OBJECT = 0x80,
-	OPENSSL_FIRST_REASON = 100,     /* below lie the reasons that all libraries share, which say less */
-	OPENSSL_FIRST_SHARED = 1 << 18, /* OpenSSL 3.0 and later: they carry flags from here on */
 };
 
 /* BoringSSL's rwstate holds what SSL_get_error returns: SSL_ERROR_* of its openssl/ssl.h. */
@@ -37,12 +35,6 @@ enum {
 	BORINGSSL_PENDING_SESSION = 11, /* from here on in the order of SSLL_REASON_PENDING_SESSION */
 	BORINGSSL_HANDSHAKE_HINTS_READY = 20,
 };
-
-/* Whether the reason of an error is one of its library's own. */
-static __always_inline bool ssll_is_own_reason(__u32 reason)
-{
-	return reason >= OPENSSL_FIRST_REASON && reason < OPENSSL_FIRST_SHARED;
-}
 
 struct ssll_verdict {
 	__u32 outcome;

@@ -5,10 +5,11 @@
 
 #include "accounts.bpf.h"
 #include "blocking.bpf.h"
-#include "outcome.bpf.h"
 #include "registers.bpf.h"
 
 enum {
+	FIRST_REASON = 100,     /* below lie the reasons that all libraries share, which say less */
+	FIRST_SHARED = 1 << 18, /* OpenSSL 3.0 and later: they carry flags from here on */
 	REASON_MASK = (1 << SSLL_ERROR_REASON_BITS) - 1,
 };
 
@@ -81,7 +82,8 @@ static __always_inline bool says_why(const struct ssll_handshake *handshake, __u
 	struct ssll_layout *layout = layout_of(handshake->library);
 	bool boringssl = layout && layout->library.boringssl >= 0;
 
-	return library == (boringssl ? SSLL_ERROR_LIBRARY_BORINGSSL : SSLL_ERROR_LIBRARY_SSL) && ssll_is_own_reason(reason);
+	return library == (boringssl ? SSLL_ERROR_LIBRARY_BORINGSSL : SSLL_ERROR_LIBRARY_SSL) && reason >= FIRST_REASON &&
+	       reason < FIRST_SHARED;
 }
 
 /* The same of the error that is kept. */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The errors that libssl has raised last, by thread. Since OpenSSL 3.2 what isn't TLS at all ("http request") leaves no mark in
- * the SSL, as no alert is sent: only an error in the queue. A call that succeeds raises none, and so costs nothing.
+ * When libssl has last raised a fatal error, by thread. Since OpenSSL 3.2 what isn't TLS at all ("http request") leaves no mark
+ * in the SSL, as no alert is sent: only an error in the queue. A call that succeeds raises none, and so costs nothing.
  */
 #ifndef RAISED_BPF_H
 #define RAISED_BPF_H
 
 #include "maps.bpf.h"
-#include "outcome.bpf.h"
 #include "registers.bpf.h"
 
 struct {
@@ -18,14 +17,15 @@ struct {
 	__type(value, __u64);
 } raised SEC(".maps");
 
-/* ERR_vset_error(library, reason, …). */
+/* A function by which libssl reports a fatal error is entered. */
 static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cookie)
 {
-	__u32 library = argument(ctx, 0), reason = argument(ctx, 1), tid = this_thread();
 	__u64 now = bpf_ktime_get_ns();
+	__u32 tid = this_thread();
 
+	(void)ctx;
 	(void)cookie;
-	if (traced(this_process()) && library == SSLL_ERROR_LIBRARY_SSL && ssll_is_own_reason(reason))
+	if (traced(this_process()))
 		bpf_map_update_elem(&raised, &tid, &now, BPF_ANY);
 	return 0;
 }

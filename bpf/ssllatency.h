@@ -72,14 +72,6 @@ enum ssll_reason {
 	SSLL_REASON_NONE = 31, /* functions that have no reason to give */
 };
 
-/* Where in an error word the library's number and the reason lie. */
-enum ssll_error {
-	SSLL_ERROR_LIBRARY = 24,
-	SSLL_ERROR_REASON_BITS = 24,
-	SSLL_ERROR_LIBRARY_SSL = 20, /* ERR_LIB_SSL */
-	SSLL_ERROR_LIBRARY_BORINGSSL = 16,
-};
-
 enum ssll_role {
 	SSLL_ANY = 0,
 	SSLL_SERVER = 1,

@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import islice
 
 from ssllatency.cli import options
-from ssllatency.engines.attach.sites import operations_of
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.sessions.snoop import RING_BYTES, EventFilter, SnoopSession, events_of
@@ -79,7 +78,7 @@ def _only(patterns: list[str] | None, resolved: Resolved) -> Resolved:
         return resolved
     parts = [(_chosen(patterns, [image]), file) for image, file in zip(resolved.images, resolved.files, strict=True)]
     images = tuple(image for kept, _ in parts for image in kept)
-    if not operations_of(images):
+    if not images:
         raise SsllatencyError(
             f"no function that is traced here matches {' or '.join(patterns)}: `ssllatency probes` lists them."
         )

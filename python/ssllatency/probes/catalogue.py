@@ -40,7 +40,7 @@ class Operation:
     return probe. `length_argument` is the index of the size_t * through which it says how much it has read or written:
     worth knowing where its register still holds it at the entry site, not worth a dearer site. `only_entry`: it isn't
     timed; that it is called is all that matters (SSL_free ends what is remembered of an SSL, and an error that is raised says
-    why a call fails). `arguments`: the indices of others that must still be in their registers at the entry site.
+    why a call fails). `callers_of`: the operation is every function of the library's that calls this one of another file.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Operation:
     async_job: bool = True
     only_entry: bool = False
     length_argument: int | None = None
-    arguments: tuple[int, ...] = ()
+    callers_of: str = ""
 
 
 def _ssl(name: str, convention: Convention, length_argument: int | None = None) -> Operation:
@@ -98,7 +98,7 @@ def _qat(name: str, convention: Convention = Convention.POSITIVE) -> Operation:
     return Operation(name, "qatengine", convention, (name,))
 
 
-RAISE = "ERR_vset_error"
+FATAL = "fatal errors"
 
 _ECDSA_KINDS = ("ecpublic_key", "ecdh", "ecdsa_sign", "ecdsa_sign_setup", "ecdsa_sign_complete", "ecdsa_verify")
 _SM2_KINDS = ("ecpublic_key", "ecdh", "ecdsa_sign", "ecdsa_verify")
@@ -121,6 +121,8 @@ CATALOGUE: tuple[Operation, ...] = (
     _ssl("SSL_write_early_data", Convention.SSL_EX, 3),
     _ssl("SSL_shutdown", Convention.SSL_SHUTDOWN),
     Operation("SSL_free", "libssl", Convention.NONE, ("SSL_free",), ssl_argument=True, async_job=False, only_entry=True),
+    # What libssl reports fatal errors by since OpenSSL 3.0, its record layer too. Calls that succeed report none.
+    Operation(FATAL, "libssl", Convention.NONE, async_job=False, only_entry=True, callers_of="ERR_vset_error"),
     # RSA: the default RSA_METHOD, and the calls above it.
     _rsa("rsa_ossl_public_encrypt", 8),
     _rsa("rsa_ossl_public_decrypt", 16),
@@ -153,8 +155,6 @@ CATALOGUE: tuple[Operation, ...] = (
     _provider("mlx_kem_encapsulate", "KEM", 3, *_HYBRID_KEM),
     _provider("mlx_kem_decapsulate", "KEM", 5, *_HYBRID_KEM),
     _crypto("ASYNC_pause_job"),
-    # What puts an error into the queue since OpenSSL 3.0: the library that it is of, and the reason.
-    Operation(RAISE, "libcrypto", Convention.NONE, (RAISE,), only_entry=True, arguments=(0, 1)),
     # libcrypto_mb: eight lanes a call. Lane fill is read elsewhere; a call succeeds when no used lane failed.
     *_mbx("rsa", "_public", "_public_ssl", "_private", "_private_ssl", "_private_crt", "_private_crt_ssl"),
     *_mbx_ec("nistp256", *_ECDSA_KINDS),

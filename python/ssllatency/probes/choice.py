@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from ssllatency.probes.catalogue import BY_NAME, RAISE
+from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import ImagePlan
 
 
 def chosen(plan: ImagePlan, patterns: Sequence[str]) -> ImagePlan:
-    """The plan with only the operations that a shell pattern matches; what isn't timed itself stays as long as one does, and
-    what tells why calls fail, which may be those of another file, in any case."""
+    """The plan with only the operations that a shell pattern matches; what isn't timed itself stays as long as one does."""
 
     def matches(name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in patterns)
 
     kept = [one for one in plan.operations if BY_NAME[one.operation].only_entry or matches(one.operation)]
     if all(BY_NAME[one.operation].only_entry for one in kept):
-        kept = [one for one in kept if one.operation == RAISE]
+        kept = []
     missing = tuple(one for one in plan.missing if matches(one.operation))
     return replace(plan, operations=tuple(kept), missing=missing)

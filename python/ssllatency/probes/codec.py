@@ -114,10 +114,10 @@ def _operation(values: object, file_size: int) -> OperationPlan:
 
 
 def _check_roles(plan: OperationPlan) -> None:
-    """One entry and its exits, or one return probe, and that never on what may run inside an ASYNC job; or an entry alone."""
+    """One entry and its exits, or one return probe, and that never on what may run inside an ASYNC job; or entries alone."""
     roles = [each.role for each in plan.probes]
     if BY_NAME[plan.operation].only_entry:
-        if roles != [Role.ENTRY]:
+        if set(roles) != {Role.ENTRY} or (len(roles) > 1 and not BY_NAME[plan.operation].callers_of):
             raise DamagedValues("role")
         return
     returning = roles == [Role.RETURN] and not BY_NAME[plan.operation].async_job

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.elf.image import ElfError, Function, Image
@@ -52,6 +53,21 @@ class _Finder:
         own = self._first(self._image.own_function, operation)
         found = own or self._by_method(operation) or self._by_provider(operation)
         return found or self._first(self._image.hinted_function, operation)
+
+    def find_all(self, operation: Operation) -> list[Function]:
+        """The same for an operation that may be several functions."""
+        if operation.callers_of:
+            return self._callers(operation)
+        function = self.find(operation)
+        return [function] if function else []
+
+    def _callers(self, operation: Operation) -> list[Function]:
+        """None where the file holds what they call: then others than the library's functions call it, too."""
+        if self._image.function(operation.callers_of):
+            return []
+        calls = calls_of(self._image, [operation.callers_of])[operation.callers_of]
+        found = {bounds for call in calls if (bounds := self._image.function_bounds(call))}
+        return [Function(operation.name, start, end - start, f"call of {operation.callers_of}") for start, end in sorted(found)]
 
     @staticmethod
     def _first(look_up: Callable[[str], Function | None], operation: Operation) -> Function | None:
@@ -174,16 +190,17 @@ def _plan_operations(
     missing: list[MissingOperation] = []
     taken: dict[int, str] = {}
     for operation in wanted:
-        function = finder.find(operation)
-        if function is None:
+        functions = finder.find_all(operation)
+        if not functions:
             missing.append(MissingOperation(operation.name, finder.reason(operation)))
             continue
-        first = taken.setdefault(function.address, operation.name)
+        first = taken.setdefault(functions[0].address, operation.name)
         if first != operation.name:
             missing.append(MissingOperation(operation.name, f"the same code as {first}"))
             continue
         try:
-            planned = planner.plan(operation, function)
+            planned, *others = (planner.plan(operation, function) for function in functions)
+            planned = replace(planned, probes=(*planned.probes, *(probe for other in others for probe in other.probes)))
             evidence.add(planned.probes, (planned.address, planned.address + planned.size))
             operations.append(planned)
         except (Unplannable, ElfError) as reason:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from ssllatency.probes.choice import chosen
@@ -38,8 +36,3 @@ def test_only_what_a_pattern_matches_is_kept(patterns: list[str], operations: li
     assert [one.operation for one in part.operations] == operations
     assert [one.operation for one in part.missing] == missing
     assert (part.path, part.offsets) == (PLAN.path, PLAN.offsets)
-
-
-def test_what_tells_why_calls_of_another_file_fail_is_kept() -> None:
-    plan = replace(PLAN, operations=tuple(OperationPlan(name, 0, 1, "", ()) for name in ("RSA_sign", "ERR_vset_error")))
-    assert [one.operation for one in chosen(plan, ["SSL_read"]).operations] == ["ERR_vset_error"]

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.engines.base import AttachError, TracedImage
-from ssllatency.probes.catalogue import BY_NAME, RAISE, Operation
+from ssllatency.probes.catalogue import BY_NAME, FATAL, Operation
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
 
 # The registers by the numbers that the machine's instructions have for them.
@@ -100,7 +100,7 @@ def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> Ima
     for planned in image.plan.operations:
         for probe in planned.probes:
             if BY_NAME[planned.operation].only_entry:
-                (errors if planned.operation == RAISE else frees).append((probe.offset, 0))
+                (errors if planned.operation == FATAL else frees).append((probe.offset, 0))
                 continue
             value = cookie(probe, BY_NAME[planned.operation], numbers[planned.operation], library)
             by_role[probe.role].append((probe.offset, value))

@@ -66,7 +66,7 @@ class Planner:
         return _plan(operation, function, graph, (probe(self.image, graph, entry, Role.ENTRY),))
 
     def _needed(self, operation: Operation) -> frozenset[str]:
-        arguments = {*operation.arguments, *([0] if operation.ssl_argument else [])}
+        arguments = {0} if operation.ssl_argument else set()
         if operation.skip_null is not None:
             arguments.add(operation.skip_null)
         return frozenset(self.machine.argument_registers[index] for index in arguments)
