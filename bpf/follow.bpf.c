@@ -20,6 +20,15 @@ const volatile struct ssll_follow_config rules SEC(".rodata.rules") = {};
 
 struct ssll_follow_account followed SEC(".data.followed") = {};
 
+/* The PIDs whose last process was a target and has ended, a bit for each: what it did may only be told of after its end. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SSLL_TARGET_WORDS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} ended SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
@@ -58,6 +67,13 @@ static __always_inline bool put(__u64 *bits, __u64 bit, bool wanted)
 	return was;
 }
 
+static __always_inline __u64 *ended_word(__u32 tgid)
+{
+	__u32 number = tgid >> 6;
+
+	return bpf_map_lookup_elem(&ended, &number);
+}
+
 /* A new process is what its parent is. A PID that is used again is put right, too. */
 SEC("raw_tracepoint/sched_process_fork")
 int at_fork(struct bpf_raw_tracepoint_args *ctx)
@@ -66,9 +82,11 @@ int at_fork(struct bpf_raw_tracepoint_args *ctx)
 	__u32 parent = BPF_CORE_READ((struct task_struct *)ctx->args[0], tgid);
 	__u32 child = BPF_CORE_READ((struct task_struct *)ctx->args[1], tgid);
 	struct ssll_targets *from = target_word(parent), *to = target_word(child);
+	__u64 *gone = ended_word(child);
 
-	if (parent == child || !from || !to) /* a thread */
+	if (parent == child || !from || !to || !gone) /* a thread */
 		return 0;
+	put(gone, target_bit(child), false);
 	put(&to->kin, target_bit(child), from->kin & target_bit(parent));
 	put(&to->members, target_bit(child), from->members & target_bit(parent));
 	if (is_target(child))
@@ -125,9 +143,11 @@ int at_exit(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *task = (struct task_struct *)ctx->args[0];
 	__u32 tgid = BPF_CORE_READ(task, tgid);
 	struct ssll_targets *word = target_word(tgid);
+	__u64 *gone = ended_word(tgid);
 
-	if (!word || !is_target(tgid) || !process_ends(task))
+	if (!word || !gone || !is_target(tgid) || !process_ends(task))
 		return 0;
+	put(gone, target_bit(tgid), true);
 	put(&word->kin, target_bit(tgid), false);
 	put(&word->members, target_bit(tgid), false);
 	return 0;

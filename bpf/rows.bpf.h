@@ -5,6 +5,7 @@
 
 #include "times.bpf.h"
 #include "labels.bpf.h"
+#include "tasks.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -20,15 +21,37 @@ struct {
 	__type(value, struct ssll_handshake_row);
 } blank_row SEC(".maps");
 
+/* The names of processes that have rows of their own, kept for when they are gone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, struct ssll_process);
+} processes SEC(".maps");
+
+__noinline int keep_name(__u32 tgid)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct ssll_process process = {};
+
+	BPF_CORE_READ_STR_INTO(&process.comm, task, group_leader, comm);
+	bpf_map_update_elem(&processes, &tgid, &process, BPF_NOEXIST);
+	return 0;
+}
+
 /* The row that handshakes with these labels count in; past the most rows, or the most of one process, that of "other", made by
  * user space. */
 static __always_inline struct ssll_handshake_row *row_of(const struct ssll_labels *labels)
 {
 	const struct ssll_labels other = {.known = 1U << SSLL_LABEL_OTHER, .ending = labels->ending};
 	const __u32 zero = 0;
-	struct ssll_handshake_row *row =
-	        FOUND_OR_FAIRLY_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero), rows, view.most_rows);
+	struct ssll_handshake_row *row = bpf_map_lookup_elem(&rows, labels);
 
+	if (row)
+		return row;
+	row = FOUND_OR_FAIRLY_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero), rows, view.most_rows);
+	if (row && labels->tgid)
+		keep_name(labels->tgid);
 	return row ? row : bpf_map_lookup_elem(&rows, &other);
 }
 

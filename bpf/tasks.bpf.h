@@ -20,6 +20,7 @@ struct signal_struct {
 struct task_struct {
 	int pid;
 	int tgid;
+	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	unsigned long nvcsw;
 	unsigned long nivcsw;

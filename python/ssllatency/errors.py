@@ -11,3 +11,7 @@ class SsllatencyError(Exception):
     def __init__(self, sentence: str, status: int = 1) -> None:
         super().__init__(sentence)
         self.status = status
+
+
+class Absent(SsllatencyError):
+    """Whom or what a command is to trace isn't there now; it may come later."""

@@ -20,7 +20,16 @@ class Late:
     """tests/live/late.py, running."""
 
     process: subprocess.Popen[str]
-    port: int
+    port: int = 0
+
+    def go(self) -> None:
+        """Has the command's beginning go on, where it waits for a line."""
+        self.say("go")
+        self._hear_port()
+
+    def _hear_port(self) -> None:
+        assert self.process.stdout
+        self.port = int(self.process.stdout.readline())
 
     def say(self, words: str) -> None:
         assert self.process.stdin
@@ -51,14 +60,17 @@ def connect(port: int) -> None:
 
 
 @contextmanager
-def late(certificates: Path, *prefix: str, program: str = sys.executable) -> Iterator[Late]:
-    """A server that hasn't loaded libssl yet."""
+def late(certificates: Path, *prefix: str, program: str = sys.executable, held: bool = False) -> Iterator[Late]:
+    """A server that hasn't loaded libssl yet; `held`: nor started, but waits in `prefix` for go()."""
     pair = [str(certificates / f"ecdsa.{end}") for end in ("crt", "key")]
     command = [*prefix, program, str(HERE / "late.py"), *pair]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
-            yield Late(process, int(process.stdout.readline()))
+            server = Late(process)
+            if not held:
+                server._hear_port()
+            yield server
         finally:
             assert process.stdin
             process.stdin.close()

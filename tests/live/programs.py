@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import grp
 import os
 import pwd
 import re
@@ -224,6 +225,51 @@ _POSTGRESQL = {
     "fsync": "off",
     "autovacuum": "off",
 }
+
+
+@contextmanager
+def dovecot(pair: Certificate) -> Iterator[Running]:
+    """IMAP with a login process for each connection, none of which is there before the first. They load libssl as a module."""
+    if os.geteuid():
+        pytest.skip("dovecot wants to be started as root")
+    program, (port,) = _program("dovecot"), free_ports(1)
+    with _folder(mode=0o755) as folder:
+        group = grp.getgrgid(pwd.getpwnam(_NOBODY).pw_gid).gr_name
+        (folder / "conf").write_text(_DOVECOT.format(folder=folder, port=port, pair=pair, user=_NOBODY, group=group))
+        with _process([program, "-F", "-c", folder / "conf"], folder, port) as pid:
+            yield Running(pid, port, lambda: _lines(folder / "log", handshakes=", TLS, session="))
+
+
+_DOVECOT = """
+base_dir = {folder}/run
+state_dir = {folder}/state
+log_path = {folder}/log
+protocols = imap
+ssl = required
+ssl_cert = <{pair.certificate}
+ssl_key = <{pair.key}
+default_login_user = {user}
+default_internal_user = {user}
+default_internal_group = {group}
+service imap-login {{
+  inet_listener imap {{
+    port = 0
+  }}
+  inet_listener imaps {{
+    address = 127.0.0.1
+    port = {port}
+    ssl = yes
+  }}
+}}
+passdb {{
+  driver = static
+  args = password=none
+}}
+userdb {{
+  driver = static
+  args = uid=65534 gid=65534 home={folder}
+}}
+"""
 
 
 @contextmanager

@@ -72,6 +72,11 @@ class Trace:
         self._process.send_signal(signal.SIGINT)
         self._keep(self._result())
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it hasn't ended by itself."""
+        return self._process.poll() is None
+
     def wait_until_said(self, word: str, timeout_s: float = 20.0) -> None:
         """Waits until it has written a word to standard error. TraceError where it doesn't."""
         deadline = time.monotonic() + timeout_s

@@ -54,13 +54,14 @@ class TracedImage:
     """A plan, the path under which the kernel opens exactly that file, and the processes that map it.
 
     `companion`: where everyone who maps the files is traced, its calls count only in processes that map another one, which was
-    asked for, as the libcrypto of a libssl.
+    asked for, as the libcrypto of a libssl. `root`: where that of a process lies which will map it, "" where it doesn't matter.
     """
 
     plan: ImagePlan
     file: str
     pids: tuple[int, ...]
     companion: bool = False
+    root: str = ""
 
 
 MOST_NAMES = int(abi.FollowLimits.NAMES)  # by which processes that come later become targets
@@ -72,9 +73,9 @@ class Request:
 
     `follow`: processes that come later are traced as well, whom it says; None: only those that are there. `following`: what
     follows them where it is loaded already; who made it closes it.
-    `floor`: empty programs at the same sites, libbpf's only. `method`: "auto", "perf", "multi" or, libbpf's only, "session";
-    `links`: "auto", "process" (links of its own for each) or "shared" (one link and a filter in the program). bpftrace knows
-    none of the three.
+    `wait`: nobody who makes calls needs to be there yet. `floor`: empty programs at the same sites, libbpf's only. `method`:
+    "auto", "perf", "multi" or, libbpf's only, "session"; `links`: "auto", "process" (links of its own for each) or "shared"
+    (one link and a filter in the program). bpftrace knows none of these four.
     """
 
     images: tuple[TracedImage, ...]
@@ -88,6 +89,7 @@ class Request:
     floor: bool = False
     method: str = "auto"
     links: str = "auto"
+    wait: bool = False
 
 
 class Session(Protocol):

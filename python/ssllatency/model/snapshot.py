@@ -88,7 +88,8 @@ class Losses:
     `unmatched_entries`: calls that began and were never seen to end (a thread that exited or jumped out inside).
     `unmatched_exits`: calls seen to end whose beginning was not seen (those that ran when the trace began, too).
     `map_full`: calls not counted because a kernel map was full. `events_dropped`: records that a ring buffer had no room
-    for. `folded_processes`: processes counted under "other" because there were more than the maximum.
+    for. `folded_processes`: processes counted under "other" because there were more than the maximum. `late_processes`: those
+    that mapped a library before it could be traced, or became targets unseen: calls that they made until then aren't counted.
     """
 
     unmatched_entries: int = 0
@@ -96,6 +97,7 @@ class Losses:
     map_full: int = 0
     events_dropped: int = 0
     folded_processes: int = 0
+    late_processes: int = 0
 
 
 @dataclass(frozen=True)

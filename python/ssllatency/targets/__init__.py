@@ -10,6 +10,7 @@ from ssllatency.targets import listing
 from ssllatency.targets.cgroups import cgroup_folder, is_unified
 from ssllatency.targets.code import code_byte
 from ssllatency.targets.containers import Container
+from ssllatency.targets.expected import ExpectedFile, expected_files, named_files, open_expected, root_paths
 from ssllatency.targets.files import (
     MOST_OF_PROCESS,
     NoTlsFile,
@@ -35,6 +36,7 @@ from ssllatency.targets.survey import FileFacts, Survey, survey, tls_stacks
 __all__ = [
     "MOST_OF_PROCESS",
     "Container",
+    "ExpectedFile",
     "FileFacts",
     "Hazards",
     "MappedFile",
@@ -51,6 +53,7 @@ __all__ = [
     "descendants",
     "executable_path",
     "exists",
+    "expected_files",
     "fail",
     "file_identity",
     "has_library_name",
@@ -64,12 +67,15 @@ __all__ = [
     "may_hold_tls",
     "members",
     "most_important",
+    "named_files",
+    "open_expected",
     "open_mapped",
     "open_shared",
     "possible_hazards",
     "process_of",
     "recognised_file",
     "root_of",
+    "root_paths",
     "select",
     "serving",
     "survey",

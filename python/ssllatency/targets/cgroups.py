@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import Absent
 from ssllatency.targets.processes import PROC
 
 _PROCESSES = "cgroup.procs"
@@ -17,16 +17,20 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 _DEEPEST = 32  # folders below one another; a cgroup's own limit is the administrator's
 
 
-def cgroup_folder(text: str, proc: Path = PROC) -> Path:
-    """The folder of a cgroup, named by its path, or as /proc/PID/cgroup shows it. SsllatencyError where there is none.
+def cgroup_folder(text: str, proc: Path = PROC, *, nobody: bool = False) -> Path:
+    """The folder of a cgroup, named by its path, or as /proc/PID/cgroup shows it. Absent where there is none, unless `nobody`
+    is allowed in it: then it is where it would be.
 
     A path of the second kind is looked for in cgroup 2 first.
     """
-    below = [point / text.lstrip("/") for _, point in sorted(_mounts(proc), key=lambda mount: mount[0] != _UNIFIED)]
+    points = [point for _, point in sorted(_mounts(proc), key=lambda mount: mount[0] != _UNIFIED)]
+    below = [point / text.lstrip("/") for point in points]
     for folder in (Path(text), *below):
         if (folder / _PROCESSES).is_file():
             return folder.resolve()
-    raise SsllatencyError(f"There is no cgroup {text}: name its folder, or the path that /proc/PID/cgroup shows.")
+    if nobody and below and text.strip("/"):
+        return Path(text) if any(Path(text).is_relative_to(point) for point in points) else below[0]
+    raise Absent(f"There is no cgroup {text}: name its folder, or the path that /proc/PID/cgroup shows.")
 
 
 def is_unified(folder: Path, proc: Path = PROC) -> bool:

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.targets.container_names import container_names
 from ssllatency.targets.processes import PROC, Process
 
@@ -112,7 +112,7 @@ def _unescaped(name: str) -> str:
 
 def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: Path = Path("/")) -> list[Process]:
     """The processes in the container that `wanted` is the ID, its beginning, the name or the pod's UID of, and those in the
-    containers within it. SsllatencyError where there is none, or a beginning that several share."""
+    containers within it. Absent where there is none, SsllatencyError for a beginning that several share."""
     chains = {process: containers_of(process.pid, proc) for process in processes}
     known = {container.id: container for chain in chains.values() for container in chain}
     names = container_names(known, root)
@@ -120,7 +120,7 @@ def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, r
     ids = {one for one, container in known.items() if wanted in (one, container.pod, names.get(one))}
     ids = ids or {one for one in known if one.startswith(wanted)}
     if not (wanted and ids):
-        raise SsllatencyError(f"No process is in a container {wanted}: `ssllatency targets` shows containers.")
+        raise Absent(f"No process is in a container {wanted}: `ssllatency targets` shows containers.")
     if len(ids) > 1 and not all(known[one].pod == wanted for one in ids):
         several = ", ".join(sorted(known[one].shown for one in ids))
         raise SsllatencyError(f"{wanted} fits {len(ids)} containers ({several}): write more of the ID.")

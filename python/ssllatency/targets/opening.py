@@ -50,7 +50,7 @@ def file_identity(path: str | Path) -> tuple[int, int, int]:
     except OSError as error:
         raise SsllatencyError(f"Can't open the library {path} ({error.strerror}): check the path.") from error
     try:
-        identity = _mapped_identity(fd)
+        identity = mapped_identity(fd)
     finally:
         os.close(fd)
     if identity is None:
@@ -74,10 +74,10 @@ def _is_file(fd: int, mapped: MappedFile) -> bool:
     status = os.fstat(fd)
     if (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino) == mapped.identity:
         return True
-    return _mapped_identity(fd) == mapped.identity
+    return mapped_identity(fd) == mapped.identity
 
 
-def _mapped_identity(fd: int) -> tuple[int, int, int] | None:
+def mapped_identity(fd: int) -> tuple[int, int, int] | None:
     """What maps says of a file: mapped here for a moment and looked up in our own maps. None where it can't be mapped.
 
     On btrfs and overlayfs stat() may tell another device than maps does, and older kernels name the file of the layer below

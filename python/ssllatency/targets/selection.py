@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.targets.cgroups import cgroup_folder, cgroup_members
 from ssllatency.targets.containers import in_container
 from ssllatency.targets.maps import Problem, fail, mapped_files
@@ -39,8 +39,8 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
 
     A process named by its PID brings its children, and theirs. The calling process itself is selected by its PID only.
     `problem` takes the SsllatencyError of a process that may not be searched for `libraries`; if it returns, the search goes
-    on without. SsllatencyError where a PID isn't there, a file isn't mapped, or no process has the name or is in the
-    cgroup, unless `nobody` is allowed.
+    on without. SsllatencyError where a PID isn't there; Absent where no process maps a file, has the name, or is in the cgroup
+    or container, unless `nobody` is allowed.
     """
     if selection == Selection():
         raise SsllatencyError(
@@ -55,9 +55,9 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
     if selection.cgroup is not None:
         chosen += _grouped(selection.cgroup, others, proc, nobody=nobody)
     for library in selection.libraries:
-        chosen += _mapping(library, others, proc, problem)
+        chosen += _mapping(library, others, proc, problem, nobody=nobody)
     if selection.container is not None:
-        chosen += in_container(selection.container, others, proc)
+        chosen += _contained(selection.container, others, proc, nobody=nobody)
     if selection.everything:
         chosen += others
     return sorted(set(chosen), key=lambda process: process.pid)
@@ -107,11 +107,11 @@ def kept_comm(comm: str) -> str:
 
 
 def _grouped(cgroup: str, processes: Iterable[Process], proc: Path, *, nobody: bool) -> list[Process]:
-    folder = cgroup_folder(cgroup, proc)
+    folder = cgroup_folder(cgroup, proc, nobody=nobody)
     inside = cgroup_members(folder)
     found = [process for process in processes if process.pid in inside]
     if not found and not nobody:
-        raise SsllatencyError(f"No process is in the cgroup {folder}: check its file cgroup.procs.")
+        raise Absent(f"No process is in the cgroup {folder}: check its file cgroup.procs.")
     return found
 
 
@@ -119,15 +119,24 @@ def _named(comm: str, processes: Iterable[Process], *, nobody: bool) -> list[Pro
     kept = kept_comm(comm)
     found = [process for process in processes if process.comm == kept]
     if not found and not nobody:
-        raise SsllatencyError(f"No process is named {comm}: check the name (ps -eo pid,comm shows them all).")
+        raise Absent(f"No process is named {comm}: check the name (ps -eo pid,comm shows them all).")
     return found
 
 
-def _mapping(library: str, processes: Iterable[Process], proc: Path, problem: Problem) -> list[Process]:
+def _contained(container: str, processes: Iterable[Process], proc: Path, *, nobody: bool) -> list[Process]:
+    try:
+        return in_container(container, processes, proc)
+    except Absent:
+        if nobody:
+            return []
+        raise
+
+
+def _mapping(library: str, processes: Iterable[Process], proc: Path, problem: Problem, *, nobody: bool) -> list[Process]:
     wanted = file_identity(library)
     found = [process for process in processes if wanted in _identities(process.pid, proc, problem)]
-    if not found:
-        raise SsllatencyError(f"No process maps {library}: check which copy the server loads (grep libssl /proc/PID/maps).")
+    if not found and not nobody:
+        raise Absent(f"No process maps {library}: check which copy the server loads (grep libssl /proc/PID/maps).")
     return found
 
 

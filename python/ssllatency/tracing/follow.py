@@ -23,6 +23,7 @@ from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.output.printing import tell
+from ssllatency.probes.join import complete
 from ssllatency.targets import (
     MOST_OF_PROCESS,
     MappedFile,
@@ -37,10 +38,13 @@ from ssllatency.targets import (
     kept_comm,
     may_hold_tls,
     members,
+    open_expected,
     process_of,
     recognised_file,
+    root_paths,
     tls_candidates,
 )
+from ssllatency.tracing.expected import image_of
 from ssllatency.tracing.resolve import Recogniser, Resolved, library_of, open_images
 
 LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
@@ -63,10 +67,11 @@ class Growing(Protocol):
         """Attaches the image of that number to processes that came later."""
 
 
-def rules_for(selection: Selection) -> Rules | None:
-    """Who is to be followed; None for everyone who maps a file, for whom nothing can come later."""
+def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
+    """Who is to be followed; None for everyone who maps a file, for whom nothing can come later. With `wait` it is to be heard
+    when the first of them comes."""
     if selection.libraries:
-        return None
+        return Rules() if wait else None
     unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
     return Rules(
         members=lambda: members(selection),
@@ -75,13 +80,13 @@ def rules_for(selection: Selection) -> Rules | None:
     )
 
 
-def load_early(selection: Selection, stack: ExitStack) -> Following | None:
+def load_early(selection: Selection, stack: ExitStack, *, wait: bool = False) -> Following | None:
     """What will follow later processes, loaded and kept as long as `stack`; None where there is nothing to follow, or the
     kernel refuses: that is found out and told when the probes are attached."""
-    rules = rules_for(selection)
+    rules = rules_for(selection, wait=wait)
     if rules is None:
         return None
-    following = Following(rules, everyone=selection.everything)
+    following = Following(rules, everyone=selection.everything or bool(selection.libraries))
     stack.callback(following.close)
     with suppress(SsllatencyError):
         following.load()
@@ -90,7 +95,10 @@ def load_early(selection: Selection, stack: ExitStack) -> Following | None:
 
 
 class Follower:
-    """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out."""
+    """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out.
+
+    `arrived`: a process to trace maps, or has mapped, one of the files.
+    """
 
     def __init__(
         self, session: Growing, resolved: Resolved, stack: ExitStack, extend: Callable[[Sequence[TracedImage]], None]
@@ -101,7 +109,10 @@ class Follower:
         self._dismissed: set[Identity] = set()  # files that hold no TLS
         self._known: dict[Identity, int | None] = {file.mapping.identity: n for n, file in enumerate(resolved.files)}
         self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
-        self._waiting: dict[int, dict[Identity, int]] = {}  # by process, when it mapped which file
+        self._waiting: dict[int, dict[Identity, Mapping]] = {}  # by process, what it has mapped
+        self.arrived = not resolved.waits
+        self._attached_ns: dict[int, int] = {}  # by number of a file that came later, when its probes were attached
+        self._joined_late: set[int] = set()  # who was in the set only some time after it had become a target
         self._looked_at, self._joined, self._lost = 0.0, 0, 0
         self._linked = {(pid, number) for number, image in enumerate(resolved.images) for pid in image.pids}
         self._unsaid = 0
@@ -141,16 +152,31 @@ class Follower:
         """Puts on the list whom the kernel tells of: who has mapped what may be TLS, and who has become a target."""
         for pid in following.joined():
             self._waiting.setdefault(pid, {})
+        if following.cgroup_is_new():
+            self._refill(following)
         for one in following.mapped():
+            self._take_notice(one)
             if self._matters(one) and (one.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
                 times = self._waiting.setdefault(one.pid, {})
                 if len(times) < _MOST_TOLD:
-                    times.setdefault(one.identity, one.at_ns)
+                    times.setdefault(one.identity, one)
+
+    def _take_notice(self, one: Mapping) -> None:
+        """Notes that a process has come that maps a traced file, and whether it came before the probes did."""
+        number = self._known.get(one.identity)
+        if number is None:
+            return
+        self.arrived = True
+        if one.at_ns < self._attached_ns.get(number, 0):
+            self._attachment.late.add(one.pid)
+
+    def _refill(self, following: Following) -> None:
+        self._joined_late |= following.refill()
 
     def _matters(self, one: Mapping) -> bool:
         """Whether what was mapped may be new: a file, or to the process a file that is traced."""
         if one.identity not in self._known:
-            return one.identity not in self._dismissed
+            return not self._resolved.selection.libraries and one.identity not in self._dismissed
         number = self._known[one.identity]
         if number is None:
             return False
@@ -169,7 +195,7 @@ class Follower:
     def anyone_left(self) -> bool:
         """Whether a process is left to trace, or one of the name or in the cgroup may yet come."""
         following, selection = self._attachment.following, self._resolved.selection
-        if self._resolved.everyone or selection.comms or selection.cgroup is not None:
+        if self._resolved.everyone or selection.comms or selection.cgroup is not None or not self.arrived:
             return True
         return bool(following.alive()) if following else any(exists(pid) for pid in self._attachment.targets)
 
@@ -185,7 +211,7 @@ class Follower:
         if self._resolved.everyone and sees and self._looked:
             return
         if following and (selection.comms, selection.cgroup, selection.container) != ((), None, None):
-            following.refill()
+            self._refill(following)
         there = self._present()
         self._looked &= there
         self._files_of = {pid: number for pid, number in self._files_of.items() if pid in there}
@@ -199,11 +225,13 @@ class Follower:
         following = self._attachment.following
         return set(following.alive() if following else members(self._resolved.selection))
 
-    def _look_at(self, pid: int, mapped: dict[Identity, int]) -> None:
+    def _look_at(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
         if not self._attachment.following and not self._resolved.selection.libraries:
             self._attachment.admit(pid)
         try:
             found, taken = tls_candidates(pid), 0
+            if not found and mapped and not self._resolved.selection.libraries:
+                self._look_back(pid, mapped)
             while (new := self._unknown(pid, found)) and taken < _MOST_FILES and not (taken and self._is_late()):
                 mapped |= self._heard_of(pid)
                 self._take(pid, new[: _MOST_FILES - taken], mapped)
@@ -217,14 +245,67 @@ class Follower:
         except SsllatencyError as error:
             if exists(pid):
                 self._say(f"{self._name(pid)} can't be looked at: {error}")
+        for one in mapped.values():
+            self._take_notice(one)
         self._looked.add(pid)
 
-    def _put_off(self, pid: int, mapped: dict[Identity, int]) -> None:
+    def _look_back(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
+        """Has those files traced that a process had mapped which is gone: the next one like it maps them as well."""
+        fresh: list[tuple[Mapping, TracedImage]] = []
+        for identity, one in mapped.items():
+            if identity in self._known:
+                if self._known[identity] is not None and self._attachment.each_process:
+                    self._attachment.late.add(pid)
+            elif not self._resolved.everyone or has_library_name(one.path):
+                image = self._image_on_disk(one)
+                fresh += [(one, image)] if image else []
+        if not fresh:
+            return
+        self._attachment.late.add(pid)
+        self.arrived = True
+        numbers = (self._known.get(identity) for identity in mapped)
+        beside = [(self._attachment.images[number].plan, (pid,)) for number in numbers if number is not None]
+        plans = complete([*((image.plan, (pid,)) for _, image in fresh), *beside])
+        first = len(self._attachment.images)
+        self._extend([replace(image, plan=plan) for (_, image), plan in zip(fresh, plans, strict=False)])
+        numbered = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
+        for one, image in fresh:
+            if image.file in numbered:
+                self._attached(one.identity, numbered[image.file])
+                self._say_when(pid, one.path, one.at_ns)
+
+    def _image_on_disk(self, one: Mapping) -> TracedImage | None:
+        """The file that a process had mapped, found by its path in the root of one that is there, if it is to be traced."""
+        if self._is_late() or len(self._known) >= _MOST_KNOWN:
+            file = None
+        else:
+            roots = [*root_paths(sorted(self._present())), "/"]
+            opened = (open_expected(one.path, root, self._stack) for root in roots)
+            file = next((file for file in opened if file and file.identity == one.identity), None)
+        if file is None:
+            if has_library_name(one.path):
+                self._attachment.late.add(one.pid)
+            return None
+        image = image_of(file, self._resolved.source)
+        if image is None:
+            self._known[one.identity] = None
+            return None
+        traced = {other.plan.build_id for other in self._attachment.images} - {""}
+        if image.plan.build_id in traced or self._attachment.each_process:
+            self._attachment.late.add(one.pid)  # perhaps a traced file by another name: a process that is there will tell
+            return None
+        return image
+
+    def _attached(self, identity: Identity, number: int) -> None:
+        self._known[identity] = number
+        self._attached_ns[number] = time.monotonic_ns()
+
+    def _put_off(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
         """Has the next look go on with a process that has mapped more new files than one look takes."""
         self._say(f"{self._name(pid)} maps new files faster than they can be looked into: the rest is traced later.")
         self._waiting[pid] = dict(list((mapped | self._waiting.pop(pid, {})).items())[-_MOST_TOLD:])
 
-    def _heard_of(self, pid: int) -> dict[Identity, int]:
+    def _heard_of(self, pid: int) -> dict[Identity, Mapping]:
         """What the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
         if self._attachment.following:
             self._hear(self._attachment.following)
@@ -261,7 +342,7 @@ class Follower:
             self._dismissed.add(file.identity)
         return holds
 
-    def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, int]) -> None:
+    def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, Mapping]) -> None:
         """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""
         self._known |= dict.fromkeys(file.identity for file in new)
         self._files_of[pid] = self._files_of.get(pid, 0) + len(new)
@@ -295,15 +376,17 @@ class Follower:
             found += [file] if file else []
         return found
 
-    def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, int]) -> None:
+    def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, Mapping]) -> None:
         first = len(self._attachment.images)
         self._extend([image for _, image in fresh])
         numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
         for file, image in fresh:
             if image.file in numbers:
-                self._known[file.identity] = numbers[image.file]
+                self._attached(file.identity, numbers[image.file])
                 self._linked.add((pid, numbers[image.file]))
-                self._say_when(pid, file, mapped)
+                self._attachment.late.add(pid)
+                told = mapped.get(file.identity)
+                self._say_when(pid, file.path, told.at_ns if told else min((one.at_ns for one in mapped.values()), default=0))
 
     def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
         """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
@@ -326,12 +409,16 @@ class Follower:
         process, before = process_of(pid), self._attachment.targets.get(pid)
         if process is None or all(self._attachment.images[index].companion for index in numbers):
             return
+        self.arrived = True
+        if pid in self._joined_late:
+            self._attachment.late.add(pid)
         if self._resolved.selection.libraries:
             self._attachment.admit(pid)
         libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
         kept = before.libraries if before else ()
         if self._attachment.each_process and self._include(pid, numbers) and before is None:
             age_ms = (time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_time / os.sysconf("SC_CLK_TCK")) * 1e3
+            self._attachment.late.add(pid)
             self._say(
                 f"{self._name(pid)} was traced {age_ms:.0f} ms after it had started: its calls until then aren't counted."
             )
@@ -346,14 +433,13 @@ class Follower:
         self._linked.update((pid, index) for index in new)
         return bool(new)
 
-    def _say_when(self, pid: int, file: MappedFile, mapped: dict[Identity, int]) -> None:
-        began = mapped.get(file.identity) or min(mapped.values(), default=0)
-        age = f"{(time.monotonic_ns() - began) / 1e6:.0f} ms" if began else f"up to {LOOK_S:g} s"
-        self._say(f"{self._name(pid)} mapped {file.path} {age} before it was traced: its calls until then aren't counted.")
+    def _say_when(self, pid: int, path: str, began_ns: int) -> None:
+        age = f"{(time.monotonic_ns() - began_ns) / 1e6:.0f} ms" if began_ns else f"up to {LOOK_S:g} s"
+        self._say(f"{self._name(pid)} mapped {path} {age} before it was traced: its calls until then aren't counted.")
 
     def _name(self, pid: int) -> str:
         process = process_of(pid)
-        return f"{process.comm if process else '?'} ({pid})"
+        return f"{process.comm} ({pid})" if process else f"a process that has ended ({pid})"
 
     def _say(self, sentence: str) -> None:
         """Notes it for the report, and tells it now. Past the most there can be they are only counted."""

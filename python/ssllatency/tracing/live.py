@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 from ssllatency.engines import choice, doctor
 from ssllatency.engines.attach.links import take_all_files
@@ -49,7 +50,8 @@ def resolved_ahead(
     selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False
 ) -> Resolved:
     """What is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned."""
-    return resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
+    early = partial(load_early, wait=getattr(arguments, "wait", False))
+    return resolve(selection, arguments, stack, handshakes=handshakes, load_early=early)
 
 
 def announce(resolved: Resolved, duration: float | None, what: str = "") -> None:
@@ -57,7 +59,9 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
     planned = (planned.operation for image in resolved.images for planned in image.plan.operations)
     functions = {name for name in planned if not BY_NAME[name].only_entry}
     whom = "every process" if resolved.everyone else counted(len(resolved.targets), "process")
-    until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s, Ctrl-C ends it sooner"
+    whom = "processes that come later" if resolved.waits else whom
+    since = " from the first process's arrival on" if resolved.waits else ""
+    until = "Ctrl-C ends it" if duration is None else f"for {duration:g} s{since}, Ctrl-C ends it sooner"
     for warning in (*resolved.warnings, *resolved.notes):
         tell(warning)
     if resolved.images:
@@ -68,23 +72,31 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
     """What the options say that all these commands have."""
+    wait = getattr(arguments, "wait", False)
     return Request(
         resolved.images,
         resolved.targets,
         resolved.everyone,
-        follow=rules_for(resolved.selection),
+        follow=rules_for(resolved.selection, wait=wait),
         following=resolved.following,
         role=arguments.role,
         method=arguments.attach,
         links=arguments.links,
+        wait=wait,
     )
 
 
 class Ending:
-    """When a run is to end: after so long, at a signal, or once all traced processes have ended. Meanwhile `follower` looks."""
+    """When a run is to end: after so long, at a signal, or once all traced processes have ended. Meanwhile `follower` looks.
+
+    `at` is when by the monotonic clock, as far as that is known: a run that waits for processes lasts from the arrival of the
+    first one.
+    """
 
     def __init__(self, resolved: Resolved, duration: float | None, follower: Follower | None = None) -> None:
-        self.at = time.monotonic() + duration if duration else float("inf")
+        self._duration = duration or float("inf")
+        self._began = bool(follower is None or follower.arrived)
+        self.at = time.monotonic() + self._duration if self._began else float("inf")
         self._resolved, self._look, self._over = resolved, time.monotonic() + _LOOK_AGAIN_S, False
         self._follower = follower
 
@@ -95,6 +107,8 @@ class Ending:
             return True
         if self._follower:
             self._follower.look()
+            if not self._began and self._follower.arrived:
+                self._began, self.at = True, now + self._duration
         if now >= self._look:
             self._look = now + _LOOK_AGAIN_S
             self._over = self._all_have_ended()

@@ -155,5 +155,5 @@ def _size(file: File) -> int:
 
 
 def _root_of(image: TracedImage) -> str:
-    """The root of a process that maps the file and is still there, else the host's."""
-    return next((root_of(pid) for pid in image.pids if exists(pid)), "/")
+    """The root of a process that maps the file and is still there, or of one that will map it, else the host's."""
+    return next((root_of(pid) for pid in image.pids if exists(pid)), image.root or "/")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.model.snapshot import Library, Snapshot, Target
 from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
@@ -40,6 +40,7 @@ from ssllatency.targets import (
     tls_files,
     tls_stacks,
 )
+from ssllatency.tracing.expected import add_expected, find_expected
 from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
 from ssllatency.tracing.plan_source import File, PlanSource
 
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 NO_SELECTION = Selection()
 Identity = tuple[int, int, int]
 _MOST_NAMED = 20
+_WAIT_FOR_PROCESSES = "Add --wait if it starts later."
+_WAIT_FOR_TLS = "Add --wait if it starts a process for each connection, or loads a TLS library later."
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Resolved:
 
     `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
     `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
-    `known` is what is known of the content of files.
+    `known` is what is known of the content of files. `waits`: nobody maps any of the files yet, and that is no error.
     """
 
     images: tuple[TracedImage, ...]
@@ -70,6 +73,7 @@ class Resolved:
     notes: tuple[str, ...] = ()
     following: Following | None = None
     known: KnownFiles = field(default_factory=KnownFiles)
+    waits: bool = False
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these notes."""
@@ -98,10 +102,8 @@ def resolve(
             raise error
         warnings.append(str(error))
 
-    if selection.cgroup is not None:
-        selection = replace(selection, cgroup=str(cgroup_folder(selection.cgroup)))
-    wait = getattr(arguments, "wait", False)
-    processes = select(selection, problem=problem, nobody=wait)
+    wait = getattr(arguments, "wait", None)  # None: a command that doesn't wait
+    selection, processes = _select(selection, problem, wait)
     everyone = selection.everything or bool(selection.libraries)
     source = PlanSource(arguments, _dangers(everyone))
     if source.danger:
@@ -136,7 +138,9 @@ def resolve(
         )
     except NoTlsFile as error:
         if not wait and not selection.libraries:
-            raise SsllatencyError(" ".join(untraced_notes(processes, known, beside_openssl=False)) or str(error)) from None
+            advice = "" if wait is None or everyone else f" {_WAIT_FOR_TLS}"
+            found = " ".join(untraced_notes(processes, known, beside_openssl=False)) or str(error)
+            raise SsllatencyError(f"{found}{advice}") from None
         files = []
     if selection.libraries:
         files = _with_companions(files, named)
@@ -151,12 +155,29 @@ def resolve(
     files, images = [file for file, _ in opened], _completed([image for _, image in opened])
     if selection.libraries:
         images = _marked(files, images, named)
+    waits = bool(wait) and not files
+    if wait:
+        expected = find_expected(selection, processes, stack)
+        planned = add_expected(list(zip(files, images, strict=True)), expected, source, handshakes=handshakes)
+        files, images = [file for file, _ in planned], tuple(image for _, image in planned)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(files, images, comms)
     told, following = (*_left_out(left), *_replaced(targets), *notes()), early[0] if early else None
     warnings += known.unlooked
     known.save()
-    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following, known)
+    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following, known, waits)
+
+
+def _select(selection: Selection, problem: Problem, wait: bool | None) -> tuple[Selection, list[Process]]:
+    """The selection, the cgroup by its folder, and whom it selects now: with `wait` possibly nobody."""
+    try:
+        if selection.cgroup is not None:
+            selection = replace(selection, cgroup=str(cgroup_folder(selection.cgroup, nobody=bool(wait))))
+        return selection, select(selection, problem=problem, nobody=bool(wait))
+    except Absent as error:
+        if wait is None:
+            raise
+        raise SsllatencyError(f"{error} {_WAIT_FOR_PROCESSES}") from None
 
 
 _COMPANIONS = ("libcrypto", "libcrypto_mb", "qatengine")

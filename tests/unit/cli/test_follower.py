@@ -57,8 +57,11 @@ class Kernel:
     def alive(self) -> list[int]:
         return list(self.maps)
 
-    def refill(self) -> None:
-        pass
+    def refill(self) -> set[int]:
+        return set()
+
+    def cgroup_is_new(self) -> bool:
+        return False
 
     def map(self, pid: int, file: MappedFile) -> None:
         """A process maps a file, and the kernel tells of it."""
@@ -87,6 +90,7 @@ class Session:
             following=kernel,
             unfollowed="",
             notes=[],
+            late=set(),
             images=images,
             each_process=alone,
             site_in=lambda _: sites,

@@ -118,7 +118,14 @@ def test_whole_document() -> None:
             }
         ],
         "missing": [{"function": "RSA_sign", "library": LIBCRYPTO.path, "reason": "not in this library"}],
-        "losses": {"unmatched_entries": 0, "unmatched_exits": 0, "map_full": 1, "events_dropped": 0, "folded_processes": 0},
+        "losses": {
+            "unmatched_entries": 0,
+            "unmatched_exits": 0,
+            "map_full": 1,
+            "events_dropped": 0,
+            "folded_processes": 0,
+            "late_processes": 0,
+        },
         "in_flight": 2,
         "notes": ["A note."],
     }
@@ -251,3 +258,9 @@ def test_refusal_of_what_is_not_json(text: str) -> None:
 def test_any_other_value_is_read_or_refused_in_one_sentence(path: tuple[str | int, ...], value: object) -> None:
     document = changed(to_document(processes(), by_process=True), path, value)
     assert_rendered_or_refused(document, partial(render, by_process=True))
+
+
+def test_a_document_of_an_earlier_version_has_no_late_processes() -> None:
+    document = to_document(busy())
+    del document["losses"]["late_processes"]
+    assert from_document(document).losses == busy().losses

@@ -48,9 +48,9 @@ from ssllatency.model.snapshot import Losses, Target
 class Attachment:
     """The probes of one request. `operations` are the names by the numbers that the kernel side knows.
 
-    `images` grow with what later processes bring, and so do `targets` and `notes`, which are their finder's to fill.
-    `span` is the time that the probes are attached. `following` keeps the set of processes, where the request asks for
-    that and the machine can; `unfollowed` says why it can't.
+    `images` grow with what later processes bring, and so do `targets`, `notes` and `late` (the processes that ran before what
+    they map was traced), which are their finder's to fill. `span` is the time that the probes are attached. `following` keeps
+    the set of processes, where the request asks for that and the machine can; `unfollowed` says why it can't.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Attachment:
         self._beside = beside
         self.targets: dict[int, Target] = beside.targets if beside else {target.pid: target for target in request.targets}
         self.notes: list[str] = beside.notes if beside else []
+        self.late: set[int] = beside.late if beside else set()
         self.following: Following | None
         self.unfollowed: str
         self.following, self.unfollowed = (beside.following, beside.unfollowed) if beside else self._open_following()
@@ -163,14 +164,17 @@ class Attachment:
         if self.following and not self._beside:
             self.following.attach()
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
-        if not self._probing.has_entries and self.images:
+        if not self._probing.has_entries and self.images and not self.request.wait:
             raise AttachError(self._why_no_call_can_begin())
         self._describe(0, self.images, attached=True)
         self.span.begin()
 
     def _why_no_call_can_begin(self) -> str:
         if any(exists(pid) for image in self.images for pid in image.pids):
-            return "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do."
+            return (
+                "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do, and"
+            )
+            " --wait waits for a libssl that is loaded later."
         return "none of the processes to trace is left: they ended while the probes were attached."
 
     def next_number(self, count: int) -> int:
@@ -228,7 +232,13 @@ class Attachment:
             unmatched_exits=self.account.unmatched_exits if self._unmatched_exits is None else self._unmatched_exits,
             map_full=self.account.map_full,
             events_dropped=self.account.events_dropped,
+            late_processes=self.late_processes,
         )
+
+    @property
+    def late_processes(self) -> int:
+        """How many processes were traced late; beside another attachment they are in its losses."""
+        return 0 if self._beside else len(self.late)
 
     def next_interval(self) -> int:
         """Has the programs begin another interval; the number of the one that ends."""

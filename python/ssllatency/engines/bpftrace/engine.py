@@ -36,6 +36,8 @@ class BpftraceEngine:
 
     def attach(self, request: Request) -> BpftraceSession:
         """Attaches all probes of the request or none."""
+        if request.wait and not request.everyone:
+            raise AttachError("bpftrace follows no process that starts later, so it can't --wait: take another engine.")
         session = BpftraceSession(request)
         try:
             session.start()

@@ -38,6 +38,16 @@ class TargetBits(ctypes.Structure):
     _fields_ = (("words", abi.Targets * abi.Target.WORDS),)
 
 
+class EndedBits(ctypes.Structure):
+    """The memory of those that have left the set by ending, until their PIDs are used again."""
+
+    _fields_ = (("words", ctypes.c_uint64 * abi.Target.WORDS),)
+
+    def has(self, pid: int) -> bool:
+        """Whether the last process of that PID was a target."""
+        return bool(self.words[pid >> 6] >> (pid & 63) & 1)
+
+
 def pids_of(bits: bytes) -> list[int]:
     """The processes of a set, ascending. Nearly all of it is empty, and whole blocks of that are told at once."""
     found = []
@@ -62,6 +72,7 @@ class Following:
         self._admitted: set[int] = set()
         self._stack = ExitStack()
         self._mappings: Mappings | None = None
+        self._cgroup: tuple[int, int] | None = None  # the folder that the programs compare with
 
     def load(self) -> None:
         """Makes the set, empty. SsllatencyError where the kernel refuses."""
@@ -73,19 +84,32 @@ class Following:
         config.cgroup = int(bool(self._rules.cgroup))
         self._object.load()
         self._bits = self._object.live_section("targets", TargetBits)
+        self._ended = self._object.live_section("ended", EndedBits)
         self.account = self._object.live_section(".data.followed", abi.FollowAccount)
         self._ring = self._stack.enter_context(Ring(self._object.map_fd("notices"), _RING_BYTES, ctypes.sizeof(abi.Notice)))
-        if self._rules.cgroup:
-            self._name_cgroup()
+        self._name_cgroup()
 
-    def _name_cgroup(self) -> None:
-        fd = os.open(self._rules.cgroup, os.O_RDONLY | os.O_DIRECTORY)
+    def _name_cgroup(self) -> bool:
+        """Has the programs compare with the cgroup that is at the folder now, if any; whether that is another one."""
         try:
-            self._object.map("cgroup", 4, 4).update(ctypes.c_uint32(0), ctypes.c_uint32(fd))
+            fd = os.open(self._rules.cgroup, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return False
+        try:
+            status = os.fstat(fd)
+            new, before = (status.st_dev, status.st_ino), self._cgroup
+            if new != before:
+                self._object.map("cgroup", 4, 4).update(ctypes.c_uint32(0), ctypes.c_uint32(fd))
+                self._cgroup = new
         except OSError as error:
             raise SsllatencyError(f"{self._rules.cgroup} isn't a folder of cgroup 2 ({error.strerror}).") from None
         finally:
             os.close(fd)
+        return new != before
+
+    def cgroup_is_new(self) -> bool:
+        """Whether the cgroup was made, perhaps anew, since the last call: those that started in it before aren't in the set."""
+        return bool(self._rules.cgroup) and self._name_cgroup()
 
     @property
     def targets_fd(self) -> int:
@@ -113,17 +137,19 @@ class Following:
         return self._mappings.lost if self._mappings else 0
 
     def mapped(self) -> list[Mapping]:
-        """What targets that still run have mapped as code since the last call."""
+        """What targets have mapped as code since the last call, those among them that have ended meanwhile."""
         words, found = self._bits.words, self._mappings.read() if self._mappings else []
-        return [one for one in found if self._everyone or _has(words[one.pid >> 6], one.pid)]
+        return [one for one in found if self._everyone or _has(words[one.pid >> 6], one.pid) or self._ended.has(one.pid)]
 
-    def refill(self) -> None:
-        """Adds those that the rules name now and that aren't in the set: at first all, later who was renamed or moved.
+    def refill(self) -> set[int]:
+        """Adds those that the rules name now and that aren't in the set, and says whom: at first all, later who was renamed or
+        moved.
 
         A child of a process that wasn't in the set yet is found by looking again, until a look finds nobody new. Of those that
         start others without an end the next refill finds the rest.
         """
-        known = set(self.alive())
+        before = set(self.alive())
+        known = set(before)
         for _ in range(_MOST_LOOKS):
             new = {pid: member for pid, member in self._rules.members().items() if pid not in known}
             for pid, member in new.items():
@@ -131,6 +157,7 @@ class Following:
             if not new:
                 break
             known |= new.keys()
+        return known - before
 
     def admit(self, pid: int, *, member: bool = False) -> None:
         """Adds a process; `member` as the programs add one by its name or cgroup, so that its next program may end that."""

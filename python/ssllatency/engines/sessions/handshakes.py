@@ -89,6 +89,7 @@ class HandshakeSession:
         self._watches_transport = request.blocking
         self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
+        self._kept_names: dict[int, str] = {}
 
     def start(self) -> None:
         """Loads the object, fills its maps and attaches."""
@@ -102,6 +103,7 @@ class HandshakeSession:
         loaded.resize_map("handshakes", in_flight)
         loaded.resize_map("crowded_handshakes", crowded)
         loaded.resize_map("rows", len(ENDINGS) + rows)
+        loaded.resize_map("processes", self._request.most_rows)
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
@@ -128,7 +130,8 @@ class HandshakeSession:
         self._describe(0, self._images, self._plans)
         for ending in ENDINGS:
             self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
-        self._reader = collect.Rows(self._known_places, self.attachment.name_of)
+        self._processes = loaded.map("processes", 4, size(abi.Process))
+        self._reader = collect.Rows(self._known_places, self._name_of)
 
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
@@ -249,7 +252,11 @@ class HandshakeSession:
             targets=self.attachment.all_targets(),
             series=(),
             missing=self._missing(),
-            losses=Losses(map_full=self.attachment.account.map_full, events_dropped=self._books.events_dropped),
+            losses=Losses(
+                map_full=self.attachment.account.map_full,
+                events_dropped=self._books.events_dropped,
+                late_processes=self.attachment.late_processes,
+            ),
             handshakes=handshakes,
             notes=self._notes(),
         )
@@ -277,6 +284,15 @@ class HandshakeSession:
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
         )
+
+    def _name_of(self, pid: int) -> str:
+        """The name that the programs have kept of a process with a row of its own."""
+        if pid not in self._kept_names:
+            for key, raw in self._processes.items():
+                self._kept_names[int.from_bytes(key, "little")] = abi.Process.from_buffer_copy(raw).comm.decode(
+                    errors="replace"
+                )
+        return self._kept_names.get(pid) or self.attachment.name_of(pid)
 
     def _groups(self, interval: int) -> tuple[Group, ...]:
         """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""

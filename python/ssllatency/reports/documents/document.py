@@ -133,8 +133,13 @@ def _read_missing(missing: Field) -> Missing:
     return Missing(missing.get("function").text(), missing.get("library").text(), missing.get("reason").text())
 
 
+_LATER_LOSSES = {"late_processes"}  # which documents of earlier versions don't have
+
+
 def _read_losses(losses: Field) -> Losses:
-    return Losses(**{field.name: losses.get(field.name).whole() for field in fields(Losses)})
+    names = [field.name for field in fields(Losses)]
+    found = {name: losses.optional(name) if name in _LATER_LOSSES else losses.get(name) for name in names}
+    return Losses(**{name: value.whole() for name, value in found.items() if value})
 
 
 def _read_function(function: Field) -> tuple[object, Series]:

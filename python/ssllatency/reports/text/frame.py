@@ -49,6 +49,7 @@ def lost(losses: Losses, before: Iterable[tuple[int, str, str]] = ()) -> list[st
         (losses.map_full, "call", "not counted because a kernel map was full"),
         (losses.events_dropped, "record", "dropped because a ring buffer was full"),
         (losses.folded_processes, "process", 'counted together as "other", being more than the maximum'),
+        (losses.late_processes, "process", "traced late, whose calls until then aren't counted"),
     ]
     words = [f"  {counted(number, noun)} {what}" for number, noun, what in lines if number]
     return ["Lost:", *words] if words else []

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that no process maps yet, planned, so that probes are there before the first process that maps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+from ssllatency.engines.attach.sites import MOST_LIBRARIES
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.bpf import kernel
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes.join import complete
+from ssllatency.targets import ExpectedFile, MappedFile, Process, Selection, TracedFile, expected_files, named_files
+from ssllatency.tracing.plan_source import File, PlanSource
+
+Planned = list[tuple[TracedFile, TracedImage]]
+
+
+def find_expected(selection: Selection, processes: Iterable[Process], stack: ExitStack) -> list[ExpectedFile]:
+    """The files that processes will map which the selection asks for, open as long as `stack`: those that it names, or the
+    libraries in the root of those that are there. Who has only a name so far, or a cgroup, is expected in our own root."""
+    if selection.libraries:
+        return [file for library in selection.libraries for file in named_files(library, stack)]
+    host = bool(selection.comms or selection.cgroup or selection.everything)
+    return expected_files([process.pid for process in processes], stack, host=host)
+
+
+def add_expected(planned: Planned, expected: Sequence[ExpectedFile], source: PlanSource, *, handshakes: bool) -> Planned:
+    """What is traced already, and after it those of the expected files that hold TLS code and that nobody maps yet.
+
+    A file that has the build-id of another is left out: to the kernel the two may be one. A process that maps it is found then.
+    """
+    source.make_ahead([as_file(file) for file in expected], handshakes=handshakes)
+    known = {file.mapping.identity for file, _ in planned}
+    build_ids = {image.plan.build_id for _, image in planned if image.plan.build_id}
+    found = list(planned)
+    for file in expected:
+        image = None if file.identity in known else image_of(file, source)
+        if image and image.plan.build_id not in build_ids and len(found) < MOST_LIBRARIES:
+            found.append((_as_traced(file, image), image))
+            build_ids |= {image.plan.build_id} - {""}
+    return _completed(found, expected)
+
+
+def image_of(file: ExpectedFile, source: PlanSource) -> TracedImage | None:
+    """The file planned; None where it holds no TLS code that can be traced here, or can't be read."""
+    with suppress(SsllatencyError):
+        opened = as_file(file)
+        plan = source.plan(opened.path, opened.label, opened.root)
+        if plan.operations and plan.machine == kernel.machine():
+            return TracedImage(plan, opened.path, (), root=file.root)
+    return None
+
+
+def as_file(file: ExpectedFile) -> File:
+    """The file as it is given to be planned."""
+    return File(f"/proc/self/fd/{file.descriptor}", file.path, file.root)
+
+
+def _as_traced(file: ExpectedFile, image: TracedImage) -> TracedFile:
+    *device, inode = file.identity
+    return TracedFile(image.plan.kind, 0, MappedFile(file.path, (device[0], device[1]), inode, "", deleted=False), ())
+
+
+def _completed(found: Planned, expected: Sequence[ExpectedFile]) -> Planned:
+    """Each plan with what the library tells that goes with it. Numbers below 0 stand for the processes that will map both."""
+    pairs = {pair: -number for number, pair in enumerate(dict.fromkeys(file.pair for file in expected), 1)}
+    users = {file.identity: pairs[file.pair] for file in expected}
+    plans = complete([(image.plan, (*image.pids, users.get(file.mapping.identity, 0))) for file, image in found])
+    return [(file, replace(image, plan=plan)) for (file, image), plan in zip(found, plans, strict=True)]
