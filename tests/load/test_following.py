@@ -89,6 +89,16 @@ def test_a_process_whose_first_thread_has_ended_is_still_in(follow: Callable[...
     assert child.pid not in following.alive()
 
 
+def test_what_a_child_mapped_is_told_though_it_is_gone(follow: Callable[..., Following]) -> None:
+    """The records of what it mapped are read after its end."""
+    following = follow(members=ourselves)
+    with waiting("true") as child:
+        child.communicate()
+    told = {one.pid: one.path for one in following.mapped() if one.path.endswith("/true")}
+    assert set(told) == {child.pid}
+    assert child.pid not in following.alive()
+
+
 def test_a_name_is_taken_and_given_up_by_running_a_program(follow: Callable[..., Following], tmp_path: Path) -> None:
     for program, name in (("cat", COMM), ("cat", f"{COMM}-no"), ("sh", "shell")):
         shutil.copy(str(shutil.which(program)), tmp_path / name)

@@ -26,6 +26,7 @@ from ssllatency.output.printing import tell
 from ssllatency.probes.join import complete
 from ssllatency.targets import (
     MOST_OF_PROCESS,
+    ExpectedFile,
     MappedFile,
     Selection,
     TracedFile,
@@ -276,25 +277,30 @@ class Follower:
 
     def _image_on_disk(self, one: Mapping) -> TracedImage | None:
         """The file that a process had mapped, found by its path in the root of one that is there, if it is to be traced."""
+        with ExitStack() as passing:
+            file = self._file_on_disk(one, passing)
+            if file is None:
+                if has_library_name(one.path):
+                    self._attachment.late.add(one.pid)
+                return None
+            image = image_of(file, self._resolved.source)
+            if image is None:
+                self._known[one.identity] = None
+                return None
+            traced = {other.plan.build_id for other in self._attachment.images} - {""}
+            if image.plan.build_id in traced or self._attachment.each_process:
+                self._attachment.late.add(one.pid)  # perhaps a traced file by another name: a process that is there will tell
+                return None
+            descriptor = os.dup(file.descriptor)
+            self._stack.callback(os.close, descriptor)
+            return replace(image, file=f"/proc/self/fd/{descriptor}")
+
+    def _file_on_disk(self, one: Mapping, stack: ExitStack) -> ExpectedFile | None:
         if self._is_late() or len(self._known) >= _MOST_KNOWN:
-            file = None
-        else:
-            roots = [*root_paths(sorted(self._present())), "/"]
-            opened = (open_expected(one.path, root, self._stack) for root in roots)
-            file = next((file for file in opened if file and file.identity == one.identity), None)
-        if file is None:
-            if has_library_name(one.path):
-                self._attachment.late.add(one.pid)
             return None
-        image = image_of(file, self._resolved.source)
-        if image is None:
-            self._known[one.identity] = None
-            return None
-        traced = {other.plan.build_id for other in self._attachment.images} - {""}
-        if image.plan.build_id in traced or self._attachment.each_process:
-            self._attachment.late.add(one.pid)  # perhaps a traced file by another name: a process that is there will tell
-            return None
-        return image
+        roots = [*root_paths(sorted(self._present())), "/"]
+        opened = (open_expected(one.path, root, stack) for root in roots)
+        return next((file for file in opened if file and file.identity == one.identity), None)
 
     def _attached(self, identity: Identity, number: int) -> None:
         self._known[identity] = number

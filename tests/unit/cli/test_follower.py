@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +18,7 @@ from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import MOST_OF_PROCESS, MappedFile, Process, Selection, TracedFile
+from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, MappedFile, Process, Selection, TracedFile
 from ssllatency.tracing import follow
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved, library_of
@@ -79,6 +81,7 @@ class Session:
         selection: Selection,
         *,
         alone: bool = False,
+        waits: bool = False,
         sites: int | None = 4096,
     ) -> None:
         images = [image_of(file, number, OLD) for number, file in enumerate(files)]
@@ -97,8 +100,13 @@ class Session:
             admit=self._admit,
         )
         traced = tuple(TracedFile("libssl", OLD, file, (OLD,)) for file in files)
-        resolved = Resolved(tuple(images), (), selection.everything, (), cast("Any", None), traced, selection)
-        self._follower = Follower(self, resolved, ExitStack(), self._extend)
+        resolved = Resolved(tuple(images), (), selection.everything, (), cast("Any", None), traced, selection, waits=waits)
+        self._stack = ExitStack()
+        self._follower = Follower(self, resolved, self._stack, self._extend)
+
+    @property
+    def arrived(self) -> bool:
+        return self._follower.arrived
 
     def include(self, index: int, pids: Sequence[int]) -> None:
         self.included.append((index, list(pids)))
@@ -109,6 +117,9 @@ class Session:
     def _extend(self, images: Sequence[TracedImage]) -> None:
         self.extended += images
         self.attachment.images += images
+
+    def close(self) -> None:
+        self._stack.close()
 
     def look(self) -> None:
         """Several times, as if a second had passed before each."""
@@ -155,6 +166,70 @@ def test_who_maps_a_traced_file_later_is_a_target_where_all_share_the_links(kern
     session.look()
     assert session.included == []
     assert sorted(session.attachment.targets) == [OLD, NEW]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["there", "gone"])
+def test_the_first_process_that_maps_a_traced_file_is_the_arrival(kernel: Kernel, ended: bool) -> None:
+    file, other = mapped_file(11), mapped_file(22, "/usr/bin/true")
+    kernel.maps = {OLD: []}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), waits=True)
+    session.look()
+    assert not session.arrived
+    kernel.told = [Mapping(NEW, 1, other.path, other.identity)]
+    session.look()
+    assert not session.arrived
+    kernel.map(NEW, file)
+    if ended:
+        del kernel.maps[NEW]
+    session.look()
+    assert session.arrived
+    assert session.attachment.late == set()
+
+
+def test_those_that_mapped_a_file_before_it_was_traced_are_counted(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that the kernel tells of only afterwards; and none that comes later."""
+    file, new = mapped_file(11), mapped_file(22)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), sites=None)
+    monkeypatch.setattr(follow.time, "monotonic_ns", lambda: 1000)
+    kernel.map(NEW, new)
+    kernel.map(300, new)
+    session.look()
+    assert session.attachment.late == {NEW, 300}
+    kernel.told = [Mapping(301, 999, new.path, new.identity), Mapping(302, 1001, new.path, new.identity)]
+    session.look()
+    assert session.attachment.late == {NEW, 300, 301}
+
+
+@pytest.mark.parametrize(("there", "late"), [(22, {NEW}), (44, {NEW}), (None, {NEW})])
+def test_what_a_process_mapped_that_is_gone_is_traced_for_the_next_one(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, there: int | None, late: set[int]
+) -> None:
+    """If that very file is still at its path."""
+    file, new = mapped_file(11), mapped_file(22, "/opt/libssl.so.3")
+
+    def opened(path: str, root: str, stack: ExitStack) -> ExpectedFile | None:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        stack.callback(os.close, descriptor)
+        return ExpectedFile(descriptor, path, root, (8, 1, there), ("", "", "")) if there and root == "/of/100" else None
+
+    def planned(found: ExpectedFile, _: object) -> TracedImage:
+        image = image_of(new, found.descriptor)
+        return replace(image, plan=replace(image.plan, build_id="bb"))
+
+    monkeypatch.setattr(follow, "root_paths", lambda pids: [f"/of/{pid}" for pid in pids])
+    monkeypatch.setattr(follow, "open_expected", opened)
+    monkeypatch.setattr(follow, "image_of", planned)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    kernel.told = [Mapping(NEW, 1, new.path, new.identity)]
+    session.look()
+    assert session.attachment.late == late
+    assert [image.pids for image in session.extended] == ([()] if there == 22 else [])
+    session.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @pytest.mark.parametrize("selection", [Selection(everything=True), Selection(pids=(OLD,))], ids=["all", "pid"])

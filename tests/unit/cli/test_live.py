@@ -55,6 +55,33 @@ def test_a_signal_ends_a_run_whose_intervals_take_longer_than_they_last(number: 
     assert len(list(snapshots(cast("Any", session), ending(60), 0.001))) == session.reads == 4
 
 
+class Arriving:
+    """Somebody to be waited for, who comes at the third look."""
+
+    looks = 0
+
+    @property
+    def arrived(self) -> bool:
+        return self.looks >= 3
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def anyone_left(self) -> bool:
+        return True
+
+
+def test_a_run_that_waits_lasts_from_the_first_arrival_on() -> None:
+    follower = Arriving()
+    end = Ending(Resolved((), (), False, (), cast("Any", None), waits=True), 1e-9, cast("Any", follower))
+    assert end.at == float("inf")
+    assert not end.has_come()
+    assert not end.has_come()
+    assert end.at == float("inf")
+    end.has_come()
+    assert end.has_come()
+
+
 def test_an_interval_that_took_too_long_is_not_made_up_for() -> None:
     session, number = SlowSession(None), 0
     for _ in snapshots(cast("Any", session), ending(2), 0.4):
