@@ -94,7 +94,11 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 def add_attaching_options(parser: argparse.ArgumentParser) -> None:
     """How probes are attached, whether that waits for something to attach them to, and where they may go."""
     group = parser.add_argument_group("attaching")
-    group.add_argument("--wait", action="store_true", help="begin though no process or TLS library is there yet")
+    group.add_argument(
+        "--wait",
+        action="store_true",
+        help="begin though no process or TLS library is there yet; -d counts from the first arrival",
+    )
     group.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
                        help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
     group.add_argument("--links", choices=("auto", "process", "shared"), default="auto",

@@ -153,13 +153,13 @@ def resolve(
     if files and not opened:
         raise SsllatencyError("The processes ended, or unloaded their TLS libraries, before they could be traced: try again.")
     files, images = [file for file, _ in opened], _completed([image for _, image in opened])
-    if selection.libraries:
-        images = _marked(files, images, named)
     waits = bool(wait) and not files
     if wait:
         expected = find_expected(selection, processes, stack)
         planned = add_expected(list(zip(files, images, strict=True)), expected, source, handshakes=handshakes)
         files, images = [file for file, _ in planned], tuple(image for _, image in planned)
+    if selection.libraries:
+        images = _marked(files, images, named)
     comms = {process.pid: process.comm for process in processes}
     targets = _targets(files, images, comms)
     told, following = (*_left_out(left), *_replaced(targets), *notes()), early[0] if early else None
