@@ -66,7 +66,8 @@ KERNELS ?= ci
 kernels_named = $(if $(filter ci,$(KERNELS)),6.1 newest,$(filter-out all,$(subst $(comma), ,$(KERNELS))))
 comma := ,
 
-.PHONY: test test-unit test-load test-live test-kernels
+# PYTEST='-k reload --lf': options of pytest for test-unit, test-load and test-live.
+.PHONY: test test-quick test-unit test-load test-live test-kernels
 test: ## all tests that this machine can run
 	$(Q)tools/setup
 	$(Q)tools/setup-foreign
@@ -74,12 +75,15 @@ test: ## all tests that this machine can run
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
 	$(Q)$(PYTHON) tests/run.py unit fuzz load live kernels
+test-quick: bpf ## the inner loop, under two minutes: lint, the quick pure tests, one of each kind of live test
+	$(Q)$(MAKE) lint
+	$(Q)$(PYTHON) tests/run.py quick
 test-unit: ## no root, no kernel, no clang
-	$(Q)$(PYTHON) tests/run.py unit
+	$(Q)$(PYTHON) tests/run.py unit $(PYTEST)
 test-load: bpf ## every BPF program passes the verifier and attaches
-	$(Q)$(PYTHON) tests/run.py load
+	$(Q)$(PYTHON) tests/run.py load $(PYTEST)
 test-live: bpf ## real servers, exact counts
-	$(Q)$(PYTHON) tests/run.py live
+	$(Q)$(PYTHON) tests/run.py live $(PYTEST)
 test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (an hour), or by name; GUEST=arm64
 	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels

@@ -13,7 +13,7 @@ import pytest
 from tests import bpftraces
 from tests.machine import Lacking
 
-_LEFT_OUT = pytest.StashKey[dict[str, str]]()
+_left_out: dict[str, str] = {}  # by test, what this machine lacks for it
 
 
 def pytest_configure() -> None:
@@ -31,23 +31,28 @@ def bpftrace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
+def pytest_runtest_makereport(call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]
     """Turns a skip into a failure that says what was skipped and why."""
     report = yield
     if not report.skipped or hasattr(report, "wasxfail"):
         return report
     if call.excinfo is not None and isinstance(call.excinfo.value, Lacking):
-        item.config.stash.setdefault(_LEFT_OUT, {})[item.nodeid] = str(call.excinfo.value)
+        report.lacking = str(call.excinfo.value)
     elif os.environ.get("CI"):
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keeps what this machine lacks, from whichever process the test ran in."""
+    if lacking := getattr(report, "lacking", ""):
+        _left_out[report.nodeid] = lacking
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Names the tests that this machine can't run."""
-    left_out = config.stash.get(_LEFT_OUT, {})
-    if left_out:
+    if _left_out:
         terminalreporter.section("not run: this machine can't", sep="-")
-    for test, reason in left_out.items():
+    for test, reason in _left_out.items():
         terminalreporter.write_line(f"{test}: {reason}")

@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tiers of tests that this machine can run, and names those that it left out and why.
 
-Usage: run.py TIER… with TIER one of unit, fuzz, load, live, kernels. The exit status is 1 if a test failed, or if in CI (the
-environment variable CI is set) a test of a tier that this machine can run was skipped. Tests that need hardware that this
-machine lacks are no failure there either (tests/machine.py): each tier's output names them last, with the reason.
+Usage: run.py TIER… [PYTEST OPTION…] with TIER one of unit, fuzz, load, live, kernels; options as -k EXPRESSION and --lf are
+passed on. Or quick alone: the quick ones of the pure tests, and one of each kind of live test, for the inner loop.
+
+The exit status is 1 if a test failed, or if in CI (the environment variable CI is set) a test of a tier that this machine can
+run was skipped. Tests that need hardware that this machine lacks are no failure there either (tests/machine.py): each tier's
+output names them last, with the reason.
 
 A machine that can't trace leaves out load and live, one that can't boot guests kernels, one without atheris fuzz. In CI that
 is a failure, too, but for the tiers that the environment variable SSLLATENCY_MAY_LEAVE_OUT names, separated by spaces.
@@ -12,10 +15,12 @@ is a failure, too, but for the tiers that the environment variable SSLLATENCY_MA
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
@@ -24,7 +29,11 @@ sys.path.insert(0, str(TOP))
 from tests.kernels.machine import native_architecture, why_not  # noqa: E402
 from tests.kernels.plans import plans  # noqa: E402
 
+TIERS = ("unit", "fuzz", "load", "live", "kernels")
+QUICK = "quick"
 PRIVILEGED = ("load", "live")
+PARALLEL = ("-n", "auto")
+NONE_CHOSEN = 5  # pytest's exit status where it ran no test
 DOCTOR = (TOP / "tools" / "ssllatency", "doctor", "--quiet")
 DOCTOR_TIMEOUT_S = 120
 
@@ -63,26 +72,48 @@ def fuzzing_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "0"}
 
 
-def run_tier(tier: str) -> bool:
-    """Whether all tests of the tier passed."""
+def run_pytest(*words: str, options: Sequence[str] = ()) -> bool:
+    """Whether all of those tests passed; where `options` choose among them, none may be left."""
+    done = subprocess.run([sys.executable, "-m", "pytest", *words, *options], cwd=TOP, check=False).returncode
+    return done == 0 or (bool(options) and done == NONE_CHOSEN)
+
+
+def run_tier(tier: str, options: Sequence[str] = ()) -> bool:
+    """Whether all tests of the tier passed, or those of them that pytest's `options` choose."""
     print(f"==> tests/{tier}", flush=True)
     if tier == "fuzz":
         command = [sys.executable, "-m", "tests.fuzz", "--minute", "--folder", "build/fuzz/minute"]
         return subprocess.run(command, cwd=TOP, env=fuzzing_environment(), check=False).returncode == 0
-    command = [sys.executable, "-m", "pytest", f"tests/{tier}"]
-    return subprocess.run(command, cwd=TOP, check=False).returncode == 0
+    return run_pytest(f"tests/{tier}", *(PARALLEL if tier == "unit" else ()), options=options)
+
+
+def run_quick() -> bool:
+    """Whether the quick ones of the pure tests passed, and one of each live kind where this machine can trace."""
+    print("==> quick tests", flush=True)
+    passed = run_pytest("tests/unit", "-m", "not slow", *PARALLEL)
+    if why := obstacle():
+        print(f"==> smoke tests left out: {why}")
+        return passed
+    return run_pytest("tests/live", "-m", "smoke") and passed
 
 
 def main() -> int:
     """The exit status."""
-    tiers = sys.argv[1:]
+    parser = argparse.ArgumentParser(allow_abbrev=False, description="Runs tiers of tests; other options are pytest's.")
+    parser.add_argument("tiers", nargs="+", choices=(*TIERS, QUICK), metavar="TIER")
+    parser.add_argument("-k", metavar="EXPRESSION", default="", help="only tests that match, as pytest has it")
+    parsed, options = parser.parse_known_args()
+    options += ["-k", parsed.k] if parsed.k else []
+    if QUICK in parsed.tiers:
+        return int(not run_quick())
+    tiers = parsed.tiers
     why = obstacle() if set(tiers) & set(PRIVILEGED) else ""
     left_out = {tier: why for tier in tiers if why and tier in PRIVILEGED}
     if "kernels" in tiers and (no_kernel := no_guests()):
         left_out["kernels"] = no_kernel
     if "fuzz" in tiers and (no_atheris := no_fuzzer()):
         left_out["fuzz"] = no_atheris
-    failed = [tier for tier in tiers if tier not in left_out and not run_tier(tier)]
+    failed = [tier for tier in tiers if tier not in left_out and not run_tier(tier, options)]
     for tier, reason in left_out.items():
         print(f"==> tests/{tier} left out: {reason}")
     if os.environ.get("CI"):

@@ -98,6 +98,7 @@ def test_other_ways_of_naming_the_target(certificates: Path, target: str) -> Non
     assert found["SSL_do_handshake"] == found["SSL_read"] == found["SSL_write"] == 10
 
 
+@pytest.mark.smoke
 def test_intervals_tell_each_call_once(certificates: Path) -> None:
     with Nginx(certificates) as server:
         process = start("-p", server.master_pid, "-i", "0.5", "-d", "3", "--json")

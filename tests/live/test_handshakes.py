@@ -236,6 +236,7 @@ def test_rows_are_bounded(certificates: Path, most: int) -> None:
     assert_books(shakes)
 
 
+@pytest.mark.smoke
 def test_the_slowest(certificates: Path) -> None:
     with Nginx(certificates, PLAIN) as server, Shakes(server.master_pid, options=("--slowest", "7")) as shakes:
         h2load(server.port["rsa"], 300, parallel=10)

@@ -62,6 +62,7 @@ def said(document: Document, words: str) -> bool:
     return any(words in sentence for sentence in document["client"]["checks"])
 
 
+@pytest.mark.smoke
 def test_s_time_of_new_connections(server: Nginx) -> None:
     document = loaded(server, "s_time", "--", "-connect", address(server), "-www", "/", "-time", "1", "-new")
     assert figures(document)["connections"] == successes(document) > 0

@@ -93,6 +93,7 @@ def busy(server: Nginx) -> Iterator[None]:
             thread.join()
 
 
+@pytest.mark.smoke
 def test_every_handshake_and_call_is_in_an_interval(certificates: Path, tmp_path: Path) -> None:
     with Nginx(certificates) as server, Record(tmp_path / "x.jsonl", server.master_pid) as record:
         for number in range(3):

@@ -133,6 +133,7 @@ def test_a_reader_that_is_stuck_doesnt_keep_it_from_being_stopped(certificates: 
     assert "dropped" not in snoop.said
 
 
+@pytest.mark.smoke
 def test_it_ends_after_so_many_lines(certificates: Path) -> None:
     with Nginx(certificates) as server, Snoop(server.master_pid, options=("--count", "7")) as snoop:
         Client(server.port["ecdsa"], TLS_1_3).connect_times(5)

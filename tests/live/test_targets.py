@@ -261,6 +261,7 @@ def test_what_is_not_traced_is_named(command: str) -> None:
     assert (tls["implementation"], tls["traced"], tls["reason"]) == ("GnuTLS", False, "GnuTLS isn't traced")
 
 
+@pytest.mark.smoke
 def test_beside_what_is_traced_it_is_noted(certificates: Path) -> None:
     with Nginx(certificates) as server, with_gnutls() as process, Trace(server.master_pid, process.pid) as trace:
         exchanges = Client(server.port["ecdsa"], TLS_1_3).connect_times(2)

@@ -17,7 +17,7 @@ TIERS = ["unit", "load", "live"]
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tiers that were run; all pass."""
     tiers: list[str] = []
-    monkeypatch.setattr(run, "run_tier", lambda tier: tiers.append(tier) is None)
+    monkeypatch.setattr(run, "run_tier", lambda tier, _options: tiers.append(tier) is None)
     monkeypatch.setattr(sys, "argv", ["run.py", *TIERS])
     for name in ("CI", "SSLLATENCY_MAY_LEAVE_OUT"):
         monkeypatch.delenv(name, raising=False)
@@ -78,3 +78,43 @@ def test_fuzzing_is_left_out_only_where_it_can_not_be_done(
     monkeypatch.setattr(run, "no_fuzzer", lambda: "atheris isn't installed")
     assert run.main() == status
     assert ran == ["unit", "fuzz", "unit"]
+
+
+@pytest.fixture
+def pytests(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The words of each pytest that was run; none finds a test."""
+    words: list[list[str]] = []
+
+    def ran(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        if "pytest" in command:
+            words.append(command[command.index("pytest") + 1 :])
+        return subprocess.CompletedProcess(command, run.NONE_CHOSEN if "pytest" in command else 0, "", "")
+
+    monkeypatch.setattr(run.subprocess, "run", ran)
+    return words
+
+
+def test_other_options_are_pytests(pytests: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "unit", "live", "-k", "reload and not slow", "--lf"])
+    assert run.main() == 0
+    options = ["--lf", "-k", "reload and not slow"]
+    assert pytests == [["tests/unit", *run.PARALLEL, *options], ["tests/live", *options]]
+
+
+def test_no_test_at_all_is_a_failure_unless_some_were_chosen(pytests: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "unit"])
+    assert run.main() == 1
+    assert pytests == [["tests/unit", *run.PARALLEL]]
+
+
+def test_the_quick_ones(pytests: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "quick"])
+    assert run.main() == 1
+    assert [words[:3] for words in pytests] == [["tests/unit", "-m", "not slow"], ["tests/live", "-m", "smoke"]]
+
+
+def test_a_tier_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "units"])
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 2
