@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the kernel's tables one process can fill."""
+
+from __future__ import annotations
+
+from ssllatency import abi
+from ssllatency.engines.attach.sites import numbered
+from ssllatency.engines.sessions.trace import ROWS
+
+
+def test_one_process_has_at_most_half_of_the_rows_of_trace() -> None:
+    operations = numbered((), later=True)
+    assert len(operations) <= abi.Geometry.OPERATIONS
+    assert len(operations) * len(abi.Outcome) <= ROWS // 2
+
+
+def test_one_process_leaves_room_behind_the_table_of_calls() -> None:
+    assert abi.Table.SHARE <= abi.Table.OVERFLOW * 3 // 4
