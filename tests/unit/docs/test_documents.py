@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.unit.docs.documents import DOCUMENTS, TOP, anchors, code_lines, code_spans, links, name_of, paragraphs
+from pages import DOCUMENTS, TOP, anchors, code_lines, code_spans, links, name_of, paragraphs
 
 from install.options import shown
 from install.subcommands import parsers
