@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 
 PROGRAM = Path(__file__).resolve().parents[2] / "tools" / "ssllatency"
-ATTACH_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+ATTACH_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 60.0
 
 Document = dict[str, Any]
 
