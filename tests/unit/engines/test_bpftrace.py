@@ -349,3 +349,17 @@ def test_a_signal_prints_all_maps_the_mark_last() -> None:
     script = "\n".join([*bpftrace_process.BEGIN, "@calls[pid] = count();", "@all = count();", "@calls[0] = count();"])
     lines = bpftrace_process.print_at_signal(script).split()
     assert lines == ["self:signal:SIGUSR1", "{", *(f"print(@{name});" for name in ("all", "calls", "wake", "zz_end")), "}"]
+
+
+def test_a_bpftrace_that_sets_no_probes_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "bpftrace"
+    program.write_text('#!/bin/sh\n[ "$1" != --version ] || exec echo bpftrace v0.17.0\nexec sleep 60\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(bpftrace_process, "program", lambda: str(program))
+    monkeypatch.setattr(bpftrace_process, "_ATTACH_TIMEOUT_S", 0.2)
+    run = bpftrace_process.Bpftrace("BEGIN {}", {}, probes=1, keys=1)
+    try:
+        with pytest.raises(SsllatencyError, match=r"^bpftrace didn't set its probes within 0 s and gave no reason\. Try"):
+            run.wait_attached()
+    finally:
+        run.close()

@@ -105,7 +105,8 @@ class Bpftrace:
         deadline, told = time.monotonic() + _ATTACH_TIMEOUT_S, 0
         while (line := self._line(deadline)) is not None:
             if line is _SILENCE:
-                raise SsllatencyError(f"bpftrace doesn't answer: {self._said()}")
+                late = f"bpftrace didn't set its probes within {_ATTACH_TIMEOUT_S:.0f} s and {self._said()}"
+                raise SsllatencyError(f"{late} Try again when the machine is less busy, or take another engine.")
             if line.get("type") == "attached_probes":
                 told = line["data"]["probes"]
             if line.get("data") == f"{READY}\n" and told != self._probes:
@@ -123,7 +124,7 @@ class Bpftrace:
         deadline = time.monotonic() + _READ_TIMEOUT_S
         while not self._ended and not self._take():
             if time.monotonic() > deadline:
-                raise SsllatencyError(f"bpftrace doesn't answer: {self._said()}")
+                raise SsllatencyError(f"bpftrace didn't say within {_READ_TIMEOUT_S:.0f} s what it counted and {self._said()}")
             while self._line(time.monotonic() + _SILENCE_S) not in (_SILENCE, None):  # what comes late isn't the next answer
                 pass
         return self._maps
