@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers in Python whose TLS lies inside a library of another name: OpenSSL in cryptography's, BoringSSL in gRPC's, rustls in
-Granian's. Run as a program: NAME CERTIFICATE KEY PORT. The loopback address only."""
+Granian's. Run as a program: NAME CERTIFICATE KEY PORT [LINES]. It loads that library once it has read so many lines. The
+loopback address only."""
 
 from __future__ import annotations
 
@@ -72,5 +73,7 @@ def granian(certificate: str, key: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    name, own_certificate, own_key, number = sys.argv[1:]
+    name, own_certificate, own_key, number, *lines = sys.argv[1:]
+    for _ in range(int(*lines)):
+        sys.stdin.readline()
     {"pyopenssl": pyopenssl, "grpc": grpc, "granian": granian}[name](own_certificate, own_key, int(number))

@@ -38,18 +38,25 @@ def listens(port: int) -> bool:
 
 
 @contextmanager
-def serving(name: str, certificates: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The server of that name in `embedded`, and its port."""
+def started(name: str, certificates: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The server of that name in `embedded`, and the port on which it will listen."""
     if importlib.util.find_spec(PACKAGES[name]) is None:
         pytest.skip(f"Python's package {PACKAGES[name]} isn't there: run tools/setup")
     pair, (port,) = make_certificate("ecdsa", certificates), free_ports(1)
-    command = [sys.executable, embedded.__file__, name, str(pair.certificate), str(pair.key), str(port)]
-    with subprocess.Popen(command) as process:
+    command = [sys.executable, embedded.__file__, name, str(pair.certificate), str(pair.key), str(port), *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         try:
-            wait_for(lambda: listens(port))
             yield process, port
         finally:
             process.send_signal(signal.SIGTERM if name == "granian" else signal.SIGKILL)
+
+
+@contextmanager
+def serving(name: str, certificates: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The same, listening."""
+    with started(name, certificates) as (process, port):
+        wait_for(lambda: listens(port))
+        yield process, port
 
 
 def stack(pid: int, implementation: str) -> dict[str, Any]:
@@ -75,6 +82,18 @@ def test_openssl_in_another_library_is_counted(certificates: Path, option: str) 
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
     assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
     assert_books(shakes)
+
+
+def test_openssl_in_another_library_that_is_loaded_later_is_counted(certificates: Path) -> None:
+    with started("pyopenssl", certificates, "1") as (server, port), Trace(server.pid, options=("--wait",)) as trace:
+        assert server.stdin
+        server.stdin.write(b"\n")
+        server.stdin.flush()
+        trace.wait_until_said("_rust.abi3.so")
+        wait_for(lambda: listens(port))
+        Client(port, TLS_1_3).connect_times(TIMES)
+    assert count(trace.document, "SSL_do_handshake") == TIMES
+    assert losses(trace.document) == {}
 
 
 @pytest.mark.parametrize(("name", "implementation"), [("grpc", "BoringSSL"), ("granian", "rustls")])
