@@ -14,7 +14,7 @@ from ssllatency.engines.attach.links import links_each_process
 from ssllatency.engines.base import Request
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
-from ssllatency.output.printing import show
+from ssllatency.output.printing import show, tell
 from ssllatency.probes import listing
 from ssllatency.probes.handshake import listing as handshake_listing
 from ssllatency.probes.handshake.plan import HandshakePlan
@@ -51,7 +51,7 @@ def _operations(arguments: argparse.Namespace, selection: Selection) -> int:
         if arguments.files:
             plans = [_plan(PlanSource(arguments), name) for name in arguments.files]
         else:
-            resolved = resolve(selection, arguments, stack)
+            resolved = _resolved(selection, arguments, stack)
             plans = [image.plan for image in resolved.images]
             links = _links(resolved)
     sessions = kernel.release() >= (6, 13, 0)  # by version, as asking the kernel needs privileges
@@ -60,6 +60,14 @@ def _operations(arguments: argparse.Namespace, selection: Selection) -> int:
     else:
         _print(listing.render(plans, sessions=sessions).rstrip("\n") + links)
     return 0
+
+
+def _resolved(selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False) -> Resolved:
+    """What would be traced; what wouldn't, or couldn't be looked at, is told."""
+    resolved = resolve(selection, arguments, stack, handshakes=handshakes)
+    for sentence in (*resolved.warnings, *resolved.notes):
+        tell(sentence)
+    return resolved
 
 
 def _print(text: str) -> None:
@@ -71,7 +79,7 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
         if arguments.files:
             plans = [_handshake_plan(PlanSource(arguments), name) for name in arguments.files]
         else:
-            resolved = resolve(selection, arguments, stack, handshakes=True)
+            resolved = _resolved(selection, arguments, stack, handshakes=True)
             images = (image for image in resolved.images if image.plan.kind in _OPENSSL)
             plans = [resolved.source.handshake_plan_of(image) for image in images]
     if arguments.json:
