@@ -196,7 +196,9 @@ class Follower:
     def anyone_left(self) -> bool:
         """Whether a process is left to trace, or one of the name or in the cgroup may yet come."""
         following, selection = self._attachment.following, self._resolved.selection
-        if self._resolved.everyone or selection.comms or selection.cgroup is not None or not self.arrived:
+        if self._resolved.everyone or selection.comms or selection.cgroup is not None:
+            return True
+        if selection.container is not None and not self.arrived:
             return True
         return bool(following.alive()) if following else any(exists(pid) for pid in self._attachment.targets)
 

@@ -108,6 +108,10 @@ class Session:
     def arrived(self) -> bool:
         return self._follower.arrived
 
+    @property
+    def anyone_left(self) -> bool:
+        return self._follower.anyone_left()
+
     def include(self, index: int, pids: Sequence[int]) -> None:
         self.included.append((index, list(pids)))
 
@@ -184,6 +188,13 @@ def test_the_first_process_that_maps_a_traced_file_is_the_arrival(kernel: Kernel
     session.look()
     assert session.arrived
     assert session.attachment.late == set()
+
+
+@pytest.mark.parametrize(("selection", "left"), [(Selection(pids=(OLD,)), False), (Selection(container="web"), True)])
+def test_who_is_waited_for_may_come_if_not_named_by_its_pid(kernel: Kernel, selection: Selection, left: bool) -> None:
+    session = Session(kernel, [mapped_file(11)], selection, waits=True)
+    session.look()
+    assert session.anyone_left == left
 
 
 def test_those_that_mapped_a_file_before_it_was_traced_are_counted(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
