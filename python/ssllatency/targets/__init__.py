@@ -7,9 +7,9 @@ Everything here only reads under /proc; the root of that tree is a parameter, so
 from __future__ import annotations
 
 from ssllatency.targets import listing
-from ssllatency.targets.cgroups import cgroup_folder, is_unified
 from ssllatency.targets.code import code_byte
-from ssllatency.targets.containers import Container
+from ssllatency.targets.containers.cgroups import cgroup_folder, is_unified
+from ssllatency.targets.containers.container import Container
 from ssllatency.targets.expected import ExpectedFile, expected_files, named_files, open_expected, root_paths
 from ssllatency.targets.files import (
     MOST_OF_PROCESS,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ssllatency.targets.containers import Container
+from ssllatency.targets.containers.container import Container
 from ssllatency.targets.implementations import JAVA
 from ssllatency.targets.processes import Process
 from ssllatency.targets.survey import Stack, Survey, SurveyedFile, TlsProcess

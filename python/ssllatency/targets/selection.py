@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.errors import Absent, SsllatencyError
-from ssllatency.targets.cgroups import cgroup_folder, cgroup_members
-from ssllatency.targets.containers import in_container
+from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members
+from ssllatency.targets.containers.container import in_container
 from ssllatency.targets.maps import Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
 from ssllatency.targets.processes import PROC, Process, all_processes, descendants

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets.container_names import container_names
-from ssllatency.targets.containers import Container, containers_of
+from ssllatency.targets.containers.container import Container, containers_of
+from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
 from ssllatency.targets.implementations import foreign_implementations
 from ssllatency.targets.listening import Listener, listeners

@@ -10,7 +10,7 @@ import pytest
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets import Selection, cgroup_folder, is_unified, members, select
-from ssllatency.targets.cgroups import cgroup_members
+from ssllatency.targets.containers.cgroups import cgroup_members
 
 A, B, C = (5_000_000 + number for number in range(3))
 

@@ -11,8 +11,8 @@ import pytest
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets import Selection, all_processes, select
-from ssllatency.targets.container_names import container_names
-from ssllatency.targets.containers import Container, containers_in, containers_of, in_container, parse_cgroup
+from ssllatency.targets.containers.container import Container, containers_in, containers_of, in_container, parse_cgroup
+from ssllatency.targets.containers.names import container_names
 
 AddProcess = Callable[..., Path]
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.errors import Absent, SsllatencyError
-from ssllatency.targets.container_names import container_names
+from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC, Process
 
 _ID = r"[0-9a-f]{64}|[0-9a-f]{32}-\d{1,20}"  # the second is that of Amazon ECS
