@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.fuzz.running import Prepared
 
 _TURN_S, _MOST_S = 60.0, 600.0
-_FOLLOWED = ("elf", "probes", "load", "model", "reports")
+_FOLLOWED = ("code", "elf", "openssl", "probes", "load", "model", "reports")
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -55,8 +55,8 @@ def _import_all() -> None:
 
     package = Path(ssllatency.__file__).parent
     for room in _FOLLOWED:
-        for source in sorted(package.glob(f"{room}/*.py")):
-            import_module(f"ssllatency.{room}.{source.stem}")
+        for source in sorted(package.glob(f"{room}/**/*.py")):
+            import_module(".".join(source.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"))
 
 
 @contextmanager
