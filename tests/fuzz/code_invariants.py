@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ssllatency.code.aarch64.instructions import Aarch64
+from ssllatency.code.aarch64.machine import Aarch64
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
-from ssllatency.code.x86.instructions import X86
+from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import ElfError, Function, Image
 from ssllatency.openssl.tails import Tails
 from ssllatency.probes.catalogue import BY_NAME

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from ssllatency.elf.image import Image
-from ssllatency.openssl.names.names import names
+from ssllatency.openssl.names.library import names
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.handshake import codec as handshake_codec

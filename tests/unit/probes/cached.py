@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ssllatency.openssl.names.names import Names, names
+from ssllatency.openssl.names.library import names
+from ssllatency.openssl.names.names import Names
 from ssllatency.probes.cache.handshakes import HANDSHAKE_PLANS, HandshakeSettings
 from ssllatency.probes.cache.kept import Cache, Run, Subject
 from ssllatency.probes.cache.names import NAMES
