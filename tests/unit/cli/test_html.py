@@ -43,6 +43,7 @@ def test_diff_has_both_and_still_judges(tmp_path: Path, capsys: Printed) -> None
 
 
 @pytest.mark.parametrize("where", ["here", "MATPLOTLIBRC", "MPLCONFIGDIR", "home"])
+@pytest.mark.slow
 def test_no_configuration_of_matplotlib_is_read(tmp_path: Path, where: str) -> None:
     """With usetex it runs latex, found on PATH, for every text; that is how another user's folder would run programs."""
     kept, trap, page = _kept(tmp_path / "kept.jsonl", 1), tmp_path / "trap", tmp_path / "page.html"

@@ -112,6 +112,7 @@ def interesting(data: bytes) -> list[tuple[int, int]]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(draw=st.data())
+@pytest.mark.slow
 def test_damaged_anywhere(good: bytes, draw: st.DataObject) -> None:
     data = bytearray(good)
     places = [*interesting(good), (0, len(good))]

@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 from pathlib import Path
 
+import pytest
 from tests.fixtures import hostile
 
 from ssllatency.elf.headers import Headers
@@ -31,6 +32,7 @@ def test_a_name_that_two_functions_share_names_neither(tmp_path: Path) -> None:
     assert both.address == 0x1000
 
 
+@pytest.mark.slow
 def test_millions_of_overlapping_names_take_little_memory(tmp_path: Path) -> None:
     """Each name ends where the others do, as a linker merges them."""
     path = tmp_path / "overlapping"

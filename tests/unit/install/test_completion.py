@@ -29,7 +29,7 @@ FISH = "source $argv[1]; complete -C $argv[2]"
 ZSH = """
 zmodload zsh/zpty
 zpty shell zsh -f -i
-zpty -w shell "PS1=; fpath=($1 \\$fpath); autoload -Uz compinit; compinit -u -D; stty cols 200; echo re''ady"
+zpty -w shell "PS1=; LISTMAX=10000; fpath=($1 \\$fpath); autoload -Uz compinit; compinit -u -D; stty cols 200; echo re''ady"
 zpty -r -m shell got '*ready*'
 zpty -w -n shell "$2"$'\\t\\t'
 zpty -r -m shell got "*$3*" && print -r -- "$got"

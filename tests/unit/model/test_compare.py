@@ -45,6 +45,7 @@ def uneasy(seed: int, intervals: int, each: int = 30, scale: float = 1.0) -> Rec
 
 
 @pytest.mark.parametrize("intervals", [2, 3, 8])
+@pytest.mark.slow
 def test_no_change_is_rarely_called_one(intervals: int) -> None:
     """A probability below 5 % in about 5 % of the trials, and any verdict in about as many."""
     below: Counter[Quantity] = Counter()
@@ -58,6 +59,7 @@ def test_no_change_is_rarely_called_one(intervals: int) -> None:
     assert alarms <= 0.1 * TRIALS
 
 
+@pytest.mark.slow
 def test_a_mean_is_as_likely_noise_as_is_said() -> None:
     """That the test above passes must not be because nothing is ever thought a change."""
     found = [changes(compare(uneasy(seed, 8), uneasy(seed + 1000, 8)), F)[Quantity.MEAN] for seed in range(TRIALS)]
@@ -65,6 +67,7 @@ def test_a_mean_is_as_likely_noise_as_is_said() -> None:
     assert 0.3 * TRIALS < below_half < 0.7 * TRIALS
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_true_ratio() -> None:
     held = Counter[bool]()
     for seed in range(TRIALS):

@@ -50,7 +50,7 @@ class Asker:
 
 def code_that_asks(kind: str, settings: str, path: Path, directory: Path) -> str:
     """Python that takes what is kept, `found`. `kind` and `settings` as it is to write them, each with its module's name."""
-    module = f"ssllatency.probes.{kind.split('.')[0]}"
+    module = f"ssllatency.probes.cache.{kind.split('.')[0]}"
     return (
         f"import {module} as {kind.split('.')[0]}\n"
         "from ssllatency.probes.cache.kept import Cache, Subject\n"

@@ -32,6 +32,7 @@ def listed(path: Path) -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.parametrize("name", ["libssl.so.3", "libcrypto.so.3", "libc.so.6"])
+@pytest.mark.slow
 def test_lengths_are_those_of_objdump(name: str) -> None:
     """Of all that the unwind tables know as functions: between them are tables, which are no code."""
     programs.needed("objdump")
@@ -50,6 +51,7 @@ def test_lengths_are_those_of_objdump(name: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_boundaries_of_functions_are_those_of_objdump() -> None:
     """As they are told from where the unwind tables say that a function begins."""
     programs.needed("objdump")

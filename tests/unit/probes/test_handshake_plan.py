@@ -94,6 +94,7 @@ def test_every_call_of_a_handshake_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", LIBSSL)
 @pytest.mark.parametrize("emulation", [Emulation(), NO_CALLS], ids=["", "shadow stack"])
+@pytest.mark.slow
 def test_the_way_from_each_begin_leads_through_its_call_to_its_end(name: str, emulation: Emulation) -> None:
     image, plan = found(name, emulation)
     assert plan.calls
@@ -217,6 +218,7 @@ def test_hidden_functions_are_those_that_names_tell() -> None:
 
 
 @pytest.mark.parametrize("name", ["libssl-host", "libssl-1.1-arm64"])
+@pytest.mark.slow
 def test_a_damaged_file_gives_an_error_or_a_plan_that_can_be_read_back(name: str, tmp_path: Path) -> None:
     image, plan = found(name)
     chance = random.Random(11)

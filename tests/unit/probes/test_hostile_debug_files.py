@@ -116,6 +116,7 @@ def regions_without_unwind_data(image: Image) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.skipif(not LIBCRYPTO.exists(), reason=f"needs {LIBCRYPTO} (Debian: apt-get install libssl3)")
+@pytest.mark.slow
 def test_no_region_of_the_systems_libcrypto_without_unwind_data_can_be_chosen(tmp_path: Path) -> None:
     """Each byte of each region's head is tried, and bytes throughout."""
     honest = Image.open(LIBCRYPTO, debug_roots=())

@@ -129,6 +129,7 @@ def graphs(of: Image) -> Iterator[tuple[int, Graph]]:
 
 
 @pytest.mark.parametrize("name", SSL + CRYPTO)
+@pytest.mark.slow
 def test_what_is_planned_passes_the_check(name: str) -> None:
     planned = refused = 0
     for start, graph in graphs(image(name)):
@@ -185,6 +186,7 @@ def _unwind_tables(of: Image) -> dict[int, FDE]:
 
 
 @pytest.mark.parametrize("name", SSL + CRYPTO)
+@pytest.mark.slow
 def test_stack_depths_are_those_of_the_unwind_tables(name: str) -> None:
     """The compiler made the tables; following the code gave the depths."""
     tables, checked, unknown = _unwind_tables(image(name)), 0, 0
@@ -231,6 +233,7 @@ def test_capstone_knows_of_no_other_register_written_and_no_other_jump(name: str
     assert checked > 3000
 
 
+@pytest.mark.slow
 def test_damaged_code_gives_a_plan_or_a_sentence(tmp_path: Path) -> None:
     """Bytes of the planned functions, and anywhere, are overwritten: nothing but an SsllatencyError may come of it."""
     of = image("libssl-3.5-arm64")

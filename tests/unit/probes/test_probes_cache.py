@@ -58,7 +58,7 @@ def test_folder_and_entry_are_private(library: Path, directory: Path) -> None:
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    code = code_that_asks("cache.PLANS", "cache.PlanSettings().key", library, directory)
+    code = code_that_asks("plans.PLANS", "plans.PlanSettings().key", library, directory)
     assert printed(code + "print(found.kind)") == ["libssl"]
 
 

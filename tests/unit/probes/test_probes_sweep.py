@@ -144,6 +144,7 @@ def sweep(request: pytest.FixtureRequest) -> Sweep:
     return Sweeper(_path(request.param)).run(most)
 
 
+@pytest.mark.slow
 def test_walk_agrees_with_every_plan(sweep: Sweep) -> None:
     objections = {f"{each.start:#x}": said for each in sweep.planned if (said := sweep.objection(each))}
     assert not objections
@@ -152,6 +153,7 @@ def test_walk_agrees_with_every_plan(sweep: Sweep) -> None:
     assert all(roles[role] > 50 for role in Role), roles
 
 
+@pytest.mark.slow
 def test_every_ret_of_a_function_is_walked_to(sweep: Sweep) -> None:
     """A jump table that was read too short would leave some out. Some hand-written ones have a `ret` that nothing leads to."""
     left_out = []

@@ -162,6 +162,7 @@ def depth(table: FDE, address: int) -> int | None:
     return rule.offset - 8 if rule.expr is None and rule.reg == 7 else None
 
 
+@pytest.mark.slow
 def test_stack_depths_are_those_of_the_unwind_tables(libcrypto: Image, libssl: Image) -> None:
     """Of every instruction of the planned operations. The compiler made the tables; following the code gave the depths."""
     checked = 0
@@ -178,6 +179,7 @@ def test_stack_depths_are_those_of_the_unwind_tables(libcrypto: Image, libssl: I
     assert checked > 2000
 
 
+@pytest.mark.slow
 def test_plans_of_functions_that_nobody_chose(libcrypto: Image) -> None:
     """Every EVERYth function of libcrypto: what is planned passes the check, and the cut is never refused by it."""
     machine = X86()
@@ -204,6 +206,7 @@ def test_addresses_of_one_operation_ascend(crypto_plan: ImagePlan) -> None:
         assert all(one.address < other.address for one, other in pairwise(exits))
 
 
+@pytest.mark.slow
 def test_damaged_code_gives_a_plan_or_a_sentence(libssl: Image, ssl_plan: ImagePlan, tmp_path: Path) -> None:
     """Bytes of the planned functions, and anywhere, are overwritten: nothing but an SsllatencyError may come of it."""
     survive_damage(libssl, ssl_plan, tmp_path / "damaged.so", seed=3, times=8)

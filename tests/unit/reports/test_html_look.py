@@ -71,6 +71,7 @@ def tab() -> Iterator[Tab]:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.slow
 def test_in_a_browser(name: str, tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(page(*RECORDINGS[name]()), encoding="utf-8")
