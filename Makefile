@@ -66,22 +66,22 @@ KERNELS ?= ci
 kernels_named = $(if $(filter ci,$(KERNELS)),6.1 newest,$(filter-out all,$(subst $(comma), ,$(KERNELS))))
 comma := ,
 
-# PYTEST='-k reload --lf': options of pytest for test-unit, test-load and test-live.
-.PHONY: test test-quick test-unit test-load test-live test-kernels
+# PYTEST='-k reload --lf': options of pytest for test-unit, test-bpf and test-live.
+.PHONY: test test-quick test-unit test-bpf test-live test-kernels
 test: ## all tests that this machine can run
 	$(Q)tools/setup
 	$(Q)tools/setup-foreign
 	$(Q)tools/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
-	$(Q)$(PYTHON) tests/run.py unit fuzz load live kernels
+	$(Q)$(PYTHON) tests/run.py unit fuzz bpf live kernels
 test-quick: bpf ## the inner loop, under two minutes: lint, the quick pure tests, one of each kind of live test
 	$(Q)$(MAKE) lint
 	$(Q)$(PYTHON) tests/run.py quick
 test-unit: ## no root, no kernel, no clang
 	$(Q)$(PYTHON) tests/run.py unit $(PYTEST)
-test-load: bpf ## every BPF program passes the verifier and attaches
-	$(Q)$(PYTHON) tests/run.py load $(PYTEST)
+test-bpf: bpf ## every BPF program passes the verifier and attaches
+	$(Q)$(PYTHON) tests/run.py bpf $(PYTEST)
 test-live: bpf ## real servers, exact counts
 	$(Q)$(PYTHON) tests/run.py live $(PYTEST)
 test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on all of them (an hour), or by name; GUEST=arm64
@@ -125,7 +125,7 @@ bench-memory: ## what each command and engine holds, its own memory and the kern
 	$(Q)$(PYTHON) bench/run.py --memory
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
-C_FILES := $(wildcard bpf/*.[ch] bpf/bcc/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch])
+C_FILES := $(wildcard bpf/*.[ch] bpf/bcc/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.live.servers import Nginx
+from tests.live.servers.nginx import Nginx
 
 from tracers import ROOT, STOCK, Run, Tracer, attached, forget, tracers
 from works import Cpus, client

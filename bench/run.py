@@ -23,8 +23,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
-from tests.live.clients import ClientError
-from tests.live.servers import Nginx, ServerError
+from tests.live.clients.counted import ClientError
+from tests.live.servers.nginx import Nginx, ServerError
 
 import figures
 import memory

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.live.clients import Load, wrk
-from tests.live.servers import Nginx, Settings
+from tests.live.clients.counted import Load, wrk
+from tests.live.servers.nginx import Nginx, Settings
 
 from tracers import BenchError, Run, Tracer, attached
 

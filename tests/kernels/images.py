@@ -183,7 +183,7 @@ def make_checkout(architecture: str, site: Path, image: Path) -> None:
     run("make", "bpf-all")
     for compiled in (TOP / "build" / _MACHINES[architecture]).glob("*.bpf.o"):
         shutil.copy(compiled, staged / "build")
-    for name in ("python", "tests/kernels", "tests/live", "tests/load", "build/venv/lib"):
+    for name in ("python", "tests/kernels", "tests/live", "tests/bpf", "build/venv/lib"):
         compile_python(staged / name, staged)
     make_ext4(staged, image, _CHECKOUT_MIB)
     shutil.rmtree(staged)

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-
-from .servers import KEYS, make_certificate
-from .trace import why_not
+from tests.live.commands.trace import why_not
+from tests.live.servers.nginx import KEYS, make_certificate
 
 PROGRAMS = ("nginx", "openssl", "h2load", "wrk", "ab")
 

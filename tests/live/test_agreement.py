@@ -21,10 +21,9 @@ from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.snapshot import Losses
 from ssllatency.targets import Selection
 from ssllatency.tracing.resolve import resolve
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.servers.nginx import Nginx, Settings
 from tests.stock import Rows, distances, rows, with_return_probes
-
-from .clients import TLS_1_3, Client
-from .servers import Nginx, Settings
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

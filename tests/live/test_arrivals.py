@@ -15,16 +15,15 @@ from pathlib import Path
 import pytest
 
 from tests import machine
+from tests.live.clients.bad import context
+from tests.live.clients.counted import TLS_1_3
+from tests.live.commands.trace import PROGRAM, Trace, count, losses
+from tests.live.servers import debian as programs
+from tests.live.servers.debian import Running
+from tests.live.servers.late import late
+from tests.live.servers.nginx import make_certificate
+from tests.live.test_follow import TraceHandshakes
 from tests.waiting import wait_for
-
-from . import programs
-from .bad_clients import context
-from .clients import TLS_1_3
-from .later import late
-from .programs import Running
-from .servers import make_certificate
-from .test_follow import TraceHandshakes
-from .trace import PROGRAM, Trace, count, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
 CONNECTIONS = 40

@@ -20,10 +20,9 @@ from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.targets import Selection
 from ssllatency.tracing.resolve import resolve
 from tests import machine
-
-from .async_servers import AsyncServer, AsyncSettings, Counts, Fibers, SteadyLoad, build_fibers, load, offload
-from .test_command import start
-from .trace import Document, Trace, count, losses, reasons
+from tests.live.commands.trace import Document, Trace, count, losses, reasons
+from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, Fibers, SteadyLoad, build_fibers, load, offload
+from tests.live.test_command import start
 
 pytestmark = pytest.mark.usefixtures("tracing")
 # How long the soak with RSA lasts; that with ECDSA takes a quarter of a minute at most.

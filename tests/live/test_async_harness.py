@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.async_servers import AsyncServer, AsyncSettings, Counts, Engine, Fibers, SteadyLoad, build_fibers, load, offload
-from tests.live.clients import TLS_1_2, Client, s_client
-from tests.live.servers import ServerError
+from tests.live.clients.counted import TLS_1_2, Client, s_client
+from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, Engine, Fibers, SteadyLoad, build_fibers, load, offload
+from tests.live.servers.nginx import ServerError
 
 KEY_COUNTERS = ("rsa_private_encrypt", "rsa_private_decrypt", "ecdsa_sign", "ecdsa_sign_sig")
 SIGN = {"rsa": "rsa_private_encrypt", "ecdsa": "ecdsa_sign"}

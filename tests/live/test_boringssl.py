@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from . import bad_clients as bad
-from .clients import TLS_1_2, TLS_1_3, Client
-from .servers import make_certificate
-from .shakes import Shakes, assert_books, endings
-from .trace import PROGRAM, Document, Trace, count, losses, reasons
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.commands.trace import PROGRAM, Document, Trace, count, losses, reasons
+from tests.live.servers.nginx import make_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

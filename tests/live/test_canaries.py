@@ -21,11 +21,10 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-
-from .trace import PROGRAM, STOP_TIMEOUT_S
+from tests.live.commands.trace import PROGRAM, STOP_TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("tracing")
-SERVER = Path(__file__).with_name("canary_server.py")
+SERVER = Path(__file__).parent / "servers" / "canary_program.py"
 COMM = b"canary-server"  # which the commands do know
 CONNECTIONS = 5
 WINDOW = 8  # so many bytes in a row of a secret, from a multiple of so many, are a find

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from .clients import TLS_1_3, Client, h2load
-from .servers import Nginx, Settings, libssl_of
-from .trace import PROGRAM, Trace, count, losses
+from tests.live.clients.counted import TLS_1_3, Client, h2load
+from tests.live.commands.trace import PROGRAM, Trace, count, losses
+from tests.live.servers.nginx import Nginx, Settings, libssl_of
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

@@ -16,15 +16,14 @@ from typing import Any
 
 import pytest
 
+from tests.live.clients.bad import unknown_ca
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.commands.trace import PROGRAM, Trace, count, losses
+from tests.live.servers import embedded
+from tests.live.servers.nginx import free_ports, make_certificate
+from tests.live.test_targets import targets
 from tests.waiting import wait_for
-
-from . import embedded
-from .bad_clients import unknown_ca
-from .clients import TLS_1_2, TLS_1_3, Client
-from .servers import free_ports, make_certificate
-from .shakes import Shakes, assert_books, endings
-from .test_targets import targets
-from .trace import PROGRAM, Trace, count, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

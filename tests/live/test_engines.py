@@ -21,13 +21,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_time, server_calls
+from tests.live.commands.trace import PROGRAM, Document, Trace, counts, losses
+from tests.live.servers.nginx import Nginx, Settings
+from tests.live.test_follow import children
+from tests.live.test_outcomes import reset_in_the_middle, speak_nonsense
 from tests.waiting import wait_for
-
-from .clients import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_time, server_calls
-from .servers import Nginx, Settings
-from .test_follow import children
-from .test_outcomes import reset_in_the_middle, speak_nonsense
-from .trace import PROGRAM, Document, Trace, counts, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
 ENGINES = ("libbpf", "bcc", "bpftrace")

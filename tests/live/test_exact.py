@@ -15,9 +15,9 @@ from ssl import TLSVersion
 
 import pytest
 
-from .clients import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_client, s_time, server_calls
-from .servers import Nginx, Settings
-from .trace import Document, Trace, count, counted_pids, counts, losses
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_client, s_time, server_calls
+from tests.live.commands.trace import Document, Trace, count, counted_pids, counts, losses
+from tests.live.servers.nginx import Nginx, Settings
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import programs
-
-from .test_demo import left_behind
+from tests.live.test_demo import left_behind
 
 pytestmark = pytest.mark.usefixtures("tracing")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

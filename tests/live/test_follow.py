@@ -22,17 +22,15 @@ from typing import Any
 import pytest
 
 from tests import machine
+from tests.live.clients.counted import TLS_1_3, Client, h2load
+from tests.live.commands.snoop import Snoop
+from tests.live.commands.trace import PROGRAM, Trace, count, counted_pids, losses
+from tests.live.servers.late import late
+from tests.live.servers.nginx import Nginx, Settings, libssl_of
+from tests.live.test_command import children
 from tests.waiting import wait_for
 
-from .clients import TLS_1_3, Client, h2load
-from .later import late
-from .servers import Nginx, Settings, libssl_of
-from .snoop import Snoop
-from .test_command import children
-from .trace import PROGRAM, Trace, count, counted_pids, losses
-
 pytestmark = pytest.mark.usefixtures("tracing")
-HERE = Path(__file__).resolve().parent
 RELOADS = 10
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from .servers import libssl_of
-from .shakes import Shakes
-from .trace import Trace
+from tests.live.commands.handshakes import Shakes
+from tests.live.commands.trace import Trace
+from tests.live.servers.nginx import libssl_of
 
 pytestmark = pytest.mark.usefixtures("tracing")
-GREEDY = Path(__file__).with_name("greedy.py")
+GREEDY = Path(__file__).parent / "victims" / "greedy.py"
 
 
 def libssl_of_python() -> str:

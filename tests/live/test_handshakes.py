@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from tests import foreign
-
-from .clients import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_client, s_time
-from .servers import Nginx, Settings, make_certificate
-from .shakes import LABELS, Shakes, assert_books, endings, labels_of
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, Exchange, h2load, s_client, s_time
+from tests.live.commands.handshakes import LABELS, Shakes, assert_books, endings, labels_of
+from tests.live.servers.nginx import Nginx, Settings, make_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, load, offload
+from tests.live.servers.nginx import Nginx, Settings
+from tests.live.victims.lanes import BATCHES, build_lanes
+from tests.live.victims.obedient import obedient
 from tests.waiting import wait_for
-
-from .async_servers import AsyncServer, AsyncSettings, Counts, load, offload
-from .clients import TLS_1_3, Client
-from .lanes import BATCHES, build_lanes
-from .obedient import obedient
-from .servers import Nginx, Settings
-from .shakes import Shakes, assert_books, endings
 
 pytestmark = pytest.mark.usefixtures("tracing")
 CONNECTIONS, PARALLEL = 400, 40

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from .clients import TLS_1_2, TLS_1_3, Client
-from .programs import apache
-from .servers import make_certificate
-from .shakes import Shake, Shakes, assert_books, endings, split
-from .slow_clients import slow
-from .test_handshakes_odd import shaker, shaking  # noqa: F401 - a fixture
-from .tls_servers import TlsServer, TlsSettings
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.clients.slow import slow
+from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, split
+from tests.live.servers.debian import apache
+from tests.live.servers.nginx import make_certificate
+from tests.live.servers.python_ssl import TlsServer, TlsSettings
+from tests.live.test_handshakes_odd import shaker, shaking  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 8

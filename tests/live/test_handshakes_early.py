@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
-
-from . import bad_clients as bad
-from .clients import TLS_1_3, Client
-from .programs import haproxy
-from .servers import Nginx, Settings, make_certificate
-from .shakes import Shakes, assert_books, endings
-from .slow_clients import slow
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.clients.slow import slow
+from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.servers.debian import haproxy
+from tests.live.servers.nginx import Nginx, Settings, make_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES, GOOD = 12, 5

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
-
-from . import bad_clients as bad
-from .clients import TLS_1_2, TLS_1_3, Client, h2load
-from .servers import Nginx, Settings, make_certificate
-from .shakes import Shakes, assert_books, endings
-from .tls_servers import TlsServer, TlsSettings
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
+from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.servers.nginx import Nginx, Settings, make_certificate
+from tests.live.servers.python_ssl import TlsServer, TlsSettings
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

@@ -17,17 +17,16 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
+from tests.live.clients.bad import HALF_A_HELLO
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
+from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of, split
+from tests.live.commands.trace import PROGRAM
+from tests.live.servers.jobs import Fibers, build_fibers
+from tests.live.servers.nginx import Nginx, Settings, make_certificate
+from tests.live.servers.python_ssl import TlsServer, TlsSettings
+from tests.live.test_outcomes import BOTH_SIDES
+from tests.live.victims.obedient import obedient
 from tests.machine import needs_memory
-
-from .async_servers import Fibers, build_fibers
-from .bad_clients import HALF_A_HELLO
-from .clients import TLS_1_2, TLS_1_3, Client, h2load
-from .obedient import obedient
-from .servers import Nginx, Settings, make_certificate
-from .shakes import Shakes, assert_books, endings, labels_of, split
-from .test_outcomes import BOTH_SIDES
-from .tls_servers import TlsServer, TlsSettings
-from .trace import PROGRAM
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 10
@@ -38,7 +37,7 @@ def shaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of shaker.c."""
     program = tmp_path_factory.mktemp("shaker") / "shaker"
     flags = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", program]
-    subprocess.run(["cc", *flags, Path(__file__).with_name("shaker.c"), "-lssl", "-lcrypto"], check=True)
+    subprocess.run(["cc", *flags, Path(__file__).parent / "victims" / "shaker.c", "-lssl", "-lcrypto"], check=True)
     return program
 
 
@@ -258,7 +257,7 @@ def test_fibers(tmp_path: Path, options: tuple[str, ...]) -> None:
 def test_openssl_1_1_1(certificates: Path, tmp_path: Path) -> None:
     libraries = [foreign.needed(foreign.find(f"lib{name}-1.1-x86-64")) for name in ("ssl", "crypto")]
     program, pair = tmp_path / "old_openssl", make_certificate("ecdsa", certificates)
-    subprocess.run(["cc", "-O2", Path(__file__).with_name("old_openssl.c"), "-o", program, "-ldl"], check=True)
+    subprocess.run(["cc", "-O2", Path(__file__).parent / "victims" / "old_openssl.c", "-o", program, "-ldl"], check=True)
     with (
         obedient(program, *libraries, pair.certificate, pair.key) as (pid, do),
         Shakes(pid, options=("--role", "any", "--by", "role,version,cipher,resumed,signature")) as shakes,

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
-
-from . import bad_clients as bad
-from .clients import TLS_1_2, TLS_1_3
-from .s_server import s_server
-from .servers import make_certificate
-from .shakes import Shakes, assert_books, endings, labels_of
-from .slow_clients import slow
-from .trace import Trace, losses, reasons
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_2, TLS_1_3
+from tests.live.clients.slow import slow
+from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.commands.trace import Trace, losses, reasons
+from tests.live.servers.nginx import make_certificate
+from tests.live.servers.s_server import s_server
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 10

@@ -9,8 +9,8 @@ from ssl import TLSVersion
 
 import pytest
 
-from .clients import TLS_1_2, TLS_1_3, Client, ClientError, h2load, s_client, s_time, server_calls, wrk
-from .servers import Nginx, ServerError, Settings, body_length
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, ClientError, h2load, s_client, s_time, server_calls, wrk
+from tests.live.servers.nginx import Nginx, ServerError, Settings, body_length
 
 
 def test_a_connection_is_seen_to_its_end(certificates: Path) -> None:

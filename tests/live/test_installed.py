@@ -12,11 +12,10 @@ import pytest
 from ssllatency import __version__
 from ssllatency.cli.main import SUBCOMMANDS
 from tests.foreign import needed, second_root
-
-from . import installed
-from .clients import TLS_1_3, Client
-from .servers import Nginx
-from .trace import Trace, count, losses
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands import installed
+from tests.live.commands.trace import Trace, count, losses
+from tests.live.servers.nginx import Nginx
 
 LIBCRYPTO = next(Path("/usr/lib").glob("*/libcrypto.so.3"), Path("libcrypto.so.3"))
 # In a file system that lies over the second root and goes with the namespace.

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from .bad_clients import no_shared_cipher
-from .clients import TLS_1_3, Client, Exchange, server_calls
-from .servers import Nginx, libssl_of, make_certificate
-from .shakes import Shakes, assert_books, endings, labels_of
-from .test_boringssl import program, serving  # noqa: F401 - a fixture
-from .trace import PROGRAM, Document, Trace, counts, losses
+from tests.live.clients.bad import no_shared_cipher
+from tests.live.clients.counted import TLS_1_3, Client, Exchange, server_calls
+from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of
+from tests.live.commands.trace import PROGRAM, Document, Trace, counts, losses
+from tests.live.servers.nginx import Nginx, libssl_of, make_certificate
+from tests.live.test_boringssl import program, serving  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Nginx, Settings
-from .shakes import endings
-from .trace import PROGRAM, Document, count, losses
+from tests.live.commands.handshakes import endings
+from tests.live.commands.trace import PROGRAM, Document, count, losses
+from tests.live.servers.nginx import Nginx, Settings
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Nginx, Settings
-from .trace import PROGRAM
+from tests.live.commands.trace import PROGRAM
+from tests.live.servers.nginx import Nginx, Settings
 
 pytestmark = pytest.mark.usefixtures("tracing", "certificates")
 

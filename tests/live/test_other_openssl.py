@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests import foreign, machine
-
-from .async_servers import AsyncServer, AsyncSettings, load, offload
-from .clients import TLS_1_2, TLS_1_3, Client, h2load, server_calls
-from .roots import in_root, nginx_of
-from .servers import make_certificate
-from .test_async import assert_told_like, key_operations
-from .test_scripts import TOOLS, Script
-from .trace import Trace, count, counts, losses
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load, server_calls
+from tests.live.commands.trace import Trace, count, counts, losses
+from tests.live.servers.jobs import AsyncServer, AsyncSettings, load, offload
+from tests.live.servers.nginx import make_certificate
+from tests.live.servers.roots import in_root, nginx_of
+from tests.live.test_async import assert_told_like, key_operations
+from tests.live.test_scripts import TOOLS, Script
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -97,7 +96,7 @@ def test_openssl_1_1_1(certificates: Path, tmp_path: Path, kind: str, times: int
     libssl = foreign.needed(foreign.find("libssl-1.1-x86-64"))
     libcrypto = foreign.needed(foreign.find("libcrypto-1.1-x86-64"))
     program = tmp_path / "old_openssl"
-    subprocess.run(["cc", "-O2", Path(__file__).with_name("old_openssl.c"), "-o", program, "-ldl"], check=True)
+    subprocess.run(["cc", "-O2", Path(__file__).parent / "victims" / "old_openssl.c", "-o", program, "-ldl"], check=True)
     with (
         old_openssl(program, libssl, libcrypto, certificates, kind) as process,
         Trace(process.pid, options=("--role", "any")) as trace,

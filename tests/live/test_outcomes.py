@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from .clients import TLS_1_2, TLS_1_3, Client
-from .servers import Nginx, Settings
-from .trace import Trace, count, losses, reasons
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.commands.trace import Trace, count, losses, reasons
+from tests.live.servers.nginx import Nginx, Settings
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 7

@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.trace import PROGRAM, Trace, count
+from tests.live.servers.nginx import Nginx
+from tests.live.servers.roots import nginx_of
+from tests.live.test_targets import LIBRARIES, TIMES, assert_exact, copies, nginx_with, replace
 from tests.waiting import wait_for
-
-from .clients import TLS_1_3, Client
-from .roots import nginx_of
-from .servers import Nginx
-from .test_targets import LIBRARIES, TIMES, assert_exact, copies, nginx_with, replace
-from .trace import PROGRAM, Trace, count
 
 __all__ = ["copies"]
 

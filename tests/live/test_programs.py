@@ -14,15 +14,14 @@ from ssl import TLSVersion
 
 import pytest
 
+from tests.live.clients.bad import context
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.commands.handshakes import Shakes, assert_books, labels_of
+from tests.live.commands.trace import Trace, counts, losses
+from tests.live.servers import debian as programs
+from tests.live.servers.debian import Running, Told
+from tests.live.servers.nginx import Certificate, Nginx, Settings, make_certificate
 from tests.waiting import wait_for
-
-from . import programs
-from .bad_clients import context
-from .clients import TLS_1_2, TLS_1_3, Client
-from .programs import Running, Told
-from .servers import Certificate, Nginx, Settings, make_certificate
-from .shakes import Shakes, assert_books, labels_of
-from .trace import Trace, counts, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
+from tests.live.commands.trace import Document, Trace, count, losses
+from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, lanes, load, qatengine
 from tests.machine import leave_out
-
-from .async_servers import AsyncServer, AsyncSettings, Counts, lanes, load, qatengine
-from .trace import Document, Trace, count, losses
 
 pytestmark = pytest.mark.usefixtures("tracing")
 CONNECTIONS = 400

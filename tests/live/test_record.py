@@ -21,12 +21,11 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.documents.document import from_document
 from ssllatency.reports.documents.recording_reading import from_text
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.trace import PROGRAM, Trace
+from tests.live.servers.late import late
+from tests.live.servers.nginx import Nginx, Settings, libssl_of
 from tests.waiting import wait_for
-
-from .clients import TLS_1_3, Client
-from .later import late
-from .servers import Nginx, Settings, libssl_of
-from .trace import PROGRAM, Trace
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

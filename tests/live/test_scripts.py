@@ -25,13 +25,12 @@ from ssllatency.model.snapshot import Losses, Outcome, Snapshot
 from ssllatency.targets import Selection
 from ssllatency.tracing.resolve import resolve
 from tests import machine
-
-from .async_servers import AsyncServer, AsyncSettings, load, offload
-from .clients import TLS_1_2, TLS_1_3, Client, server_calls
-from .lanes import BATCHES, build_lanes
-from .obedient import obedient
-from .servers import Nginx
-from .test_async import key_operations
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, server_calls
+from tests.live.servers.jobs import AsyncServer, AsyncSettings, load, offload
+from tests.live.servers.nginx import Nginx
+from tests.live.test_async import key_operations
+from tests.live.victims.lanes import BATCHES, build_lanes
+from tests.live.victims.obedient import obedient
 
 pytestmark = pytest.mark.usefixtures("tracing", "bpftrace")
 TOP = Path(__file__).resolve().parents[2]

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from .bad_clients import context
-from .clients import TIMEOUT_S, TLS_1_2, TLS_1_3, Client
-from .servers import Nginx, Settings
-from .shakes import Shakes, endings
-from .slow_clients import slow
-from .test_handshakes import PLAIN
-from .test_handshakes_odd import half_open, shaker, shaking, wait_for  # noqa: F401 - a fixture
-from .tls_servers import TlsServer, TlsSettings
-from .trace import Trace
+from tests.live.clients.bad import context
+from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3, Client
+from tests.live.clients.slow import slow
+from tests.live.commands.handshakes import Shakes, endings
+from tests.live.commands.trace import Trace
+from tests.live.servers.nginx import Nginx, Settings
+from tests.live.servers.python_ssl import TlsServer, TlsSettings
+from tests.live.test_handshakes import PLAIN
+from tests.live.test_handshakes_odd import half_open, shaker, shaking, wait_for  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("tracing")
 CIPHERS = (

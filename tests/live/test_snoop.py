@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from .clients import TLS_1_2, TLS_1_3, Client, h2load, server_calls
-from .servers import Nginx, Settings
-from .snoop import Snoop
-from .test_command import children, links_left, links_of
-from .trace import PROGRAM
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load, server_calls
+from tests.live.commands.snoop import Snoop
+from tests.live.commands.trace import PROGRAM
+from tests.live.servers.nginx import Nginx, Settings
+from tests.live.test_command import children, links_left, links_of
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

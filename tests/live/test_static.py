@@ -12,11 +12,10 @@ import pytest
 
 from ssllatency.elf.image import Image
 from tests.fixtures import build
-
-from .async_servers import TOP, AsyncServer, AsyncSettings, load
-from .shakes import Shakes, assert_books, labels_of
-from .test_async import PRIVATE_KEY, assert_told_like
-from .trace import PROGRAM, Trace, count
+from tests.live.commands.handshakes import Shakes, assert_books, labels_of
+from tests.live.commands.trace import PROGRAM, Trace, count
+from tests.live.servers.jobs import TOP, AsyncServer, AsyncSettings, load
+from tests.live.test_async import PRIVATE_KEY, assert_told_like
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

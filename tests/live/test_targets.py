@@ -18,12 +18,11 @@ import pytest
 
 from ssllatency.tracing.follow import LOOK_S
 from tests import foreign, machine
-
-from .clients import TLS_1_3, Client, Exchange, server_calls
-from .programs import NODE
-from .roots import cgroup, in_container, into_cgroup, nginx_of, until_it_serves
-from .servers import Nginx, free_ports, make_certificate
-from .trace import PROGRAM, Document, Trace, counted_pids, counts, losses
+from tests.live.clients.counted import TLS_1_3, Client, Exchange, server_calls
+from tests.live.commands.trace import PROGRAM, Document, Trace, counted_pids, counts, losses
+from tests.live.servers.debian import NODE
+from tests.live.servers.nginx import Nginx, free_ports, make_certificate
+from tests.live.servers.roots import cgroup, in_container, into_cgroup, nginx_of, until_it_serves
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests import run
 
-TIERS = ["unit", "load", "live"]
+TIERS = ["unit", "bpf", "live"]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_all_tiers_run_where_the_machine_can_trace(ran: list[str], monkeypatch: 
     assert ran == TIERS
 
 
-@pytest.mark.parametrize(("ci", "may", "status"), [("", "", 0), ("true", "", 1), ("true", "load", 1), ("true", "load live", 0)])
+@pytest.mark.parametrize(("ci", "may", "status"), [("", "", 0), ("true", "", 1), ("true", "bpf", 1), ("true", "bpf live", 0)])
 def test_what_a_machine_can_not_trace_may_be_left_out(
     ran: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ci: str, may: str, status: int
 ) -> None:

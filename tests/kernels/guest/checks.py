@@ -12,7 +12,7 @@ from tests.kernels.guest import costs, engines, leavings, odd, servers, signed, 
 from tests.kernels.guest.loads import every_kind_of_site, every_program_loads
 from tests.kernels.guest.stress import stressed
 from tests.kernels.guest.ways import Check, by
-from tests.live.trace import PROGRAM
+from tests.live.commands.trace import PROGRAM
 
 
 def doctor() -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ssllatency.probes.plan import Cost
-from tests.load import instructions, stepping
-from tests.load.instructions import Snippet
+from tests.bpf import instructions, stepping
+from tests.bpf.instructions import Snippet
 
 _BATCHES, _ROUNDS = 15, 20
 

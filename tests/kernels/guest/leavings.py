@@ -15,7 +15,7 @@ from typing import Any
 
 from ssllatency.engines.bpf import kernel
 from tests.kernels.guest.servers import connect, server
-from tests.live.trace import Trace
+from tests.live.commands.trace import Trace
 from tests.waiting import wait_for
 
 # enum bpf_cmd: the command that gives the number after another's.

@@ -10,9 +10,9 @@ from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.trial import OBJECTS, attach_types
 from ssllatency.errors import SsllatencyError
+from tests.bpf import instructions, stepping
+from tests.bpf.native import has_private_stack, native_code
 from tests.kernels.guest.ways import ways
-from tests.load import instructions, stepping
-from tests.load.native import has_private_stack, native_code
 
 
 def every_program_loads() -> dict[str, Any]:

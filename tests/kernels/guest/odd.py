@@ -15,7 +15,7 @@ from typing import Any
 from tests.kernels.guest.servers import assert_document, connect, server
 from tests.kernels.guest.targets import as_nobody
 from tests.kernels.guest.ways import Refused, refusal
-from tests.live.trace import Trace
+from tests.live.commands.trace import Trace
 
 _LOCKDOWN = Path("/sys/kernel/security/lockdown")
 _EMPTY = Path("/run/empty")

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.live import snoop, trace
-from tests.live.clients import TLS_1_2, TLS_1_3, Client, server_calls
-from tests.live.servers import Nginx, Settings, make_certificate
-from tests.live.snoop import Snoop
-from tests.live.trace import Document, Trace, counts, losses
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, server_calls
+from tests.live.commands import snoop, trace
+from tests.live.commands.snoop import Snoop
+from tests.live.commands.trace import Document, Trace, counts, losses
+from tests.live.servers.nginx import Nginx, Settings, make_certificate
 
 CONNECTIONS = tuple((key, version) for key in ("rsa", "ecdsa") for version in (TLS_1_2, TLS_1_3))
 TIMES = 5

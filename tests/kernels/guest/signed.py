@@ -12,7 +12,7 @@ from ssllatency.elf.image import Image
 from tests.kernels.guest.servers import SETTINGS, certificates, traced
 from tests.kernels.guest.targets import return_probes_count
 from tests.kernels.guest.ways import ways
-from tests.live.servers import Nginx, libssl_of
+from tests.live.servers.nginx import Nginx, libssl_of
 
 _PACIASP, _AUTIASP = 0xD503233F, 0xD50323BF
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernels.guest.servers import Handshakes, assert_same, certificates
-from tests.live.clients import h2load
-from tests.live.servers import Nginx, Settings
-from tests.live.snoop import Snoop
-from tests.live.trace import Trace, counts, losses
+from tests.live.clients.counted import h2load
+from tests.live.commands.snoop import Snoop
+from tests.live.commands.trace import Trace, counts, losses
+from tests.live.servers.nginx import Nginx, Settings
 
 _CONNECTIONS, _PARALLEL, _WORKERS = 250, 16, 6
 _EACH = ("SSL_do_handshake", "SSL_read", "SSL_write")  # once a connection

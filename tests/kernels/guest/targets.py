@@ -26,9 +26,9 @@ from tests.kernels.guest.filtered import unknown_call_ends_in
 from tests.kernels.guest.leavings import changed_bytes
 from tests.kernels.guest.servers import SETTINGS, assert_document, assert_same, certificates, connect, server
 from tests.kernels.guest.ways import Refused, refusal, ways
-from tests.live.clients import h2load
-from tests.live.servers import Nginx, Settings, libssl_of, make_certificate
-from tests.live.trace import Trace, count, counted_pids, counts, losses
+from tests.live.clients.counted import h2load
+from tests.live.commands.trace import Trace, count, counted_pids, counts, losses
+from tests.live.servers.nginx import Nginx, Settings, libssl_of, make_certificate
 from tests.waiting import wait_for
 
 RELOADS = 3

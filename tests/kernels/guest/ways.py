@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ssllatency.engines.bpf import kernel
-from tests.live.trace import TraceError
+from tests.live.commands.trace import TraceError
 
 Check = Callable[[], dict[str, Any] | None]
 

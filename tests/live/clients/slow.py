@@ -9,8 +9,8 @@ import ssl
 import time
 from collections.abc import Callable
 
-from .bad_clients import context
-from .clients import TIMEOUT_S
+from tests.live.clients.bad import context
+from tests.live.clients.counted import TIMEOUT_S
 
 PAUSE_S = 0.15
 

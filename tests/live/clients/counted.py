@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .servers import Certificate
+from tests.live.servers.nginx import Certificate
 
 TIMEOUT_S = 20.0
 TLS_1_2 = ssl.TLSVersion.TLSv1_2

@@ -10,7 +10,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 def compiled(name: str, directory: Path) -> bytes:
-    """The object that is compiled from tests/load/NAME."""
+    """The object that is compiled from tests/bpf/NAME."""
     multiarch = subprocess.run(["clang", "-print-multiarch"], check=True, capture_output=True, text=True).stdout.strip()
     flags = [
         "-g",

@@ -15,9 +15,9 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.preemption import gives_private_stacks
+from tests.bpf.compiling import compiled
 
 from .native import has_private_stack, native_code
-from .programs import compiled
 
 
 @pytest.fixture

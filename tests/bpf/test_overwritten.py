@@ -17,7 +17,7 @@ from ssllatency.engines.bcc_engine import BccEngine
 from ssllatency.engines.bpftrace.engine import BpftraceEngine
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.probes.planner import plan_image
-from tests.load.conftest import Subject, breakpoints, running
+from tests.bpf.conftest import Subject, breakpoints, running
 
 ENGINES: dict[str, Callable[[], Engine]] = {"libbpf": LibbpfEngine, "bcc": BccEngine, "bpftrace": BpftraceEngine}
 

@@ -18,12 +18,12 @@ from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
+from tests.bpf.compiling import compiled
 from tests.waiting import wait_for
 
 from . import scenarios
 from .conftest import Subject, breakpoints, counts, running
 from .native import own_programs
-from .programs import compiled
 from .scenarios import finished
 from .tracer import tracer
 

@@ -12,8 +12,7 @@ import pytest
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.ring import Ring, stride_of
-
-from .programs import compiled
+from tests.bpf.compiling import compiled
 
 SIZE = 4096 * 4
 RECORD = 32

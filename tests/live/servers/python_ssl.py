@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from .servers import make_certificate
+from tests.live.servers.nginx import make_certificate
 
-PROGRAM = Path(__file__).with_name("tls_server.py")
+PROGRAM = Path(__file__).with_name("python_program.py")
 
 
 @dataclass(frozen=True)

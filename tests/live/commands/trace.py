@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-PROGRAM = Path(__file__).resolve().parents[2] / "tools" / "ssllatency"
+PROGRAM = Path(__file__).resolve().parents[3] / "tools" / "ssllatency"
 ATTACH_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
 

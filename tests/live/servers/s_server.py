@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.live.servers.nginx import Certificate, free_ports
 from tests.waiting import wait_for
-
-from .servers import Certificate, free_ports
 
 
 @dataclass(frozen=True)

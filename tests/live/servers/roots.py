@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from .clients import TLS_1_3, Client
-from .servers import free_ports, make_certificate
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.servers.nginx import free_ports, make_certificate
 
 CONFIGURATION = """
 daemon off; master_process on; worker_processes 1; user root; pid /{folder}/pid; error_log /{folder}/log;

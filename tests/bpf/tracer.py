@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tracer in a process of its own, for tests that kill it.
 
-    python -m tests.load.tracer ENGINE METHOD EXITS FILE PID
+    python -m tests.bpf.tracer ENGINE METHOD EXITS FILE PID
 
 attaches to FILE in the process PID, says "attached" and waits. EXITS is "exits" or "returns": how calls are seen to end.
 """
@@ -31,7 +31,7 @@ def tracer(plan: ImagePlan, pid: int, engine: str = "libbpf", method: str = "aut
     """The process, attached. Killed at the end of the block, where it still runs."""
     returns = any(probe.role is Role.RETURN for planned in plan.operations for probe in planned.probes)
     words = [engine, method, "returns" if returns else "exits", plan.path, str(pid)]
-    command = [sys.executable, "-P", "-m", "tests.load.tracer", *words]
+    command = [sys.executable, "-P", "-m", "tests.bpf.tracer", *words]
     environment = {**os.environ, "PYTHONPATH": f"{TOP / 'python'}:{TOP}"}
     with subprocess.Popen(command, cwd=TOP, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:

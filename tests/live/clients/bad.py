@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from .clients import TLS_1_2, TLS_1_3
-from .servers import Certificate
+from tests.live.clients.counted import TLS_1_2, TLS_1_3
+from tests.live.servers.nginx import Certificate
 
 # A record of 512 bytes whose rest never comes.
 HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"

@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 from typing import Any, Self
 
-from .trace import PROGRAM, TraceError
+from tests.live.commands.trace import PROGRAM, TraceError
 
 ATTACH_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0

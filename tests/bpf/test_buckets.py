@@ -17,8 +17,7 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.sessions.trace import set_linear
 from ssllatency.model.histogram import LinearHistogram, bucket_index
-
-from .programs import compiled
+from tests.bpf.compiling import compiled
 
 VALUES = 4096
 # With the narrowest steps; with those of over 2^32 ns, whose reciprocal is 0.

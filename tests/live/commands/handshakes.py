@@ -10,8 +10,7 @@ from typing import Any
 
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.reports.documents.timed import exponential_fields
-
-from .trace import Document, Trace
+from tests.live.commands.trace import Document, Trace
 
 PHASES = ("private_key", "key_exchange", "peer_verification", "session_lookup", "callbacks", "rest")
 WAITS = ("wait_peer", "wait_window", "wait_offload", "wait_application", "wait_unknown")

@@ -27,10 +27,9 @@ import pytest
 
 from ssllatency.targets.listening import serving
 from tests import foreign
+from tests.live.servers.nginx import START_TIMEOUT_S, Certificate, Nginx, ServerError, free_ports
+from tests.live.servers.python_ssl import TlsServer, TlsSettings
 from tests.waiting import wait_for
-
-from .servers import START_TIMEOUT_S, Certificate, Nginx, ServerError, free_ports
-from .tls_servers import TlsServer, TlsSettings
 
 Told = dict[str, int]
 _NOBODY = "nobody"  # as whom servers run that refuse to run as root

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[2]
+TOP = Path(__file__).resolve().parents[3]
 VENV = TOP / "build" / "venv"
 WAYS = ("make", "pip")
 

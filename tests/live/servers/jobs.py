@@ -25,12 +25,12 @@ from typing import Any, Self
 
 import pytest
 
-from .clients import h2load, s_time
-from .servers import Certificate, ServerError, make_certificate
+from tests.live.clients.counted import h2load, s_time
+from tests.live.servers.nginx import Certificate, ServerError, make_certificate
 
-TOP = Path(__file__).resolve().parents[2]
+TOP = Path(__file__).resolve().parents[3]
 BUILT = TOP / "build" / "examples"
-FIBERS = tuple(Path(__file__).with_name(name) for name in ("fibers.c", "fibers_calls.c", "fibers_options.c"))
+FIBERS = tuple(TOP / "tests/live/victims" / name for name in ("fibers.c", "fibers_calls.c", "fibers_options.c"))
 PATIENCE_S = 10.0
 
 Counts = dict[str, Any]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TLS server of Python's ssl module, as a program: usage tls_server.py SETTINGS, an object with the fields of TlsSettings.
+"""A TLS server of Python's ssl module, as a program: python_program.py SETTINGS, an object with the fields of TlsSettings.
 
 It prints "port N", and for each line of its input, once no connection is left, the counts so far as a line of JSON: by how the
 handshakes ended, "" for well, else OpenSSL's own reason as Python has it.

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS clients whose connections are known one by one."""

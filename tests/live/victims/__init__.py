@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs made to be hard to trace, or hard to share a machine with."""
