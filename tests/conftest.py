@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests import bpftraces
 from tests.machine import Lacking
@@ -19,6 +20,7 @@ _left_out: dict[str, str] = {}  # by test, what this machine lacks for it
 def pytest_configure() -> None:
     """Has Ctrl-C interrupt the tests and what they start, also where a shell's background job is to ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("quick", max_examples=10)
 
 
 @pytest.fixture(scope="session", params=[bpftraces.OWN, bpftraces.DEBIAN_13])

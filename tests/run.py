@@ -90,7 +90,7 @@ def run_tier(tier: str, options: Sequence[str] = ()) -> bool:
 def run_quick() -> bool:
     """Whether the quick ones of the pure tests passed, and one of each live kind where this machine can trace."""
     print("==> quick tests", flush=True)
-    passed = run_pytest("tests/unit", "-m", "not slow", *PARALLEL)
+    passed = run_pytest("tests/unit", "-m", "not slow", "--hypothesis-profile=quick", *PARALLEL)
     if why := obstacle():
         print(f"==> smoke tests left out: {why}")
         return passed
