@@ -59,7 +59,9 @@ def compare(before: Recording, after: Recording) -> Comparison:
     sides = [_Side(before), _Side(after)]
     subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
     rows = [Row(subject, _changes(subject, *sides)) for subject in subjects]
-    return Comparison(sides[0].total, sides[1].total, tuple(_judged(rows)), _contributions(sides[0].total, sides[1].total))
+    totals = sides[0].total, sides[1].total
+    intervals = min(len(list(side.intervals)) for side in (before, after))
+    return Comparison(*totals, tuple(_judged(rows)), _contributions(*totals), intervals)
 
 
 class _Side:

@@ -51,6 +51,19 @@ class Change:
     probability: float | None = None
     verdict: Verdict = Verdict.UNKNOWN
 
+    @property
+    def leaning(self) -> Verdict:
+        """SLOWER or FASTER where the bounds have no change outside them and yet the verdict is NOISE; else the verdict.
+
+        Bounds are those of this change by itself; the verdict reckons with all changes that are judged at a time.
+        """
+        if self.verdict is Verdict.NOISE and self.low is not None and self.high is not None:
+            if self.low > 1:
+                return Verdict.SLOWER
+            if self.high < 1:
+                return Verdict.FASTER
+        return self.verdict
+
 
 @dataclass(frozen=True)
 class Row:
@@ -77,12 +90,14 @@ class Contribution:
 @dataclass(frozen=True)
 class Comparison:
     """Both totals; the rows, handshakes first; and what the change of the mean successful handshake is made of, exactly, the
-    largest contribution first: empty where either side has no such handshake."""
+    largest contribution first: empty where either side has no such handshake.
+    `intervals`: how many either side has, at least."""
 
     before: Snapshot
     after: Snapshot
     rows: tuple[Row, ...]
     contributions: tuple[Contribution, ...]
+    intervals: int = 0
 
     @property
     def handshake(self) -> Change | None:

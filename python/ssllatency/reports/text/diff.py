@@ -72,11 +72,19 @@ def handshake_words(comparison: Comparison) -> str:
         return ""
     both = f"The mean successful handshake takes {duration(change.before)} before and {duration(change.after)} after"
     bounds = f", 95 % sure between {interval(change)}" if change.low is not None else ""
-    sentence = f"{both} ({percent(change.ratio)}{bounds}): {change.verdict}."
+    sentence = f"{both} ({percent(change.ratio)}{bounds}): {_verdict(change, comparison.intervals)}."
     if largest:
         most = f"{PARTS[largest.part]}, {signed(largest.change_ns)} of {signed(change.after - change.before)}"
         sentence += f" The largest contribution: {most}."
     return sentence
+
+
+def _verdict(change: Change, intervals: int) -> str:
+    """The verdict in words. Bounds that leave no change out, beside "no change", would contradict it."""
+    if change.leaning is change.verdict:
+        return str(change.verdict)
+    few = f"{intervals} interval{'' if intervals == 1 else 's'} {'is' if intervals == 1 else 'are'} too few to be sure"
+    return f"probably {change.leaning}, but {few} among so many comparisons; record {2 * intervals} or more"
 
 
 def _handshake(comparison: Comparison, page: Page) -> list[str]:
