@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--program", metavar="FILE", help="the tool's executable in place of the one on the PATH")
     parser.add_argument("--user", metavar="NAME", default="",
                         help="run the tool as this user (under root sudo's user, else nobody)")  # fmt: skip
-    parser.add_argument("--timeout", type=options.positive, metavar="SECONDS",
+    parser.add_argument("--timeout", type=options.seconds, metavar="TIME",
                         help="end the tool after so long (a minute after its own end, an hour where it has none)")  # fmt: skip
     parser.add_argument("--functions", action="store_true", help="measure each function as well, as trace does")
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1 with the member client")

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 from ssllatency import __version__
@@ -41,7 +43,27 @@ class _Parser(argparse.ArgumentParser):
     """argparse with a one-sentence error."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise SsllatencyError(f"{message.rstrip('.')}: `{self.prog} --help` shows the options.", 2)
+        meant = self._meant(message)
+        advice = f"did you mean {meant}? " if meant else ""
+        raise SsllatencyError(f"{message.rstrip('.')}: {advice}`{self.prog} --help` shows the options.", 2)
+
+    def _meant(self, message: str) -> str:
+        """The subcommand, option or choice that is written nearly like the one that this message complains of; "" if none is."""
+        if found := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            known = re.findall(r"[\w-]+", found[2])
+        elif found := re.search(r"unrecognized arguments: (-\S+)", message):
+            known = self._options()
+        else:
+            return ""
+        return next(iter(get_close_matches(found[1].partition("=")[0], known, 1)), "")
+
+    def _options(self) -> list[str]:
+        """All options of this parser and of those of its subcommands that were built."""
+        built = [self]
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                built += action.choices.values()
+        return [option for parser in built for option in parser._option_string_actions]
 
 
 def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
@@ -51,7 +73,7 @@ def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
         description="Where the latency of server-side TLS goes, on the live server.",
         epilog=f"{STATUSES}. {OUTPUTS}",
     )
-    parser.add_argument("--version", action="version", version=f"ssllatency {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"ssllatency {__version__}")
     subparsers = parser.add_subparsers(metavar="SUBCOMMAND", required=True, parser_class=_Parser)
     for name in [subcommand] if subcommand in SUBCOMMANDS else SUBCOMMANDS:
         module = import_module(f"ssllatency.cli.{name}")
@@ -67,6 +89,7 @@ def run(arguments: Sequence[str]) -> int:
     if _is_sudo():
         os.environ["PATH"] = ROOTS_PATH
     try:
+        arguments = _asked_for_help(arguments)
         parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
         status = parsed.run(parsed)
         sys.stdout.flush()
@@ -86,6 +109,11 @@ def run(arguments: Sequence[str]) -> int:
         tell_line(_unforeseen(error))
         return 1
     return int(status)
+
+
+def _asked_for_help(arguments: Sequence[str]) -> Sequence[str]:
+    """`help` and `help SUBCOMMAND` as the options that they stand for."""
+    return [*arguments[1:2], "--help"] if arguments[:1] == ["help"] else arguments
 
 
 def _is_sudo() -> bool:

@@ -13,24 +13,28 @@ from ssllatency.model.handshakes import Label
 from ssllatency.targets import Selection
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def positive(text: str) -> float:
-    """A number of seconds above zero."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
+def seconds(text: str) -> float:
+    """A time above zero in seconds: 10, 0.5, 10s, 500ms, 5m, 1h."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ms|s|m|h|)", text, re.ASCII)
+    value = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} isn't a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text} isn't a number of seconds above 0, nor a time like 500ms, 10s, 5m or 1h")
     return value
 
 
-def process_id(text: str) -> int:
-    """A PID."""
-    if not text.isdecimal() or not 0 < int(text) < 1 << 22:
-        raise argparse.ArgumentTypeError(f"{text} isn't a PID")
-    return int(text)
+def process_ids(text: str) -> list[int]:
+    """PIDs, separated by commas or white space, as pgrep prints them."""
+    words = re.split(r"[\s,]+", text.strip())
+    if words == [""]:
+        raise argparse.ArgumentTypeError("it is empty: is the server running, and its PID file where you look for it?")
+    for word in words:
+        if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 1 << 22:
+            hint = f": --comm {word} names processes" if re.fullmatch(r"[A-Za-z][\w.-]{0,14}", word, re.ASCII) else ""
+            raise argparse.ArgumentTypeError(f"{word} isn't a PID{hint}")
+    return list(map(int, words))
 
 
 def count(text: str) -> int:
@@ -74,11 +78,11 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-p",
         "--pid",
-        type=process_id,
-        action="append",
+        type=process_ids,
+        action="extend",
         default=[],
-        metavar="PID",
-        help="a process and its children, now or later",
+        metavar="PID,…",
+        help="processes and their children, now or later",
     )
     group.add_argument("--comm", action="append", default=[], metavar="NAME", help="all processes of this name, now or later")
     group.add_argument("--cgroup", metavar="PATH", help="all processes of this cgroup and of those below it, now or later")
@@ -122,8 +126,8 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:
     """How long reports are gathered for, and how they are printed."""
-    parser.add_argument("-d", "--duration", type=positive, metavar="SECONDS", help="stop after so long")
-    parser.add_argument("-i", "--interval", type=positive, metavar="SECONDS", help="a report of each interval")
+    parser.add_argument("-d", "--duration", type=seconds, metavar="TIME", help="stop after so long: 10, 30s, 5m")
+    parser.add_argument("-i", "--interval", type=seconds, metavar="TIME", help="a report of each interval")
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1; with -i one document a line")
 
 

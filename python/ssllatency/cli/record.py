@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
     recordings.add_output_options(parser)
-    parser.add_argument("-d", "--duration", type=options.positive, metavar="SECONDS", help="stop after so long")
-    parser.add_argument("-i", "--interval", type=options.positive, default=_INTERVAL_S, metavar="SECONDS",
+    parser.add_argument("-d", "--duration", type=options.seconds, metavar="TIME", help="stop after so long: 10, 30s, 5m")
+    parser.add_argument("-i", "--interval", type=options.seconds, default=_INTERVAL_S, metavar="TIME",
                         help=f"the length of an interval ({_INTERVAL_S:g})")  # fmt: skip
     parser.add_argument("--by-process", action="store_true", help="keep the functions of each process by themselves")
     options.add_measuring_options(parser)

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
                        help="calls that took at least so long, like 200us or 1ms")  # fmt: skip
     options.add_role_option(group)
-    parser.add_argument("-d", "--duration", type=options.positive, metavar="SECONDS", help="stop after so long")
+    parser.add_argument("-d", "--duration", type=options.seconds, metavar="TIME", help="stop after so long: 10, 30s, 5m")
     parser.add_argument("--count", type=options.whole, metavar="N", help="stop after so many lines")
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
     parser.add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",

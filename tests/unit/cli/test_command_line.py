@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.cli import doctor
-from ssllatency.cli.main import SUBCOMMANDS, run
+from ssllatency.cli.main import SUBCOMMANDS, build_parser, run
 
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
 
@@ -98,6 +98,12 @@ def test_a_subcommand_brings_in_no_other() -> None:
         (["nope"], 2, "invalid choice: 'nope'"),
         (["trace", "-p", "0"], 2, "0 isn't a PID"),
         (["trace", "-p", "12x"], 2, "12x isn't a PID"),
+        (["trace", "-p", "1,nginx"], 2, "nginx isn't a PID: --comm nginx names processes"),
+        (["trace", "-p", " \n"], 2, "it is empty: is the server running"),
+        (["handshake"], 2, "did you mean handshakes?"),
+        (["trace", "-p", "1", "--durration", "3"], 2, "did you mean --duration?"),
+        (["trace", "-p", "1", "--attach=muti"], 2, "did you mean multi?"),
+        (["trace", "-p", "1", "-d", "5 minutes"], 2, "nor a time like 500ms, 10s, 5m or 1h"),
         (["trace", "-p", "1", "-d", "-3"], 2, "isn't a number of seconds above 0"),
         (["trace", "-p", "1", "-d", "nan"], 2, "isn't a number of seconds above 0"),
         (["trace", "-p", "1", "-i", "0"], 2, "isn't a number of seconds above 0"),
@@ -224,3 +230,30 @@ def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], tm
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out + printed.err
     assert "\\x1b" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("words", "pids"),
+    [(["-p", "12"], [12]), (["-p", "12,13"], [12, 13]), (["-p", "12\n13 14\n", "--pid", "15"], [12, 13, 14, 15])],
+)
+def test_several_pids(words: list[str], pids: list[int]) -> None:
+    """As commas, as pgrep prints them, and as several options."""
+    assert build_parser("trace").parse_args(["trace", *words]).pid == pids
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("10", 10), ("0.5", 0.5), (".5", 0.5), ("10s", 10), ("500ms", 0.5), ("5m", 300), ("1.5h", 5400)]
+)
+def test_times_have_units(text: str, expected: float) -> None:
+    assert build_parser("trace").parse_args(["trace", "-p", "1", "-d", text]).duration == expected
+
+
+def test_help_and_version_as_people_type_them(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["help"], ["help", "trace"], ["-V"]):
+        with pytest.raises(SystemExit) as ended:
+            run(words)
+        assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert "usage: ssllatency [-h]" in printed
+    assert "usage: ssllatency trace [-h]" in printed
+    assert printed.splitlines()[-1].startswith("ssllatency ")
