@@ -172,7 +172,15 @@ class Follower:
             self._attachment.late.add(one.pid)
 
     def _refill(self, following: Following) -> None:
-        self._joined_late |= following.refill()
+        self._joined_late |= {pid for pid in following.refill() if self._has_begun(pid)}
+
+    def _has_begun(self, pid: int) -> bool:
+        """Whether the process maps a traced file already, or is gone and may have: who is seen while it starts has made no call."""
+        try:
+            maps = any(self._known.get(file.identity) is not None for file in tls_candidates(pid))
+        except SsllatencyError:
+            maps = False
+        return maps or not exists(pid)
 
     def _matters(self, one: Mapping) -> bool:
         """Whether what was mapped may be new: a file, or to the process a file that is traced."""

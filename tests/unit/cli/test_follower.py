@@ -44,6 +44,7 @@ class Kernel:
     deaf: int = 0  # so often nothing is told yet
     lost: int = 0
     sees_mappings: bool = True
+    found_late: set[int] = field(default_factory=set)  # whom the next look adds to the set
     account: Any = field(default_factory=lambda: SimpleNamespace(joined=0))
 
     def joined(self) -> dict[int, int]:
@@ -60,7 +61,8 @@ class Kernel:
         return list(self.maps)
 
     def refill(self) -> set[int]:
-        return set()
+        found, self.found_late = self.found_late, set()
+        return found
 
     def cgroup_is_new(self) -> bool:
         return False
@@ -210,6 +212,19 @@ def test_those_that_mapped_a_file_before_it_was_traced_are_counted(kernel: Kerne
     kernel.told = [Mapping(301, 999, new.path, new.identity), Mapping(302, 1001, new.path, new.identity)]
     session.look()
     assert session.attachment.late == {NEW, 300, 301}
+
+
+@pytest.mark.parametrize(("maps", "late"), [(True, True), (False, False)], ids=["running", "starting"])
+def test_who_joins_late_is_a_loss_where_it_may_have_made_calls(kernel: Kernel, maps: bool, late: bool) -> None:
+    """A process that is seen while it starts has the kernel's own notice on its way."""
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file], NEW: [file] if maps else []}
+    session = Session(kernel, [file], Selection(comms=("nginx",)))
+    kernel.found_late = {NEW}
+    session.look()
+    kernel.map(NEW, file)
+    session.look()
+    assert session.attachment.late == ({NEW} if late else set())
 
 
 @pytest.mark.parametrize(("there", "late"), [(22, {NEW}), (44, {NEW}), (None, {NEW})])

@@ -148,16 +148,17 @@ class Following:
         A child of a process that wasn't in the set yet is found by looking again, until a look finds nobody new. Of those that
         start others without an end the next refill finds the rest.
         """
-        before = set(self.alive())
-        known = set(before)
+        added: set[int] = set()
         for _ in range(_MOST_LOOKS):
-            new = {pid: member for pid, member in self._rules.members().items() if pid not in known}
+            members = self._rules.members()
+            inside = set(self.alive())  # not before the members: the programs add some meanwhile
+            new = {pid: member for pid, member in members.items() if pid not in inside and pid not in added}
             for pid, member in new.items():
                 self.admit(pid, member=member)
             if not new:
                 break
-            known |= new.keys()
-        return known - before
+            added |= new.keys()
+        return added
 
     def admit(self, pid: int, *, member: bool = False) -> None:
         """Adds a process; `member` as the programs add one by its name or cgroup, so that its next program may end that."""
