@@ -175,7 +175,7 @@ class Follower:
         self._joined_late |= {pid for pid in following.refill() if self._has_begun(pid)}
 
     def _has_begun(self, pid: int) -> bool:
-        """Whether the process maps a traced file already, or is gone and may have: who is seen while it starts has made no call."""
+        """Whether the process maps a traced file already, or is gone and may have: who is just starting has made no call."""
         try:
             maps = any(self._known.get(file.identity) is not None for file in tls_candidates(pid))
         except SsllatencyError:
