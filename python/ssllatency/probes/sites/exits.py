@@ -10,6 +10,7 @@ what comes before the tail and the `ret`s. A `ret` is a candidate itself, so the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ssllatency.abi import Convention
@@ -124,26 +125,27 @@ def tail(graph: Graph) -> list[int]:
 
 
 def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Candidate]) -> Points:
+    """The points of the tail; those are one that control passes between without crossing a candidate."""
+    sites = {(each.site.address, each.after) for each in candidates}
     points = Points()
-    apart = {(each.before, each.after) for each in candidates}
-    entering = {(each.site.address, each.after) for each in candidates}
+    for address, before, after in _passages(graph, values):
+        if (address, after) not in sites:
+            points.join(before, after)
+    return points
 
-    def join(one: Point, other: Point) -> None:
-        if (one, other) not in apart:
-            points.join(one, other)
 
+def _passages(graph: Graph, values: dict[int, Value | None]) -> Iterator[tuple[int, Point, Point]]:
+    """Each step that control can take in the tail: the instruction that takes it, from which point, to which."""
     for address in values:
         before, after = ("before", address), ("after", address)
-        join(before, after)
+        yield address, before, after
         if graph.nodes[address].flow is Flow.RETURN:
-            points.join(after, _SINK)
+            yield address, after, _SINK
         predecessors = graph.predecessors[address]
         if not predecessors or address == graph.entry:
-            points.join(before, _SOURCE)
+            yield address, _SOURCE, before
         for predecessor in predecessors:
-            if (predecessor, before) not in entering:
-                points.join(before, ("after", predecessor) if predecessor in values else _SOURCE)
-    return points
+            yield predecessor, ("after", predecessor) if predecessor in values else _SOURCE, before
 
 
 def _least(points: Points, candidates: list[_Candidate]) -> list[Site]:
