@@ -18,7 +18,7 @@ from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import CALLS, Cost, Emulation, Flow
 from ssllatency.code.return_values import Ending, Value, return_values, value_bits
 from ssllatency.probes.catalogue import succeeds
-from ssllatency.probes.sites.branches import endings, peeled, run_once, settled
+from ssllatency.probes.sites.branches import endings, run_once, settled, topological_order
 from ssllatency.probes.sites.cut import Edge, Point, Points, cut
 from ssllatency.probes.sites.entry import Site, head_until, site_cost, site_delta
 
@@ -121,7 +121,7 @@ def tail(graph: Graph) -> list[int]:
         comes_back = graph.nodes[address].flow in CALLS and graph.successors[address]
         return bool(comes_back or address in graph.uncovered)
 
-    return peeled(graph.predecessors, graph.successors, goes_on)
+    return topological_order(graph.predecessors, graph.successors, is_barred=goes_on)
 
 
 def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Candidate]) -> Points:
