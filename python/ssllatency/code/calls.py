@@ -56,23 +56,27 @@ def calls_of(image: Image, names: Iterable[str], within: Range | None = None) ->
 
 
 def _x86_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[tuple[int, int]]:
-    """call rel32 and jmp rel32. Only those are looked at whose displacement, by its upper half, can lead to a target."""
-    upper: dict[int, set[int]] = {}
-    for target in targets:
-        for half in range((target - start - len(code) - 5) >> 16, ((target - start) >> 16) + 1):
-            if -0x8000 <= half < 0x8000:
-                upper.setdefault(half >> 8 & 0xFF, set()).add(half & 0xFF)
-    if not upper:
+    """call rel32 and jmp rel32. Of the bytes that may be one, few have a displacement whose upper half can lead to a target:
+    the search is for these."""
+    halves = _upper_halves(start, len(code), targets)
+    if not halves:
         return
-    choices = b"|".join(
-        b"[" + b"".join(re.escape(bytes((low,))) for low in sorted(lows)) + b"]" + re.escape(bytes((high,)))
-        for high, lows in upper.items()
-    )
-    for match in re.finditer(rb"[\xe8\xe9](?=(..(?:" + choices + rb")))", code, re.DOTALL):
-        site = start + match.start()
-        target = site + 5 + struct.unpack("<i", match[1])[0]
+    any_half = b"|".join(re.escape(struct.pack("<h", half)) for half in sorted(halves))
+    for match in re.finditer(rb"[\xe8\xe9](?=..(?:" + any_half + rb"))", code, re.DOTALL):
+        (displacement,) = struct.unpack_from("<i", code, match.end())
+        target = start + match.end() + 4 + displacement  # from the end of the instruction
         if target in targets:
-            yield site, target
+            yield start + match.start(), target
+
+
+def _upper_halves(start: int, size: int, targets: Iterable[int]) -> set[int]:
+    """The upper 16 bits of all displacements from an instruction in [start, start + size) to a target, as signed numbers."""
+    return {
+        half
+        for target in targets
+        for half in range((target - start - size - 5) >> 16, ((target - start) >> 16) + 1)
+        if -0x8000 <= half < 0x8000
+    }
 
 
 def _aarch64_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[tuple[int, int]]:

@@ -31,7 +31,7 @@ NORETURN = frozenset(
     )
 )
 
-# (image, address of the function that jumps, displacement of the slot jumped through) -> targets, None if unknown
+# (address of the function that jumps, displacement of the slot jumped through) -> targets, None if unknown
 ResolveTail = Callable[[int, int], Sequence[int] | None]
 
 
@@ -113,8 +113,8 @@ def reachable(successors: Mapping[int, Collection[int]], starts: Iterable[int]) 
 class Graph:
     """The control flow of one operation. Instructions are named by their addresses.
 
-    `uncovered` gives for an instruction why a way out there can't be followed; `tail_jumps` are indirect jumps whose targets
-    came from a method table. `own` is the range of the operation's own function.
+    `uncovered` gives for an instruction why a way out there can't be followed; `functions` the range of the function that it is
+    part of, of which `own` is the operation's own; `frames` what is known before it of the registers that point into the stack.
     """
 
     entry: int

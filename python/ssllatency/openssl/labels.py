@@ -27,27 +27,19 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
     "signature" the TLS code point of the algorithm that this side signs with. The group's code point is "group_tls13" where the
     version is TLS 1.3 and "did_kex" isn't 0, else "group_session".
     """
-    return {name: found for name, found in _findings(image).items() if isinstance(found, FieldPath)}
-
-
-def label_problems(image: Image) -> dict[str, str]:
-    """Why the others are absent, a phrase each, by the label's name."""
-    return {name: found for name, found in _findings(image).items() if isinstance(found, str)}
-
-
-def _findings(image: Image) -> dict[str, FieldPath | str]:
     try:
         accessors = Accessors(image)
-    except (UnclearError, ElfError) as problem:
-        return dict.fromkeys(_LABELS, str(problem))
-    return {name: _finding(accessors, source) for name, source in _LABELS.items()}
+    except (UnclearError, ElfError):
+        return {}
+    paths = {name: _path(accessors, source) for name, source in _LABELS.items()}
+    return {name: path for name, path in paths.items() if path}
 
 
-def _finding(accessors: Accessors, source: _Source) -> FieldPath | str:
+def _path(accessors: Accessors, source: _Source) -> FieldPath | None:
     try:
         field = source(accessors)
-    except (UnclearError, ElfError) as problem:
-        return str(problem)
+    except (UnclearError, ElfError):
+        return None
     return FieldPath(field.path, field.size)
 
 

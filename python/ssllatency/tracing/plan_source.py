@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 from ssllatency.code.machine import Emulation
 from ssllatency.elf.source import ElfError
@@ -23,10 +23,10 @@ from ssllatency.probes.cache.plans import PLANS, PlanSettings
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import Hazards, debug_roots, exists, root_of
-from ssllatency.tracing.planning import run_all_apart, run_apart
+from ssllatency.tracing.planning import Answer, run_all_apart, run_apart
 
 NO_HAZARDS = Hazards()
-T = TypeVar("T")
+_Key = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Asked:
     file: File
 
     @property
-    def key(self) -> tuple[object, ...]:
+    def key(self) -> _Key:
         """What an answer is remembered by: the file as it is now."""
         status = os.stat(self.file.path)  # noqa: PTH116 - a path under /proc is not to be resolved
         found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, self.file.label, self.file.root)
@@ -73,7 +73,8 @@ class PlanSource:
         emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not found.shadow_stack)
         self._plans = PlanSettings(not arguments.no_return_probes and not self.danger, emulation)
         self._handshake_plans = HandshakeSettings(emulation)
-        self._made: dict[tuple[object, ...], Any] = {}
+        self._answers: dict[_Key, Any] = {}
+        self._failures: dict[_Key, SsllatencyError] = {}  # why there is no answer
 
     def plan(self, path: str, label: str, root: str = "/") -> ImagePlan:
         """The plan of the file at `path`; `label` and `root` as File has them. ElfError where it can't be read."""
@@ -114,11 +115,13 @@ class PlanSource:
         by_size = sorted(files, key=_size, reverse=True)  # what takes longest comes first
         wanted = [self._handshake_plan_of(file) for file in by_size if handshakes]
         wanted += [self._plan_of(file) for file in by_size]
-        missing = [asked for asked in wanted if not self._is_kept(asked)]
+        for asked in wanted:
+            self._recall(asked)
+        missing = [asked for asked in wanted if not self._is_answered(asked)]
         if len(wanted) > 1 and missing:
             works = [Work(asked.kind, asked.file.subject, asked.make) for asked in missing]
             for asked, work, answer in zip(missing, works, run_all_apart(works, meanwhile), strict=True):
-                self._made[asked.key] = answer if isinstance(answer, SsllatencyError) else self._taken(asked, work, answer)
+                self._remember(asked, work, answer)
 
     def _plan_of(self, file: File) -> _Asked:
         return _Asked(PLANS, self._plans.key, self._plans.make, file)
@@ -126,28 +129,35 @@ class PlanSource:
     def _handshake_plan_of(self, file: File) -> _Asked:
         return _Asked(HANDSHAKE_PLANS, self._handshake_plans.key, self._handshake_plans.make, file)
 
-    def _is_kept(self, asked: _Asked) -> bool:
-        if asked.key not in self._made:
-            kept = self._cache.kept(asked.kind, asked.file.subject, asked.settings)
-            if kept is None:
-                return False
-            self._made[asked.key] = kept
-        return True
+    def _is_answered(self, asked: _Asked) -> bool:
+        """Whether it is known already: an answer, or that there is none."""
+        return asked.key in self._answers or asked.key in self._failures
 
-    def _taken(self, asked: _Asked, work: Work[Any], answer: object) -> object:
+    def _recall(self, asked: _Asked) -> None:
+        """Has the answer that an entry of the cache gives, if there is one."""
+        if not self._is_answered(asked):
+            kept = self._cache.kept(asked.kind, asked.file.subject, asked.settings)
+            if kept is not None:
+                self._answers[asked.key] = kept
+
+    def _remember(self, asked: _Asked, work: Work[Any], answer: Answer) -> None:
+        """Has what another process has worked out, or why it couldn't, for when it is asked for."""
+        if isinstance(answer, SsllatencyError):
+            self._failures[asked.key] = answer
+            return
         try:
-            return self._cache.taken(work, asked.settings, answer)
+            self._answers[asked.key] = self._cache.taken(work, asked.settings, answer)
         except SsllatencyError as error:
-            return error
+            self._failures[asked.key] = error
 
     def _answer(self, asked: _Asked, run: Run | None = None) -> Any:
         key = asked.key
-        if key not in self._made:
+        if key in self._failures:
+            raise self._failures[key]
+        if key not in self._answers:
             found = self._cache.found(asked.kind, asked.file.subject, asked.settings, asked.make, run or run_apart)
-            self._made[key] = found[0]
-        if isinstance(self._made[key], SsllatencyError):
-            raise self._made[key]
-        return self._made[key]
+            self._answers[key] = found[0]
+        return self._answers[key]
 
 
 def _size(file: File) -> int:

@@ -13,7 +13,7 @@ from tests import foreign
 from tests.fixtures import build
 
 from ssllatency.elf.image import Image
-from ssllatency.openssl.labels import FieldPath, label_paths, label_problems
+from ssllatency.openssl.labels import FieldPath, label_paths
 from ssllatency.openssl.signatures import code_point_offset
 
 LAYOUTS = pytest.mark.parametrize("layout", [(), ("-DSINCE_3_2",)], ids=["up-to-3.1", "since-3.2"])
@@ -46,7 +46,6 @@ def test_places_are_those_of_the_structures(folder: Path, style: str, layout: tu
     paths = label_paths(image)
     assert padded(paths) == {name: place for name, place in places.items() if name not in absent}
     assert {name: path.size for name, path in paths.items()} == {name: SIZES[name] for name in SIZES if name not in absent}
-    assert label_problems(image) == dict.fromkeys(absent, "SSL_ctrl doesn't show the negotiated group")
 
 
 @pytest.mark.parametrize("style", build.STYLES)
@@ -56,31 +55,15 @@ def test_what_is_in_doubt_is_absent(folder: Path, style: str, layout: tuple[str,
     image, places = made(folder, style, "-DDOUBTFUL", *layout)
     sure = ("version", "verify_result", "ctx", "session", "peer_certificate")
     assert padded(label_paths(image)) == {name: places[name] for name in sure}
-    assert label_problems(image) == {
-        "in_init": "SSL_in_init doesn't simply return it",
-        "hand_state": "SSL_get_state doesn't simply return it",
-        "resumed": "SSL_session_reused doesn't simply return it",
-        "verify_mode": "SSL_get_verify_mode doesn't simply return it",
-        "cipher": "SSL_get_current_cipher doesn't look into the session",
-        "signature": "the library's table of signature algorithms doesn't show it",
-        "waitctx": "SSL_get_all_async_fds and SSL_get_changed_async_fds don't agree",
-        **dict.fromkeys(GROUP, "SSL_ctrl doesn't show the negotiated group"),
-    }
 
 
 def test_an_image_without_accessors_tells_nothing(shapes: Path) -> None:
-    image = Image.open(shapes)
-    assert label_paths(image) == {}
-    assert label_problems(image) == dict.fromkeys(SIZES, "the library has no SSL_version")
+    assert label_paths(Image.open(shapes)) == {}
 
 
-def test_an_accessor_that_is_missing_is_named(folder: Path) -> None:
+def test_labels_of_missing_accessors_are_absent(folder: Path) -> None:
     image = Image.open(build.library(folder, "labels-accessors.so", ["accessors.c"]))
-    problems = label_problems(image)
     assert {"version", "session", "resumed", "hand_state"} == set(label_paths(image))
-    assert problems["peer_certificate"] == "the library has no SSL_get0_peer_certificate"
-    assert problems["cipher"] == "the library has no SSL_CIPHER_get_id"
-    assert problems["group_session"] == "the library has no SSL_ctrl"
 
 
 # Libraries as they ship. These come from their debug information or, where there is none, from test_places_are_what_... below.
@@ -116,8 +99,6 @@ GOLDEN = {
 def test_places_in_a_library_as_it_ships(name: str) -> None:
     image = Image.open(foreign.needed(foreign.find(name)))
     assert label_paths(image) == {label: FieldPath(offsets, SIZES[label]) for label, offsets in GOLDEN[name].items()}
-    absent = set(SIZES) - set(GOLDEN[name])
-    assert label_problems(image) == dict.fromkeys(absent, "SSL_ctrl doesn't show the negotiated group")
 
 
 @pytest.mark.parametrize("name", [name for name in foreign.NAMES if name not in GOLDEN])

@@ -16,17 +16,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 
-# Student's t for a two-sided 95 % interval, by degrees of freedom; beyond these its limit is near.
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-_T95_LIMIT = 1.96
+from ssllatency.model.statistics import student
+
+_OUTSIDE = 0.05  # the share of intervals that don't hold the truth
 _SWEEPS, _CLOSE = 1000, 1e-10
-_PRIME = (1 << 61) - 1
 
 Levels = tuple[str, ...]
+_Row = dict[int, int]  # the numbers of a matrix's row that aren't 0, by column
 
 
 @dataclass(frozen=True)
@@ -166,8 +162,7 @@ def _effect(logs: Sequence[float]) -> Effect:
     middle = fmean(logs)
     if len(logs) < 2:
         return Effect(math.exp(middle))
-    t = _T95[len(logs) - 2] if len(logs) - 2 < len(_T95) else _T95_LIMIT
-    half = t * stdev(logs) / math.sqrt(len(logs))
+    half = student.bound(_OUTSIDE, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     return Effect(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 
 
@@ -193,16 +188,20 @@ def _is_told(cells: Sequence[Levels], factor: int) -> bool:
 def _rank(rows: Sequence[Sequence[Hashable]]) -> int:
     """The rank of the matrix with a 1 for each member of a row, and for the mean."""
     columns = {name: number for number, name in enumerate(dict.fromkeys(name for row in rows for name in row), 1)}
-    basis: dict[int, dict[int, int]] = {}
+    echelon: dict[int, _Row] = {}
     for members in {tuple(row) for row in rows}:
-        left = {0: 1, **{columns[name]: 1 for name in members}}
-        while left:
-            first = min(left)
-            if first not in basis:
-                inverse = pow(left[first], -1, _PRIME)
-                basis[first] = {column: value * inverse % _PRIME for column, value in left.items()}
-                break
-            factor, pivot = left[first], basis[first]
-            both = {column: (left.get(column, 0) - factor * pivot.get(column, 0)) % _PRIME for column in {*left, *pivot}}
-            left = {column: value for column, value in both.items() if value}
-    return len(basis)
+        left = _reduced({0: 1, **{columns[name]: 1 for name in members}}, echelon)
+        if left:
+            echelon[min(left)] = left
+    return len(echelon)
+
+
+def _reduced(row: _Row, echelon: Mapping[int, _Row]) -> _Row:
+    """What is left of a row by Gaussian elimination: nothing where it depends on the rows of `echelon`, each of which is found
+    by the column that it begins in. Exact: whole numbers, multiplied crosswise and then cut down by what divides them all."""
+    while row and (pivot := echelon.get(min(row))):
+        first = min(row)
+        both = {column: pivot[first] * row.get(column, 0) - row[first] * pivot.get(column, 0) for column in {*row, *pivot}}
+        divisor = math.gcd(*both.values()) or 1
+        row = {column: value // divisor for column, value in both.items() if value}
+    return row

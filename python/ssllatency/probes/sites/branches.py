@@ -31,25 +31,26 @@ def settled(ending: Ending, *, branches: bool) -> bool:
 def run_once(graph: Graph) -> set[int]:
     """Instructions that a call runs at most once: those that no loop leads to, and those that lead to no loop."""
     predecessors = {address: set(found) for address, found in graph.predecessors.items()}
-    return {*peeled(graph.successors, predecessors), *peeled(predecessors, graph.successors)}
+    return {*topological_order(graph.successors, predecessors), *topological_order(predecessors, graph.successors)}
 
 
-def peeled(
-    ahead: Mapping[int, Collection[int]],
-    behind: Mapping[int, Collection[int]],
-    stays: Callable[[int], bool] = lambda _: False,
+def topological_order(
+    successors: Mapping[int, Collection[int]],
+    predecessors: Mapping[int, Collection[int]],
+    is_barred: Callable[[int], bool] = lambda _: False,
 ) -> list[int]:
-    """What has nothing behind it, is taken away, and so on, in that order; what `stays` is never taken."""
-    pending = {address: len(found) for address, found in behind.items()}
-    work = [address for address, count in pending.items() if count == 0]
-    found = []
-    while work:
-        address = work.pop()
-        if stays(address):
+    """The nodes of a graph, each after all its predecessors, by Kahn's algorithm. Those in a cycle aren't among them, nor those
+    that are barred, nor what either leads to. Given the edges the other way round, each comes after all its successors."""
+    missing = {node: len(sources) for node, sources in predecessors.items()}  # predecessors that aren't in the order yet
+    ready = [node for node, count in missing.items() if count == 0]
+    order = []
+    while ready:
+        node = ready.pop()
+        if is_barred(node):
             continue
-        found.append(address)
-        for each in ahead[address]:
-            pending[each] -= 1
-            if pending[each] == 0:
-                work.append(each)
-    return found
+        order.append(node)
+        for successor in successors[node]:
+            missing[successor] -= 1
+            if missing[successor] == 0:
+                ready.append(successor)
+    return order

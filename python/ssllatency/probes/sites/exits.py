@@ -10,6 +10,7 @@ what comes before the tail and the `ret`s. A `ret` is a candidate itself, so the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ssllatency.abi import Convention
@@ -17,7 +18,7 @@ from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import CALLS, Cost, Emulation, Flow
 from ssllatency.code.return_values import Ending, Value, return_values, value_bits
 from ssllatency.probes.catalogue import succeeds
-from ssllatency.probes.sites.branches import endings, peeled, run_once, settled
+from ssllatency.probes.sites.branches import endings, run_once, settled, topological_order
 from ssllatency.probes.sites.cut import Edge, Point, Points, cut
 from ssllatency.probes.sites.entry import Site, head_until, site_cost, site_delta
 
@@ -120,30 +121,31 @@ def tail(graph: Graph) -> list[int]:
         comes_back = graph.nodes[address].flow in CALLS and graph.successors[address]
         return bool(comes_back or address in graph.uncovered)
 
-    return peeled(graph.predecessors, graph.successors, goes_on)
+    return topological_order(graph.predecessors, graph.successors, is_barred=goes_on)
 
 
 def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Candidate]) -> Points:
+    """The points of the tail; those are one that control passes between without crossing a candidate."""
+    sites = {(each.site.address, each.after) for each in candidates}
     points = Points()
-    apart = {(each.before, each.after) for each in candidates}
-    entering = {(each.site.address, each.after) for each in candidates}
+    for address, before, after in _passages(graph, values):
+        if (address, after) not in sites:
+            points.join(before, after)
+    return points
 
-    def join(one: Point, other: Point) -> None:
-        if (one, other) not in apart:
-            points.join(one, other)
 
+def _passages(graph: Graph, values: dict[int, Value | None]) -> Iterator[tuple[int, Point, Point]]:
+    """Each step that control can take in the tail: the instruction that takes it, from which point, to which."""
     for address in values:
         before, after = ("before", address), ("after", address)
-        join(before, after)
+        yield address, before, after
         if graph.nodes[address].flow is Flow.RETURN:
-            points.join(after, _SINK)
+            yield address, after, _SINK
         predecessors = graph.predecessors[address]
         if not predecessors or address == graph.entry:
-            points.join(before, _SOURCE)
+            yield address, _SOURCE, before
         for predecessor in predecessors:
-            if (predecessor, before) not in entering:
-                points.join(before, ("after", predecessor) if predecessor in values else _SOURCE)
-    return points
+            yield predecessor, ("after", predecessor) if predecessor in values else _SOURCE, before
 
 
 def _least(points: Points, candidates: list[_Candidate]) -> list[Site]:

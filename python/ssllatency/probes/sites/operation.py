@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of one operation: its control flow, the cheapest correct sites, and the check of them.
 
-A return probe kills the process when the
-function is entered or left on a stack other than the thread's own: always possible below the SSL_* functions (OpenSSL's ASYNC
-jobs), and above them in a program that runs its connections on fibers. So it is never taken there, and for the SSL_* functions
-only where a way out can't be covered, or on request where it is cheaper.
+A return probe kills the process when the function is entered or left on a stack other than the thread's own: always possible
+below the SSL_* functions (OpenSSL's ASYNC jobs), and above them in a program that runs its connections on fibers. So it is
+never taken below them, and for the SSL_* functions only where a way out can't be covered, or on request where it is cheaper.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ssllatency.abi import Convention
 from ssllatency.code.flow import Code, Graph, Unplannable, build
 from ssllatency.code.machine import Cost, Emulation, Machine
 from ssllatency.elf.image import Function, Image
@@ -72,28 +73,43 @@ class Planner:
         return frozenset(self.machine.argument_registers[index] for index in arguments)
 
     def _with_exits(self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function) -> OperationPlan:
-        """The cheapest of the plans with exit sites that the check approves of: with branches that tell the value, without
-        them where it has any, and only where there is neither with the `ret`s themselves."""
+        """The cheapest of the plans with exit sites."""
         entry = entry_site(graph, needed, self.emulation)
         counted = self._counted(graph, operation)
-        result = self.machine.result_register
-        found: list[OperationPlan] = []
-        wrong = ""
-        for branches, only_returns in ((True, False), (False, False), (False, True)):
-            if (found and only_returns) or (branches and not self.branch_exits):
-                continue
-            chooser = Chooser(counted, self.emulation, result, operation.convention, branches)
-            exits = chooser.sites(entry.address, only_returns=only_returns)
-            wrong = problem(counted, entry, exits, result)
-            if not wrong and sum(site.ending.goes_on for site in exits) <= _MOST_BRANCHES:
-                leaving = Ways(self.image, counted, exits, operation.convention).probes()
-                first = self._first(graph, entry, Role.ENTRY, operation)
-                found.append(_plan(operation, function, graph, (first, *leaving)))
+        first = self._first(graph, entry, Role.ENTRY, operation)
+        plans = [
+            _plan(operation, function, graph, (first, *Ways(self.image, counted, exits, operation.convention).probes()))
+            for exits in self._exit_choices(counted, entry, operation.convention)
+        ]
+        return min(plans, key=lambda plan: (cost_ns(plan), failing_ns(plan), _dear(plan), len(plan.probes)))
+
+    def _exit_choices(self, graph: Graph, entry: Site, convention: Convention) -> list[list[Site]]:
+        """The sets of exit sites that may be the cheapest, of which the check approves: with branches that tell the value, and
+        without them; only where there is neither, the `ret`s themselves. Unplannable with what is wrong with these."""
+        choices = []
+        if self.branch_exits:
+            exits = self._chooser(graph, convention, branches=True).sites(entry.address)
+            if not self._problem(graph, entry, exits) and sum(site.ending.goes_on for site in exits) <= _MOST_BRANCHES:
+                choices.append(exits)
                 if all(settled(site.ending, branches=False) for site in exits):
-                    break  # without branches it would be no cheaper
-        if not found:
+                    return choices  # without branches it would be no cheaper
+        chooser = self._chooser(graph, convention, branches=False)
+        exits = chooser.sites(entry.address)
+        if not self._problem(graph, entry, exits):
+            choices.append(exits)
+        if choices:
+            return choices
+        returns = chooser.sites(entry.address, only_returns=True)
+        wrong = self._problem(graph, entry, returns)
+        if wrong:
             raise Unplannable(wrong)
-        return min(found, key=lambda plan: (cost_ns(plan), failing_ns(plan), _dear(plan), len(plan.probes)))
+        return [returns]
+
+    def _chooser(self, graph: Graph, convention: Convention, *, branches: bool) -> Chooser:
+        return Chooser(graph, self.emulation, self.machine.result_register, convention, branches)
+
+    def _problem(self, graph: Graph, entry: Site, exits: Sequence[Site]) -> str:
+        return problem(graph, entry, exits, self.machine.result_register)
 
     def _counted(self, graph: Graph, operation: Operation) -> Graph:
         """Without the ways that only calls take that aren't counted."""
@@ -108,7 +124,7 @@ class Planner:
         self, graph: Graph, needed: frozenset[str], operation: Operation, function: Function
     ) -> OperationPlan:
         site = return_probe_site(graph, needed, self.emulation)
-        wrong = problem(graph, site, (), self.machine.result_register)
+        wrong = self._problem(graph, site, ())
         if wrong:
             raise Unplannable(wrong)
         return _plan(operation, function, graph, (self._first(graph, site, Role.RETURN, operation),))

@@ -8,8 +8,9 @@ site on a branch may be one in one direction only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import CALLS, Flow, Instruction
@@ -17,7 +18,13 @@ from ssllatency.code.return_values import NOT_LEFT, Value
 from ssllatency.probes.sites.entry import Site
 
 MAX_STATES = 200_000
-_BEFORE, _INSIDE = "before", "inside"
+
+
+class _Stage(Enum):
+    """How far a call has come, until it is left."""
+
+    BEFORE = "before the entry site"
+    INSIDE = "past the entry site"
 
 
 @dataclass(frozen=True)
@@ -28,43 +35,89 @@ class _Left:
     constant: int | None = None
 
 
-_State = str | _Left
+_State = _Stage | _Left
 
 
 class _Wrong(Exception):
     pass
 
 
-def _cross(state: _State, address: int, entry: int, exits: dict[int, Site]) -> _State:
-    """The state after the entry site on an instruction. At an exit site the call must be inside."""
-    if address == entry:
-        if state != _BEFORE:
+@dataclass(frozen=True)
+class _Calls:
+    """All calls of an operation, as they run: each is in one state before each of its instructions.
+
+        BEFORE --entry site--> INSIDE --exit site--> _Left --ret--> done
+
+    Anything else is wrong. Without `exits`, as with a return probe, a call is done where it returns INSIDE.
+    """
+
+    graph: Graph
+    entry: int
+    exits: dict[int, Site]
+    result: str
+
+    def check(self) -> None:
+        """Runs every way in every state that a call comes along in. _Wrong where one does what it mustn't."""
+        seen: set[tuple[int, _State]] = set()
+        work: list[tuple[int, _State]] = [(self.graph.entry, _Stage.BEFORE)]
+        while work:
+            if len(seen) > MAX_STATES:
+                raise _Wrong("it has too many ways to be checked")
+            address, state = work.pop()
+            if (address, state) not in seen:
+                seen.add((address, state))
+                work += self._run(address, state)
+
+    def _run(self, address: int, state: _State) -> Iterator[tuple[int, _State]]:
+        """The instructions that follow the one at `address`, and the states in which they are reached."""
+        instruction = self.graph.nodes[address]
+        state = self._cross_entry(address, state)
+        self._check_exit(address, state)
+        ending = self.exits[address].ending if address in self.exits else NOT_LEFT
+        if self.exits and address in self.graph.uncovered:
+            raise _Wrong(f"a way out isn't known: {self.graph.uncovered[address]}")
+        if instruction.flow is Flow.RETURN:
+            self._check_return(address, _leave(state, ending.taken))
+        for successor in self.graph.successors[address]:
+            yield successor, _execute(instruction, _leave(state, ending.towards(instruction, successor)))
+
+    def _cross_entry(self, address: int, state: _State) -> _State:
+        if address != self.entry:
+            return state
+        if state is not _Stage.BEFORE:
             raise _Wrong(f"the entry site {address:#x} is crossed twice")
-        return _INSIDE
-    if address in exits and state != _INSIDE:
-        raise _Wrong(f"the exit site {address:#x} is crossed before the entry or after another exit")
-    return state
+        return _Stage.INSIDE
+
+    def _check_exit(self, address: int, state: _State) -> None:
+        if address in self.exits and state is not _Stage.INSIDE:
+            raise _Wrong(f"the exit site {address:#x} is crossed before the entry or after another exit")
+
+    def _check_return(self, address: int, state: _State) -> None:
+        if state is _Stage.BEFORE:
+            raise _Wrong(f"the return at {address:#x} is reached past no entry site")
+        if self.exits and not (isinstance(state, _Left) and self.result in state.held):
+            raise _Wrong(f"the return at {address:#x} is reached without its value from an exit site")
 
 
 def _leave(state: _State, value: Value | None) -> _State:
-    """The state after an exit site, in the direction in which `value` is returned."""
+    """The state after an exit site, in the direction in which `value` is returned; None where the call goes on."""
     if value is None:
         return state
     return _Left(frozenset((value,))) if isinstance(value, str) else _Left(frozenset(), value)
 
 
-def _step(state: _State, each: Instruction) -> _State:
-    """The state after the instruction ran."""
-    if isinstance(state, str):
+def _execute(instruction: Instruction, state: _State) -> _State:
+    """The state after the instruction ran: a call that is left may still move its value from register to register."""
+    if not isinstance(state, _Left):
         return state
-    if each.flow in CALLS:
-        raise _Wrong(f"a call follows the exit site, at {each.address:#x}")
-    held = state.held - each.writes
-    copied = each.copy
+    if instruction.flow in CALLS:
+        raise _Wrong(f"a call follows the exit site, at {instruction.address:#x}")
+    held = state.held - instruction.writes
+    copied = instruction.copy
     if copied and copied[1] in state.held:
         held |= {copied[0]}
-    if each.constant and state.constant is not None and _equal(each.constant[1], state.constant):
-        held |= {each.constant[0]}
+    if instruction.constant and state.constant is not None and _equal(instruction.constant[1], state.constant):
+        held |= {instruction.constant[0]}
     return _Left(held, state.constant)
 
 
@@ -85,32 +138,7 @@ def problem(graph: Graph, entry: Site, exits: Sequence[Site], result: str) -> st
         if graph.delta(site.address) is None and not returns:
             return f"the stack pointer isn't known at {site.address:#x}"
     try:
-        _walk(graph, entry.address, by_address, result)
+        _Calls(graph, entry.address, by_address, result).check()
     except _Wrong as wrong:
         return str(wrong)
     return ""
-
-
-def _walk(graph: Graph, entry: int, exits: dict[int, Site], result: str) -> None:
-    seen: set[tuple[int, _State]] = set()
-    work: list[tuple[int, _State]] = [(graph.entry, _BEFORE)]
-    while work:
-        if len(seen) > MAX_STATES:
-            raise _Wrong("it has too many ways to be checked")
-        address, state = work.pop()
-        if (address, state) in seen:
-            continue
-        seen.add((address, state))
-        each = graph.nodes[address]
-        state = _cross(state, address, entry, exits)
-        ending = exits[address].ending if address in exits else NOT_LEFT
-        if each.flow is Flow.RETURN:
-            state = _leave(state, ending.taken)
-        if exits and address in graph.uncovered:
-            raise _Wrong(f"a way out isn't known: {graph.uncovered[address]}")
-        if each.flow is Flow.RETURN and state == _BEFORE:
-            raise _Wrong(f"the return at {address:#x} is reached past no entry site")
-        if each.flow is Flow.RETURN and exits and (isinstance(state, str) or result not in state.held):
-            raise _Wrong(f"the return at {address:#x} is reached without its value from an exit site")
-        for successor in graph.successors[address]:
-            work.append((successor, _step(_leave(state, ending.towards(each, successor)), each)))
