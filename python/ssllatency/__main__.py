@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m ssllatency`.
 
-Python puts the folder that it is run in before all others, and whoever may write there could put modules into it that root
-runs: it is taken out before anything else is imported. `python -I -m ssllatency` never puts it there.
+Python searches the current folder for modules first, so anyone who may write there could have root run their code. The folder
+is removed from the search path before anything else is imported. `python -I -m ssllatency` never adds it.
 """
 
 import sys

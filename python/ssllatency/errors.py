@@ -14,4 +14,4 @@ class SsllatencyError(Exception):
 
 
 class Absent(SsllatencyError):
-    """Whom or what a command is to trace isn't there now; it may come later."""
+    """The target of a command doesn't exist now, but may appear later."""

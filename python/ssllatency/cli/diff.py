@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judged(comparison: Comparison, threshold: float) -> int:
-    """The exit status, and on standard error what it is for."""
+    """The exit status; says the reason for it on standard error."""
     worse = comparison.worse(threshold)
     for row, quantity in worse:
         subject, words = diff_text.subject_words(row.subject), diff_text.change_words(row.changes[quantity])

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _word(finding: doctor.Finding) -> str:
-    """What another engine than the default one lacks hinders nobody."""
+    """What an engine other than the default one lacks doesn't prevent tracing."""
     if finding.ok:
         return "ok"
     return "MISSING" if finding.engine in ("", doctor.DEFAULT_ENGINE) else "optional"

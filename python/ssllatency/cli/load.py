@@ -127,7 +127,7 @@ def _drive(
     session: HandshakeSession | FullSession,
     follower: Follower,
 ) -> Output:
-    """Runs the tool; meanwhile what the server's processes bring is followed."""
+    """Runs the tool, and follows the server's processes meanwhile."""
     with Progress(whole_s) as progress:
 
         def meanwhile(elapsed_s: float) -> None:
@@ -139,7 +139,7 @@ def _drive(
 
 
 def _settled(session: HandshakeSession | FullSession) -> Snapshot:
-    """What has been counted in the end."""
+    """What was counted by the end."""
     driving.settle(session)
     session.detach()
     session.poll()

@@ -67,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
-    """The parser of the whole command line, or of one subcommand of it alone: the others needn't be imported then."""
+    """The parser of the whole command line, or of one subcommand only, so that the others needn't be imported."""
     parser = _Parser(
         prog="ssllatency",
         description="Where the latency of server-side TLS goes, on the live server.",
@@ -122,7 +122,7 @@ def _is_sudo() -> bool:
 
 
 def _unforeseen(error: Exception) -> str:
-    """What is said of an exception that nobody foresaw. Whatever was attached is detached by now."""
+    """The message for an unforeseen exception. By then everything is detached."""
     if isinstance(error, ModuleNotFoundError):  # python3-minimal, or a part that was removed
         return (
             f"ssllatency: {sys.executable} has no module {error.name}: install the whole of Python (apt-get install python3),"

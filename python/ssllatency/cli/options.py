@@ -73,7 +73,7 @@ def linear_range(text: str) -> LinearRange:
 
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
-    """Who is traced."""
+    """The options that name the targets."""
     group = parser.add_argument_group("targets (several add up)")
     group.add_argument(
         "-p",
@@ -96,7 +96,7 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_attaching_options(parser: argparse.ArgumentParser) -> None:
-    """How probes are attached, whether that waits for something to attach them to, and where they may go."""
+    """The options for attaching: how, where probes are allowed, and whether to wait for a target."""
     group = parser.add_argument_group("attaching")
     group.add_argument(
         "--wait",
@@ -111,33 +111,34 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
-    """Where probes may go."""
+    """The options for where probes are allowed."""
     group = parser.add_argument_group("probe sites")
     group.add_argument("--no-return-probes", action="store_true", help="leave a function out rather than use a return probe")
     group.add_argument("--no-cache", action="store_true", help="plan anew instead of taking a plan from the cache")
 
 
 def add_engine_option(parser: argparse.ArgumentParser) -> None:
-    """By what the kernel is told."""
+    """The options for the way of attaching."""
     parser.add_argument(
         "--engine", choices=choice.NAMES, default=choice.AUTO, help="what probes are attached by (auto: the first that works)"
     )
 
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:
-    """How long reports are gathered for, and how they are printed."""
+    """The options for the duration, the interval and the format of reports."""
     parser.add_argument("-d", "--duration", type=seconds, metavar="TIME", help="stop after so long: 10, 30s, 5m")
     parser.add_argument("-i", "--interval", type=seconds, metavar="TIME", help="a report of each interval")
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1; with -i one document a line")
 
 
 def add_role_option(parser: argparse._ActionsContainer) -> None:
-    """Which side of connections is meant."""
+    """The option for the side of connections that counts."""
     parser.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
 
 
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:
-    """What of the handshakes is measured, and how much of it is kept; none is printed by itself unless --over is added."""
+    """The options for what is measured of handshakes and how much of it is kept; single handshakes are printed only with
+    --over."""
     parser.set_defaults(over=None)
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
                         help=f"a row for each combination of these: {', '.join(Label)}")  # fmt: skip
@@ -159,7 +160,7 @@ def labels(text: str) -> tuple[Label, ...]:
 
 
 def room(text: str) -> int:
-    """For how many handshakes there is to be room."""
+    """The option for the number of handshakes that can be in flight."""
     number = whole(text)
     if number > 1 << 24:
         raise argparse.ArgumentTypeError("there can be room for at most 16777216 handshakes")
@@ -176,7 +177,7 @@ def selection(arguments: argparse.Namespace) -> Selection:
 
 
 def files_or_selection(arguments: argparse.Namespace, command: str) -> Selection:
-    """The same for a command that takes files as well: one of the two must be named."""
+    """The same for a command that also takes files: targets or files must be named."""
     found = selection(arguments)
     if bool(arguments.files) == (found != Selection()):
         targets = "-p, --comm, --cgroup, --container, --library, --all"

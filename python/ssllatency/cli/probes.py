@@ -63,7 +63,7 @@ def _operations(arguments: argparse.Namespace, selection: Selection) -> int:
 
 
 def _resolved(selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False) -> Resolved:
-    """What would be traced; what wouldn't, or couldn't be looked at, is told."""
+    """What would be traced. Says what would not be, or couldn't be read."""
     resolved = resolve(selection, arguments, stack, handshakes=handshakes)
     for sentence in (*resolved.warnings, *resolved.notes):
         tell(sentence)
@@ -97,7 +97,7 @@ def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
 
 
 def _links(resolved: Resolved) -> str:
-    """How the probes of these processes would be attached, and who pays."""
+    """How the probes of these processes would be attached, and which other processes would pay for them."""
     request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules_for(resolved.selection))
     # By version, as asking the kernel needs privileges.
     method = kernel.Method.MULTI if kernel.release() >= (6, 6, 0) else kernel.Method.PERF
@@ -116,7 +116,7 @@ def _processes(resolved: Resolved) -> str:
 
 
 def _others(resolved: Resolved) -> str:
-    """Who else maps the files."""
+    """The other processes that map the files."""
     pids = {target.pid for target in resolved.targets}
     wanted = {file.mapping.identity for file in resolved.files}
     others = [process for process in all_processes() if process.pid not in pids and _maps(process.pid, wanted)]

@@ -32,7 +32,7 @@ SUMMARY = "one line a call, as it happens"
 _LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full
 _BATCHES = 8  # read in a row, when calls come as fast as they are printed; then it is seen whether the end has come
 _CLOCK_S = 10.0  # how often the wall clock is compared with the kernel's
-_SAY_S = 1.0  # how often dropped calls are told of, at most
+_SAY_S = 1.0  # dropped calls are reported at most this often
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +94,7 @@ def _chosen(patterns: list[str] | None, images: Sequence[TracedImage]) -> list[T
 
 
 class _Printer:
-    """Events from a session to standard output, and to standard error what was missed."""
+    """Prints a session's events to standard output, and what was missed to standard error."""
 
     def __init__(self, session: SnoopSession, arguments: argparse.Namespace, ending: live.Ending) -> None:
         self._session, self._ending, self._left = session, ending, arguments.count
@@ -105,7 +105,7 @@ class _Printer:
         self._wall_ns, self._compared, self._said = wall_clock_ns(), time.monotonic(), 0.0
 
     def print_all(self) -> None:
-        """Everything until the end has come, or as many lines as were asked for."""
+        """Prints events until the run ends, or as many lines as were asked for."""
         self._output.write([self._lines.heading])
         while self._left != 0 and not self._ending.has_come():
             self._session.wait(min(_LOOK_S, max(0.0, self._ending.at - time.monotonic())))
@@ -119,7 +119,7 @@ class _Printer:
         self._tell_at_the_end()
 
     def _give_up(self) -> bool:
-        """Asked while the reader keeps us waiting: the probes go in time, and a signal ends the waiting as well."""
+        """Called while the reader keeps us waiting, so that probes are removed in time and a signal ends the wait."""
         if self._ending.has_come():
             self._session.detach()
         return live.stop_is_asked_for()
@@ -139,7 +139,7 @@ class _Printer:
                     return
 
     def _tell_of_drops(self) -> None:
-        """What was dropped since this was last told."""
+        """Reports the calls dropped since the last report."""
         dropped = self._session.losses().events_dropped
         if dropped == self._told:
             return

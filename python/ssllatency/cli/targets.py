@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _left_out(_: SsllatencyError) -> None:
-    """A process that may not be searched for a library: the survey counts it."""
+    """Called for a process that may not be searched for a library: the survey counts it."""
 
 
 def _print(found: Survey) -> None:

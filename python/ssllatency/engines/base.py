@@ -53,8 +53,9 @@ class LinearRange:
 class TracedImage:
     """A plan, the path under which the kernel opens exactly that file, and the processes that map it.
 
-    `companion`: where everyone who maps the files is traced, its calls count only in processes that map another one, which was
-    asked for, as the libcrypto of a libssl. `root`: where that of a process lies which will map it, "" where it doesn't matter.
+    `companion`: set where every process that maps the files is traced, for a file that was not asked for itself, as the
+    libcrypto beside a libssl: its calls count only in processes that map the file that was asked for. `root`: the root folder
+    of a process that will map the file, "" where it doesn't matter.
     """
 
     plan: ImagePlan
@@ -64,18 +65,17 @@ class TracedImage:
     root: str = ""
 
 
-MOST_NAMES = int(abi.FollowLimits.NAMES)  # by which processes that come later become targets
+MOST_NAMES = int(abi.FollowLimits.NAMES)  # the most names by which processes that start later become targets
 
 
 @dataclass(frozen=True)
 class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
-    `follow`: processes that come later are traced as well, whom it says; None: only those that are there. `following`: what
-    follows them where it is loaded already; who made it closes it.
-    `wait`: nobody who makes calls needs to be there yet. `floor`: empty programs at the same sites, libbpf's only. `method`:
-    "auto", "perf", "multi" or, libbpf's only, "session"; `links`: "auto", "process" (links of its own for each) or "shared"
-    (one link and a filter in the program). bpftrace knows none of these four.
+    `follow`: which processes that start later are traced as well; None: only those that exist. `following`: what follows them,
+    where it is loaded already; its creator closes it. `wait`: no process that makes calls needs to exist yet. `floor`: empty
+    programs at the same sites, libbpf's only. `method`: "auto", "perf", "multi" or, libbpf's only, "session"; `links`: "auto",
+    "process" (links of its own for each) or "shared" (one link and a filter in the program). bpftrace knows none of these four.
     """
 
     images: tuple[TracedImage, ...]
@@ -106,7 +106,7 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
-    """A way of putting a plan to work."""
+    """What attaches the probes of a plan."""
 
     name: str
 

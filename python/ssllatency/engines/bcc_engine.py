@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan put to work through bcc, which compiles bpf/bcc/ssllatency.bcc.c on the spot and loads it. Only this imports bcc.
+"""The engine bcc: compiles bpf/bcc/ssllatency.bcc.c when it attaches, and loads it. The only module that imports bcc.
 
-The headers are the default engine's. What bcc can't do with them is done around it: maps are made first and named to the C by
-their descriptors, and probes are attached by the system calls, for bcc's own attachment carries no cookie, reads the target's
-file with a library of its own, and may leave events behind in tracefs.
+The headers are the default engine's. What bcc can't do with them is done without it: maps are created first, and the C code
+refers to them by their descriptors; probes are attached by system calls, as bcc's own attachment carries no cookie, reads the
+target's file with a library of its own, and may leave events behind in tracefs.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class BccObject:
         return value
 
     def load(self) -> None:
-        """Makes the maps, compiles and loads; SsllatencyError with bcc's last word where that fails."""
+        """Makes the maps, compiles and loads; SsllatencyError with bcc's last message where that fails."""
         for name, shape in self._shapes.items():
             if name in self._maps:
                 continue

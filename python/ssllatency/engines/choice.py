@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which engine puts a plan to work: the one that is asked for, or the first that this machine has what it needs for."""
+"""Chooses the engine: the one that is asked for, or the first whose requirements this machine meets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ssllatency.engines.base import Engine
 from ssllatency.errors import SsllatencyError
 
 AUTO = "auto"
-# Best first: module and class, imported when chosen, for each asks for a library of its own.
+# Best first: module and class, imported when chosen, as each needs a library of its own.
 _ENGINES = {
     "libbpf": ("sessions.libbpf_engine", "LibbpfEngine"),
     "bcc": ("bcc_engine", "BccEngine"),
@@ -31,7 +31,7 @@ class Choice:
 def choose(wanted: str, lacking: Callable[[str], str]) -> Choice:
     """The engine `wanted`, or with "auto" the first that lacks nothing.
 
-    `lacking` says what this machine lacks for tracing by an engine, "" if nothing. SsllatencyError where none can be had.
+    `lacking` says what this machine lacks for tracing by an engine, "" if nothing. SsllatencyError where none can be used.
     """
     if wanted != AUTO:
         if reason := lacking(wanted):
@@ -39,10 +39,10 @@ def choose(wanted: str, lacking: Callable[[str], str]) -> Choice:
         return Choice(wanted)
     reasons: dict[str, str] = {}
     for name in _ENGINES:
-        reasons[name] = lacking(name)  # a worse one is looked at only where the better can't be had: bcc alone takes 60 MB
+        reasons[name] = lacking(name)  # a worse one is checked only where the better ones can't be used: bcc alone takes 60 MB
         if not reasons[name]:
             return Choice(name, _excuse(name, reasons))
-    # What the best engine lacks is what is best mended.
+    # Name what the best engine lacks: that is the most worth installing.
     raise SsllatencyError(f"This machine can't trace: {next(iter(reasons.values()))}.")
 
 

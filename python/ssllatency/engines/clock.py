@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clocks of a run: how long its probes are attached, and what the kernel's clock is by the time of day."""
+"""The clocks of a run: how long its probes are attached, and the offset from the kernel's clock to the time of day."""
 
 from __future__ import annotations
 

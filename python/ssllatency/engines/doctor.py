@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine lacks for tracing, each with the command that mends it (package names are Debian's).
+"""What this machine lacks for tracing, each with the command that fixes it (package names are Debian's).
 
 The checks ask /proc, /sys and the loader, and change nothing. All that they ask is in `Host`, so that tests can describe
 any machine.
@@ -42,8 +42,8 @@ DEFAULT_ENGINE = "libbpf"
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: `detail` says what was found, `remedy` is the command that mends it ("" where ok), `engine` which engine
-    alone asks for this ("": all do)."""
+    """One check: `detail` says what was found, `remedy` is the command that fixes it ("" where ok), `engine` the only engine
+    that needs this ("": all do)."""
 
     name: str
     ok: bool
@@ -89,9 +89,9 @@ def this_host() -> Host:
 
 
 def findings(host: Host, engine: str = "") -> list[Finding]:
-    """Every check that applies to `host`, or those of one engine alone, in the order in which one would mend them.
+    """Every check that applies to `host`, or only those of one engine, in the order in which to fix them.
 
-    What other engines need isn't looked at then: bcc's library alone takes 60 MB of memory.
+    The needs of other engines aren't checked then: bcc's library alone takes 60 MB of memory.
     """
     checks = {
         _architecture: "",
@@ -122,13 +122,13 @@ def blockers(host: Host, engine: str = DEFAULT_ENGINE) -> list[Finding]:
 
 
 def lacking(host: Host, engine: str = DEFAULT_ENGINE) -> str:
-    """What `host` lacks for tracing by `engine`, and what mends it, as phrases; "" where it lacks nothing."""
+    """What `host` lacks for tracing by `engine`, and what fixes it, as phrases; "" where it lacks nothing."""
     missing = blockers(host, engine)
     return "; ".join(f"{finding.detail} (to mend it: {finding.remedy})" for finding in missing)
 
 
 def can_trace(host: Host, engine: str = DEFAULT_ENGINE) -> str | None:
-    """Why `host` can't trace and what mends it, as one sentence; None where it can."""
+    """Why `host` can't trace and what fixes it, as one sentence; None where it can."""
     reasons = lacking(host, engine)
     return f"This machine can't trace: {reasons}." if reasons else None
 
@@ -254,7 +254,7 @@ def _bpf_object(host: Host) -> Finding:
 
 
 def _bpf_programs(host: Host) -> Finding | None:
-    """Tried only where nothing that was looked at before stands in the way: that tells more of the cause."""
+    """Tried only where the checks before it found no obstacle: those name the cause more precisely."""
     before = (_architecture, _kernel, _privileges, _btf, _uprobes, _lockdown, _libbpf, _bpf_object)
     if host.trial is None or any(finding and not finding.ok for finding in (check(host) for check in before)):
         return None
@@ -304,7 +304,7 @@ def _bpftrace(host: Host) -> Finding:
 
 
 def _private_stacks(host: Host) -> Finding | None:
-    """Only bpftrace's programs run on them. It must not be used then: it would bring the machine down."""
+    """Only bpftrace's programs run on private stacks. It must not be used then: it would crash the machine."""
     if not preemption.gives_private_stacks(host.machine, kernel.release(host.release)):
         return None
     if not preemption.is_preemptible(host.root, host.release, host.build):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes that come later are traced as well."""
+"""Which processes that start later are traced as well."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """Who is traced, now and later, with all that they start.
+    """Which processes are traced, now and later, with all processes that they start.
 
-    `members` gives those that there are now: the PID of each, and whether it belongs only by its name or cgroup, which ends
-    when it runs another program. `comms`: whoever takes one of these names by running a program, MOST_NAMES at most; `cgroup`:
-    a folder of cgroup 2, whoever runs a program in it.
+    `members` gives those that exist now: the PID of each, and whether it is a target only by its name or cgroup, and so until
+    it runs another program. `comms`: every process that takes one of these names by running a program, at most MOST_NAMES
+    names; `cgroup`: a folder of cgroup 2, every process that runs a program in it.
     """
 
     members: Callable[[], Mapping[int, bool]] = dict

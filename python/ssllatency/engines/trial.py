@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether this kernel takes the BPF programs: each object is loaded as its commands load it, and freed again."""
+"""Whether this kernel accepts the BPF programs: each object is loaded as its commands load it, and freed again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load(opened: BpfObject, method: kernel.Method) -> dict[str, int]:
 
 @cache
 def refusal() -> str:
-    """Why the kernel doesn't take the programs, in a sentence; "" where it does."""
+    """Why the kernel refuses the programs, in a sentence; "" where it accepts them."""
     try:
         for name in OBJECTS:
             with open_object(name) as opened:

@@ -32,7 +32,7 @@ class Method(StrEnum):
     SESSION = "session"
 
 
-# The Linux that each came with, as kernels without it are told.
+# The Linux version that each came with, for the message on kernels without it.
 SINCE = {Method.PERF: "5.15", Method.MULTI: "6.6", Method.SESSION: "6.13"}
 
 
@@ -102,7 +102,7 @@ def _load_empty_program(attach_type: int) -> int:
 
 
 def _answer(attach_type: int, pid: int) -> int:
-    """What the kernel says to a link on "/", which is no regular file: EBADF where it knows the attach type."""
+    """The kernel's error for a link on "/", which is no regular file: EBADF where it knows the attach type."""
     program = _load_empty_program(attach_type)
     if program < 0:
         return -program
@@ -128,7 +128,7 @@ def best_method() -> Method:
 
 
 def lacks(method: Method) -> bool:
-    """Whether this kernel has no such way of attaching; not where it doesn't let this user ask."""
+    """Whether this kernel lacks this way of attaching; False where the user isn't allowed to ask."""
     return method is not Method.PERF and _answer_to(method) not in (errno.EBADF, errno.EPERM, errno.EACCES)
 
 

@@ -133,7 +133,7 @@ class Map:
         for i in range(count):
             yield keys[i * key : (i + 1) * key], values[i * value : (i + 1) * value]
 
-    # The three calls below are what another library than libbpf does its own way; each gives minus the error number.
+    # Another library than libbpf does the three calls below in its own way; each returns minus the error number.
     def _update(self, key: object, value: object) -> int:
         return int(library().bpf_map_update_elem(self.fd, key, value, 0))
 
@@ -269,7 +269,7 @@ class LibbpfLink:
 
 
 def complaint(messages: Sequence[str]) -> str:
-    """What of libbpf's messages says most: the program that the verifier refused, and why; else libbpf's own last line."""
+    """The most informative of libbpf's messages: which program the verifier refused, and why; else libbpf's last line."""
     for message in reversed(messages):
         refused = re.match(r"libbpf: prog '(\w+)': -- BEGIN PROG LOAD LOG --\n(.*)", message, re.DOTALL)
         if refused and (words := _verdict(refused[2])):
@@ -279,7 +279,7 @@ def complaint(messages: Sequence[str]) -> str:
 
 
 def _verdict(listing: str) -> str:
-    """The verifier's last words; its statistics come behind them."""
+    """The verifier's last lines, without the statistics that follow them."""
     statistics = ("-- END PROG LOAD LOG --", "processed ", "verification time ", "stack depth ")
     lines = [line.strip() for line in listing.splitlines()]
     return next((line for line in reversed(lines) if line and not line.startswith(statistics)), "")

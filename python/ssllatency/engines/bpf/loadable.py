@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an engine asks of a set of programs and maps before it is loaded and after, whoever compiles and loads it."""
+"""The interface to a set of programs and maps, before and after loading, whichever library compiles and loads it."""
 
 from __future__ import annotations
 

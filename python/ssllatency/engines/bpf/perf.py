@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uprobes by perf event with a cookie, through the system calls alone: what an engine needs that has no libbpf.
+"""Uprobes by perf event with a cookie, by system calls alone, for engines without libbpf.
 
 The file is opened by the kernel only, and nothing is written to tracefs: the probe goes when its descriptors are closed.
 Since Linux 5.15 (commit 82e6b1eee6a8) a perf event's link carries a cookie.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls and handshakes that run: reads the tables that the kernel side keeps, and clears those of processes that are gone."""
+"""Running calls and handshakes: reads the kernel side's tables, and removes the entries of processes that have ended."""
 
 from __future__ import annotations
 

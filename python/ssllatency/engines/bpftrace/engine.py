@@ -2,7 +2,7 @@
 """The engine for a host whose libbpf can't be used but that has bpftrace (tested with 0.17 and 0.23): the plan as a script.
 
 It counts what the other engines count: the same sites, outcomes, reasons and buckets. It costs more: a call updates half a
-dozen maps, and the breakpoints are set for everyone who maps the files: a condition picks the processes.
+dozen maps, and every process that maps the files hits the breakpoints; a condition in the script picks the traced processes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class BpftraceSession:
     def start(self) -> None:
         """Waits until the probes are attached. AttachError where a file was written to since they were planned.
 
-        bpftrace takes seconds from its start to its last probe, so it is looked before and after.
+        bpftrace takes seconds from its start to its last probe, so the files are checked before and after.
         """
         self._bpftrace.wait_attached()
         self._check_code()

@@ -3,8 +3,8 @@
 
 @calls counts by process, row and slot; a row is 4 times the operation's number plus the outcome. Slots: the exponential bucket
 (95 the underflow, 576 the overflow), from LINEAR on the linear one, from REASON on the reason. @total, @least and @most keep
-the other figures of a row. @all counts
-every call once more, and is read before @calls, so that calls which found no room in @calls are known.
+the other figures of a row. @all counts every call once more, and is read before @calls, so that the calls for which @calls had
+no room are known.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def lost(maps: Maps, number: int) -> int:
 
 
 def without_room(maps: Maps) -> int:
-    """How many calls found no room in @calls: at least so many, as calls go on between the reading of one map and the other."""
+    """How many calls @calls had no room for, at least: calls continue between the reading of the two maps."""
     counted: int = sum(calls for (_, _, slot), calls in keyed(maps, "@calls") if slot < LINEAR)
     everything: int = maps.get("@all", 0)
     return max(everything - counted, 0)

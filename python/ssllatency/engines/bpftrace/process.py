@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bpftrace that runs: started with a script and its symbols, asked for its maps by SIGUSR1, and killed in the end.
 
-It is in a session of its own, so that Ctrl-C at the terminal doesn't reach it, and ends with us, whatever ends us. Of its
-standard output nothing but maps is read; it writes some only when it is asked.
+It runs in a session of its own, so that Ctrl-C at the terminal doesn't reach it, and is killed when this process ends, however
+that happens. Only maps are read from its standard output, and it prints them only when asked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SILENCE: dict[str, Any] = {}
 _CROWDING = ("helper_error", "lost_events")
 _PR_SET_PDEATHSIG = 1
 _SPARE = 64  # probes by which a limit is above what is needed
-# Not bpftrace's own trouble: it raises a limit that recent kernels don't need, and looks for events that it never made.
+# Messages to ignore: it raises a limit that recent kernels don't need, and looks for events that it never created.
 # It also knows each limit's name of before 0.20, but says that it isn't the one to use.
 _HARMLESS = ("couldn't set RLIMIT_MEMLOCK", "uprobe_events", "failed to detach probe", "is deprecated. Use")
 
@@ -98,9 +98,9 @@ class Bpftrace:
         )
 
     def wait_attached(self) -> None:
-        """Waits until every probe is set. AttachError in bpftrace's own words where one can't be.
+        """Waits until every probe is attached. AttachError in bpftrace's own words where one can't be.
 
-        A symbol that it doesn't know it leaves out without a word: so the number that it tells is compared.
+        bpftrace silently leaves out a symbol that it doesn't know, so the number of probes that it reports is compared.
         """
         deadline, told = time.monotonic() + _ATTACH_TIMEOUT_S, 0
         while (line := self._line(deadline)) is not None:
@@ -119,21 +119,21 @@ class Bpftrace:
     def maps(self) -> dict[str, Any]:
         """What the maps hold now, by name; after end(), what they held last.
 
-        SsllatencyError where it doesn't tell, or has ended by itself, since nothing was counted from then on.
+        SsllatencyError where it doesn't answer, or has ended by itself, since nothing was counted from then on.
         """
         deadline = time.monotonic() + _READ_TIMEOUT_S
         while not self._ended and not self._take():
             if time.monotonic() > deadline:
                 raise SsllatencyError(f"bpftrace didn't say within {_READ_TIMEOUT_S:.0f} s what it counted and {self._said()}")
-            while self._line(time.monotonic() + _SILENCE_S) not in (_SILENCE, None):  # what comes late isn't the next answer
+            while self._line(time.monotonic() + _SILENCE_S) not in (_SILENCE, None):  # a late answer isn't the next one
                 pass
         return self._maps
 
     def end(self) -> None:
         """Reads the maps a last time and ends it. May be called twice.
 
-        The kernel takes a tenth of a second over each probe, so that the last is off some seconds later: close() waits for it.
-        It is killed, as otherwise those still set would count on.
+        The kernel takes a tenth of a second to remove each probe, so the last is gone some seconds later: close() waits for it.
+        bpftrace is killed, as otherwise the remaining probes would go on counting.
         """
         self.maps()
         self._ended = True
@@ -150,10 +150,10 @@ class Bpftrace:
         self._directory.cleanup()
 
     def _take(self) -> bool:
-        """Asks for a print of all maps and reads it; false where it may lack some.
+        """Asks bpftrace to print all maps and reads them; false where some may be missing.
 
-        Since 0.21 each call that finds a map full is told of as an error, and those may leave no room for the prints. They are
-        read first: a signal that comes while it waits to write makes it mute.
+        Since 0.21 bpftrace prints an error for each call that finds a map full, and these may fill the pipe. They are read
+        first: a signal that arrives while bpftrace waits to write stops its output for good.
         """
         while self._process.poll() is None and self._readable(0.0) and self._receive():
             self._pending = self._pending.rpartition(b"\n")[2]
@@ -217,7 +217,7 @@ def _environment(symbols: Path, probes: int, keys: int) -> dict[str, str]:
 
 
 def _end_with(parent: int) -> Any:
-    """What the child does before it becomes bpftrace: takes signals, and is killed when its parent is gone."""
+    """Runs in the child before it becomes bpftrace: unblocks signals, and has the kernel kill it when its parent is gone."""
     prctl = ctypes.CDLL(None).prctl
 
     def prepare() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From plans to the text of a bpftrace script: a pure function. What is recorded of a call is a `Recorder`'s to say.
+"""From plans to the text of a bpftrace script: a pure function. A `Recorder` decides what is recorded of a call.
 
 Starts are kept in @running by process, stack pointer at entry and operation, as in the BPF object. The text keeps to what
 bpftrace has had since 0.17: no functions, variables declared in the block that uses them.

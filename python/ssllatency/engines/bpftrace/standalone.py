@@ -57,7 +57,7 @@ or fibers of its own comes to no harm. Don't attach it to a process under valgri
 
 
 def safe_path(path: str) -> bool:
-    """Whether a path can stand in the script: one of a target may be meant to break out of it."""
+    """Whether a path can be written into the script: a hostile target may choose one that would inject code."""
     return _SAFE_PATH.fullmatch(path) is not None and "/../" not in path
 
 
@@ -122,5 +122,5 @@ def _symbols(images: Sequence[TracedImage]) -> str:
 
 
 def _plain(text: str) -> str:
-    """In ASCII, and without what would end the comment: names and versions are the target's own."""
+    """In ASCII, and without anything that would end the comment: names and versions are chosen by the target."""
     return "".join(letter if " " <= letter <= "~" else "?" for letter in text).replace("*/", "* /")

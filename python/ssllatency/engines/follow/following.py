@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The set of traced processes while they come and go, kept by the object follow: what is read of it, and what it tells."""
+"""The set of traced processes, which the BPF object follow keeps up to date: reads the set and the object's notices."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ class Following:
         return self._object.map_fd("targets")
 
     def attach(self) -> None:
-        """Follows from now on: those that the rules name, and whoever these start."""
-        with suppress(OSError):  # a kernel that tells nobody: the processes' maps are looked at now and then
+        """Follows from now on the processes that the rules name, and all that they start."""
+        with suppress(OSError):  # this kernel gives no notices: the processes' maps are read now and then instead
             self._mappings = self._stack.enter_context(Mappings())
         if self._everyone:
             return
@@ -128,12 +128,12 @@ class Following:
 
     @property
     def sees_mappings(self) -> bool:
-        """Whether `mapped` tells of every file that is mapped as code."""
+        """Whether `mapped` reports every file that is mapped as code."""
         return self._mappings is not None
 
     @property
     def lost(self) -> int:
-        """How many of what `mapped` is to tell of were lost so far, for want of room."""
+        """How many notices for `mapped` were lost so far because a buffer was full."""
         return self._mappings.lost if self._mappings else 0
 
     def mapped(self) -> list[Mapping]:
@@ -172,7 +172,7 @@ class Following:
             raise SsllatencyError(f"the kernel didn't run a BPF program that adds process {pid} ({os.strerror(-result)}).")
 
     def alive(self) -> list[int]:
-        """The processes of the set now, ascending. One that was gone when it was added doesn't count."""
+        """The processes now in the set, ascending, without those that had ended when they were added."""
         return [pid for pid in pids_of(bytes(self._bits)) if pid not in self._admitted or exists(pid)]
 
     def wait(self, timeout_s: float) -> bool:
@@ -180,7 +180,7 @@ class Following:
         return self._ring.wait(timeout_s)
 
     def joined(self) -> dict[int, int]:
-        """Who became a target by its name or cgroup since the last call, and when by CLOCK_MONOTONIC, in nanoseconds."""
+        """Which processes became targets by name or cgroup since the last call, and when by CLOCK_MONOTONIC, in nanoseconds."""
         return {notice.tgid: notice.at_ns for notice in self._ring.records(abi.Notice)}
 
     def close(self) -> None:

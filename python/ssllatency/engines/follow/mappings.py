@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who maps which file as code, told by the kernel as it happens: perf's records of mappings, one buffer for each processor.
+"""Which process maps which file as code, as it happens: perf's records of mappings, in one buffer for each processor.
 
-Any kernel with perf events has them. The buffers are looked at, never waited for: a record wakes nobody. Records that find no
-room are counted by the kernel and told of here as `lost`.
+Any kernel with perf events has them. The buffers are polled; a record wakes no process. The kernel counts the records for which
+a buffer has no room, and `lost` gives their number.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it; in Bo
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
 _FIELDS = {Label.ROLE: "server", Label.PROCESS: "tgid"}  # of abi.Labels, where they aren't called as the label
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
-# The multi-buffer functions by the kernel's numbers: all of them, as a library of them may come later.
+# The multi-buffer functions by the kernel's numbers: all of them, as a library with them may be mapped later.
 BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if operation.library == "libcrypto_mb")
 _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL: 2}
 

@@ -170,7 +170,8 @@ class HandshakeSession:
         }
 
     def _watch_wakes(self) -> None:
-        """Traces writes, to see completions: on every system call of the machine, so only where something may be offloaded."""
+        """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
+        offloaded."""
         if self._watches_wakes or not (self._engines() or self._books.pauses):
             return
         if any(plan.wake for plan in self._plans):
@@ -179,10 +180,10 @@ class HandshakeSession:
                 self.attachment.attach_tracepoint("at_write")
 
     def _watch_transport(self) -> None:
-        """Watches reads and writes once handshakes sleep, not a few of very many. Those that slept before are told apart."""
+        """Watches reads and writes once more than a few handshakes sleep. Those that slept before are counted separately."""
         if self._watches_transport or self._books.slept * _FEW_SLEEP <= self._books.ended:
             return
-        self._watches_transport = True  # later files as well; where these are refused, those that sleep are told of to the end
+        self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
         found = [phase_sites(plan.transport) for plan in self._plans]
         sites = {"at_phase_end": [ends for _, ends in found], "at_phase": [begins for begins, _ in found]}
         with suppress(AttachError):
@@ -325,7 +326,7 @@ class HandshakeSession:
         return Offload(
             engine=", ".join(engines) or "ASYNC jobs",
             waiting=waiting,
-            most_waiting=None if self._dropped else books.most_waiting_offload,  # who was dropped may have waited on
+            most_waiting=None if self._dropped else books.most_waiting_offload,  # dropped handshakes may have gone on waiting
             pauses=books.pauses,
             handshakes=books.paused,
             software=books.software,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ssllatency trace` counts, put to work and read: the same for every engine that fills the kernel side's maps.
+"""Attaches what `ssllatency trace` counts and reads it: the same for every engine that fills the kernel side's maps.
 
 Kernel memory, all of it made at the start: one row of 4.5 KiB for each function, outcome and process that occurs, at most
 ROWS of them and one for each outcome of each operation under "other"; 1.5 MiB for the set of processes; 16 Ki running calls of
