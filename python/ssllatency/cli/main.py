@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
         raise SsllatencyError(f"{message.rstrip('.')}: {advice}`{self.prog} --help` shows the options.", 2)
 
     def _meant(self, message: str) -> str:
-        """The subcommand, option or choice that is written nearly like the one that this message complains of; "" if none is."""
+        """The subcommand, option or choice that is written nearly like the one complained of in this message; "" if none is."""
         if found := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             known = re.findall(r"[\w-]+", found[2])
         elif found := re.search(r"unrecognized arguments: (-\S+)", message):
