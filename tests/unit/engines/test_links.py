@@ -128,6 +128,19 @@ def test_no_thread_of_a_process_is_lost_to_its_links(
 
 
 @pytest.mark.parametrize(
+    ("pid", "words"),
+    [
+        (os.getpid(), r"^these processes map no libssl, .* and --wait waits for a libssl that is loaded later\.$"),
+        (1 << 22, r"^none of the processes to trace is left: .*\.$"),  # past the greatest PID
+    ],
+)
+def test_why_no_call_can_begin_is_told_in_a_whole_sentence(monkeypatch: pytest.MonkeyPatch, pid: int, words: str) -> None:
+    attachment = attached(monkeypatch, Method.MULTI, True, Request((image(pid),), ()))
+    with pytest.raises(AttachError, match=words):
+        attachment.attach()
+
+
+@pytest.mark.parametrize(
     ("newest", "asked", "words"),
     [
         (Method.PERF, "multi", "can't attach by multi, which came with Linux 6.6: leave out --attach, or take perf."),

@@ -173,8 +173,8 @@ class Attachment:
         if any(exists(pid) for image in self.images for pid in image.pids):
             return (
                 "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do, and"
+                " --wait waits for a libssl that is loaded later."
             )
-            " --wait waits for a libssl that is loaded later."
         return "none of the processes to trace is left: they ended while the probes were attached."
 
     def next_number(self, count: int) -> int:
