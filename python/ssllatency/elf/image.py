@@ -147,11 +147,6 @@ class Image:
 
         return (place.shown for place in places(self.build_id, debug_link(self._headers), self.label, ("/",)))
 
-    def symbol_address(self, name: str) -> int | None:
-        """The address of a dynamic symbol that the image defines, a function or data."""
-        symbol = self._dynamic.find(name)
-        return symbol.address if symbol and symbol.has_address else None
-
     def function_bounds(self, address: int) -> tuple[int, int] | None:
         """[start, end) of the function, or the part of a split one, that contains `address`, by the unwind tables."""
         return self._unwind.bounds(address)

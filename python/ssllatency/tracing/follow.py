@@ -53,7 +53,7 @@ _AT_ONCE = 64  # processes looked at in one go: the report must come though thou
 _MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
 # A process may map new files for ever: one look takes so long, and so many files of a process; the rest waits for the next one.
 _MOST_LOOK_S, _MOST_FILES = 0.25, 8
-_MOST_KNOWN, _MOST_TOLD = 16384, 256  # files looked into in a run, and mappings of one process that wait to be looked at
+_MOST_EXAMINED, _MOST_TOLD = 16384, 256  # files looked into in a run, and mappings of one process that wait to be looked at
 _MOST_DISMISSED = 65536  # files found to hold no TLS
 
 Identity = tuple[int, int, int]
@@ -108,7 +108,8 @@ class Follower:
         self._resolved, self._stack = resolved, stack
         self._recognise = Recogniser(resolved.source, resolved.known)
         self._dismissed: set[Identity] = set()  # files that hold no TLS
-        self._known: dict[Identity, int | None] = {file.mapping.identity: n for n, file in enumerate(resolved.files)}
+        self._numbers = {file.mapping.identity: number for number, file in enumerate(resolved.files)}  # of the traced files
+        self._examined = set(self._numbers)  # files that were looked into: those that are traced, and those that aren't
         self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
         self._waiting: dict[int, dict[Identity, Mapping]] = {}  # by process, what it has mapped
         self.arrived = not resolved.waits
@@ -164,7 +165,7 @@ class Follower:
 
     def _take_notice(self, one: Mapping) -> None:
         """Notes that a process has come that maps a traced file, and whether it came before the probes did."""
-        number = self._known.get(one.identity)
+        number = self._numbers.get(one.identity)
         if number is None:
             return
         self.arrived = True
@@ -184,9 +185,9 @@ class Follower:
 
     def _matters(self, one: Mapping) -> bool:
         """Whether what was mapped may be new: a file, or to the process a file that is traced."""
-        if one.identity not in self._known:
+        if one.identity not in self._examined:
             return not self._resolved.selection.libraries and one.identity not in self._dismissed
-        number = self._known[one.identity]
+        number = self._numbers.get(one.identity)
         if number is None:
             return False
         alone = self._attachment.each_process and (one.pid, number) not in self._linked
@@ -264,8 +265,8 @@ class Follower:
         """Has those files traced that a process had mapped which is gone: the next one like it maps them as well."""
         fresh: list[tuple[Mapping, TracedImage]] = []
         for identity, one in mapped.items():
-            if identity in self._known:
-                if self._known[identity] is not None and self._attachment.each_process:
+            if identity in self._examined:
+                if identity in self._numbers and self._attachment.each_process:
                     self._attachment.late.add(pid)
             elif not self._resolved.everyone or has_library_name(one.path):
                 image = self._image_on_disk(one)
@@ -274,8 +275,8 @@ class Follower:
             return
         self._attachment.late.add(pid)
         self.arrived = True
-        numbers = (self._known.get(identity) for identity in mapped)
-        beside = [(self._attachment.images[number].plan, (pid,)) for number in numbers if number is not None]
+        numbers = [self._numbers[identity] for identity in mapped if identity in self._numbers]
+        beside = [(self._attachment.images[number].plan, (pid,)) for number in numbers]
         plans = complete([*((image.plan, (pid,)) for _, image in fresh), *beside])
         first = len(self._attachment.images)
         self._extend([replace(image, plan=plan) for (_, image), plan in zip(fresh, plans, strict=False)])
@@ -295,7 +296,7 @@ class Follower:
                 return None
             image = image_of(file, self._resolved.source)
             if image is None:
-                self._known[one.identity] = None
+                self._examined.add(one.identity)
                 return None
             traced = {other.plan.build_id for other in self._attachment.images} - {""}
             if image.plan.build_id in traced or self._attachment.each_process:
@@ -306,14 +307,15 @@ class Follower:
             return replace(image, file=f"/proc/self/fd/{descriptor}")
 
     def _file_on_disk(self, one: Mapping, stack: ExitStack) -> ExpectedFile | None:
-        if self._is_late() or len(self._known) >= _MOST_KNOWN:
+        if self._is_late() or len(self._examined) >= _MOST_EXAMINED:
             return None
         roots = [*root_paths(sorted(self._present())), "/"]
         opened = (open_expected(one.path, root, stack) for root in roots)
         return next((file for file in opened if file and file.identity == one.identity), None)
 
     def _attached(self, identity: Identity, number: int) -> None:
-        self._known[identity] = number
+        self._examined.add(identity)
+        self._numbers[identity] = number
         self._attached_ns[number] = time.monotonic_ns()
 
     def _put_off(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
@@ -331,9 +333,9 @@ class Follower:
         """Those that aren't known yet; none where one file was asked for, or where enough of the process were looked into."""
         if self._resolved.selection.libraries:
             return []
-        new = [file for file in files if file.identity not in self._known and self._may_hold_tls(pid, file)]
+        new = [file for file in files if file.identity not in self._examined and self._may_hold_tls(pid, file)]
         room = MOST_OF_PROCESS - self._files_of.get(pid, 0)
-        if new and (room <= 0 or len(self._known) >= _MOST_KNOWN):
+        if new and (room <= 0 or len(self._examined) >= _MOST_EXAMINED):
             whose = f"{self._name(pid)} has mapped" if room <= 0 else "The processes have mapped"
             self._say(f"{whose} so many new files that those it maps from now on aren't looked into.")
             return []
@@ -359,22 +361,24 @@ class Follower:
         return holds
 
     def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, Mapping]) -> None:
-        """Has those of the new files traced that hold TLS code. A file that can't be is known, and not tried again."""
-        self._known |= dict.fromkeys(file.identity for file in new)
+        """Has those of the new files traced that hold TLS code. A file that can't be isn't looked into again."""
+        identities = {file.identity for file in new}
+        self._examined |= identities
         self._files_of[pid] = self._files_of.get(pid, 0) + len(new)
         try:
             files = self._recognised(pid, new)
             images = open_images(files, self._resolved.source, self._stack, self._beside(pid)) if files else ()
         except SsllatencyError:
             if not exists(pid):  # another process may map them as well
-                for each in new:
-                    del self._known[each.identity]
+                self._examined -= identities
             raise
         fresh = []
         for file, image in zip(files, images, strict=True):
-            self._known[file.mapping.identity] = same = self._traced_as(pid, file.mapping, image)
-            if same is None:
+            number = self._traced_as(pid, file.mapping, image)
+            if number is None:
                 fresh.append((file.mapping, image))
+            else:
+                self._numbers[file.mapping.identity] = number
         if fresh:
             self._extend_by(pid, fresh, mapped)
 
@@ -416,12 +420,12 @@ class Follower:
 
     def _beside(self, pid: int) -> list[TracedImage]:
         """What the process maps of the files that are traced already."""
-        numbers = (self._known.get(file.identity) for file in tls_candidates(pid))
-        return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers if number is not None]
+        numbers = [self._numbers[file.identity] for file in tls_candidates(pid) if file.identity in self._numbers]
+        return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers]
 
     def _enlist(self, pid: int, found: Sequence[MappedFile]) -> None:
         """Notes the process for the report, and attaches what it maps where every process has links of its own."""
-        numbers = {index: file for file in found if (index := self._known.get(file.identity)) is not None}
+        numbers = {self._numbers[file.identity]: file for file in found if file.identity in self._numbers}
         process, before = process_of(pid), self._attachment.targets.get(pid)
         if process is None or all(self._attachment.images[index].companion for index in numbers):
             return

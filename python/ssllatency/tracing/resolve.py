@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
@@ -95,47 +95,20 @@ def resolve(
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
     """
-    warnings: list[str] = []
-
-    def problem(error: SsllatencyError) -> None:
-        if selection.pids:
-            raise error
-        warnings.append(str(error))
-
     wait = getattr(arguments, "wait", None)  # None: a command that doesn't wait
-    selection, processes = _select(selection, problem, wait)
+    problems = _Problems(fatal=bool(selection.pids))
+    selection, processes = _select(selection, problems, wait)
     everyone = selection.everything or bool(selection.libraries)
     source = PlanSource(arguments, _dangers(everyone))
     if source.danger:
-        warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
+        problems.warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(library) for library in selection.libraries]
 
     known = KnownFiles()
-    recogniser = Recogniser(source, known)
-    early: list[Following | None] = []
-
-    @cache
-    def notes() -> tuple[str, ...]:
-        return () if selection.libraries else untraced_notes(processes, known, beside_openssl=True)
-
-    def meanwhile() -> None:
-        notes()
-        early.append(load_early(selection, stack))
-
-    def ahead(opened: Iterable[tuple[int, str, str]]) -> None:
-        files = [File(f"/proc/self/fd/{fd}", *where) for fd, *where in opened]
-        source.make_ahead(files, handshakes=handshakes, meanwhile=meanwhile)
-
+    untraced = _Untraced(() if selection.libraries else processes, known)
+    ahead = _Ahead(source, untraced, partial(load_early, selection, stack), handshakes=handshakes)
     try:
-        files = tls_files(
-            processes,
-            recogniser,
-            holds=recogniser.holds,
-            named=named,
-            problem=problem,
-            tell=warnings.append,
-            ahead=ahead,
-        )
+        files = _find(processes, Recogniser(source, known), named, problems, ahead)
     except NoTlsFile as error:
         if not wait and not selection.libraries:
             advice = "" if wait is None or everyone else f" {_WAIT_FOR_TLS}"
@@ -143,16 +116,10 @@ def resolve(
             raise SsllatencyError(f"{found}{advice}") from None
         files = []
     if selection.libraries:
-        files = _with_companions(files, named)
-        refused = _refused(selection.libraries, named, files)
-        if not files and not wait:
-            raise SsllatencyError(" ".join(refused))
-        warnings += refused if files else []
+        files = _of_named(files, selection.libraries, named, problems, wait=bool(wait))
     files, left = most_important(files, MOST_LIBRARIES, named)
-    opened = _opened(files, source, stack, problem)
-    if files and not opened:
-        raise SsllatencyError("The processes ended, or unloaded their TLS libraries, before they could be traced: try again.")
-    files, images = [file for file, _ in opened], _completed([image for _, image in opened])
+
+    files, images = _planned(files, source, stack, problems)
     waits = bool(wait) and not files
     if wait:
         expected = find_expected(selection, processes, stack)
@@ -160,12 +127,98 @@ def resolve(
         files, images = [file for file, _ in planned], tuple(image for _, image in planned)
     if selection.libraries:
         images = _marked(files, images, named)
-    comms = {process.pid: process.comm for process in processes}
-    targets = _targets(files, images, comms)
-    told, following = (*_left_out(left), *_replaced(targets), *notes()), early[0] if early else None
-    warnings += known.unlooked
+    targets = _targets(files, images, {process.pid: process.comm for process in processes})
+
+    notes = (*_left_out(left), *_replaced(targets), *untraced.notes())
+    warnings = (*problems.warnings, *known.unlooked)  # complete now that the notes are written
     known.save()
-    return Resolved(images, targets, everyone, tuple(warnings), source, tuple(files), selection, told, following, known, waits)
+    return Resolved(images, targets, everyone, warnings, source, tuple(files), selection, notes, ahead.following, known, waits)
+
+
+class _Problems:
+    """Takes errors of what can't be looked at: `fatal` where each of the processes was asked for, else they are warnings."""
+
+    def __init__(self, *, fatal: bool) -> None:
+        self._fatal = fatal
+        self.warnings: list[str] = []
+
+    def __call__(self, error: SsllatencyError) -> None:
+        if self._fatal:
+            raise error
+        self.warnings.append(str(error))
+
+
+class _Untraced:
+    """The TLS of these processes that isn't traced, looked for once."""
+
+    def __init__(self, processes: Sequence[Process], known: KnownFiles) -> None:
+        self._processes, self._known = processes, known
+        self._notes: tuple[str, ...] | None = None
+
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about it."""
+        if self._notes is None:
+            self._notes = untraced_notes(self._processes, self._known, beside_openssl=True) if self._processes else ()
+        return self._notes
+
+
+class _Ahead:
+    """Has files planned by other processes, if they aren't yet, and does meanwhile in this one what else takes its time: it
+    looks for what isn't traced, and loads what will follow later processes, which is `following` then."""
+
+    def __init__(
+        self, source: PlanSource, untraced: _Untraced, load: Callable[[], Following | None], *, handshakes: bool
+    ) -> None:
+        self._source, self._untraced, self._load, self._handshakes = source, untraced, load, handshakes
+        self.following: Following | None = None
+
+    def plan(self, opened: Iterable[tuple[int, str, str]]) -> None:
+        """Plans files, each given by its descriptor, its path and the root of a process that maps it."""
+        files = [File(f"/proc/self/fd/{fd}", path, root) for fd, path, root in opened]
+        self._source.make_ahead(files, handshakes=self._handshakes, meanwhile=self._meanwhile)
+
+    def _meanwhile(self) -> None:
+        self._untraced.notes()
+        self.following = self._load()
+
+
+def _find(
+    processes: Sequence[Process], recogniser: Recogniser, named: Sequence[Identity], problems: _Problems, ahead: _Ahead
+) -> list[TracedFile]:
+    """The TLS files of the processes. NoTlsFile where they map none."""
+    return tls_files(
+        processes,
+        recogniser,
+        holds=recogniser.holds,
+        named=named,
+        problem=problems,
+        tell=problems.warnings.append,
+        ahead=ahead.plan,
+    )
+
+
+def _of_named(
+    files: Sequence[TracedFile], libraries: Sequence[str], named: Sequence[Identity], problems: _Problems, *, wait: bool
+) -> list[TracedFile]:
+    """The files that were named, with their companions. Why others of them aren't traced is a warning, and an error where none
+    is, unless with `wait`."""
+    files = _with_companions(files, named)
+    refused = _refused(libraries, named, files)
+    if files:
+        problems.warnings += refused
+    elif not wait:
+        raise SsllatencyError(" ".join(refused))
+    return files
+
+
+def _planned(
+    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, problem: Problem
+) -> tuple[list[TracedFile], tuple[TracedImage, ...]]:
+    """Those of the files that are still there, and beside them their plans."""
+    opened = _opened(files, source, stack, problem)
+    if files and not opened:
+        raise SsllatencyError("The processes ended, or unloaded their TLS libraries, before they could be traced: try again.")
+    return [file for file, _ in opened], _completed([image for _, image in opened])
 
 
 def _select(selection: Selection, problem: Problem, wait: bool | None) -> tuple[Selection, list[Process]]:

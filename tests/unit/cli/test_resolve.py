@@ -4,8 +4,11 @@ taken along with a library that was named by its file."""
 
 from __future__ import annotations
 
+import argparse
 import mmap
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +19,7 @@ import pytest
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import MappedFile, TracedFile, mapped_files
+from ssllatency.targets import MappedFile, Selection, TracedFile, mapped_files
 from ssllatency.tracing import resolve
 from ssllatency.tracing.resolve import _with_companions
 
@@ -109,3 +112,56 @@ def test_a_libssl_brings_the_libcrypto_of_its_processes(named: list[int], taken:
 def test_a_libcrypto_of_another_suffix_is_better_than_none() -> None:
     files = [traced("/lib/libssl.so", "libssl", 1, 10), traced("/lib/libcrypto-8b5ba2b3.so.3", "libcrypto", 2, 10)]
     assert _with_companions(files, [(8, 1, 1)]) == files
+
+
+@pytest.fixture
+def user_of_openssl() -> Iterator[int]:
+    """The PID of a process that maps libssl and libcrypto as code."""
+    program = "import ssl, sys; print(flush=True); sys.stdin.read()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout
+        process.stdout.readline()
+        if not {"libssl", "libcrypto"} <= {Path(file.path).name.partition(".")[0] for file in mapped_files(process.pid)}:
+            pytest.skip("needs a Python whose ssl module uses the system's OpenSSL (Debian: apt-get install libssl3)")
+        yield process.pid
+
+
+def test_what_follows_later_processes_is_loaded_while_files_are_planned(
+    user_of_openssl: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only then: where plans are kept there is nothing to wait for."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    selection, options = (
+        Selection(pids=(user_of_openssl,)),
+        argparse.Namespace(no_return_probes=False, no_cache=False, wait=False),
+    )
+    following: Any = object()
+    loaded: list[Selection] = []
+
+    def load_early(selection: Selection, _stack: ExitStack) -> Any:
+        loaded.append(selection)
+        return following
+
+    with ExitStack() as stack:
+        first, again = (resolve.resolve(selection, options, stack, load_early=load_early) for _ in range(2))
+        for resolved in (first, again):
+            assert {image.plan.kind for image in resolved.images} == {"libssl", "libcrypto"}
+            assert [target.pid for target in resolved.targets] == [user_of_openssl]
+            assert not resolved.waits
+    assert loaded == [selection]
+    assert first.following is following
+    assert again.following is None
+
+
+def test_who_may_come_is_waited_for_where_that_is_asked_for() -> None:
+    selection = Selection(comms=("nobody",))
+    options = argparse.Namespace(no_return_probes=False, no_cache=True)
+    with ExitStack() as stack:
+        with pytest.raises(SsllatencyError) as refused:
+            resolve.resolve(selection, options, stack)
+        with pytest.raises(SsllatencyError) as advised:
+            resolve.resolve(selection, argparse.Namespace(**vars(options), wait=False), stack)
+        resolved = resolve.resolve(selection, argparse.Namespace(**vars(options), wait=True), stack)
+    assert str(advised.value) == f"{refused.value} Add --wait if it starts later."
+    assert (resolved.targets, resolved.waits) == ((), True)

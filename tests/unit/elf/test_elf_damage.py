@@ -34,7 +34,6 @@ def questions(image: Image) -> Iterator[object]:
     """Asks everything that can be asked; each question is one step, so that one's ElfError doesn't hide the next."""
     for name in NAMES:
         yield lambda name=name: image.function(name)
-        yield lambda name=name: image.symbol_address(name)
     for address in (0, 0x1000, 0x1100, 0x1139, 0x4000, 0x401000, 1 << 63, (1 << 64) - 1):
         for ask in (image.file_offset, image.pointer, image.pointers_to, image.function_bounds, image.plt_target, image.text):
             yield lambda ask=ask, address=address: ask(address)

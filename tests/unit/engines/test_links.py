@@ -9,7 +9,8 @@ import re
 import resource
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -18,6 +19,8 @@ from ssllatency.engines.attach.links import Linker
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.kernel import Method
+from ssllatency.engines.rules import Rules
+from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import ImagePlan
 
 SITES = [(offset, offset) for offset in range(0x100, 0x105)]
@@ -125,6 +128,66 @@ def test_no_thread_of_a_process_is_lost_to_its_links(
     attachment = attached(monkeypatch, newest, whole, request_)
     assert (attachment.method, attachment.each_process) == (method, each)
     assert attachment._filtered != each
+
+
+@pytest.mark.parametrize(
+    ("pid", "words"),
+    [
+        (os.getpid(), r"^these processes map no libssl, .* and --wait waits for a libssl that is loaded later\.$"),
+        (1 << 22, r"^none of the processes to trace is left: .*\.$"),  # past the greatest PID
+    ],
+)
+def test_why_no_call_can_begin_is_told_in_a_whole_sentence(monkeypatch: pytest.MonkeyPatch, pid: int, words: str) -> None:
+    attachment = attached(monkeypatch, Method.MULTI, True, Request((image(pid),), ()))
+    with pytest.raises(AttachError, match=words):
+        attachment.attach()
+
+
+def both(monkeypatch: pytest.MonkeyPatch, request: Request) -> tuple[Attachment, Attachment]:
+    """An attachment and another beside it, whose objects are played, both loaded."""
+    monkeypatch.setattr(kernel, "best_method", lambda: Method.MULTI)
+    monkeypatch.setattr(kernel, "filters_whole_processes", lambda: True)
+    first = Attachment(request, MagicMock(**{"has_map.return_value": False}))
+    second = Attachment(request, MagicMock(**{"has_map.return_value": False}), beside=first)
+    first.load()
+    second.load()
+    return first, second
+
+
+def test_attachments_beside_each_other_have_one_set_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = both(monkeypatch, Request(TWO, (), links="shared", wait=True))
+    mapped: Any = second.object
+    mapped.reuse_map.assert_called_once_with("targets", cast(Any, first.object).map_fd("targets"))
+    cast(Any, first.object).reuse_map.assert_not_called()
+    second.late.add(1)
+    assert (first.late_processes, second.late_processes) == (1, 0)
+    assert second.targets is first.targets
+    assert second.notes is first.notes
+
+
+@pytest.mark.parametrize("refused", ["made", "loaded"])
+def test_why_nobody_is_followed_is_kept(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    following = MagicMock()
+    making = MagicMock(return_value=following, side_effect=SsllatencyError("no") if refused == "made" else None)
+    following.load.side_effect = SsllatencyError("no")
+    monkeypatch.setattr("ssllatency.engines.attach.processes.Following", making)
+    first, second = both(monkeypatch, Request(TWO, (), wait=True, follow=Rules()))
+    assert (first.following, first.unfollowed) == (second.following, second.unfollowed) == (None, "no")
+    assert following.close.call_count == (refused == "loaded")
+    making.assert_called_once()
+
+
+def test_attachments_beside_each_other_are_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    following = MagicMock()
+    first, second = both(monkeypatch, Request(TWO, (), links="shared", wait=True, follow=Rules(), following=following))
+    for attachment in (first, second):
+        cast(Any, attachment.object).reuse_map.assert_called_once_with("targets", following.targets_fd)
+        attachment.attach()
+    following.attach.assert_called_once_with()
+    second.close()
+    following.close.assert_not_called()
+    first.close()
+    following.close.assert_called_once_with()
 
 
 @pytest.mark.parametrize(

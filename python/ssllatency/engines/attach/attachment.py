@@ -24,6 +24,7 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
+from ssllatency.engines.attach.processes import Processes
 from ssllatency.engines.attach.sites import (
     MOST_LIBRARIES,
     ImageSites,
@@ -40,17 +41,14 @@ from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.running import Running, exists
 from ssllatency.engines.clock import Span
-from ssllatency.engines.follow.following import Following
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Target
 
 
 class Attachment:
     """The probes of one request. `operations` are the names by the numbers that the kernel side knows.
 
-    `images` grow with what later processes bring, and so do `targets`, `notes` and `late` (the processes that ran before what
-    they map was traced), which are their finder's to fill. `span` is the time that the probes are attached. `following` keeps
-    the set of processes, where the request asks for that and the machine can; `unfollowed` says why it can't.
+    `images` grow with what later processes bring. `processes` are those that are traced; `targets`, `notes`, `late`,
+    `following` and `unfollowed` are theirs. `span` is the time that the probes are attached.
     """
 
     def __init__(
@@ -64,19 +62,16 @@ class Attachment:
     ) -> None:
         """Takes what is opened, or opens the object of that name. `more` are programs beyond `programs` that `attach` will be
         given sites for; `tracepoints` those that `attach_tracepoint` may be called for. `beside`: another of the same targets,
-        loaded already and closed later than this one, whose set of processes, `targets` and `notes` serve both."""
+        loaded already and closed later than this one, whose `processes` serve both."""
         self.request, self._programs, self._more, self._tracepoints = request, programs, tuple(more), tuple(tracepoints)
         self.object: Loadable = open_object(opened) if isinstance(opened, str) else opened
         self.method = choose_method(request, sessions=self.object.sessions)
         self.operations = numbered(request.images, later=request.follow is not None)
         self.images = list(request.images)
         self._beside = beside
-        self.targets: dict[int, Target] = beside.targets if beside else {target.pid: target for target in request.targets}
-        self.notes: list[str] = beside.notes if beside else []
-        self.late: set[int] = beside.late if beside else set()
-        self.following: Following | None
-        self.unfollowed: str
-        self.following, self.unfollowed = (beside.following, beside.unfollowed) if beside else self._open_following()
+        self.processes: Processes = beside.processes if beside else Processes(request)
+        self.targets, self.notes, self.late = self.processes.targets, self.processes.notes, self.processes.late
+        self.following, self.unfollowed = self.processes.following, self.processes.unfollowed
         self._pids = sorted({pid for image in request.images for pid in image.pids})
         followed = request if self.following else replace(request, follow=None)
         self.each_process = links_each_process(followed, self.method)
@@ -86,21 +81,6 @@ class Attachment:
         self._words: dict[int, int] = {}
         self.span = Span()
         self._unmatched_exits: int | None = None  # when the entries began to be removed
-
-    def _open_following(self) -> tuple[Following | None, str]:
-        """The object that keeps the set of processes, and where there is none why."""
-        if self.request.follow is None or self.request.following:
-            return self.request.following, ""
-        try:
-            following = Following(self.request.follow, everyone=self.request.everyone)
-        except SsllatencyError as error:
-            return None, str(error)
-        try:
-            following.load()
-        except SsllatencyError as error:
-            following.close()
-            return None, str(error)
-        return following, ""
 
     def load(self) -> None:
         """Loads the object and fills the maps that all objects have."""
@@ -161,8 +141,8 @@ class Attachment:
 
         `more` gives for other programs the sites of each image, in the order of the request's images.
         """
-        if self.following and not self._beside:
-            self.following.attach()
+        if not self._beside:
+            self.processes.attach()
         self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
         if not self._probing.has_entries and self.images and not self.request.wait:
             raise AttachError(self._why_no_call_can_begin())
@@ -173,8 +153,8 @@ class Attachment:
         if any(exists(pid) for image in self.images for pid in image.pids):
             return (
                 "these processes map no libssl, so no call of it can be seen: `ssllatency targets` says what TLS they do, and"
+                " --wait waits for a libssl that is loaded later."
             )
-            " --wait waits for a libssl that is loaded later."
         return "none of the processes to trace is left: they ended while the probes were attached."
 
     def next_number(self, count: int) -> int:
@@ -256,6 +236,6 @@ class Attachment:
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""
         self.detach()
-        if self.following and not self._beside:
-            self.following.close()
+        if not self._beside:
+            self.processes.close()
         self.object.close()
