@@ -133,7 +133,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Case:
-    """What is taken for granted while a function is followed.
+    """The assumptions under which a function is followed.
 
     `arguments` are what registers hold at entry, as evaluate.returned() takes them; `fields` what fields hold, by their paths;
     `calls` what a function, by its name, returns to this one.
