@@ -211,7 +211,7 @@ def _holding(
     users: Users, processes: Iterable[Process], holds: Holds, named: Collection[Identity], tell: Tell, proc: Path
 ) -> Users:
     """Those that may hold TLS, MOST_OF_PROCESS of one process. One that can't be opened stays where its name makes it worth it:
-    what is wrong is told when it is recognised."""
+    the error is reported when it is recognised."""
     found: Users = {}
     taken: Counter[int] = Counter()
     crowded: set[int] = set()

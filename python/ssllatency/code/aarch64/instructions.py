@@ -243,7 +243,7 @@ class Aarch64Instruction:
             return None if conditional and (word & 0x10 or word & 0xF >= _ALWAYS) else Cost.EMULATED
         if word & 0xFE000000 == 0xD6000000:  # not those that authenticate
             return Cost.EMULATED if word & 0xFF9FFC1F == 0xD61F0000 and word >> 21 & 3 < 3 else None
-        # Since Linux 6.13 (commit ac4ad5c09b34) nop is simulated; Emulation tells of 6.16, which is surely newer.
+        # Since Linux 6.13 (commit ac4ad5c09b34) nop is simulated; Emulation is about 6.16, which includes that.
         if word == NOP and emulation.multibyte_nops:
             return Cost.EMULATED
         return Cost.SINGLE_STEPPED if word in _STEPPED_HINTS or self.landing_pad else None
