@@ -44,7 +44,7 @@ NAMES = tuple(_FILES)
 
 @dataclass(frozen=True)
 class Foreign:
-    """A file or folder at `path`; None where it isn't here, and then `reason` says why, with the command that mends it."""
+    """A file or folder at `path`; None where it isn't here, and then `reason` says why, with the command that fixes it."""
 
     path: Path | None
     reason: str = ""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way in which files of targets are opened, and every other file that is read by a name somebody else may have made.
+"""The only module that opens files of targets, and any other file whose path somebody else may control.
 
-Whoever owns a tree may put links, pipes and devices into it. A path below a root is therefore resolved by the kernel with
-that root as its /, so that no link leads out, not even one of /proc (openat2, since Linux 5.6; where it is missing, folder by
-folder, and no link is followed). What is found is first only pointed at (O_PATH), which touches no device and waits for no
-pipe. It is opened for reading once it proves to be a regular file, of a real file system (to open or read a file of /proc,
-/sys or debugfs may have effects), and no larger than the caller can use.
+Whoever owns a tree may put links, pipes and devices into it. A path below a root is therefore resolved by the kernel with that
+root as its /, so that no link leads out, not even one of /proc (openat2, since Linux 5.6; where it is missing, folder by
+folder, and no link is followed). The path is first opened with O_PATH only, which touches no device and waits for no pipe. It
+is opened for reading once it proves to be a regular file, of a real file system (to open or read a file of /proc, /sys or
+debugfs may have effects), and no larger than the caller can use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions looked at one by one, for what lies within them: where an instruction's function begins, and its control flow
-without the functions that it ends in."""
+"""Single functions: where the function of an instruction begins, and its control flow, not including the functions that it ends
+in by a tail call."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Bodies:
 
 
 class _OneFunction(Code):
-    """Code that knows no function but the one that begins at `start`, and no tail call so."""
+    """Code that sees only the function that begins at `start`, so that tail calls aren't followed."""
 
     start = 0
 

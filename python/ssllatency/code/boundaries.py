@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where instructions begin in straight-line code, told by their lengths alone: a second opinion that shares nothing with the
-decoder of the planner.
+"""Where instructions begin in straight-line code, from their lengths alone: a check on the planner's decoder that shares no
+code with it.
 
 Lengths of x86-64 instructions are those of the Intel SDM, volume 2, chapter 2 and the opcode maps of appendix A: prefixes, an
 opcode of one to three bytes or behind a VEX, EVEX or XOP prefix, a ModRM byte with what that asks for, an immediate.

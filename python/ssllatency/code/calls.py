@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a function is called: the direct calls of it in the image's code, and those through its stub of the PLT.
 
-The code isn't decoded: every place is looked at whose bytes, if an instruction begins there, are such a call. So an address
-that is found is a candidate, to be checked by decoding its function. Tail jumps of 32 bits are found as well.
+The code isn't decoded: every address counts whose bytes would be such a call if an instruction began there. So each result is a
+candidate, to be checked by decoding its function. Tail jumps of 32 bits are found as well.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code to instructions, by Capstone. The one place that makes a decoder."""
+"""Decodes machine code into instructions, by Capstone. The only module that creates a decoder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evaluation of one small function on known and unknown values: paths, and what is seen on them.
+"""The evaluation of one small function on known and unknown values: its paths, and what happens on them.
 
 What each instruction does is the machine's: x86/evaluation.py and aarch64/evaluation.py.
 """
@@ -96,7 +96,7 @@ class Evaluation(ABC):
         return bounds is not None and address + size >= bounds[1]
 
     def answer(self, state: State, target: Value) -> None:
-        """Puts what the function at `target`, which has just been called, is known to return where it returns it."""
+        """Stores the known return value of the function at `target`, which has just been called, in the return register."""
         for name, value in self._case.calls.items():
             if isinstance(target, int) and self._is(target, name):
                 state.registers[self.result_register] = value

@@ -16,7 +16,7 @@ from functools import cached_property
 from ssllatency.code.machine import CALLS, ENDS, Flow, Frame, Instruction, Machine
 from ssllatency.elf.image import ElfError, Image
 
-# Caps, as the file is untrusted: of one operation, of all operations of a file, and of a path that is looked back on.
+# Caps, as the file is untrusted: for one operation, for all operations of a file, and for a path that is followed backwards.
 MAX_INSTRUCTIONS = 20_000
 MAX_DECODED = 150_000
 MAX_EDGES = 100_000
@@ -128,7 +128,7 @@ class Graph:
 
     @cached_property
     def predecessors(self) -> dict[int, list[int]]:
-        """Of each instruction, those that control comes from."""
+        """For each instruction, the instructions that control comes from."""
         found: dict[int, list[int]] = {address: [] for address in self.nodes}
         for address, successors in self.successors.items():
             for successor in successors:
@@ -149,7 +149,7 @@ class Graph:
         return [address for address, each in self.nodes.items() if each.flow is Flow.RETURN]
 
     def without(self, edges: Set[tuple[int, int]]) -> Graph:
-        """The graph that is left without some edges: what is still reached."""
+        """The graph without these edges: what can still be reached."""
         successors = {
             address: tuple(each for each in found if (address, each) not in edges) for address, found in self.successors.items()
         }
@@ -312,7 +312,7 @@ def _frames(builder: _Builder, entry: int, stack_pointer: str) -> dict[int, Fram
 
 
 def _check(graph: Graph, tail_jumps: set[int]) -> None:
-    """Refuses code that doesn't behave as compiled code does."""
+    """Raises Unplannable for code that doesn't behave as compiled code does."""
     previous = None
     for address in sorted(graph.nodes):
         if previous is not None and previous.end > address:

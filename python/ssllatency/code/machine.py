@@ -18,7 +18,7 @@ Frame = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Emulation:
-    """What the kernel emulates beyond push, call, jmp, jcc and one-byte nop: canonical nops of several bytes (Linux 6.16), and
+    """What the kernel emulates besides push, call, jmp, jcc and one-byte nop: canonical nops of several bytes (Linux 6.16), and
     5-byte nops turned into calls (Linux 6.18, which must then not be probed in a leaf function: the call overwrites its red
     zone). `calls`: whether a call may be a site at all. A process with a shadow stack would die of one, for neither the
     emulated call nor the one that is stepped elsewhere leaves the right return address there."""
@@ -28,7 +28,7 @@ class Emulation:
     calls: bool = True
 
 
-BASELINE = Emulation()  # what every kernel that uprobes are used on does
+BASELINE = Emulation()  # what every kernel with uprobes emulates
 
 
 class Cost(StrEnum):

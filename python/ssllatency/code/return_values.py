@@ -23,8 +23,8 @@ def value_bits(convention: Convention) -> int:
 
 @dataclass(frozen=True)
 class Ending:
-    """What is returned past an exit site: where it is a branch, if that is taken and otherwise; the same twice elsewhere. None
-    in the direction in which the call goes on, so that it isn't left."""
+    """What is returned past an exit site. At a branch: if it is taken, and otherwise, None for the direction in which the call
+    goes on. At any other instruction both are the same."""
 
     taken: Value | None = None
     other: Value | None = None
@@ -44,14 +44,14 @@ class Ending:
         return self.other if successor == each.end else self.taken
 
     def apart(self, each: Instruction, successors: Sequence[int]) -> Iterator[tuple[int, Ending]]:
-        """For each successor that it is left for, the ending of that direction alone."""
+        """For each successor by which the call ends, the ending of that direction alone."""
         for successor in successors if len(self.registers) <= 1 else ():
             value = self.towards(each, successor)
             if value is not None:
                 yield successor, Ending(None, value) if successor == each.end else Ending(value, None)
 
     def joined(self, opposite: Ending) -> Ending:
-        """With the other direction's."""
+        """This ending joined with that of the other direction."""
         return Ending(
             opposite.taken if self.taken is None else self.taken, opposite.other if self.other is None else self.other
         )

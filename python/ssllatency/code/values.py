@@ -37,7 +37,7 @@ class FieldPath:
 @dataclass(frozen=True)
 class Place:
     """An address `offset` bytes past the first argument ("argument"), past the stack pointer at entry ("stack"), past the
-    pointer that a field holds, or past what the caller names so: what is stored there is told, nothing is loaded from there.
+    pointer that a field holds, or past what the caller names so: stores to it are recorded, but nothing is loaded from it.
     """
 
     base: str | Field
@@ -133,7 +133,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Case:
-    """What is taken for granted while a function is followed.
+    """The assumptions under which a function is followed.
 
     `arguments` are what registers hold at entry, as evaluate.returned() takes them; `fields` what fields hold, by their paths;
     `calls` what a function, by its name, returns to this one.

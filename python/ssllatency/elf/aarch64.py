@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The little of aarch64 machine code that leads to a table: `adrp x0, page; add x0, x0, offset; ret`."""
+"""The few aarch64 instructions that lead to a table: `adrp x0, page; add x0, x0, offset; ret`."""
 
 from __future__ import annotations
 

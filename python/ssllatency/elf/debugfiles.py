@@ -2,8 +2,8 @@
 """Symbols that lie outside an image's own tables: compressed in .gnu_debugdata, or in a separate debug file.
 
 A debug file is taken only if it belongs to the image: its build-id is the image's where both have one, and through
-.gnu_debuglink its CRC is the one that the link names. Anybody can write a file of which that is so: it must be root's, our own
-user's, or that of the image's owner, who might as well have changed the image.
+.gnu_debuglink its CRC is the one that the link names. Anyone can forge such a file, so it must be owned by root, by our own
+user, or by the owner of the image, who could have changed the image as well.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """The path as we see it, for people: it is opened below its root alone."""
+        """The path as we see it, for messages; the file is opened only below its root."""
         return str(Path(self.root, self.path))
 
 

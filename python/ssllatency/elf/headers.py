@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers of an ELF file as plain values. The one place that uses pyelftools, and that turns its errors into ElfError.
+"""The headers of an ELF file as plain values. The only module that uses pyelftools, and that turns its errors into ElfError.
 
 Only the header structures are used: the section and segment classes of pyelftools read whole tables entry by entry when
 they are made, which is slow on good files and has no bound on bad ones.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One ELF image: what functions it has and where, what its data points to, and the bytes of its code.
 
-The file belongs to the traced process and is untrusted: it is parsed within bounds, never executed or loaded. A damaged file
-gives ElfError, or answers as if what is damaged were missing. Everything is read when it is first asked for.
+The file belongs to the traced process and is untrusted: it is parsed within bounds, never executed or loaded. For a damaged
+file, methods raise ElfError, or answer as if the damaged part were missing. Everything is read when first used.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class Image:
     def hinted_function(self, name: str) -> Function | None:
         """The function that a separate debug file calls `name`, where the unwind tables of the image know a function there.
 
-        Whoever can write a debug file need not be who can write the image. So it gives no more than a name: where the function
-        begins must be confirmed, and its size, which would say how far to read, is that of the unwind tables.
+        The writer of a debug file may not be allowed to write the image. So only the name is taken from it: the address must be
+        confirmed by the unwind tables, and the size, which says how far to read, comes from them.
         """
         symbol = self._hint(name)
         bounds = self._unwind.bounds(symbol.address) if symbol else None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quick look at a file that most likely is of no interest: whether it defines some symbol, or holds some text.
+"""A quick look at a file that is most likely irrelevant: whether it defines some symbol, or contains some text.
 
-Every file that a process maps as code is looked at so. Code, relocations and debug information, most of a file, aren't read,
-and nothing but section headers and symbols is parsed: a file that merely imports a function doesn't define it. A file without
-section headers is read in whole. That a file is damaged is for others to say: here it holds less.
+Every file that a process maps as code is inspected in this way. Code, relocations and debug information, most of a file, aren't
+read, and nothing but section headers and symbols is parsed: a file that merely imports a function doesn't define it. A file
+without section headers is read in whole. A damaged file raises no error here; it only shows less.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def shows(fd: int, signs: Signs) -> bool:
     if not sections:
         names = tuple(name + b"\0" for name in signs.symbols)
         return _holds(fd, [(0, os.fstat(fd).st_size)], (*signs.texts, *names))
-    # A file has one of each kind; one that had thousands would keep us reading.
+    # A file has one of each kind; one with thousands would take too long to read.
     tables = {
         section.type: section for section in sections if section.type in (_DYNSYM, _SYMTAB) and section.link < len(sections)
     }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relocations: which words of the data hold addresses, and of what. RELA, RELR and Android's packed RELA.
 
-Tables are read as a whole with struct, because a libcrypto has 20,000 entries. They are found through the dynamic tags, so an
-image without section headers will do.
+Tables are read as a whole with struct, because a libcrypto has 20,000 entries. They are found through the dynamic tags, so no
+section headers are needed.
 """
 
 from __future__ import annotations

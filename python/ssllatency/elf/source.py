@@ -3,7 +3,7 @@
 
 A file of a traced process can be cut short or rewritten while it is read. So what is planned is a private copy, taken in one
 go: its digest, what is parsed and what is planned are of the same bytes, whatever is written meanwhile. Other files are read by
-pread. None is mapped: a mapping of a file that shrinks kills its reader.
+pread. No file is mapped: reading a mapping of a file that has shrunk kills the reader.
 """
 
 from __future__ import annotations

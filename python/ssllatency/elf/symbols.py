@@ -98,7 +98,7 @@ class FunctionIndex:
 
     def __init__(self, headers: Headers | None) -> None:
         self._entries = b""
-        self._functions: dict[bytes, int] = {}  # by name the number of its entry: millions of them take little room so
+        self._functions: dict[bytes, int] = {}  # the number of an entry by name: so even millions take little memory
         try:
             if headers:
                 self._read(headers)

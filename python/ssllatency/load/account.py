@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As whom the load generators run: they need nothing of root's, and speak to servers that may send them anything."""
+"""The user that the load generators run as: they don't need root's rights, and talk to servers that may send them anything."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Account:
 
 
 def of_tools(name: str = "") -> Account | None:
-    """The account named; or by itself for root that of sudo's user, else nobody's. None where it is our own, which stays, as
-    does that of a root that has no right to change it.
+    """The named account. Without a name, for root: the account of sudo's user, or else nobody. None where the tools run as this
+    process's own user, also for a root that isn't allowed to change users.
 
     LoadError where there is none of that name, or only root could change to it.
     """

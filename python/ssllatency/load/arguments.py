@@ -42,7 +42,7 @@ def endpoint(tool: str, arguments: Sequence[str]) -> Endpoint:
 
 
 def refuse_plain(tool: str, arguments: Sequence[str]) -> None:
-    """LoadError where the tool is to speak HTTP without TLS."""
+    """Raises LoadError where the tool would use HTTP without TLS."""
     if tool != "s_time" and _url(arguments).lower().startswith("http:"):
         raise LoadError(f"{tool} is to speak HTTP without TLS: give it an https:// URL.", 2)
 

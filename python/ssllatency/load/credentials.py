@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines without what a client proves itself with: they stand in reports, which are sent and attached to tickets."""
+"""Command lines without credentials: reports quote them, and are mailed and attached to tickets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a load generator, and what comes back: the words that all four share."""
+"""The request to a load generator and its result, in terms that all four share."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38  # linux/prctl.h
 
 
 class Ended(StrEnum):
-    """Why a run was over: by itself, or ended by us."""
+    """Why a run ended: by itself, or ended by us."""
 
     ITSELF = "itself"
     TIMEOUT = "timeout"
@@ -162,14 +162,14 @@ class _Reader:
                 self._selector.register(pipe, selectors.EVENT_READ, stream)
 
     def over(self) -> bool:
-        """Whether the process has ended; a process of its own that it left behind isn't waited for."""
+        """Whether the process has ended; processes that it left behind aren't waited for."""
         if self._process.poll() is None:
             return False
         self.wait(0)
         return True
 
     def wait(self, timeout_s: float) -> None:
-        """Takes what there is, or comes within the time; where nothing can come any more, waits for the end."""
+        """Reads what is there or arrives within the time; once all streams are closed, waits for the end of the process."""
         if not self._selector.get_map():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_s)
@@ -187,7 +187,7 @@ class _Reader:
 
 
 def _end(process: subprocess.Popen[bytes], streams: tuple[_Stream, _Stream]) -> None:
-    """Ends the process, where it hasn't ended, ever less gently; takes what it prints meanwhile."""
+    """Ends the process if it hasn't ended yet, with ever stronger signals, and reads what it prints meanwhile."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             break

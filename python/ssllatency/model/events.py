@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 class Keys(Protocol):
-    """What an event's keys stand for. The answers are few, so that whoever asks may keep what it makes of them."""
+    """What an event's keys stand for. There are few different answers, so callers may cache what they derive from them."""
 
     def caller(self, key: bytes) -> Caller:
         """The caller of this key."""

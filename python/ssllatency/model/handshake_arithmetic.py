@@ -55,7 +55,7 @@ def total(handshakes: Handshakes, ending: Ending) -> Group | None:
 
 
 def without(handshakes: Handshakes, label: Label) -> Handshakes:
-    """The handshakes no longer told apart by this label, neither in the groups nor in the mix."""
+    """The handshakes no longer distinguished by this label, neither in the groups nor in the mix."""
     by = tuple(one for one in handshakes.by if one is not label)
     mix = {one: values for one, values in handshakes.mix.items() if one is not label}
     return replace(handshakes, groups=_grouped(handshakes.groups, by), by=by, mix=mix)
@@ -112,7 +112,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
 
 
 def _group(group: Group) -> tuple[object, ...]:
-    """A process is told by its PID alone: its name may become known, or change, later."""
+    """A process is identified by its PID alone: its name may become known, or change, later."""
     labels = {**group.labels, Label.PROCESS: (group.labels.get(Label.PROCESS) or "").rpartition("(")[2]}
     return frozenset(labels.items()), group.ending, group.other
 
@@ -126,7 +126,7 @@ def _key(use: KeyUse) -> tuple[object, ...]:
 
 
 def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
-    """The groups told apart by these labels only. By none at all, those beyond the bound are among the others again."""
+    """The groups distinguished by these labels only. Without any label, those beyond the bound are included again."""
     told = (
         replace(
             group,

@@ -54,7 +54,7 @@ WAITS = (Part.WAIT_PEER, Part.WAIT_WINDOW, Part.WAIT_OFFLOAD, Part.WAIT_APPLICAT
 
 
 def unequal_sum(total_ns: Mapping[Part, int]) -> str:
-    """Which sum the times of EVERY and the others don't come to, in words; "" where both are right."""
+    """Which of the two sums of times doesn't add up, in words; "" where both do."""
     if total_ns[Part.WALL] != total_ns[Part.CALLS] + sum(total_ns.get(wait, 0) for wait in WAITS):
         return "wall is the sum of calls and the waits"
     if total_ns[Part.CALLS] != sum(total_ns.get(phase, 0) for phase in PHASES):
@@ -75,7 +75,8 @@ NOT_ASKED, NOT_GIVEN, GIVEN = "not asked", "not given", "given"
 
 
 class Label(StrEnum):
-    """What handshakes are told apart by. RESUMED is YES or NO, CLIENT_CERTIFICATE one of NOT_ASKED, NOT_GIVEN and GIVEN."""
+    """The properties by which handshakes are grouped. RESUMED is YES or NO, CLIENT_CERTIFICATE one of NOT_ASKED, NOT_GIVEN and
+    GIVEN."""
 
     VERSION = "version"
     CIPHER = "cipher"

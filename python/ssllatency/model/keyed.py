@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that are told apart by a key, added up and subtracted."""
+"""Rows identified by a key, added up and subtracted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all durations that are counted in a histogram have in common: calls of a function, parts of handshakes."""
+"""What everything timed has in common, calls of a function and parts of handshakes: durations in a histogram."""
 
 from __future__ import annotations
 

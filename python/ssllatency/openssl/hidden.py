@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of libssl that it doesn't export, found by what they call: by their names only where the file tells them."""
+"""Functions that libssl doesn't export, found by what they call, or by name where the file has their symbols."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _MOST_CALLED = 3  # of the functions that raise errors, those that are looked at
 
 
 class Hidden:
-    """Finds them by the call sites of NAMES. Each method gives where the function begins; Unplannable where it isn't sure."""
+    """Finds them by the call sites of NAMES. Each method returns where the function begins; Unplannable where that is
+    uncertain."""
 
     def __init__(self, image: Image, bodies: Bodies, code: LibsslCode, sites: Mapping[str, list[int]]) -> None:
         self._image = image
@@ -35,16 +36,17 @@ class Hidden:
         self._sites = sites
 
     def tls_decrypt_ticket(self) -> int:
-        """What decrypts a session ticket: nothing else in libssl decrypts in this way."""
+        """The function that decrypts a session ticket: no other function in libssl decrypts in this way."""
         return self._named("tls_decrypt_ticket") or self._only("EVP_DecryptFinal", "EVP_DecryptUpdate")
 
     def lookup_sess_in_cache(self) -> int:
-        """What looks a session up, in the cache and by the application's callback, and puts what that found into the cache."""
+        """The function that looks up a session, in the cache and by the application's callback, and caches what the callback
+        found."""
         name = self._named("lookup_sess_in_cache")
         return name or self._only("OPENSSL_LH_retrieve", "SSL_CTX_add_session", "CRYPTO_THREAD_read_lock")
 
     def ossl_statem_fatal(self) -> int:
-        """What raises an error and breaks the handshake off with an alert: it sets the state to that of an error."""
+        """The function that raises an error and ends the handshake with an alert: it sets the error state."""
         named = self._named("ossl_statem_fatal")
         if named:
             return named

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which TLS implementations are linked into an image, whether or not it shows the names of their functions: told by texts that
-their code leaves in the program (a Go program's table of function names, source paths in the errors of others).
+"""Which TLS implementations are linked into an image, whether or not it has symbols for their functions. They are recognised by
+texts that their code leaves in the program (a Go program's table of function names, source paths in the errors of others).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which functions of a file are libssl's.
 
-In libssl all are. In a program with libssl and libcrypto in it, those that name one of libssl's source files, as nearly all do
-for their errors, and those that lie among them: a static link keeps a library's functions together. Where it doesn't, because
-others of OpenSSL's functions lie there as well, only those that name a file count.
+In libssl itself all functions are. In a program with libssl and libcrypto in it, those that name one of libssl's source files,
+as nearly all do for their errors, and those that lie among them: a static link keeps a library's functions together. Where it
+doesn't, because others of OpenSSL's functions lie there as well, only those that name a file count.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 
 A provider's dispatch table names its query function, which maps an operation number to a list of OSSL_ALGORITHM; each entry
 leads to an OSSL_DISPATCH table, number to function. The query function is followed with each operation number, so a list is
-never taken for another operation's, though their dispatch numbers look alike. The default provider is told from the base,
-legacy and FIPS providers by the property string of its entries. Layouts: openssl/core.h, numbers: openssl/core_dispatch.h.
+never taken for another operation's, though their dispatch numbers look alike. The default provider is distinguished from the
+base, legacy and FIPS providers by the property string of its entries. Layouts: openssl/core.h, numbers:
+openssl/core_dispatch.h.
 """
 
 from __future__ import annotations

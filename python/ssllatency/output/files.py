@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that a command writes. Root writes them in folders where others may write too, and what they hold is not for everyone:
-they are for their owner alone (mode 0600), no symbolic link is followed, and no file that is there is written into: a new one
-takes its name."""
+"""Files that a command writes. Root may write them into folders where others can write too, and their content is not for
+everyone. So only the owner can read them (mode 0600), no symbolic link is followed, and an existing file is never written into
+but replaced by a new one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def write(name: str, text: str) -> None:
 
 @contextmanager
 def refusing(name: str) -> Iterator[None]:
-    """Says of an OSError within that the file can't be written."""
+    """Turns an OSError raised within into the sentence that the file can't be written."""
     try:
         yield
     except OSError as error:

@@ -31,8 +31,9 @@ def write(name: str, recording: Recording, before: Recording | None = None, comp
 
 @contextmanager
 def _plain_matplotlib() -> Iterator[None]:
-    """Has matplotlib, which is first imported within, read nobody's configuration: it would take it from the folder that it is
-    run in, from variables and from the home, any of which may be another user's, and a configuration can have it run TeX.
+    """Keeps matplotlib, which is first imported within, from reading a configuration: it would take one from the current
+    folder, the environment or the home folder, any of which may belong to another user, and a configuration can make it run
+    TeX.
 
     It keeps a list of fonts in its folder; a new folder each time costs some 0.4 s.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page that standard output is."""
+"""The page (columns, characters) that standard output offers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.units import WIDTH
 
-# Narrower than this, tables wouldn't fit anyhow.
+# Tables don't fit into fewer columns than this.
 _NARROWEST = 80
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place from which text goes to a terminal. Names, notes and reasons are chosen by traced processes, or by whoever
-wrote a recording: no character of theirs moves the cursor, sets a title or turns text around."""
+"""The only module that writes text to a terminal. Names, notes and reasons are chosen by traced processes, or by whoever wrote
+a recording: none of their characters may move the cursor, set a title or reverse text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A line on the terminal that says how far something has come; nothing where standard error is no terminal."""
+"""A progress line on the terminal; nothing where standard error isn't a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _EVERY_S = 0.25
 
 
 class Progress:
-    """The line. `whole_s` is how long it will take, None where that isn't known. A context manager: it is gone in the end."""
+    """The line. `whole_s` is how long it will take, None where that isn't known. A context manager, which removes the line at
+    the end."""
 
     def __init__(self, whole_s: float | None = None) -> None:
         self._whole_s, self._shown, self._next = whole_s, False, 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An output for a stream of lines: a reader that doesn't keep up never keeps the command from being stopped."""
+"""An output for a stream of lines: a slow reader never keeps the command from being stopped."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from ssllatency.probes.plan import ImagePlan
 
 
 def chosen(plan: ImagePlan, patterns: Sequence[str]) -> ImagePlan:
-    """The plan with only the operations that a shell pattern matches; what isn't timed itself stays as long as one does."""
+    """The plan with only the operations that a shell pattern matches; operations that aren't timed themselves stay if any other
+    does."""
 
     def matches(name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in patterns)

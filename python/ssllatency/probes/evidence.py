@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bytes that a plan's sites rest on, so that they can be compared with the file that is attached to.
 
-Of each function with a site it is all from where the function begins, as the file's own tables say, to past its last site. On
-the way there the instructions are walked once more, in a straight line and by other code than the planner's decoder: a site
-must be where one begins.
+For each function with a site they are all bytes from the function's beginning, according to the file's own tables, to past its
+last site. These instructions are walked once more, in a straight line and without the planner's decoder: a site must lie where
+an instruction begins.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins what several files of one process tell: the layout of a BIO is libcrypto's, the code that uses it libssl's."""
+"""Combines findings from several files of one process: libcrypto shows the layout of a BIO, libssl uses it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _facts(plan: ImagePlan, sessions: bool) -> Iterator[tuple[str, str]]:
 
 
 def _rows(plan: OperationPlan, sessions: bool) -> Iterator[tuple[str, ...]]:
-    """A row a site; the first one also tells of the operation."""
+    """One row for each site; the first one also describes the operation."""
     found = _DEBUG_FILE.strip() if plan.found.startswith(_DEBUG_FILE) else plan.found
     leading: tuple[str, ...] = (plan.operation, found, f"{plan.address:#x}", f"{cost_ns(plan)}")
     for probe in plan.probes:

@@ -42,7 +42,7 @@ def kind_of(image: Image) -> str:
 
 
 class _Finder:
-    """Finds the functions of operations in one image, and says what is to be said where there is none."""
+    """Finds the functions of operations in one image, or says why there is none."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -74,7 +74,7 @@ class _Finder:
         return next((function for name in operation.symbols if (function := look_up(name))), None)
 
     def reason(self, operation: Operation) -> str:
-        """Why it wasn't found. What a library exports or offers by name and this one doesn't, it doesn't have."""
+        """Why it wasn't found. A function that libraries export or offer by name, and that this one doesn't, isn't in it."""
         if any(self._image.unconfirmed(name) for name in operation.symbols):
             return NOT_CONFIRMED
         if operation.library == "qatengine" or operation.method:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tells that a file is, or holds, a library that is traced, or another implementation of TLS: the one list of it."""
+"""The signs by which a file is recognised as a traced library, as containing one, or as another implementation of TLS: the only
+such list."""
 
 from __future__ import annotations
 
@@ -19,5 +20,5 @@ SONAMES = {"qatengine.so": "qatengine", "libqatengine.so": "qatengine", "libqat.
 ENGINE = "bind_engine"
 
 _NAMES = (*(name for names in FUNCTIONS.values() for name in names), ENGINE)
-# A file that shows none of these holds nothing of all that. One that shows some may.
+# A file without any of these contains no TLS. A file with some may.
 QUICK = Signs(tuple(name.encode() for name in _NAMES), TEXTS)

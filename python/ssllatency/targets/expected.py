@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TLS libraries that processes will map once they are there: a server that starts a process for each connection may have
-none alive, and the first call of the first one counts as well.
+"""The TLS libraries that future processes will map: a server that starts a process for each connection may have no process at
+the moment, and the first call of its first process must count as well.
 
 What a program will load is known where its loader looks: in the folders of LD_LIBRARY_PATH, beside the executable, in what
 /etc/ld.so.cache lists, and where there is no cache in the usual folders; all of it in the root of the processes that will start
@@ -72,8 +72,8 @@ def open_expected(path: str, root: str, stack: ExitStack) -> ExpectedFile | None
 
 
 def named_files(library: str, stack: ExitStack) -> list[ExpectedFile]:
-    """A library that the user named, and the libcrypto beside a libssl, or the other way round. SsllatencyError where it can't
-    be opened."""
+    """A library that the user named and its companion: the libcrypto beside a libssl, or the other way round. SsllatencyError
+    where it can't be opened."""
     folder, _, name = str(Path(library).absolute()).rpartition("/")
     try:
         named = _expected(open_regular(library), "/", stack)

@@ -2,7 +2,7 @@
 """Finds the files to trace: the TLS code that processes map, each file once however many processes share it.
 
 Every file that is mapped as code is a candidate, whatever its name: OpenSSL is linked into programs and into libraries of other
-names. Which of them hold TLS the caller's `holds` decides from their content, and what such a file is its `recognise`.
+names. The caller's `holds` decides from the content which of them contain TLS, and its `recognise` what such a file is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so
 _USUAL_NAMES = ("libssl.so", "libcrypto.so")
 
 _MOST_AHEAD = 32
-# A process can map tens of thousands of files, with whatever in them: so many of one, and of all, are asked about.
+# A process can map tens of thousands of files of any content: at most so many, of one process and of all, are inspected.
 MOST_MAPPED, _MOST_FILES = 1024, 16384
 MOST_OF_PROCESS = 64  # files of one process that are traced
 
@@ -211,7 +211,7 @@ def _holding(
     users: Users, processes: Iterable[Process], holds: Holds, named: Collection[Identity], tell: Tell, proc: Path
 ) -> Users:
     """Those that may hold TLS, MOST_OF_PROCESS of one process. One that can't be opened stays where its name makes it worth it:
-    what is wrong is told when it is recognised."""
+    the error is reported when it is recognised."""
     found: Users = {}
     taken: Counter[int] = Counter()
     crowded: set[int] = set()
@@ -285,7 +285,7 @@ def _first_candidates(users: Users, proc: Path, stack: ExitStack) -> list[tuple[
     """Some of the candidates with the descriptors, open as long as `stack`, the paths and the roots."""
     found = []
     for pid, mapping in (next(iter(mappings.items())) for mappings in islice(users.values(), _MOST_AHEAD)):
-        with suppress(SsllatencyError):  # which is told when it is asked about
+        with suppress(SsllatencyError):  # reported when the file is inspected
             fd = open_mapped(pid, mapping, proc)
             stack.callback(os.close, fd)
             found.append((fd, mapping.path, root_of(pid, proc)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS implementations that aren't traced, told by the names of the libraries that a process maps."""
+"""TLS implementations that aren't traced, recognised by the names of the libraries that a process maps."""
 
 from __future__ import annotations
 

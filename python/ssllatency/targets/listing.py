@@ -31,7 +31,7 @@ def rows(survey: Survey) -> list[tuple[str, ...]]:
 
 
 def sentences(survey: Survey) -> Iterator[str]:
-    """What the table doesn't say: files that are gone, why something isn't traced, and what couldn't be looked at."""
+    """Sentences for what the table doesn't show: deleted files, why something isn't traced, and what couldn't be read."""
     reasons: dict[str, list[Process]] = {}
     gone: dict[str, list[Process]] = {}
     for row in survey.processes:

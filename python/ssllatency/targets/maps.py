@@ -90,7 +90,7 @@ def fail(error: SsllatencyError) -> None:
 
 
 def denied(pid: int) -> SsllatencyError:
-    """The error for a process that we may not look into."""
+    """The error for a process that we aren't allowed to inspect."""
     return SsllatencyError(f"Not permitted to look into process {pid}: {as_root('CAP_SYS_PTRACE')}.")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose debug files are believed of a mapped file: the host's always, and first; those in a process's own root only where that
-root is a file system of its own that the file is part of.
+"""Which debug files are trusted for a mapped file: the host's always, and first; those in the process's own root only where
+that root is a separate file system that the file is part of.
 
 A process may make a root for itself in a user namespace, with files of the host bound into it, and put debug files beside them
 that say of the host's libraries what it likes. So the root of such a process isn't asked, nor is any root asked about a file

@@ -165,7 +165,7 @@ def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ..
 
 def _openssl(files: list[SurveyedFile], executable: str | None) -> tuple[Stack, ...]:
     """All that is OpenSSL, or descends from it, in one process: one for what is traced of each name, and one for each file that
-    isn't. Several traced versions in it are told apart by the files."""
+    isn't. Several traced versions in it are distinguished by their files."""
     parts: dict[str, list[SurveyedFile]] = defaultdict(list)
     for file in files:
         if file.facts.libraries and not file.facts.obstacle:

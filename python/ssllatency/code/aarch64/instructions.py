@@ -3,8 +3,8 @@
 
 What the kernel simulates, single-steps and refuses: arch/arm64/kernel/probes/decode-insn.c, arm_probe_decode_insn() and
 aarch64_insn_is_steppable(), since uprobes came to arm64 (Linux 4.10). All direct branches, br, blr, ret, adr and adrp are
-simulated; so `ret` is as cheap as any other site. Where that file allows more than is listed here, the planner does without it.
-Encodings: Arm Architecture Reference Manual for A-profile, C4.1, "A64 instruction set encoding".
+simulated; so `ret` is as cheap as any other site. The planner doesn't use what that file allows beyond this list. Encodings:
+Arm Architecture Reference Manual for A-profile, C4.1, "A64 instruction set encoding".
 """
 
 from __future__ import annotations
@@ -238,12 +238,12 @@ class Aarch64Instruction:
     def _branch_cost(self, emulation: Emulation) -> Cost | None:
         word = self.word
         if self.flow in (Flow.BRANCH, Flow.JUMP, Flow.CALL):
-            # The kernel doesn't know bc.cond and would step it elsewhere; b.al and b.nv are for nobody.
+            # The kernel doesn't know bc.cond and would step it elsewhere; compilers never emit b.al and b.nv.
             conditional = word & 0xFF000000 == 0x54000000
             return None if conditional and (word & 0x10 or word & 0xF >= _ALWAYS) else Cost.EMULATED
         if word & 0xFE000000 == 0xD6000000:  # not those that authenticate
             return Cost.EMULATED if word & 0xFF9FFC1F == 0xD61F0000 and word >> 21 & 3 < 3 else None
-        # Since Linux 6.13 (commit ac4ad5c09b34) nop is simulated; Emulation tells of 6.16, which is surely newer.
+        # Since Linux 6.13 (commit ac4ad5c09b34) nop is simulated; Emulation is about 6.16, which includes that.
         if word == NOP and emulation.multibyte_nops:
             return Cost.EMULATED
         return Cost.SINGLE_STEPPED if word in _STEPPED_HINTS or self.landing_pad else None
@@ -268,6 +268,6 @@ def decoded(code: bytes, address: int) -> Iterator[Aarch64Instruction]:
         pairs = word & 0x3FA00000 == 0x08000000 or word & 0xBFA00000 == 0x88200000  # ldxr, stxr and their like; for pairs
         loads = pairs and word & 0x00400000
         if loads and 0 < place >= words - _LONGEST_EXCLUSIVE:
-            return  # its store may lie past this code: who decodes from here on sees both
+            return  # its store may lie past this code: decode again from here to see both
         yield Aarch64Instruction(word, address + 4 * place, exclusive > 0)
         exclusive = (_LONGEST_EXCLUSIVE if loads else 0) if pairs else exclusive - 1

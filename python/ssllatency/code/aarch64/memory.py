@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """aarch64 loads and stores: which general registers they load and store, from where, and what they do to their base register.
 
-Where an encoding is rare or unknown, the answer names more registers than it touches, and that it isn't to be probed.
+For a rare or unknown encoding, the answer names more registers than the instruction touches, and says not to probe it.
 Encodings: Arm Architecture Reference Manual for A-profile, C4.1, "Loads and Stores".
 """
 

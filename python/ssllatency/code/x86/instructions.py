@@ -3,7 +3,7 @@
 are read from the bytes; registers written, from Capstone.
 
 What the kernel emulates, single-steps and refuses: arch/x86/kernel/uprobes.c, branch_setup_xol_ops(), push_setup_xol_ops(),
-is_prefix_bad(), insn_masking_exception(). Where that file allows more than is listed here, the planner does without it.
+is_prefix_bad(), insn_masking_exception(). The planner doesn't use what that file allows beyond this list.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _signed(data: bytes) -> int:
 
 
 class X86Instruction:
-    """One instruction, decoded by Capstone; what costs time is found when it is asked for."""
+    """One instruction, decoded by Capstone; properties that take time are computed when first used."""
 
     moves_return_address = False  # it stays on the stack
 

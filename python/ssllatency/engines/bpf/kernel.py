@@ -163,8 +163,8 @@ def return_probes_kill(
 ) -> str:
     """Why a return probe would kill a process of such a kind on this kernel; "" where it wouldn't.
 
-    Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know. Those with the fix are told by asking
-    (`decides`). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
+    Linux 6.11 to 6.13.2 return through a system call that seccomp filters don't know. Kernels with the fix are recognised by
+    asking (`decides`). Before Linux 6.11 the return address on the shadow stack wasn't changed along with the one on the stack.
     """
     if seccomp and (6, 11, 0) <= version < (6, 13, 3) and decides():
         return "this kernel, between Linux 6.11 and 6.13.2, kills a process with a seccomp filter at a return probe"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an exit site tells of the return value, in bpftrace's language: what bpf/registers.bpf.h does in C."""
+"""The return value that an exit site shows, in bpftrace's language: what bpf/registers.bpf.h does in C."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class EndedBits(ctypes.Structure):
 
 
 def pids_of(bits: bytes) -> list[int]:
-    """The processes of a set, ascending. Nearly all of it is empty, and whole blocks of that are told at once."""
+    """The processes of a set, ascending. Nearly all of it is empty, and empty blocks are skipped as a whole."""
     found = []
     for start in range(0, len(bits), _BLOCK_BYTES):
         block = bits[start : start + _BLOCK_BYTES]
@@ -75,7 +75,7 @@ class Following:
         self._cgroup: tuple[int, int] | None = None  # the folder that the programs compare with
 
     def load(self) -> None:
-        """Makes the set, empty. SsllatencyError where the kernel refuses."""
+        """Creates the set, empty. SsllatencyError where the kernel refuses."""
         self._object: BpfObject = open_object("follow")
         self._stack.callback(self._object.close)
         config = self._object.section(".rodata.rules", abi.FollowConfig)

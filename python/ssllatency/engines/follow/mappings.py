@@ -42,7 +42,7 @@ class Mapping:
 
 
 def parse_record(record: bytes) -> Mapping | None:
-    """The mapping that a record of type PERF_RECORD_MMAP2 tells of, header included; None of what is no file."""
+    """The mapping in a record of type PERF_RECORD_MMAP2, header included; None where it maps no file."""
     pid, _, _, _, _, major, minor, inode, _, _, _ = _FIXED.unpack_from(record, _HEADER.size)
     path = record[_HEADER.size + _FIXED.size : -8].partition(b"\0")[0]
     if not path.startswith(b"/") or not inode:

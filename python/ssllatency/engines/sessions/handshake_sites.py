@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From handshake plans to what the kernel is told: the calls watched, the sites of phases and errors, where labels lie."""
+"""From handshake plans to the kernel's records: the calls watched, the sites of phases and errors, where labels lie."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
 
 
 def row_mask(by: Sequence[Label]) -> abi.Labels:
-    """All ones in the fields by which rows are told apart: the ending, these labels, and whose names their codes have."""
+    """All ones in the fields that distinguish rows: the ending, these labels, and the library whose codes they hold."""
     mask = abi.Labels(known=sum(1 << abi.Label[label.name] for label in by), ending=0xFF)
     fields = [_FIELDS.get(label, label.value) for label in by]
     for name in fields if _NAMED.isdisjoint(by) else [*fields, "library"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a matrix to its cells: every combination of the levels, less what is excluded, the same, or impossible."""
+"""From a matrix to its cells: every combination of the levels, without those that are excluded, duplicate or impossible."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a matrix takes: known of s_time, and of h2load once it has run."""
+"""How long a matrix takes: known for s_time, and for h2load once it has run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import fmean
 
 from ssllatency.load.matrix.plan import Factor, Matrix, Run
 
-# s_time ends when the clock's second is past its own; and between two runs the server comes to rest.
+# s_time ends only when the clock's second has passed its end; and between two runs the server finishes its handshakes.
 _BESIDE_S = 0.7
 
 

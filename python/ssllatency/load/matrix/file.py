@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a matrix from its TOML file. What isn't as it must be becomes one sentence that names the place."""
+"""Reads a matrix from its TOML file. An error becomes one sentence that names the place in the file."""
 
 from __future__ import annotations
 

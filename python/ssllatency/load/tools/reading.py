@@ -66,6 +66,6 @@ def figure(name: str, value: float | None, unit: str, includes: str) -> tuple[Fi
 
 
 def not_its_output(tool: str, wanted: str, text: str) -> LoadError:
-    """Says that this isn't the tool's output, and how it begins instead."""
+    """The error for output that isn't the tool's; it quotes how the output begins."""
     beginning = " ".join(text.split())[:80]
     return LoadError(f"This isn't the output of {tool}: {wanted} is missing; it begins with: {beginning or '(nothing)'}")

@@ -37,8 +37,8 @@ from ssllatency.model.timed import Timed, quantile_ns
 _MOST_BLOCKS = 30
 _RUNS_ENOUGH = 5
 _FEWEST_FOR_RATE = 30
-_FALSE = 0.05  # how much of what is called a change may be none
-# The parts that aren't told, or not all of them, where this is missing. A phase is missing by its own name as well.
+_FALSE = 0.05  # the share of the reported changes that may be noise
+# The parts that are unknown or incomplete, by what is missing. A phase can also be missing by its own name.
 UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
     "phases": tuple(phase for phase in PHASES if phase is not Part.REST),
     "tls_decrypt_ticket": (Part.SESSION_LOOKUP,),
@@ -99,7 +99,7 @@ class _Side:
 
 
 def _blocks(recording: Recording) -> list[Snapshot]:
-    """What is drawn from: whole runs where there are enough; else neighbouring intervals together, as these are alike."""
+    """The blocks to draw from: whole runs where there are enough; else groups of neighbouring intervals, as these are alike."""
     if len(recording.runs) >= _RUNS_ENOUGH:
         return [run.total() for run in recording.runs]
     intervals = list(recording.intervals)
@@ -186,7 +186,7 @@ def _judged_change(quantity: Quantity, change: Change, limit: float) -> Change:
 
 
 def _untold(snapshot: Snapshot) -> set[str]:
-    """The functions and parts that it couldn't tell of, though they occurred."""
+    """The functions and parts that occurred but that this side couldn't measure."""
     missing = {one.function for one in snapshot.missing}
     return missing | {part for name in missing for part in UNTOLD_WITHOUT.get(name, ())}
 

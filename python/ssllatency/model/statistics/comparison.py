@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of two recordings side by side, as plain data."""
+"""The comparison of two recordings as plain data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FUNCTION, PART = "function", "part"
 
 
 class Verdict(StrEnum):
-    """What is to be made of a change. MORE and FEWER are a rate's."""
+    """The verdict on a change. MORE and FEWER are for rates."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -107,7 +107,7 @@ class Comparison:
 
     @property
     def largest(self) -> Contribution | None:
-        """What made most of the change of the mean successful handshake, where that changed beyond noise."""
+        """What contributed most to the change of the mean successful handshake, where it changed beyond noise."""
         changed = self.handshake and self.handshake.verdict in (Verdict.SLOWER, Verdict.FASTER)
         return self.contributions[0] if changed and self.contributions else None
 

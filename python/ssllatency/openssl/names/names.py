@@ -56,7 +56,7 @@ def unpack(code: int, major: int) -> tuple[int, int]:
 
 
 def join(one: Names, other: Names) -> Names:
-    """What either knows; where both know a code, the name is that of `one`."""
+    """The names of both; where both have a code, the name from `one`."""
     curves, objects = {**other.curves, **one.curves}, {**other.objects, **one.objects}
     return Names(
         reasons={**other.reasons, **one.reasons},

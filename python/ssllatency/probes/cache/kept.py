@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found out about a file, from its entry on disk or anew: so that attaching again takes milliseconds.
+"""Findings about a file, from its entry on disk or worked out again, so that attaching a second time takes milliseconds.
 
 An entry is found by what it depends on: the contents of the file, this program's own code and the settings; and it is checked
 against the separate debug file that it was made with. Nothing here brings in the ELF parser or the decoder.
 
-What isn't kept is worked out from a private copy of the file, whose digest names the entry: nothing that is written to the file
-meanwhile can put what was planned of one content under the name of another. What parses and decodes needs nothing but that
-copy. So `run` may have it done by a process that can do nothing else, whose answer is checked as an entry is.
+What isn't cached is worked out from a private copy of the file, and the copy's digest names the entry. So writing to the file
+meanwhile can't store the plan of one content under the name of another. Parsing and decoding need nothing but that copy, so
+`run` may leave them to a process that can do nothing else; its answer is checked as an entry is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries on disk: what was found out about a file, under a name that says what it depends on.
+"""Entries on disk: findings about a file, under a name derived from everything that they depend on.
 
-An entry, or a folder, that is odd in any way is ignored: a cache never fails, it only doesn't help. Nothing here brings in the
-ELF parser or the decoder.
+An entry or a folder with anything unexpected is ignored: a cache never causes a failure, at worst it saves no time. Nothing
+here brings in the ELF parser or the decoder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import ssllatency
 from ssllatency.elf.source import MAX_COPY, read_through
 from ssllatency.safe_open import open_regular, stat_regular_below
 
-# What is kept about a file is made by these rooms, and by the modules below them.
+# These rooms, and the modules below them, make what is cached about a file.
 PLANNING_ROOMS = ("code", "elf", "openssl", "probes")
 _BELOW = ("abi", "errors", "safe_open")
 _LARGEST_ENTRY = 1 << 20
@@ -117,7 +117,8 @@ def same_debug_file(found: object, debug_roots: Sequence[str]) -> bool:
 
 
 def _lies_in(path: str, debug_roots: Sequence[str]) -> bool:
-    """Whether a file that was found in one of some roots lies in one of these: a container's is believed of itself alone."""
+    """Whether a file that was found in one of some roots lies in one of these: a container's debug file is used only for that
+    container."""
     return any(path.startswith(f"{root}/") if root != "/" else not _PROCESS_ROOT.match(path) for root in debug_roots)
 
 

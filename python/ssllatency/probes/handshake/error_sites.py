@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries at which errors of a handshake are seen, and that of the function by which an offload engine is waited for."""
+"""The entry sites that see a handshake's errors, and that of the function which registers the descriptor of an offload
+engine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes that don't go through SSL_read and SSL_write: those of a BIO that holds an SSL (BIO_f_ssl), as
-`openssl s_server -www` and OpenVPN have it. Its functions call what SSL_read and SSL_write call as well, and that call belongs
-to them alone: whoever uses no such BIO never comes by.
+"""Reads and writes that don't go through SSL_read and SSL_write: those of a BIO that holds an SSL (BIO_f_ssl), as `openssl
+s_server -www` and OpenVPN have it. Its functions call what SSL_read and SSL_write call as well, and that call is made only by
+them: programs without such a BIO never reach it.
 """
 
 from __future__ import annotations

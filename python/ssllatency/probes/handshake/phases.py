@@ -76,7 +76,7 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
 
 
 def _confirmed(image: Image, plan: HandshakePlan) -> HandshakePlan:
-    """The plan with the code that its sites rest on, and without sites that this doesn't bear out."""
+    """The plan with the code that its sites rest on, without sites that the code doesn't confirm."""
     evidence, missing = Evidence(image), list(plan.missing)
 
     def confirmed(what: str, *probes: Probe) -> bool:

@@ -57,7 +57,7 @@ def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[in
 
 
 def _functions(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], libssl: LibsslCode) -> set[int]:
-    """Functions in which what may be a load from the second offset is followed by a call of what was loaded."""
+    """Functions in which a possible load from the second offset is followed by a call of the loaded pointer."""
     scan = _x86_loads if image.machine == "x86-64" else _aarch64_loads
     code = Code(image, machine)
     found: set[int] = set()

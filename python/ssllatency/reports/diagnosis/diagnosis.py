@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the numbers of a measurement say, in at most two sentences: where the time goes, and why handshakes fail.
+"""The diagnosis of a measurement, in at most two sentences: where the time goes, and why handshakes fail.
 
-Each rule is a function of the handshakes that returns its sentence, or None where the numbers don't carry it. The first that
+Each rule is a function of the handshakes that returns its sentence, or None where the numbers don't support it. The first that
 applies is taken. docs/handshakes.md, section DIAGNOSIS, has them all with what to do.
 """
 

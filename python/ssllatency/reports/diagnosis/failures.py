@@ -9,7 +9,7 @@ from ssllatency.model.handshakes import Cause, Ending, Handshakes
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, counts, ratio
 from ssllatency.reports.words.units import duration, share
 
-# Fewer of one reason are no pattern.
+# Fewer failures for one reason don't make a pattern.
 FEWEST_FAILURES = 10
 # Clients that close a tab give up a few handshakes in a hundred at most.
 MANY_ABANDONED = 0.1

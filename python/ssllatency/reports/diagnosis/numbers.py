@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that the rules of the diagnosis judge by."""
+"""The numbers that the diagnosis rules use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ssllatency.model.handshakes import Ending, Group, Handshakes, KeyUse, Label
 from ssllatency.reports.words.handshakes import key_words
 from ssllatency.reports.words.units import share
 
-# Of fewer, a share is mostly chance.
+# Below this many, a share is mostly chance.
 FEWEST = 30
 # From here on a part outweighs all others together.
 MOST = 0.5

@@ -7,13 +7,13 @@ from ssllatency.model.handshakes import Batches, Group, Handshakes, Part
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, ratio, share_of, successful, time_ns
 from ssllatency.reports.words.units import duration, share
 
-# A full queue makes an engine turn some operations down; a tenth of them is no longer some.
+# A full queue makes an engine refuse a few operations; a tenth of them is more than a few.
 MANY_IN_SOFTWARE = 0.1
 # Below half of the lanes, the same work could serve twice the handshakes.
 HALF_FULL = 0.5
 # Batches matter where a quarter of the time waits for them.
 NOTABLE_WAIT = 0.25
-# A queue that is full or a descriptor that several jobs share wakes a job in vain now and then; not each of them.
+# A full queue, or a descriptor that several jobs share, wakes a job in vain now and then, but not every job.
 MANY_RESUMPTIONS = 2
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the time of successful handshakes: what outweighs everything else of it."""
+"""Rules about the time of successful handshakes: which part takes more than all others."""
 
 from __future__ import annotations
 

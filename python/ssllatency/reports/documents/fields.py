@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a document from outside field by field; what isn't as it must be becomes one sentence that names the field."""
+"""Reads an untrusted document field by field; an error becomes one sentence that names the field."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what a file keeps of a measurement: a recording, or documents of schema ssllatency/1, one, or one a line.
 
-What a crash leaves is read: a last line that is torn is left out, and the run says so. So is an interval whose numbers
-contradict one another, where there are good ones. Whatever else is broken is refused by its line. Of several documents each is
-an interval; those of one host make a run.
+The file of a crashed run is read, too: a torn last line is left out, and the run says so. An interval whose numbers contradict
+one another is also left out, if others are good. Any other error is refused with the number of its line. Of several documents
+each is an interval; those of one host make a run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a page in the order in which somebody on call needs them, and their rendering."""
+"""The sections of a page, in the order in which an on-call engineer needs them, and their rendering."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _environment() -> Environment:
 
 
 def _final(value: object) -> object:
-    """Every text that is put into the page comes by here."""
+    """Every text in the page passes through here."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else typeset(visible(value))
 
 

@@ -99,7 +99,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def incomplete(whole: Snapshot) -> bool:
-    """Whether something was left out for want of room."""
+    """Whether something was left out because there was no room for it."""
     dropped = whole.handshakes.dropped if whole.handshakes else 0
     return bool(dropped or whole.losses.map_full or whole.losses.events_dropped)
 

@@ -24,11 +24,11 @@ def page(recording: Recording, before: Recording | None = None, comparison: Comp
     Raises SsllatencyError where a library that it is drawn with isn't installed, and where the recording's measurements can't
     be added up (model.arithmetic.merge).
     """
-    # It tells of folders that it made and fonts that it looked for, from the moment that it is imported.
+    # It logs the folders that it creates and the fonts that it looks for, from the moment that it is imported.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     for name in _NEEDED:
         _need(name)
-    # Not before it is known that what it imports is there.
+    # Only once what it imports is known to be installed.
     from ssllatency.reports.html import document as html_document
 
     return html_document.render(recording, before, comparison)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of a page: what targets chose made harmless, numbers kept beside their units, parts by a letter."""
+"""Text of a page: untrusted text made harmless, numbers kept beside their units, parts marked by a letter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from ssllatency.model.handshakes import PHASES, WAITS, Part
 
-# Longer texts aren't read; longer names are none of files, functions or reasons.
+# Readers don't read longer texts; files, functions and reasons have no longer names.
 _LONGEST = 4000
 _LONGEST_NAME = 400
 _UNIT = re.compile(r"(?<=\d) (?=(?:ns|us|\u00b5s|ms|s|%)(?![^\W_]))")

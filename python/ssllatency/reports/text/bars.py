@@ -47,7 +47,7 @@ def legend(times_ns: Mapping[Part, float], page: Page) -> list[str]:
 
 
 def count_bar(count: int, most: int, cells: int, page: Page) -> str:
-    """A bar as long, of so many cells, as `count` is of `most`; at least one cell where there is any."""
+    """A bar that fills the share of the cells that `count` is of `most`; at least one cell where `count` isn't 0."""
     length = max(1 if count else 0, round(cells * count / most)) if most else 0
     return ("\u2588" if page.unicode else "@") * length
 

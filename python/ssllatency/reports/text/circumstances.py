@@ -11,7 +11,7 @@ from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.handshakes import LABELS, value_words
 from ssllatency.reports.words.units import share
 
-_SHIFT = 0.05  # a share that moves by less isn't told of
+_SHIFT = 0.05  # a share that changes by less isn't reported
 
 
 def differences(before: Snapshot, after: Snapshot, page: Page) -> list[str]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of `ssllatency load` as plain text: the client's figures with what each includes, the server's handshakes, and
-what both sides come to."""
+"""The report of `ssllatency load` as plain text: the client's figures with what each includes, the server's handshakes, and a
+comparison of both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = ("min", "mean", "sd", "median", "max")
 
 
 def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
-    """The report, ending in a newline. What either side lacks is left out."""
+    """The report, ending in a newline, without the parts that either side lacks."""
     blocks = client_blocks(snapshot.client, page) if snapshot.client else []
     server = handshake_text.render(snapshot, page)
     both = [line for sentence in checks(snapshot) for line in page.wrapped(f"==> {sentence}", "", "    ")]

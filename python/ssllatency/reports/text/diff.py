@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two recordings side by side as plain text.
 
-In order: what they are of, and what differs about that; the mean handshake and what its change is made of; each part and each
-function with its rate, mean and percentiles, the change and what to make of it; what was missed.
+In order: what was recorded, and how the circumstances differ; the mean handshake and what its change is made of; each part and
+each function with its rate, mean and percentiles, the change and the verdict on it; what was missed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _heading(name: str, recording: Recording, total: Snapshot, page: Page) -> li
 
 
 def handshake_words(comparison: Comparison) -> str:
-    """What became of the mean handshake, in a sentence or two; "" where either side has none."""
+    """How the mean handshake changed, in a sentence or two; "" where either side has none."""
     change, largest = comparison.handshake, comparison.largest
     if change is None or change.before is None or change.after is None:
         return ""

@@ -114,7 +114,7 @@ class JsonLines:
         return lines
 
     def dropped(self, number: int, now_ns: int) -> str:
-        """The line that tells of calls which found no room, in place of theirs."""
+        """The line that stands for calls that were dropped because the buffer was full."""
         return f'{{"time": "{self.moment(now_ns)}", "dropped": {number}}}\n'
 
     def moment(self, wall_ns: int) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report is written on."""
+"""The page that a report is laid out for."""
 
 from __future__ import annotations
 

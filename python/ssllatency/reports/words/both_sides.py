@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a load generator says against what the server did: connections, resumption and times, in sentences."""
+"""A load generator's figures compared with the server's: connections, resumption and times, in sentences."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names that people gave to containers, from what runtimes keep on disk (readable by root): Docker's config.v2.json,
-Podman's containers.json, and the names of the log files that Kubernetes links, POD_NAMESPACE_CONTAINER-ID.log."""
+"""The names of containers, from the files of the runtimes (readable by root): Docker's config.v2.json, Podman's
+containers.json, and the names of the log files that Kubernetes links, POD_NAMESPACE_CONTAINER-ID.log."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ssllatency.load.figures import LoadError
 
-# By name, what `openssl req -newkey` is told.
+# The arguments of `openssl req -newkey` by name.
 KEY_OPTIONS = {
     "RSA-2048": ("rsa:2048",),
     "RSA-3072": ("rsa:3072",),

@@ -90,8 +90,9 @@ def site_of(cell: Cell) -> Site:
 
 
 def groups_of(cell: Cell) -> str:
-    """What both sides are told of the group: it alone, as otherwise a client may guess another in TLS 1.3, which takes a round
-    trip more. In TLS 1.2 the curves of ECDSA certificates must be among the groups (RFC 8422): they come last."""
+    """The list of groups that both sides are given: only the cell's group, as otherwise a client may guess another in TLS 1.3,
+    which costs another round trip. In TLS 1.2 the curves of ECDSA certificates must be among the groups (RFC 8422): they come
+    last."""
     group = chosen(cell[Factor.GROUP])
     if not group or cell[Factor.VERSION] == "TLSv1.3":
         return group

@@ -19,9 +19,9 @@ from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome, Snapshot
 
 MOST_COLUMNS = 200
-# Below this, most of the clock's time is between the runs.
+# Below this share, most of the time lies between the runs.
 _COVERED = 0.5
-# Of less of a column, nothing can be said.
+# With less of a column measured, nothing can be said about it.
 _MEASURED = 0.1
 
 Pick = Callable[[Snapshot], Iterable[Times]]

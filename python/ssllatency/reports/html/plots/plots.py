@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots as parts of a page, each in two sizes: for screen and paper, and for a phone. Colours are those of html_svg.COLOURS."""
+"""Plots as parts of a page, each in two sizes: for screen and paper, and for a phone. Colours are those of svg.COLOURS."""
 
 from __future__ import annotations
 
