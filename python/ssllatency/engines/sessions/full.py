@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions and whole handshakes of the same targets at the same time, by libbpf: the probes of both, and one set of processes.
 
-Kernel memory: what trace_session.py and handshake_engine.py say, together. A call's time includes the other's probes in it.
+Kernel memory: what trace.py and handshakes.py say, together. A call's time includes the other's probes in it.
 """
 
 from __future__ import annotations
