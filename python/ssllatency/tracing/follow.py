@@ -178,7 +178,7 @@ class Follower:
     def _has_begun(self, pid: int) -> bool:
         """Whether the process maps a traced file already, or is gone and may have: who is just starting has made no call."""
         try:
-            maps = any(self._known.get(file.identity) is not None for file in tls_candidates(pid))
+            maps = any(file.identity in self._numbers for file in tls_candidates(pid))
         except SsllatencyError:
             maps = False
         return maps or not exists(pid)
