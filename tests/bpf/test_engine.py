@@ -48,7 +48,7 @@ def test_only_the_programs_that_the_method_needs_are_loaded(subject: Subject, me
     loaded = own_programs()
     session.close()
     returning = "at_both" if method == "session" else "at_return"
-    assert sorted(loaded) == sorted(("at_entry", "at_exit", "at_free", returning))
+    assert sorted(loaded) == sorted(("at_entry", "at_error", "at_exit", "at_free", returning))
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at the start", "later"])

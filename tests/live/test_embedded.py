@@ -92,7 +92,7 @@ def test_openssl_in_another_library_that_is_loaded_later_is_counted(certificates
         wait_for(lambda: listens(port))
         Client(port, TLS_1_3).connect_times(TIMES)
     assert count(trace.document, "SSL_do_handshake") == TIMES
-    assert losses(trace.document) == {}
+    assert losses(trace.document) == {"late_processes": 1}  # it had mapped the file before it was traced
 
 
 @pytest.mark.parametrize(("name", "implementation"), [("grpc", "BoringSSL"), ("granian", "rustls")])

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.documents.document import from_document
 from ssllatency.reports.documents.recording_reading import from_text
+from ssllatency.tracing.follow import LOOK_S
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.trace import PROGRAM, Trace
 from tests.live.servers.late import late
@@ -162,14 +164,13 @@ def test_what_starts_later_is_recorded_too(certificates: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("way", [("--links", "shared"), ("--links", "process")], ids=" ".join)
 def test_a_library_that_is_loaded_late_is_recorded(certificates: Path, tmp_path: Path, way: tuple[str, str]) -> None:
-    """By both halves, however they are attached."""
+    """By both halves, however they are attached: the probes are there before the process maps it."""
     with late(certificates) as server, Record(tmp_path / "x.jsonl", server.process.pid, options=("--wait", *way)) as record:
         server.do("load")
-        record.wait_until_said("libssl")
+        time.sleep(3 * LOOK_S)  # where each process has links of its own, they come at the next look
         server.do("serve 5", 5)
     whole = record.recording.total()
     assert (shakes(whole), calls(whole, "SSL_do_handshake")) == (5, 5)
-    assert any("ms before it was traced" in note for note in whole.notes)
 
 
 def library(server: Nginx) -> tuple[str, str]:

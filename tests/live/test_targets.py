@@ -114,6 +114,7 @@ def test_a_process_that_comes_into_the_container_later(certificates: Path) -> No
         exchanges = Client(second.port["ecdsa"], TLS_1_3).connect_times(TIMES)
         second.wait_idle()
     assert len(missed) == TIMES
+    assert trace.document["losses"].pop("late_processes") == 2  # the second nginx and its worker
     assert_exact(trace.document, exchanges)
 
 

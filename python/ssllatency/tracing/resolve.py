@@ -112,8 +112,9 @@ def resolve(
     except NoTlsFile as error:
         if not wait and not selection.libraries:
             advice = "" if wait is None or everyone else f" {_WAIT_FOR_TLS}"
-            found = " ".join(untraced_notes(processes, known, beside_openssl=False)) or str(error)
-            raise SsllatencyError(f"{found}{advice}") from None
+            # Where other TLS was found, that is the reason, and no library is waited for.
+            found = " ".join(untraced_notes(processes, known, beside_openssl=False))
+            raise SsllatencyError(found or f"{error}{advice}") from None
         files = []
     if selection.libraries:
         files = _of_named(files, selection.libraries, named, problems, wait=bool(wait))
