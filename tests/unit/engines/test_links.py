@@ -136,6 +136,7 @@ def test_no_thread_of_a_process_is_lost_to_its_links(
         (os.getpid(), r"^these processes map no libssl, .* and --wait waits for a libssl that is loaded later\.$"),
         (1 << 22, r"^none of the processes to trace is left: .*\.$"),  # past the greatest PID
     ],
+    ids=["there", "gone"],
 )
 def test_why_no_call_can_begin_is_told_in_a_whole_sentence(monkeypatch: pytest.MonkeyPatch, pid: int, words: str) -> None:
     attachment = attached(monkeypatch, Method.MULTI, True, Request((image(pid),), ()))
