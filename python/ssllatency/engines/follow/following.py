@@ -151,8 +151,8 @@ class Following:
         added: set[int] = set()
         for _ in range(_MOST_LOOKS):
             members = self._rules.members()
-            inside = set(self.alive())  # not before the members: the programs add some meanwhile
-            new = {pid: member for pid, member in members.items() if pid not in inside and pid not in added}
+            inside = added | set(self.alive())  # not before the members: the programs add some meanwhile, and others end
+            new = {pid: member for pid, member in members.items() if pid not in inside and not self._ended.has(pid)}
             for pid, member in new.items():
                 self.admit(pid, member=member)
             if not new:
