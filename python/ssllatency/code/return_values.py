@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ssllatency.abi import Convention
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import Flow, Instruction
+from ssllatency.code.values import signed
 
 _MOST_STATES = 500  # instructions, each with where the value is, that are looked back on
 
@@ -85,12 +86,6 @@ def before(each: Instruction, value: Value | None, bits: int) -> Value | None:
     if copied and copied[0] == value and copied[2] >= bits:
         return copied[1]
     return None if value in each.writes else value
-
-
-def signed(value: int, bits: int) -> int:
-    """The lowest `bits` as a signed number."""
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def constants(graph: Graph, address: int, value: Value | None, bits: int) -> set[int] | None:

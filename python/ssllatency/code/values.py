@@ -56,10 +56,10 @@ class Call:
     arguments: tuple[Value, ...]
 
 
-def signed(value: int, size: int) -> int:
-    """`value`, of `size` bytes, as a signed number."""
-    value &= (1 << 8 * size) - 1
-    return value - (1 << 8 * size) if value >> 8 * size - 1 else value
+def signed(value: int, bits: int) -> int:
+    """The low `bits` of `value` as a signed number."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> bits - 1 else value
 
 
 def plus(left: Value, right: Value) -> Value:
@@ -67,9 +67,9 @@ def plus(left: Value, right: Value) -> Value:
     if isinstance(left, int) and isinstance(right, int):
         return left + right & MASK
     if isinstance(left, Place) and isinstance(right, int):
-        return Place(left.base, left.offset + signed(right, 8))
+        return Place(left.base, left.offset + signed(right, 64))
     if isinstance(left, Field) and isinstance(right, int):
-        return Place(left, signed(right, 8)) if left.is_pointer else None
+        return Place(left, signed(right, 64)) if left.is_pointer else None
     if isinstance(left, int) and isinstance(right, Place | Field):
         return plus(right, left)
     return None
@@ -117,14 +117,14 @@ class Comparison:
             return None
         mask = (1 << 8 * self.size) - 1
         left, right = self.left & mask, self.right & mask
-        signed_left, signed_right = signed(left, self.size), signed(right, self.size)
+        signed_left, signed_right = signed(left, 8 * self.size), signed(right, 8 * self.size)
         outcomes = {
             "je": left == right,
             "ja": left > right,
             "jb": left < right,
             "jg": signed_left > signed_right,
             "jl": signed_left < signed_right,
-            "js": signed(left - right, self.size) < 0,
+            "js": signed(left - right, 8 * self.size) < 0,
         }
         outcomes |= {"jae": not outcomes["jb"], "jbe": not outcomes["ja"], "jne": not outcomes["je"]}
         outcomes |= {"jge": not outcomes["jl"], "jle": not outcomes["jg"], "jns": not outcomes["js"]}

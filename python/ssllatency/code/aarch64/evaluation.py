@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ssllatency.code.aarch64.memory import access, extended, indexed, signed
+from ssllatency.code.aarch64.memory import access, extended, indexed
 from ssllatency.code.evaluation import ARGUMENTS, Evaluation, State
-from ssllatency.code.values import MASK, Comparison, Field, Value, masked, narrowed, plus
+from ssllatency.code.values import MASK, Comparison, Field, Value, masked, narrowed, plus, signed
 from ssllatency.elf import aarch64
 
 _CLOBBERED = (*range(19), 30)

@@ -13,9 +13,10 @@ import struct
 from collections.abc import Iterator
 from functools import cached_property
 
-from ssllatency.code.aarch64.memory import Access, access, signed
+from ssllatency.code.aarch64.memory import Access, access
 from ssllatency.code.decode import instructions
 from ssllatency.code.machine import CALLS, Cost, Emulation, Flow, Frame
+from ssllatency.code.values import signed
 
 SP = "sp"
 FRAME_POINTER = 29

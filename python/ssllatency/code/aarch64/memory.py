@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ssllatency.code.values import signed
+
 
 @dataclass(frozen=True)
 class Access:
@@ -48,12 +50,6 @@ def extended(value: int, option: int) -> int:
     bits = 8 << (option & 3)
     value &= (1 << bits) - 1
     return signed(value, bits) if option > 3 else value
-
-
-def signed(value: int, bits: int) -> int:
-    """The low `bits` of `value` as a signed number."""
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> bits - 1 else value
 
 
 def _exclusive_or_structure(word: int) -> Access:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ssllatency.code.aarch64.instructions import Aarch64Instruction
-from ssllatency.code.aarch64.memory import extended, indexed, signed
+from ssllatency.code.aarch64.memory import extended, indexed
 from ssllatency.code.machine import Flow, ReadBytes, ReadPointer
+from ssllatency.code.values import signed
 
 Path = Sequence[Aarch64Instruction]
 

@@ -171,7 +171,7 @@ def _move_signed(evaluation: X86Evaluation, state: State, instruction: Any) -> N
     target, origin = instruction.operands
     value = evaluation.read(state, instruction, origin)
     if isinstance(value, int):
-        value = signed(value, origin.size) & MASK
+        value = signed(value, 8 * origin.size) & MASK
     evaluation.write(state, instruction, target, value)
 
 
@@ -201,7 +201,7 @@ def _count(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
 
 def _widen(_: X86Evaluation, state: State, __: Any) -> None:
     value = state.registers.get("rax")
-    state.registers["rax"] = signed(value, 4) & MASK if isinstance(value, int) else None
+    state.registers["rax"] = signed(value, 32) & MASK if isinstance(value, int) else None
 
 
 def _logic(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
