@@ -20,7 +20,7 @@ from ssllatency.probes.handshake import listing as handshake_listing
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.words.units import counted, printable
-from ssllatency.targets import Selection, all_processes, mapped_files
+from ssllatency.targets import Identity, Selection, all_processes, mapped_files
 from ssllatency.tracing.file_facts import why_not_traced
 from ssllatency.tracing.follow import rules_for
 from ssllatency.tracing.plan_source import PlanSource
@@ -130,7 +130,7 @@ def _others(resolved: Resolved) -> str:
     )
 
 
-def _maps(pid: int, wanted: set[tuple[int, int, int]]) -> bool:
+def _maps(pid: int, wanted: set[Identity]) -> bool:
     try:
         return any(file.identity in wanted for file in mapped_files(pid))
     except SsllatencyError:  # another user's

@@ -9,7 +9,6 @@ from __future__ import annotations
 from ssllatency.targets import listing
 from ssllatency.targets.code import code_byte
 from ssllatency.targets.containers.cgroups import cgroup_folder, is_unified
-from ssllatency.targets.containers.container import Container
 from ssllatency.targets.expected import ExpectedFile, expected_files, named_files, open_expected, root_paths
 from ssllatency.targets.files import (
     MOST_OF_PROCESS,
@@ -26,7 +25,7 @@ from ssllatency.targets.files import (
 )
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.listening import is_own, serving
-from ssllatency.targets.maps import MappedFile, Problem, executable_path, fail, mapped_files
+from ssllatency.targets.maps import Identity, MappedFile, Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
@@ -35,10 +34,10 @@ from ssllatency.targets.survey import FileFacts, Survey, survey, tls_stacks
 
 __all__ = [
     "MOST_OF_PROCESS",
-    "Container",
     "ExpectedFile",
     "FileFacts",
     "Hazards",
+    "Identity",
     "MappedFile",
     "NoTlsFile",
     "Problem",

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import open_below, open_regular
-from ssllatency.targets.maps import executable_path
+from ssllatency.targets.maps import Identity, executable_path
 from ssllatency.targets.opening import mapped_identity
 from ssllatency.targets.processes import PROC, root_of
 
@@ -42,7 +42,7 @@ class ExpectedFile:
     descriptor: int
     path: str
     root: str
-    identity: tuple[int, int, int]
+    identity: Identity
     pair: tuple[str, str, str]
 
 
@@ -51,9 +51,9 @@ def expected_files(pids: Iterable[int], stack: ExitStack, proc: Path = PROC, *, 
 
     Each file once. Files that can't be opened are left out.
     """
-    found: dict[tuple[int, int, int], ExpectedFile] = {}
+    found: dict[Identity, ExpectedFile] = {}
     for root, inside in _roots(pids, proc, host=host):
-        there: dict[tuple[int, int, int], ExpectedFile] = {}
+        there: dict[Identity, ExpectedFile] = {}
         for path in islice(dict.fromkeys(_paths(root, inside, proc)), _MOST_PATHS):
             file = open_expected(path, root, stack) if len(there) < _MOST_FILES else None
             if file:

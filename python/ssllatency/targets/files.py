@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets.maps import MappedFile, Problem, executable_path, fail, mapped_files
+from ssllatency.targets.maps import Identity, MappedFile, Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import open_mapped
 from ssllatency.targets.processes import PROC, Process, exists, root_of
 
@@ -40,7 +40,6 @@ Recognise = Callable[[int, str, str], str]
 Holds = Callable[[int, str, str], bool]
 Tell = Callable[[str], None]
 T = TypeVar("T")
-Identity = tuple[int, int, int]
 Users = dict[Identity, dict[int, MappedFile]]
 
 
@@ -79,7 +78,7 @@ def tls_files(
     proc: Path = PROC,
     *,
     holds: Holds = lambda _fd, _path, _root: True,
-    named: Collection[tuple[int, int, int]] = (),
+    named: Collection[Identity] = (),
     problem: Problem = fail,
     tell: Tell = lambda _: None,
     ahead: Callable[[Sequence[tuple[int, str, str]]], None] | None = None,

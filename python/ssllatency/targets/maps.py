@@ -26,6 +26,7 @@ _EXECUTABLE = re.compile(
 )
 
 Problem = Callable[[SsllatencyError], None]
+Identity = tuple[int, int, int]  # of a mapped file: major, minor, inode
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class MappedFile:
     deleted: bool
 
     @property
-    def identity(self) -> tuple[int, int, int]:
+    def identity(self) -> Identity:
         """Major, minor, inode: the same for every process that maps this file."""
         return (*self.device, self.inode)
 
@@ -77,7 +78,7 @@ def executable_path(pid: int, proc: Path = PROC) -> str | None:
 
 def parse_maps(text: bytes) -> list[MappedFile]:
     """The executable file mappings in the text of a maps file, the first of each (device, inode)."""
-    found: dict[tuple[int, int, int], MappedFile] = {}
+    found: dict[Identity, MappedFile] = {}
     for match in _EXECUTABLE.finditer(text):
         mapped = _mapped_file(*match.groups())
         found.setdefault(mapped.identity, mapped)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import handle_below, open_handle, open_regular
-from ssllatency.targets.maps import MappedFile, as_root
+from ssllatency.targets.maps import Identity, MappedFile, as_root
 from ssllatency.targets.processes import PROC, exists
 
 
@@ -40,7 +40,7 @@ def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
     raise _failure(pid, mapped, proc, refused)
 
 
-def file_identity(path: str | Path) -> tuple[int, int, int]:
+def file_identity(path: str | Path) -> Identity:
     """Major, minor and inode of a file as the kernel writes them in the maps of every process that maps it.
 
     SsllatencyError where there is no such file, or it isn't a regular file with something in it.
@@ -77,7 +77,7 @@ def _is_file(fd: int, mapped: MappedFile) -> bool:
     return mapped_identity(fd) == mapped.identity
 
 
-def mapped_identity(fd: int) -> tuple[int, int, int] | None:
+def mapped_identity(fd: int) -> Identity | None:
     """What maps says of a file: mapped here for a moment and looked up in our own maps. None where it can't be mapped.
 
     On btrfs and overlayfs stat() may tell another device than maps does, and older kernels name the file of the layer below
@@ -97,7 +97,7 @@ def mapped_identity(fd: int) -> tuple[int, int, int] | None:
     return _identity_at(address, text)
 
 
-def _identity_at(address: int, maps: bytes) -> tuple[int, int, int] | None:
+def _identity_at(address: int, maps: bytes) -> Identity | None:
     for match in re.finditer(rb"^(\w+)-(\w+) \S+ \w+ (\w+):(\w+) (\d+)", maps, re.MULTILINE):
         start, end, major, minor = (int(field, 16) for field in match.groups()[:4])
         if start <= address < end:

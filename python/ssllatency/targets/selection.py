@@ -12,7 +12,7 @@ from pathlib import Path
 from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members
 from ssllatency.targets.containers.container import in_container
-from ssllatency.targets.maps import Problem, fail, mapped_files
+from ssllatency.targets.maps import Identity, Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
 from ssllatency.targets.processes import PROC, Process, all_processes, descendants
 
@@ -140,7 +140,7 @@ def _mapping(library: str, processes: Iterable[Process], proc: Path, problem: Pr
     return found
 
 
-def _identities(pid: int, proc: Path, problem: Problem) -> set[tuple[int, int, int]]:
+def _identities(pid: int, proc: Path, problem: Problem) -> set[Identity]:
     try:
         return {file.identity for file in mapped_files(pid, proc)}
     except SsllatencyError as error:

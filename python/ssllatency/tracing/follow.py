@@ -27,6 +27,7 @@ from ssllatency.probes.join import complete
 from ssllatency.targets import (
     MOST_OF_PROCESS,
     ExpectedFile,
+    Identity,
     MappedFile,
     Selection,
     TracedFile,
@@ -55,8 +56,6 @@ _MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
 _MOST_LOOK_S, _MOST_FILES = 0.25, 8
 _MOST_EXAMINED, _MOST_TOLD = 16384, 256  # files looked into in a run, and mappings of one process that wait to be looked at
 _MOST_DISMISSED = 65536  # files found to hold no TLS
-
-Identity = tuple[int, int, int]
 
 
 class Growing(Protocol):

@@ -21,6 +21,7 @@ from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
 from ssllatency.targets import (
     Hazards,
+    Identity,
     NoTlsFile,
     Problem,
     Process,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following
 
 NO_SELECTION = Selection()
-Identity = tuple[int, int, int]
 _MOST_NAMED = 20
 _WAIT_FOR_PROCESSES = "Add --wait if it starts later."
 _WAIT_FOR_TLS = "Add --wait if it starts a process for each connection, or loads a TLS library later."
