@@ -61,11 +61,34 @@ static __always_inline void transport_ends(struct ssll_handshake *handshake, __u
 {
 	struct ssll_thread *thread = known_thread();
 
-	if (!thread || !has_slept(thread))
+	handshake->flags &= ~SSLL_FLAG_BLOCKED;
+	if (!thread || !has_slept(thread) || handshake->flags & SSLL_FLAG_NONBLOCKING)
 		return;
+	handshake->flags |= SSLL_FLAG_BLOCKED;
 	add_part(handshake, handshake->phase, duration_ns);
 	handshake->since_ns += duration_ns;
+	handshake->blocked_off_ns += thread->off_ns - thread->off_before_ns;
 	thread->off_ns = thread->off_before_ns;
+}
+
+/*
+ * A call has come back to wait for the peer or its window. Where the read or write before that has not slept, the transport
+ * doesn't block: what reads and writes slept for so far was something else, a lock in the kernel for instance, and belongs to
+ * the calls. One that has slept was a wait with a limit in time.
+ */
+static __always_inline void transport_returns(struct ssll_handshake *handshake)
+{
+	bool first = !(handshake->flags & (SSLL_FLAG_RETURNS | SSLL_FLAG_NONBLOCKING));
+
+	handshake->flags |= SSLL_FLAG_RETURNS;
+	if (handshake->flags & SSLL_FLAG_BLOCKED)
+		return;
+	handshake->flags |= SSLL_FLAG_NONBLOCKING;
+	if (!first)
+		return;
+	handshake->parts[SSLL_PART_CALLS] += handshake->parts[SSLL_PART_WAIT_PEER] + handshake->parts[SSLL_PART_WAIT_WINDOW];
+	handshake->parts[SSLL_PART_OFF_CPU] += handshake->blocked_off_ns;
+	handshake->parts[SSLL_PART_WAIT_PEER] = handshake->parts[SSLL_PART_WAIT_WINDOW] = 0;
 }
 
 #endif

@@ -111,12 +111,14 @@ enum ssll_error {
 enum ssll_flag {
 	SSLL_FLAG_UNATTRIBUTED = 1, /* the calls moved between threads: the phases can't be told */
 	SSLL_FLAG_ALERT_SENT = 2,
-	SSLL_FLAG_ADMITTED = 4,  /* known to be on the side that is asked for */
-	SSLL_FLAG_PARTIAL = 8,   /* it was under way already when its first call was seen */
-	SSLL_FLAG_ENDED = 64,    /* it failed, and only SSL_free tells that its SSL won't shake hands again */
-	SSLL_FLAG_SLEPT = 32,    /* a call has slept, and it isn't known what for */
-	SSLL_FLAG_RETURNS = 128, /* a call has come back to wait for the peer or its window, so none sleeps for that */
-	SSLL_FLAG_UNSPLIT = 16,  /* not every switch of its thread was seen: time on and off the processor can't be told */
+	SSLL_FLAG_ADMITTED = 4,      /* known to be on the side that is asked for */
+	SSLL_FLAG_PARTIAL = 8,       /* it was under way already when its first call was seen */
+	SSLL_FLAG_ENDED = 64,        /* it failed, and only SSL_free tells that its SSL won't shake hands again */
+	SSLL_FLAG_SLEPT = 32,        /* a call has slept, and it isn't known what for */
+	SSLL_FLAG_RETURNS = 128,     /* a call has come back to wait for the peer or its window, so none sleeps for that */
+	SSLL_FLAG_BLOCKED = 256,     /* the last read or write has slept */
+	SSLL_FLAG_NONBLOCKING = 512, /* a call has come back to wait though its last read or write had not */
+	SSLL_FLAG_UNSPLIT = 16,      /* not every switch of its thread was seen: time on and off the processor can't be told */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -182,8 +184,9 @@ struct ssll_handshake {
 	__u64 began_ns;
 	__u64 since_ns;
 	__u64 phase_since_ns;
-	__u64 phase_stack;  /* stack pointer at entry of the function in which the open phase began */
-	__u64 completed_ns; /* since the last call began; 0: no completion was seen */
+	__u64 phase_stack;    /* stack pointer at entry of the function in which the open phase began */
+	__u64 completed_ns;   /* since the last call began; 0: no completion was seen */
+	__u64 blocked_off_ns; /* off the processor in reads and writes that count as waits, and so not in OFF_CPU */
 	__u64 parts[SSLL_PARTS];
 	__u32 calls;
 	__u32 pauses;
@@ -304,7 +307,7 @@ _Static_assert(sizeof(struct ssll_path) == 20, "path");
 _Static_assert(sizeof(struct ssll_layout) == 272, "layout");
 _Static_assert(sizeof(struct ssll_labels) == 24, "labels");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 40 + 8 * SSLL_PARTS + 32, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 48 + 8 * SSLL_PARTS + 32, "handshake");
 _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");

@@ -83,7 +83,7 @@ static __always_inline int settle(struct ssll_handshake *handshake, __u64 ssl, _
 	if (verdict.outcome == SSLL_RETRY) {
 		handshake->waiting = part_of_wait(verdict.reason);
 		if (is_transport(handshake->waiting))
-			handshake->flags |= SSLL_FLAG_RETURNS;
+			transport_returns(handshake);
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)
 			offload_wait_begins(handshake);
 		return 0;

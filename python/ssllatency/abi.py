@@ -84,6 +84,8 @@ class Flag(IntEnum):
     ENDED = 64
     SLEPT = 32
     RETURNS = 128
+    BLOCKED = 256
+    NONBLOCKING = 512
     UNSPLIT = 16
 
 
@@ -352,6 +354,7 @@ class Handshake(ctypes.Structure):
         ("phase_since_ns", ctypes.c_uint64),
         ("phase_stack", ctypes.c_uint64),
         ("completed_ns", ctypes.c_uint64),
+        ("blocked_off_ns", ctypes.c_uint64),
         ("parts", ctypes.c_uint64 * 17),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
@@ -368,7 +371,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 208
+assert ctypes.sizeof(Handshake) == 216
 
 
 class HandshakeAccount(ctypes.Structure):

@@ -22,6 +22,7 @@ from tests.live.test_handshakes_odd import shaker, shaking  # noqa: F401 - a fix
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 8
+NAP_NS = 20_000_000  # of shaker.c
 POLL_S = 1.0  # at most, between two looks at what was counted
 
 HTTP_SERVER = """
@@ -116,6 +117,25 @@ def test_what_sleeps_for_something_else_is_no_wait_for_the_peer(certificates: Pa
         do(f"staple {TIMES}")
     assert endings(shakes.document) == {"success": TIMES}
     assert shakes.document["handshakes"]["slept"] == 0
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("options", [(), ("--off-cpu",)], ids=["", "off-cpu"])
+def test_reads_that_sleep_for_something_else_are_the_servers_own(
+    certificates: Path,
+    shaker: Path,  # noqa: F811
+    options: tuple[str, ...],
+) -> None:
+    """Where there is nothing to read they come back at once, so it isn't the client that the others wait for."""
+    with shaking(shaker, certificates) as (pid, do):
+        do("listen 1")
+        with Shakes(pid, options=options) as shakes:
+            do(f"stall {TIMES}")
+    assert endings(shakes.document) == {"success": TIMES}
+    for single in shakes.singles:
+        assert single["parts_ns"]["rest"] >= NAP_NS
+    assert all(single["parts_ns"]["off_cpu"] >= NAP_NS for single in split(shakes.singles))
+    assert bool(split(shakes.singles)) == bool(options)
     assert_books(shakes)
 
 

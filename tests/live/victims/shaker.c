@@ -11,6 +11,8 @@
 //   keep12       TLS 1.2: the server keeps the session by a callback that takes a nap
 //   keep13       TLS 1.3: the same, for each of two tickets
 //   staple       the client asks for a certificate's status, and the server's callback for it takes a nap
+//   listen       opens a socket on which it listens, and which blocks
+//   stall        the server's reads come back at once where there is nothing to read, else they take a nap first
 //   begin        a server that waits for its client's first message, and is kept
 //   free         of those that are kept, the one that began last is freed
 #include <alloca.h>
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define NAP_US 20000
@@ -75,6 +78,44 @@ static void connect_pair(void)
 	expect(BIO_new_bio_pair(&left, 0, &right, 0), "BIO_new_bio_pair");
 	SSL_set_bio(server, left, left);
 	SSL_set_bio(client, right, right);
+}
+
+static int read_late(BIO *bio, char *data, int length)
+{
+	int number;
+
+	if (BIO_pending(BIO_next(bio)))
+		usleep(NAP_US);
+	number = BIO_read(BIO_next(bio), data, length);
+	BIO_clear_retry_flags(bio);
+	BIO_copy_next_retry(bio);
+	return number;
+}
+
+static long pass_on(BIO *bio, int command, long number, void *pointer)
+{
+	return BIO_ctrl(BIO_next(bio), command, number, pointer);
+}
+
+// The server's transport never blocks, but its reads sleep for a reason of their own.
+static void stall(void)
+{
+	BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_FILTER, "stall");
+	BIO *late = method ? BIO_new(method) : NULL, *left = SSL_get_rbio(server);
+
+	expect(late && BIO_meth_set_read(method, read_late) && BIO_meth_set_ctrl(method, pass_on), "BIO_meth_new");
+	expect(BIO_up_ref(left), "BIO_up_ref");
+	BIO_set_init(late, 1);
+	BIO_push(late, left);
+	SSL_set0_rbio(server, late);
+	both(SSL_accept, SSL_connect);
+}
+
+static void start_listening(void)
+{
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	expect(listener >= 0 && listen(listener, 1) == 0, "listen");
 }
 
 static void open_pair(SSL_CTX *context)
@@ -221,6 +262,10 @@ static void talk(const char *how, SSL_CTX *context, int number)
 		free_last();
 		return;
 	}
+	if (!strcmp(how, "listen")) {
+		start_listening();
+		return;
+	}
 	open_pair(context);
 	if (!strcmp(how, "staple"))
 		SSL_set_tlsext_status_type(client, TLSEXT_STATUSTYPE_ocsp);
@@ -238,6 +283,8 @@ static void talk(const char *how, SSL_CTX *context, int number)
 		strew(number);
 	else if (!strcmp(how, "again"))
 		again();
+	else if (!strcmp(how, "stall"))
+		stall();
 	else
 		fail(how);
 	close_pair();
