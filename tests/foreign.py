@@ -54,8 +54,16 @@ def find(name: str) -> Foreign:
     """The file called `name`, one of NAMES. KeyError for another."""
     folder, file = _FILES[name]
     path = _FOREIGN / folder / file
-    if path.is_file():
-        return Foreign(path)
+    return Foreign(path) if path.is_file() else _absent(name, folder)
+
+
+def java_archives(name: str) -> Foreign:
+    """The folder of the Java archives called `name`: netty or conscrypt."""
+    folder = _FOREIGN / name
+    return Foreign(folder) if (folder / "origin.json").is_file() else _absent(name, name)
+
+
+def _absent(name: str, folder: str) -> Foreign:
     missing = _FOREIGN / f"{folder}.missing"
     if missing.exists():
         return Foreign(None, f"{name} could not be fetched: {missing.read_text().strip()}")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests import foreign
 from tests.live.clients.bad import unknown_ca
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
 from tests.live.commands.handshakes import Shakes, assert_books, endings
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("tracing")
 
 TIMES = 12
 PACKAGES = {"pyopenssl": "OpenSSL", "grpc": "grpc", "granian": "granian"}
+JAVA = {"netty": "NettyServer.java", "conscrypt": "ConscryptServer.java"}
 
 
 def listens(port: int) -> bool:
@@ -36,13 +38,21 @@ def listens(port: int) -> bool:
         return peer.connect_ex(("127.0.0.1", port)) == 0
 
 
-@contextmanager
-def started(name: str, certificates: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The server of that name in `embedded`, and the port on which it will listen."""
+def program(name: str) -> list[str]:
+    """The command that starts the server of that name, without its arguments."""
+    if name in JAVA:
+        archives = foreign.needed(foreign.java_archives(name))
+        return ["java", "-Xmx128m", "-cp", f"{archives}/*", str(Path(embedded.__file__).parent / "java" / JAVA[name])]
     if importlib.util.find_spec(PACKAGES[name]) is None:
         pytest.skip(f"Python's package {PACKAGES[name]} isn't there: run tools/setup")
+    return [sys.executable, embedded.__file__, name]
+
+
+@contextmanager
+def started(name: str, certificates: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The server of that name in `embedded` or in servers/java, and the port on which it will listen."""
     pair, (port,) = make_certificate("ecdsa", certificates), free_ports(1)
-    command = [sys.executable, embedded.__file__, name, str(pair.certificate), str(pair.key), str(port), *words]
+    command = [*program(name), str(pair.certificate), str(pair.key), str(port), *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         try:
             yield process, port
@@ -83,6 +93,24 @@ def test_openssl_in_another_library_is_counted(certificates: Path, option: str) 
     assert_books(shakes)
 
 
+@pytest.mark.parametrize("option", ["--pid", "--comm"])
+def test_the_boringssl_of_netty_is_counted(certificates: Path, option: str) -> None:
+    """Its file is deleted as soon as it is mapped, and shows the names of its functions."""
+    with serving("netty", certificates) as (server, port):
+        [file] = stack(server.pid, "BoringSSL")["files"]
+        words = (option, {"--pid": str(server.pid), "--comm": "java"}[option])
+        with Trace(options=words) as trace, Shakes(options=words) as shakes:
+            for version in (TLS_1_2, TLS_1_3):
+                Client(port, version).connect_times(TIMES)
+            unknown_ca(port)
+    assert file["deleted"]
+    assert count(trace.document, "ECDSA_sign") == 2 * TIMES + 1
+    assert losses(trace.document) == {}
+    assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
+    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert_books(shakes)
+
+
 def test_openssl_in_another_library_that_is_loaded_later_is_counted(certificates: Path) -> None:
     with started("pyopenssl", certificates, "1") as (server, port), Trace(server.pid, options=("--wait",)) as trace:
         assert server.stdin
@@ -95,7 +123,7 @@ def test_openssl_in_another_library_that_is_loaded_later_is_counted(certificates
     assert losses(trace.document) == {"late_processes": 1}  # it had mapped the file before it was traced
 
 
-@pytest.mark.parametrize(("name", "implementation"), [("grpc", "BoringSSL"), ("granian", "rustls")])
+@pytest.mark.parametrize(("name", "implementation"), [("grpc", "BoringSSL"), ("granian", "rustls"), ("conscrypt", "BoringSSL")])
 def test_what_cannot_be_traced_is_said_alike(certificates: Path, name: str, implementation: str) -> None:
     """By `targets` and by what would trace it."""
     with serving(name, certificates) as (server, _):
@@ -106,8 +134,8 @@ def test_what_cannot_be_traced_is_said_alike(certificates: Path, name: str, impl
             for words in (("handshakes", "-d", "1"), ("probes",))
         ]
     assert not found["traced"]
-    if name == "grpc":
+    if implementation == "BoringSSL":
         assert "shows no names of its functions (stripped)" in found["reason"]
     # Its Python may have mapped an OpenSSL of its own as well, which is traced.
-    sentence = found["reason"] if name == "grpc" else "rustls, which isn't traced"
+    sentence = found["reason"] if implementation == "BoringSSL" else "rustls, which isn't traced"
     assert all(sentence in each.replace("is rustls, which", "rustls, which") for each in said)
