@@ -96,7 +96,7 @@ golden: ## write the golden plans and the tables of docs/probe-sites.md anew
 pictures: ## docs/architecture.svg, by graphviz
 	$(Q)dot -Tsvg docs/architecture.dot -o docs/architecture.svg
 sweep: ## plan and check every function of nine libraries, about 7 minutes
-	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/test_probes_sweep.py
+	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/libraries/test_sweep.py
 
 # atheris (libFuzzer for Python) has wheels for few versions of Python, so it isn't part of the virtual environment.
 FUZZER := $(BUILD)/fuzz/packages

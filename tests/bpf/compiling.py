@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPF programs that only tests run."""
+"""The sources of what only tests run: BPF programs, and programs to attach them to."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-_HERE = Path(__file__).resolve().parent
+SOURCES = Path(__file__).resolve().parent / "sources"
 
 
 def compiled(name: str, directory: Path) -> bytes:
-    """The object that is compiled from tests/bpf/NAME."""
+    """The object that is compiled from sources/NAME."""
     multiarch = subprocess.run(["clang", "-print-multiarch"], check=True, capture_output=True, text=True).stdout.strip()
     flags = [
         "-g",
@@ -21,8 +21,8 @@ def compiled(name: str, directory: Path) -> bytes:
         "-idirafter",
         f"/usr/include/{multiarch}",
         "-I",
-        _HERE.parents[1] / "bpf",
+        SOURCES.parents[2] / "bpf",
     ]
     made = directory / f"{name}.o"
-    subprocess.run(["clang", *flags, "-c", _HERE / name, "-o", made], check=True)
+    subprocess.run(["clang", *flags, "-c", SOURCES / name, "-o", made], check=True)
     return made.read_bytes()

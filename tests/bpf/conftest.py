@@ -19,6 +19,7 @@ from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.snapshot import Outcome, Snapshot, Target
 from ssllatency.probes.plan import ImagePlan, Role
 from ssllatency.probes.planner import plan_image
+from tests.bpf.compiling import SOURCES
 from tests.stock import with_return_probes
 
 # int3, and the brk that arm64's kernel takes for uprobes (BRK64_OPCODE_UPROBES).
@@ -29,7 +30,7 @@ METHODS = ("perf", "multi", "session")
 @pytest.fixture(scope="session")
 def target_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("target") / "target"
-    source = Path(__file__).with_name("target.c")
+    source = SOURCES / "target.c"
     flags = ["-O2", "-fstack-protector-strong", "-rdynamic", "-pthread"]
     subprocess.run(["gcc", *flags, source, "-o", path], check=True)
     return path

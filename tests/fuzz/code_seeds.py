@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fixtures import build
+from tests.fixtures import assembled, assembled_aarch64, build
 from tests.fuzz.code_invariants import OPERATIONS, ROOM, Template
-from tests.unit.probes import assembled, assembled_aarch64
 
 _RET, _RET_AARCH64 = b"\xc3", bytes.fromhex("c0035fd6")
 # Calls lead to the function itself: its address is known whatever comes of the rest.

@@ -14,7 +14,7 @@ from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import plan_image
 from tests.fixtures import build, hostile
-from tests.unit.probes.assembled import assemble, function
+from tests.fixtures.assembled import assemble, function
 
 TOOLS = ("gcc", "strip", "nm")
 

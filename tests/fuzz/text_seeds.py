@@ -57,7 +57,7 @@ def recordings() -> list[bytes]:
     second = Run((_interval(0, "web2"),))
     whole = "".join(to_lines(Recording((first, second)), by_process=True))
     bare = replace(_interval(2), handshakes=None)
-    client = replace(bare, client=s_time.parse((_OUTPUTS / "real-s_time-new.txt").read_text(), ("openssl", "s_time")))
+    client = replace(bare, client=s_time.parse((_OUTPUTS / "s_time/real-s_time-new.txt").read_text(), ("openssl", "s_time")))
     empty = replace(bare, series=(), handshakes=handshakes_of([]))
     documents = [document.to_json(each, by_process=True) + "\n" for each in (bare, client, empty)]
     texts = ["".join(to_lines(Recording((second,)))), whole, whole[:-40], *documents, "".join(documents[:1] * 2)]
@@ -66,7 +66,7 @@ def recordings() -> list[bytes]:
 
 def tool_outputs() -> list[bytes]:
     """What load generators printed, new ones and old."""
-    return [path.read_bytes() for path in sorted(_OUTPUTS.glob("*.txt"))]
+    return [path.read_bytes() for path in sorted(_OUTPUTS.glob("*/*.txt"))]
 
 
 def matrices() -> list[bytes]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -41,8 +42,18 @@ def test_every_path_exists() -> None:
     assert [path for path in paths if not any((folder / path).exists() for folder in known)] == []
 
 
+def crowded(folders: Iterable[Path]) -> dict[str, int]:
+    """The folders that show more than fifteen files, beside their __init__.py, and how many they show."""
+    files = {folder: [file.name for file in folder.iterdir() if file.is_file()] for folder in folders}
+    shown = {folder: len([name for name in names if name != "__init__.py"]) for folder, names in files.items()}
+    return {str(folder.relative_to(TOP)): number for folder, number in shown.items() if number > 15}
+
+
 def test_no_room_shows_more_than_fifteen_files() -> None:
-    folders = [PACKAGE, *(path.parent for path in PACKAGE.rglob("__init__.py"))]
-    assert {
-        str(folder): n for folder in folders if (n := len([f for f in folder.glob("*.py") if f.name != "__init__.py"])) > 15
-    } == {}
+    assert crowded([PACKAGE, *(path.parent for path in PACKAGE.rglob("__init__.py"))]) == {}
+
+
+def test_no_folder_of_tests_shows_more_than_fifteen_files() -> None:
+    folders = [folder for folder in (TOP / "tests").rglob("*") if folder.is_dir() and folder.name != "__pycache__"]
+    assert len(folders) > 20
+    assert crowded([TOP / "tests", *folders]) == {}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.kernels.guest.checks import CHECKS, parameter
+from tests.kernels.guest.checks.catalogue import CHECKS, parameter
 from tests.kernels.guest.servers import allow_more_time
 from tests.kernels.guest.ways import Refused
 from tests.kernels.results import KERNEL_LOG, Outcome, Result

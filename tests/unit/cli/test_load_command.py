@@ -83,7 +83,8 @@ def ended(output: Output, tool: str = "wrk") -> tuple[Snapshot, int]:
 
 
 def text_of(name: str) -> str:
-    return (OUTPUTS / f"{name}.txt").read_text()
+    (file,) = OUTPUTS.glob(f"*/{name}.txt")
+    return file.read_text()
 
 
 def test_a_tool_that_did_its_work(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kernels.guest.checks import CHECKS
+from tests.kernels.guest.checks.catalogue import CHECKS
 from tests.kernels.guests import with_earlier
 from tests.kernels.images import load_order
 from tests.kernels.machine import PROCESSORS

@@ -1,29 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembling for the tests of the probes room, and this machine's own OpenSSL."""
+"""A library to plan, and this machine's own OpenSSL."""
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests import programs
-from tests.fixtures import build
-from tests.unit.probes.assembled import Assembled, assemble, function
+from tests.fixtures.assembled import Assembled, function
 
 from ssllatency.elf.image import Image
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
-
-
-@pytest.fixture
-def assembled(tmp_path: Path) -> Callable[[str], Assembled]:
-    """Turns assembly text into a library."""
-    if platform.machine() != "x86_64":
-        pytest.skip("the functions are x86-64 code for the machine's own assembler")
-    programs.needed(*build.TOOLS)
-    return lambda text: assemble(tmp_path, text)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.fixtures import build
-from tests.unit.probes.assembled import Assembled, function
+from tests.fixtures.assembled import Assembled, function
 
 from ssllatency.elf.image import Image
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan

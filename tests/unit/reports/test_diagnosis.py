@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from handshake_samples import distant, failing, idle, near, offloaded
 from tests.handshakes import Shake, handshakes_of
+from tests.unit.reports.handshake_samples import distant, failing, idle, near, offloaded
 
 from ssllatency.model.handshakes import NO, YES, Batches, Ending, Handshakes, Label, Offload, Part, PollingThread
 from ssllatency.reports.diagnosis import failures as diagnosis_failures

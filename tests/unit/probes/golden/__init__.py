@@ -30,7 +30,7 @@ from ssllatency.probes.costs import cost_ns, failing_ns
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe
 from ssllatency.probes.planner import plan_image
 
-FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent / "plans"
 HOST = Path("/usr/lib/x86_64-linux-gnu")
 ADVICE = (
     "The planner, or the library, now gives another plan. Make the plans anew with\n"

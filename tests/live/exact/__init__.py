@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every call is counted once, under its own outcome."""

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BoringSSL and AWS-LC, linked into a program that isn't stripped: each call is counted as the server itself counts it, by what
+SSL_get_error says, and waits have the names that these libraries give them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.live.clients import bad
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.commands.trace import PROGRAM, Document, Trace, count, losses, reasons
+from tests.live.servers.nginx import make_certificate
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+BUILT = Path(__file__).resolve().parents[3] / "build" / "rust"
+VERSIONS = (TLS_1_2, TLS_1_3)
+NAMES = {
+    "1": "SSL",
+    "2": "WANT_READ",
+    "3": "WANT_WRITE",
+    "4": "WANT_X509_LOOKUP",
+    "5": "SYSCALL",
+    "6": "ZERO_RETURN",
+    "12": "PENDING_CERTIFICATE",
+    "13": "WANT_PRIVATE_KEY_OPERATION",
+    "16": "WANT_CERTIFICATE_VERIFY",
+}
+OUTCOMES = {"SSL": "failure", "SYSCALL": "failure", "ZERO_RETURN": "closed"}  # of all others "retry"
+FUNCTIONS = ("SSL_accept", "SSL_read", "SSL_write", "SSL_shutdown")
+
+
+@dataclass
+class Server:
+    """A running server of the two; `calls()` is how its calls ended so far, once no connection is open."""
+
+    process: subprocess.Popen[str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def line(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline()
+
+    def calls(self) -> dict[str, Counter[str]]:
+        """For each function how many calls ended how, by names: "success", or what SSL_get_error's number is called."""
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        told = json.loads(self.line())
+        return {name: Counter({NAMES.get(code, code): n for code, n in calls.items()}) for name, calls in told.items()}
+
+
+@pytest.fixture(params=["boringssl", "aws-lc"])
+def program(request: pytest.FixtureRequest) -> Path:
+    """The server's file."""
+    path = BUILT / request.param
+    if not path.exists():
+        pytest.skip(f"{request.param} isn't there: run tools/boring-servers")
+    return path
+
+
+@contextmanager
+def serving(*words: object) -> Iterator[tuple[Server, int]]:
+    """The server and its port, until the end of the block."""
+    with subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            server = Server(process)
+            yield server, int(server.line().split()[1])
+        finally:
+            process.kill()
+
+
+def assert_told_like(document: Document, calls: dict[str, Counter[str]]) -> None:
+    """The report has each call that the server counted, under the same outcome and reason, and no other."""
+    for function in FUNCTIONS:
+        told = calls.get(function, Counter())
+        assert count(document, function) == told.pop("success", 0), function
+        for outcome in ("failure", "closed", "retry"):
+            due = {name: number for name, number in told.items() if OUTCOMES.get(name, "retry") == outcome}
+            assert reasons(document, function, outcome) == due, function
+    assert losses(document) == {}
+    assert document["in_flight"] == 0
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_every_call(certificates: Path, program: Path, kind: str) -> None:
+    pair = make_certificate(kind, certificates)
+    with serving(program, pair.certificate, pair.key) as (server, port):
+        with Trace(server.pid) as trace, Shakes(server.pid) as shakes:
+            for version in VERSIONS:
+                Client(port, version).connect_times(5, requests=4)
+            calls = server.calls()
+        later = Client(port, TLS_1_3).connect()
+        assert later.responses
+    assert (calls["SSL_accept"]["success"], calls["SSL_read"]["success"], calls["SSL_write"]["success"]) == (10, 40, 40)
+    assert_told_like(trace.document, calls)
+    assert endings(shakes.document) == {"success": 10}
+    assert all("private_key" in single["parts_ns"] for single in shakes.singles)
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("engine", ["libbpf", "bcc", "bpftrace"])
+def test_what_is_put_off(certificates: Path, tmp_path: Path, program: Path, engine: str) -> None:
+    """A certificate that isn't chosen at once, a key elsewhere, and a client's certificate that is checked elsewhere."""
+    pair, own = make_certificate("ecdsa", certificates), make_certificate("rsa", tmp_path)
+    with (
+        serving(program, pair.certificate, pair.key, "later", own.certificate) as (server, port),
+        Trace(server.pid, options=("--engine", engine)) as trace,
+        Shakes(server.pid) as shakes,
+    ):
+        for version in VERSIONS:
+            Client(port, version, certificate=own).connect_times(5)
+        calls = server.calls()
+    put_off = ("PENDING_CERTIFICATE", "WANT_X509_LOOKUP", "WANT_PRIVATE_KEY_OPERATION", "WANT_CERTIFICATE_VERIFY")
+    assert {name: calls["SSL_accept"][name] for name in ("success", *put_off)} == dict.fromkeys(("success", *put_off), 10)
+    assert_told_like(trace.document, calls)
+    assert endings(shakes.document) == {"success": 10}
+    assert all("wait_application" in single["parts_ns"] for single in shakes.singles)
+    assert_books(shakes)
+
+
+def test_handshakes_that_fail(certificates: Path, program: Path) -> None:
+    pair = make_certificate("rsa", certificates)
+    clients = (bad.no_shared_cipher, bad.nonsense, bad.http, bad.end_of_file, bad.reset, bad.unknown_ca)
+    with (
+        serving(program, pair.certificate, pair.key) as (server, port),
+        Trace(server.pid) as trace,
+        Shakes(server.pid) as shakes,
+    ):
+        for client in (*clients, partial(bad.flipped_bit, TLS_1_3)):
+            client(port)
+        calls = server.calls()
+    assert calls["SSL_accept"]["SSL"] >= 4
+    assert_told_like(trace.document, calls)
+    ends = endings(shakes.document)
+    assert ends.keys() == {"failure", "abandoned"}
+    assert sum(ends.values()) == len(clients) + 1
+    reasons_told = {cause["reason"] for cause in shakes.document["handshakes"]["causes"]}
+    due = {"no shared cipher", "wrong version number", "http request", "decryption failed or bad record mac"}
+    assert reasons_told >= due
+    assert_books(shakes)
+
+
+def test_rsa_decrypts_the_key(certificates: Path, program: Path) -> None:
+    """TLS 1.2 without Diffie-Hellman: nothing is signed."""
+    pair = make_certificate("rsa", certificates)
+    with serving(program, pair.certificate, pair.key) as (server, port), Shakes(server.pid) as shakes:
+        exchanges = Client(port, TLS_1_2, "AES128-GCM-SHA256").connect_times(5)
+        assert server.calls()["SSL_accept"]["success"] == 5
+    assert {exchange.cipher for exchange in exchanges} == {"AES128-GCM-SHA256"}
+    assert endings(shakes.document) == {"success": 5}
+    assert all("private_key" in single["parts_ns"] for single in shakes.singles)
+    assert [(use["operation"], use["key"], use["count"]) for use in shakes.document["handshakes"]["keys"]] == [
+        ("decrypt", "RSA-2048", 5)
+    ]
+    assert_books(shakes)
+
+
+def test_stripped(certificates: Path, tmp_path: Path, program: Path) -> None:
+    bare, pair = tmp_path / "bare", make_certificate("ecdsa", certificates)
+    subprocess.run(["strip", "-o", bare, program], check=True)
+    name = {"boringssl": "BoringSSL", "aws-lc": "AWS-LC"}[program.name]
+    with serving(bare, pair.certificate, pair.key) as (server, _):
+        words = [PROGRAM, "trace", "-p", str(server.pid)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert f"bare (PID {server.pid}) can't be traced: {name}" in done.stderr
+    assert "shows no names of its functions (stripped); what would help is its debug file" in done.stderr

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS inside libraries of other names, as Python's packages bring it: `targets` and the options that choose processes say the
+same of it, and what is traced is counted exactly."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import foreign
+from tests.live.clients.bad import unknown_ca
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
+from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.commands.trace import PROGRAM, Trace, count, losses
+from tests.live.following.test_targets import targets
+from tests.live.servers import embedded
+from tests.live.servers.nginx import free_ports, make_certificate
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+TIMES = 12
+PACKAGES = {"pyopenssl": "OpenSSL", "grpc": "grpc", "granian": "granian"}
+JAVA = {"netty": "NettyServer.java", "conscrypt": "ConscryptServer.java"}
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as peer:
+        return peer.connect_ex(("127.0.0.1", port)) == 0
+
+
+def program(name: str) -> list[str]:
+    """The command that starts the server of that name, without its arguments."""
+    if name in JAVA:
+        archives = foreign.needed(foreign.java_archives(name))
+        return ["java", "-Xmx128m", "-cp", f"{archives}/*", str(Path(embedded.__file__).parent / "java" / JAVA[name])]
+    if importlib.util.find_spec(PACKAGES[name]) is None:
+        pytest.skip(f"Python's package {PACKAGES[name]} isn't there: run tools/setup")
+    return [sys.executable, embedded.__file__, name]
+
+
+@contextmanager
+def started(name: str, certificates: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The server of that name in `embedded` or in servers/java, and the port on which it will listen."""
+    pair, (port,) = make_certificate("ecdsa", certificates), free_ports(1)
+    command = [*program(name), str(pair.certificate), str(pair.key), str(port), *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        try:
+            yield process, port
+        finally:
+            process.send_signal(signal.SIGTERM if name == "granian" else signal.SIGKILL)
+
+
+@contextmanager
+def serving(name: str, certificates: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The same, listening."""
+    with started(name, certificates) as (process, port):
+        wait_for(lambda: listens(port))
+        yield process, port
+
+
+def stack(pid: int, implementation: str) -> dict[str, Any]:
+    """What `targets` says of the one TLS stack of that implementation in a process."""
+    [found] = [tls for tls in targets("-p", pid)[pid]["tls"] if tls["implementation"] == implementation]
+    return found
+
+
+@pytest.mark.parametrize("option", ["--pid", "--comm", "--library"])
+def test_openssl_in_another_library_is_counted(certificates: Path, option: str) -> None:
+    with serving("pyopenssl", certificates) as (server, port):
+        found = stack(server.pid, "OpenSSL")
+        [inside] = [file["path"] for file in found["files"] if set(file["libraries"]) == {"libssl", "libcrypto"}]
+        comm = Path(f"/proc/{server.pid}/comm").read_text().rstrip()
+        words = (option, {"--pid": str(server.pid), "--comm": comm, "--library": inside}[option])
+        with Trace(options=words) as trace, Shakes(options=words) as shakes:
+            for version in (TLS_1_2, TLS_1_3):
+                Client(port, version).connect_times(TIMES)
+            unknown_ca(port)
+    assert found["traced"]
+    assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
+    assert losses(trace.document) == {}
+    assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
+    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("option", ["--pid", "--comm"])
+def test_the_boringssl_of_netty_is_counted(certificates: Path, option: str) -> None:
+    """Its file is deleted as soon as it is mapped, and shows the names of its functions."""
+    with serving("netty", certificates) as (server, port):
+        [file] = stack(server.pid, "BoringSSL")["files"]
+        words = (option, {"--pid": str(server.pid), "--comm": "java"}[option])
+        with Trace(options=words) as trace, Shakes(options=words) as shakes:
+            for version in (TLS_1_2, TLS_1_3):
+                Client(port, version).connect_times(TIMES)
+            unknown_ca(port)
+    assert file["deleted"]
+    assert count(trace.document, "ECDSA_sign") == 2 * TIMES + 1
+    assert losses(trace.document) == {}
+    assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
+    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    assert_books(shakes)
+
+
+def test_openssl_in_another_library_that_is_loaded_later_is_counted(certificates: Path) -> None:
+    with started("pyopenssl", certificates, "1") as (server, port), Trace(server.pid, options=("--wait",)) as trace:
+        assert server.stdin
+        server.stdin.write(b"\n")
+        server.stdin.flush()
+        trace.wait_until_said("_rust.abi3.so")
+        wait_for(lambda: listens(port))
+        Client(port, TLS_1_3).connect_times(TIMES)
+    assert count(trace.document, "SSL_do_handshake") == TIMES
+    assert losses(trace.document) == {"late_processes": 1}  # it had mapped the file before it was traced
+
+
+@pytest.mark.parametrize(("name", "implementation"), [("grpc", "BoringSSL"), ("granian", "rustls"), ("conscrypt", "BoringSSL")])
+def test_what_cannot_be_traced_is_said_alike(certificates: Path, name: str, implementation: str) -> None:
+    """By `targets` and by what would trace it."""
+    with serving(name, certificates) as (server, _):
+        found = stack(server.pid, implementation)
+        process = ("-p", str(server.pid))
+        said = [
+            subprocess.run([PROGRAM, *words, *process], capture_output=True, text=True, check=False, timeout=60).stderr
+            for words in (("handshakes", "-d", "1"), ("probes",))
+        ]
+    assert not found["traced"]
+    if implementation == "BoringSSL":
+        assert "shows no names of its functions (stripped)" in found["reason"]
+    # Its Python may have mapped an OpenSSL of its own as well, which is traced.
+    sentence = found["reason"] if implementation == "BoringSSL" else "rustls, which isn't traced"
+    assert all(sentence in each.replace("is rustls, which", "rustls, which") for each in said)

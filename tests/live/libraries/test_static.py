@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenSSL linked into the program: with its symbol table, by a separate debug file, and with nothing, of which it is said what
+would help. The program is the example server, which counts its own calls."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ssllatency.elf.image import Image
+from tests.fixtures import build
+from tests.live.commands.handshakes import Shakes, assert_books, labels_of
+from tests.live.commands.trace import PROGRAM, Trace, count
+from tests.live.exact.test_async import PRIVATE_KEY, assert_told_like
+from tests.live.servers.jobs import TOP, AsyncServer, AsyncSettings, load
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+CONNECTIONS = 60
+LIBRARIES = "OPENSSL_LIBS=-l:libssl.a -l:libcrypto.a -ldl"
+
+
+@pytest.fixture(scope="module", params=["-static", "-pie"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The server with OpenSSL in it, and with the C library or without."""
+    return linked(tmp_path_factory.mktemp("program"), request.param)
+
+
+def linked(folder: Path, flags: str) -> Path:
+    """The server, linked so."""
+    command = ["make", "-s", "-C", TOP / "examples" / "async-server", f"OUT={folder}", LIBRARIES, f"LDFLAGS={flags}"]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "async-server"
+
+
+def debug_place(program: Path) -> str:
+    """Where its debug file lies by its build-id."""
+    build_id = Image.open(program).build_id
+    return f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
+
+
+def assert_counted(server: AsyncServer, found: str) -> None:
+    """Both commands count what the server counts, and its functions were found so."""
+    listed = subprocess.run([PROGRAM, "probes", "-p", str(server.pid), "--json"], capture_output=True, check=True, timeout=60)
+    [plan] = json.loads(listed.stdout)["files"]
+    assert plan["kind"] == "static"
+    assert {one["found"] for one in plan["operations"] if one["operation"].startswith("SSL_")} == {found}
+    with Trace(server.pid) as trace, Shakes(server.pid) as shakes:
+        assert load(server, connections=CONNECTIONS, parallel=10) == CONNECTIONS
+        server.wait_idle()
+    final = server.stop()
+    assert_told_like(trace.document, final)
+    assert count(trace.document, PRIVATE_KEY[server.settings.kind]) == CONNECTIONS
+    assert trace.document["notes"] == []
+    assert labels_of(shakes.singles, "version", "role") == [("TLSv1.3", "server")] * final["handshakes"]
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_with_its_symbol_table(certificates: Path, program: Path, kind: str) -> None:
+    with AsyncServer(certificates, AsyncSettings(kind, asynchronous=False), program=program) as server:
+        assert_counted(server, "symbol table")
+
+
+def test_by_its_debug_link(certificates: Path, program: Path, tmp_path: Path) -> None:
+    debug = build.debug_file(program, tmp_path / "server.debug")
+    server = build.with_debug_link(program, "linked", debug).rename(tmp_path / "linked")
+    with AsyncServer(certificates, AsyncSettings(asynchronous=False), program=server) as running:
+        assert_counted(running, f"debug file {debug}")
+
+
+def test_by_its_build_id_in_its_own_root(certificates: Path, tmp_path: Path) -> None:
+    program = linked(tmp_path, "-static")
+    (tmp_path / "tmp").mkdir()
+    debug = build.debug_file(program, tmp_path / debug_place(program))
+    server = build.stripped(program, "stripped")
+    with AsyncServer(certificates, AsyncSettings(asynchronous=False), root=tmp_path, program=server) as running:
+        assert_counted(running, f"debug file /proc/{running.pid}/root/{debug.relative_to(tmp_path)}")
+
+
+@pytest.mark.parametrize("command", ["trace", "handshakes", "snoop", "probes"])
+def test_with_nothing(certificates: Path, program: Path, command: str) -> None:
+    server = build.stripped(program, "bare")
+    words = (
+        "OpenSSL is linked into bare and shows no names of its functions (stripped); what would help is its debug file as "
+        f"/{debug_place(program)}, or a build of bare that has its symbol table."
+    )
+    with AsyncServer(certificates, AsyncSettings(asynchronous=False), program=server) as running:
+        done = subprocess.run(
+            [PROGRAM, command, "-p", str(running.pid)], capture_output=True, text=True, check=False, timeout=60
+        )
+        listed = subprocess.run(
+            [PROGRAM, "targets", "-p", str(running.pid)], capture_output=True, text=True, check=True, timeout=60
+        )
+        pid = running.pid
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"ssllatency: bare (PID {pid}) can't be traced: {words}\n"
+    assert f"Not traced in bare (PID {pid}): {words}" in " ".join(listed.stdout.split())

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML page: sound, self-contained, of bounded size, and holding the numbers of the recording."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from tests.unit.reports.handshake_samples import failing
+from tests.unit.reports.html.html_reading import Reading
+from tests.unit.reports.html.html_samples import RECORDINGS, alone, at, served
+from tests.unit.reports.report_samples import LIBSSL, busy, series_of, snapshot_of
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.arithmetic import by_function
+from ssllatency.model.recording import Recording
+from ssllatency.model.snapshot import Missing, Outcome, Target
+from ssllatency.reports.html import page as html_page
+from ssllatency.reports.html.page import page
+from ssllatency.reports.html.words import typeset, visible
+from ssllatency.reports.words.units import duration
+
+HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}${x}$\u202e\x1b[31m\ud800"
+_ADDRESS = re.compile(r"(?:[a-z]+:)?//[^\s\"')]+|url\([^#)][^)]*\)|@import")
+NOTHING = {"nothing", "no_call"}
+
+
+@cache
+def _page(name: str) -> str:
+    return page(*RECORDINGS[name]())
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_sound_and_needs_nothing_beside_itself(name: str) -> None:
+    text = _page(name)
+    read = Reading(text)
+    assert text.lstrip().startswith("<!DOCTYPE html>")
+    assert not _ADDRESS.findall(re.sub(r"data:image/png;base64,[\w+/=]+", "", text))
+    assert not {tag for tag, _ in read.elements} & {"script", "link", "iframe", "object", "base", "form"}
+    assert "#fe01" not in text  # every stand-in of a colour was found
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_accessible(name: str) -> None:
+    read = Reading(_page(name))
+    tags = [tag for tag, _ in read.elements]
+    assert next(attributes for tag, attributes in read.elements if tag == "html")["lang"] == "en"
+    assert [tags.count(tag) for tag in ("h1", "header", "main", "footer")] == [1, 1, 1, 1]
+    assert all(deeper <= level + 1 for level, deeper in zip(read.headings, read.headings[1:], strict=False))
+    assert tags.count("figure") == tags.count("figcaption") == tags.count("svg") // 2
+    assert (tags.count("svg") == 0) == (name in NOTHING)
+    for tag, attributes in read.elements:
+        assert tag != "svg" or (
+            attributes["role"] == "img" and attributes["aria-labelledby"] and attributes["aria-describedby"]
+        )
+    assert tags.count("title") == tags.count("svg") + 1
+    assert tags.count("desc") == tags.count("svg")
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_has_the_numbers_of_the_total(name: str) -> None:
+    recording, _ = RECORDINGS[name]()
+    whole = recording.total()
+    rows = {tuple(cell.partition("was ")[0] for cell in row[:4]) for table in Reading(_page(name)).tables for row in table}
+    for one in by_function(whole).series:
+        mean = typeset(duration(one.total_ns / one.count))
+        assert (visible(one.function), str(one.outcome), str(one.count), mean) in rows
+    counts = {row[1] for row in rows if len(row) > 1}
+    if whole.handshakes:
+        assert {str(cause.count) for cause in whole.handshakes.causes} <= counts
+        assert {str(use.count) for use in whole.handshakes.keys} <= counts
+
+
+def test_says_what_changed_and_why() -> None:
+    text = Reading(_page("changed")).text
+    assert "The largest contribution: private key, +" in text
+    assert re.search(
+        r"The mean successful handshake takes .* before and .* after \(\+\d+ %, 95 % sure between .*\): slower", text
+    )
+
+
+def test_same_recording_makes_the_same_page() -> None:
+    assert page(*RECORDINGS["changed"]()) == _page("changed")
+
+
+def test_what_a_target_chose_stays_text() -> None:
+    known = failing()
+    assert known.handshakes
+    cause = replace(known.handshakes.causes[0], reason=HOSTILE, state=HOSTILE, library=HOSTILE, alert=HOSTILE)
+    library = replace(LIBSSL, path=HOSTILE, version=HOSTILE)
+    hostile = replace(
+        known,
+        host=HOSTILE,
+        kernel=HOSTILE,
+        targets=(Target(7, HOSTILE, (library,)),),
+        series=(series_of(HOSTILE, Outcome.RETRY, [1000], 7, {HOSTILE: 1}), series_of(HOSTILE, Outcome.SUCCESS, [5000], 7)),
+        missing=(Missing(HOSTILE, HOSTILE, HOSTILE),),
+        notes=(HOSTILE,),
+        handshakes=replace(known.handshakes, causes=(cause,)),
+    )
+    text = page(replace(alone(hostile), label=HOSTILE))
+    read = Reading(text)
+    assert "script" not in {tag for tag, _ in read.elements}
+    assert not [attributes for tag, attributes in read.elements if tag == "img"]
+    assert {"\u202e", "\x1b", "\ud800"}.isdisjoint(text)
+    assert "<script>alert(1)</script>" in read.text
+    assert "{{ 7*7 }}" in read.text
+    text.encode()
+
+
+def test_an_hour_by_the_second_is_below_a_megabyte() -> None:
+    few = served(30).intervals
+    recording = Recording.of([at(few[second % 30], second) for second in range(3600)])
+    assert len(page(recording).encode()) < 1_000_000
+
+
+def test_much_of_everything_is_below_a_megabyte() -> None:
+    functions = [
+        series_of(f"function_{number}_{'x' * 90}", outcome, [1000, 2000]) for number in range(400) for outcome in Outcome
+    ]
+    targets = tuple(Target(pid, f"program-{pid}", (replace(LIBSSL, path="/" + "x" * 4000),)) for pid in range(1, 2000))
+    missing = tuple(Missing(f"name_{number}", f"/{number}/{'x' * 4000}", "not in this library") for number in range(1000))
+    recording = alone(snapshot_of(*functions, targets=targets, missing=missing))
+    text = page(recording, recording)
+    assert len(text.encode()) < 1_000_000
+    assert "left out here" in text
+
+
+def test_time_that_was_not_measured_is_hatched() -> None:
+    assert "Hatched: not measured." in Reading(_page("interrupted")).text
+    assert "not measured" not in Reading(_page("over_time")).text
+
+
+def test_says_what_was_lost() -> None:
+    text = Reading(_page("failing")).text
+    assert "Not everything was counted" in text
+    assert "7 calls not counted because a kernel map was full" in text
+    assert "Not everything was counted" not in Reading(_page("functions")).text
+
+
+def test_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(html_page, "import_module", absent)
+    with pytest.raises(SsllatencyError, match="isn't installed: `apt-get install python3-jinja2`"):
+        page(alone(busy()))

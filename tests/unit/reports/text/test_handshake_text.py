@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of handshakes: golden reports whole, and the rules that no golden report shows alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.handshakes import Shake, handshakes_of
+from tests.unit.reports.handshake_samples import GOLDEN, REPORTS, SAMPLES, distant, near, offloaded
+from tests.unit.reports.report_samples import busy, snapshot_of
+
+from ssllatency.model.handshakes import PHASES, WAITS, Batches, Ending, Label, Offload, Part
+from ssllatency.reports.documents.document import from_json, to_json
+from ssllatency.reports.text.bars import count_bar, legend, split_bar
+from ssllatency.reports.text.handshakes.report import render
+from ssllatency.reports.text.page import PLAIN, Page
+from ssllatency.reports.words.units import share
+
+UNICODE = Page(unicode=True)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_golden(name: str) -> None:
+    assert REPORTS[name]() == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_every_golden_report_is_made() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(REPORTS)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_printable_without_trailing_blanks_and_as_wide_as_the_page(name: str) -> None:
+    report = REPORTS[name]()
+    assert report.isascii() == (not name.endswith("_80") or name in ("idle_80",))
+    assert report.endswith("\n")
+    assert not report.endswith("\n\n")
+    width = 80 if name.endswith("_80") else 100
+    assert all(line.isprintable() and line == line.rstrip() and len(line) <= width for line in report.split("\n"))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_kept_measurement_renders_the_same(name: str) -> None:
+    assert render(from_json(to_json(SAMPLES[name]()))) == render(SAMPLES[name]())
+
+
+def test_functions_alone_are_no_handshakes() -> None:
+    assert render(busy()) == ""
+
+
+_times = st.dictionaries(st.sampled_from([*PHASES, *WAITS]), st.integers(1, 2**60), min_size=1)
+
+
+@given(_times, st.integers(1, 120), st.booleans())
+def test_bar_has_its_cells_and_each_part_its_share_of_them(times: dict[Part, float], cells: int, unicode: bool) -> None:
+    page = Page(unicode=unicode)
+    bar = split_bar(times, cells, page)
+    assert len(bar) == cells + 2
+    whole = sum(times.values())
+    for part, time in times.items():
+        (entry,) = legend({part: time}, page)
+        assert abs(bar[1:-1].count(entry.strip()[0]) - cells * time / whole) <= 1
+
+
+def test_each_part_has_its_own_character_in_the_order_of_the_parts() -> None:
+    times = dict.fromkeys([*PHASES, *WAITS], 1)
+    assert split_bar(times, 11, PLAIN) == "|KXVSC=.wo-?|"
+    assert len(set(split_bar(times, 11, UNICODE))) == 12
+
+
+def test_count_bar_shows_even_the_few() -> None:
+    assert [count_bar(count, 1000, 10, PLAIN) for count in (0, 1, 500, 1000)] == ["", "@", "@@@@@", "@" * 10]
+    assert count_bar(0, 0, 10, PLAIN) == ""
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "words"),
+    [
+        (0, 0, "-"),
+        (0, 9, "0 %"),
+        (9, 9, "100 %"),
+        (1, 10_000, "<0.1 %"),
+        (9_999, 10_000, ">99 %"),
+        (99, 1000, "9.9 %"),
+        (9_96, 10_000, "10 %"),
+        (1, 2, "50 %"),
+    ],
+)
+def test_share(part: int, whole: int, words: str) -> None:
+    assert share(part, whole) == words
+
+
+def report_of(*shakes: Shake, by: tuple[Label, ...] = ()) -> str:
+    return render(snapshot_of(handshakes=handshakes_of(shakes, by)))
+
+
+def test_second_bar_only_where_waits_outweigh_the_calls() -> None:
+    assert "Of it in calls" in render(distant())
+    assert "Of it in calls" not in render(near())
+    assert "Of it in calls" not in report_of(Shake({Part.REST: 10, Part.WAIT_PEER: 99}))
+
+
+def test_failed_handshakes_are_shown_where_none_succeeded() -> None:
+    failed = Shake({Part.REST: 700}, ending=Ending.FAILURE)
+    assert "Mean failed handshake: 700 ns" in report_of(failed)
+    assert "Mean successful handshake: 900 ns" in report_of(failed, Shake({Part.REST: 900}))
+
+
+def test_handshakes_that_took_no_time_have_no_bar() -> None:
+    report = report_of(Shake({}))
+    assert "Mean" not in report
+    assert "  wall            1      -  0 ns  0 ns" in report
+
+
+def test_mean_of_the_bar_is_of_all_handshakes_and_that_of_the_table_of_those_that_had_the_part() -> None:
+    report = report_of(Shake({Part.REST: 1000, Part.SESSION_LOOKUP: 600}), Shake({Part.REST: 1000}))
+    assert "session lookup 23 % (300 ns)" in report
+    assert "    session lookup      1   23 %   600 ns" in report
+
+
+def test_mix_shows_the_most_frequent_and_counts_the_others() -> None:
+    shakes = [Shake({}, {Label.CIPHER: f"cipher-{number}"}) for number in range(9) for _ in range(9 - number)]
+    report = " ".join(report_of(*shakes).split())
+    assert "cipher cipher-0 20 %, cipher-1 18 %, cipher-2 16 %, " in report
+    assert report.endswith("cipher-5 8.9 %, 3 others 13 %")
+
+
+def test_wide_groups_have_their_labels_above() -> None:
+    labels = {Label.CIPHER: "C" * 40, Label.SIGNATURE: "S" * 40}
+    report = report_of(Shake({Part.REST: 5000}, labels), by=tuple(labels))
+    assert f"\n  {'C' * 40}, {'S' * 40}\n    success      1  100 %  5.00 us" in report
+
+
+def test_unknown_key_and_most_waiting_are_said_or_left_out() -> None:
+    made = handshakes_of([Shake({Part.PRIVATE_KEY: 5000}, key=("decrypt", ""))])
+    report = render(snapshot_of(handshakes=replace(made, offload=Offload("", 2, None, 0, 0, 0, 0))))
+    assert "decryption with an unknown key 100 % (mean 5.00 us)" in report
+    assert "Offload by an unknown engine:\n  handshakes waiting for it: 2 at the end\n" in report
+
+
+def test_empty_batches_are_no_batches() -> None:
+    snapshot = offloaded()
+    assert snapshot.handshakes is not None
+    assert snapshot.handshakes.offload is not None
+    offload = replace(snapshot.handshakes.offload, batches=(Batches("mbx_sm2", (0,) * 9),))
+    assert "mbx" not in render(replace(snapshot, handshakes=replace(snapshot.handshakes, offload=offload)))
+
+
+def test_number_and_unit_stay_together() -> None:
+    assert all(not line.lstrip().startswith(("%", "ms", "us")) for line in REPORTS["distant_80"]().split("\n"))
