@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ELF files that tests of several rooms share, built once a run; and assembling."""
+"""What holds for all pure tests; the ELF files that tests of several rooms share, built once a run; and assembling."""
 
 from __future__ import annotations
 
+import errno
 import platform
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,20 @@ import pytest
 from tests import programs
 from tests.fixtures import build
 from tests.fixtures.assembled import Assembled, assemble
+
+from ssllatency.engines import hit_cost
+from ssllatency.tracing import hit_costs
+
+
+@pytest.fixture(autouse=True)
+def nothing_attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured on the kernel, as for a user who may not attach."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "not in a pure test")
+
+    monkeypatch.setattr(hit_cost, "measure", refused)
+    hit_costs.of_this_machine.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from ssllatency.engines import choice, doctor, trial
 from ssllatency.output.printing import show
+from ssllatency.probes.listing import hit_words
+from ssllatency.tracing import hit_costs
 
 SUMMARY = "what this machine lacks, each with the command that mends it"
 
@@ -30,6 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
         if finding.remedy:
             show(f"{'':8}   mend it with: {finding.remedy}")
     show(f"\n{_verdict(here)}")
+    if obstacle is None and (costs := hit_costs.of_this_machine()):
+        show(f"Nanoseconds a probe hit: {hit_words(costs)}.")
     return int(obstacle is not None)
 
 

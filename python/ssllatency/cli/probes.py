@@ -16,11 +16,13 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.printing import show, tell
 from ssllatency.probes import listing
+from ssllatency.probes.costs import REFERENCE, HitCosts
 from ssllatency.probes.handshake import listing as handshake_listing
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.words.units import counted, printable
 from ssllatency.targets import Identity, Selection, all_processes, mapped_files
+from ssllatency.tracing import hit_costs
 from ssllatency.tracing.file_facts import why_not_traced
 from ssllatency.tracing.follow import rules_for
 from ssllatency.tracing.plan_source import PlanSource
@@ -55,11 +57,16 @@ def _operations(arguments: argparse.Namespace, selection: Selection) -> int:
             plans = [image.plan for image in resolved.images]
             links = _links(resolved)
     sessions = kernel.release() >= (6, 13, 0)  # by version, as asking the kernel needs privileges
+    costs = _hit_costs(arguments)
     if arguments.json:
-        show(json.dumps(listing.to_document(plans, sessions=sessions)))
+        show(json.dumps(listing.to_document(plans, sessions=sessions, costs=costs)))
     else:
-        _print(listing.render(plans, sessions=sessions).rstrip("\n") + links)
+        _print(listing.render(plans, sessions=sessions, costs=costs).rstrip("\n") + links)
     return 0
+
+
+def _hit_costs(arguments: argparse.Namespace) -> HitCosts:
+    return hit_costs.of_this_machine(keep=not arguments.no_cache) or REFERENCE
 
 
 def _resolved(selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False) -> Resolved:
@@ -82,10 +89,11 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
             resolved = _resolved(selection, arguments, stack, handshakes=True)
             images = (image for image in resolved.images if image.plan.kind in _OPENSSL)
             plans = [resolved.source.handshake_plan_of(image) for image in images]
+    costs = _hit_costs(arguments)
     if arguments.json:
-        show(json.dumps(handshake_listing.to_document(plans)))
+        show(json.dumps(handshake_listing.to_document(plans, costs)))
     else:
-        _print(handshake_listing.render(plans).rstrip("\n"))
+        _print(handshake_listing.render(plans, costs).rstrip("\n"))
     return 0
 
 

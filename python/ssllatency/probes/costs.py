@@ -1,33 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What probes cost, in nanoseconds a hit: measured on an x86-64 virtual machine with Linux 6.18 and an empty BPF program.
+"""What probes cost, in nanoseconds a hit, before the program's own work.
 
-A trap that the kernel emulates took 490 to 530 ns, one that it single-steps 5,000 ns (on bare metal about three times the
-first, not ten times), a 5-byte nop that it turned into a call 240 ns; a return probe 300 ns more than its entry.
+Sites are chosen by REFERENCE, so that a plan doesn't depend on the machine that made it: measured on an x86-64 virtual machine
+with Linux 6.18 and an empty BPF program. A trap that the kernel emulates took 490 to 530 ns there, one that it single-steps
+5,000 ns (on bare metal about three times the first, not ten times), a 5-byte nop that it turned into a call 240 ns; a return
+probe 300 ns more than its entry. What this machine takes is measured by engines/hit_cost.py.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ssllatency.code.machine import Cost
 from ssllatency.probes.plan import OperationPlan, Probe, Role
 
-COST_NS = {Cost.OPTIMISED: 240, Cost.EMULATED: 500, Cost.SINGLE_STEPPED: 5000}
-RETURN_PROBE_NS = 300
+
+@dataclass(frozen=True)
+class HitCosts:
+    """Nanoseconds of processor time that a hit takes, by kind of site; `returning`: how much more a return probe takes than its
+    entry."""
+
+    optimised: int
+    emulated: int
+    single_stepped: int
+    returning: int
+
+    def of(self, cost: Cost) -> int:
+        """That of a kind of site."""
+        return {Cost.OPTIMISED: self.optimised, Cost.EMULATED: self.emulated, Cost.SINGLE_STEPPED: self.single_stepped}[cost]
 
 
-def cost_ns(plan: OperationPlan) -> int:
-    """What the probes add at most to one call that succeeds, before the program's own work: the entry, the dearest way out, and
-    the sites on that way that are passed without leaving."""
+REFERENCE = HitCosts(240, 500, 5000, 300)
+COST_NS = {cost: REFERENCE.of(cost) for cost in Cost}
+RETURN_PROBE_NS = REFERENCE.returning
+
+
+def cost_ns(plan: OperationPlan, costs: HitCosts = REFERENCE) -> int:
+    """What the probes add at most to one call that succeeds: the entry, the dearest way out, and the sites on that way that are
+    passed without leaving."""
     exits = [probe for probe in plan.probes if probe.role is Role.EXIT]
-    return _at_most(plan, [probe for probe in exits if not probe.fails] or exits)
+    return _at_most(plan, [probe for probe in exits if not probe.fails] or exits, costs)
 
 
-def failing_ns(plan: OperationPlan) -> int:
+def failing_ns(plan: OperationPlan, costs: HitCosts = REFERENCE) -> int:
     """The same for any call, as those that fail may leave by dearer ways."""
-    return _at_most(plan, [probe for probe in plan.probes if probe.role is Role.EXIT])
+    return _at_most(plan, [probe for probe in plan.probes if probe.role is Role.EXIT], costs)
 
 
-def _at_most(plan: OperationPlan, exits: list[Probe]) -> int:
-    entry = sum(COST_NS[probe.cost] for probe in plan.probes if probe.role is not Role.EXIT)
-    leaving = (COST_NS[probe.cost] + probe.passed * COST_NS[Cost.EMULATED] for probe in exits)
-    returns = sum(RETURN_PROBE_NS for probe in plan.probes if probe.role is Role.RETURN)
+def _at_most(plan: OperationPlan, exits: list[Probe], costs: HitCosts) -> int:
+    entry = sum(costs.of(probe.cost) for probe in plan.probes if probe.role is not Role.EXIT)
+    leaving = (costs.of(probe.cost) + probe.passed * costs.emulated for probe in exits)
+    returns = sum(costs.returning for probe in plan.probes if probe.role is Role.RETURN)
     return entry + max(leaving, default=0) + returns

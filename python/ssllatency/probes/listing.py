@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ssllatency.probes import codec
-from ssllatency.probes.costs import cost_ns, failing_ns
+from ssllatency.probes.costs import REFERENCE, HitCosts, cost_ns, failing_ns
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
 
 _WIDTH = 100
@@ -19,26 +19,31 @@ _HEADER = ("OPERATION", "FOUND", "ADDRESS", "NS/CALL", "ROLE", "OFFSET", "COST",
 _RIGHT = ("ADDRESS", "NS/CALL", "OFFSET")
 
 
-def render(plans: Sequence[ImagePlan], *, sessions: bool = False) -> str:
+def render(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE) -> str:
     """The text of `ssllatency probes`: for each file a header, a table with a row a site, and what is missing.
 
-    `sessions`: whether a return probe will be attached with its entry as one uprobe session.
+    `sessions`: whether a return probe will be attached with its entry as one uprobe session. `costs`: what a hit takes.
     """
     if not plans:
         return "No file with TLS functions was found.\n"
-    return "\n".join("\n".join(_file(plan, sessions)) + "\n" for plan in plans)
+    return "\n".join("\n".join(_file(plan, sessions, costs)) + "\n" for plan in plans)
 
 
-def to_document(plans: Sequence[ImagePlan], *, sessions: bool = False) -> dict[str, Any]:
+def to_document(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE) -> dict[str, Any]:
     """The same as one JSON document; `cost_ns` is what a call that succeeds costs, `failing_ns` what any call
-    does at most, `chosen` how the calls' ends are seen."""
-    return {"schema": "ssllatency-probes/1", "files": [_document(plan, sessions) for plan in plans]}
+    does at most, `chosen` how the calls' ends are seen, `hit_ns` what a hit takes by kind of site, and a return beyond its
+    entry."""
+    return {
+        "schema": "ssllatency-probes/1",
+        "hit_ns": hit_fields(costs),
+        "files": [_document(plan, sessions, costs) for plan in plans],
+    }
 
 
-def _document(plan: ImagePlan, sessions: bool) -> dict[str, Any]:
+def _document(plan: ImagePlan, sessions: bool, costs: HitCosts) -> dict[str, Any]:
     values = codec.to_values(plan)
     for operation, record in zip(plan.operations, values["operations"], strict=True):
-        record["cost_ns"], record["failing_ns"] = cost_ns(operation), failing_ns(operation)
+        record["cost_ns"], record["failing_ns"] = cost_ns(operation, costs), failing_ns(operation, costs)
         record["chosen"] = chosen(operation, sessions)
     return values
 
@@ -51,20 +56,20 @@ def chosen(plan: OperationPlan, sessions: bool) -> str:
     return "exit sites" if Role.EXIT in roles else "entry only"
 
 
-def _file(plan: ImagePlan, sessions: bool) -> Iterator[str]:
+def _file(plan: ImagePlan, sessions: bool, costs: HitCosts) -> Iterator[str]:
     yield plan.path
-    for name, value in _facts(plan, sessions):
+    for name, value in _facts(plan, sessions, costs):
         yield f"  {name:<11}{value}"
     if plan.operations:
         yield ""
-        yield from table([_HEADER, *(row for operation in plan.operations for row in _rows(operation, sessions))])
+        yield from table([_HEADER, *(row for operation in plan.operations for row in _rows(operation, sessions, costs))])
     if plan.missing:
         yield ""
         yield "Not probed:"
         yield from _missing(plan)
 
 
-def _facts(plan: ImagePlan, sessions: bool) -> Iterator[tuple[str, str]]:
+def _facts(plan: ImagePlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[str, str]]:
     yield "holds", plan.kind or "no function that ssllatency knows"
     yield "version", plan.version or "unknown"
     yield "build-id", plan.build_id or "none"
@@ -76,12 +81,27 @@ def _facts(plan: ImagePlan, sessions: bool) -> Iterator[tuple[str, str]]:
     counts = Counter(chosen(each, sessions) for each in plan.operations)
     if counts:
         yield "chosen", ", ".join(f"{way} for {count}" for way, count in counts.most_common())
+        yield "ns a hit", hit_words(costs)
 
 
-def _rows(plan: OperationPlan, sessions: bool) -> Iterator[tuple[str, ...]]:
+def hit_fields(costs: HitCosts) -> dict[str, Any]:
+    """What hits take, as fields of a document."""
+    return {**asdict(costs), "measured_here": costs is not REFERENCE}
+
+
+def hit_words(costs: HitCosts) -> str:
+    """The same in words."""
+    where = "on the reference machine" if costs is REFERENCE else "measured on this machine"
+    return (
+        f"optimised {costs.optimised:,}, emulated {costs.emulated:,}, single-stepped {costs.single_stepped:,}, "
+        f"a return {costs.returning:,} more ({where})"
+    )
+
+
+def _rows(plan: OperationPlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[str, ...]]:
     """One row for each site; the first one also describes the operation."""
     found = _DEBUG_FILE.strip() if plan.found.startswith(_DEBUG_FILE) else plan.found
-    leading: tuple[str, ...] = (plan.operation, found, f"{plan.address:#x}", f"{cost_ns(plan)}")
+    leading: tuple[str, ...] = (plan.operation, found, f"{plan.address:#x}", f"{cost_ns(plan, costs)}")
     for probe in plan.probes:
         role = chosen(plan, sessions) if probe.role is Role.RETURN else probe.role.value
         yield (*leading, role, f"{probe.offset:#x}", probe.cost.value, probe.instruction, _note(probe))

@@ -6,12 +6,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.codec import from_values, to_values
+from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.listing import chosen, render, to_document
 from ssllatency.probes.plan import (
     NOT_IN_LIBRARY,
@@ -66,6 +68,7 @@ TEXT = """\
   debug file /usr/lib/debug/.build-id/a9/394c.debug
   offsets    rwstate 40, rbio 16
   chosen     return probe for 1, exit sites for 1
+  ns a hit   optimised 240, emulated 500, single-stepped 5,000, a return 300 more (on the reference machine)
 
 OPERATION         FOUND           ADDRESS  NS/CALL  ROLE          OFFSET  COST            INSTRUCTION  NOTE
 SSL_do_handshake  debug file       0x7640      800  return probe  0x7640  emulated        push rbx
@@ -81,6 +84,16 @@ Not probed:
 
 def test_text() -> None:
     assert render([PLAN]) == TEXT
+
+
+def test_costs_of_this_machine() -> None:
+    here = HitCosts(optimised=1, emulated=10, single_stepped=100, returning=1000)
+    text = render([PLAN], costs=here)
+    assert "  ns a hit   optimised 1, emulated 10, single-stepped 100, a return 1,000 more (measured on this machine)\n" in text
+    document = to_document([PLAN], costs=here)
+    assert document["hit_ns"] == {**asdict(here), "measured_here": True}
+    assert [operation["cost_ns"] for operation in document["files"][0]["operations"]] == [1010, 110]
+    assert [operation["cost_ns"] for operation in to_document([PLAN])["files"][0]["operations"]] == [800, 5500]
 
 
 def test_text_where_the_kernel_has_sessions() -> None:

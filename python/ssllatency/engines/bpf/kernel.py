@@ -91,6 +91,14 @@ def create_link(
     return Link(fd)
 
 
+def load_empty_program(attach_type: int) -> int:
+    """The descriptor of a uprobe program that does nothing. OSError where the kernel refuses it."""
+    program = _load_empty_program(attach_type)
+    if program < 0:
+        raise OSError(-program, os.strerror(-program))
+    return program
+
+
 def _load_empty_program(attach_type: int) -> int:
     code = ctypes.create_string_buffer(_RETURN_ZERO, len(_RETURN_ZERO))
     name = ctypes.create_string_buffer(b"GPL")

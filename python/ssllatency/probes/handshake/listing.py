@@ -7,45 +7,50 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ssllatency.probes.costs import COST_NS
+from ssllatency.probes.costs import REFERENCE, HitCosts
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall, Transport
-from ssllatency.probes.listing import reasons, table
+from ssllatency.probes.listing import hit_fields, hit_words, reasons, table
 from ssllatency.probes.plan import Probe
 
 _HEADER = ("PHASE", "CALL OF", "NS/CALL", "SITE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
 
 
-def render(plans: Sequence[HandshakePlan]) -> str:
-    """The text: for each file a header, a table with a row a site, and what is missing."""
-    return "\n".join("\n".join(_file(plan)) + "\n" for plan in plans)
+def render(plans: Sequence[HandshakePlan], costs: HitCosts = REFERENCE) -> str:
+    """The text: for each file a header, a table with a row a site, and what is missing. `costs`: what a hit takes."""
+    return "\n".join("\n".join(_file(plan, costs)) + "\n" for plan in plans)
 
 
-def to_document(plans: Sequence[HandshakePlan]) -> dict[str, Any]:
-    """The same as one JSON document; `cost_ns` is what the sites add to one call."""
-    return {"schema": "ssllatency-handshake-probes/1", "files": [_document(plan) for plan in plans]}
+def to_document(plans: Sequence[HandshakePlan], costs: HitCosts = REFERENCE) -> dict[str, Any]:
+    """The same as one JSON document; `cost_ns` is what the sites add to one call, `hit_ns` as in that of the other plans."""
+    return {
+        "schema": "ssllatency-handshake-probes/1",
+        "hit_ns": hit_fields(costs),
+        "files": [_document(plan, costs) for plan in plans],
+    }
 
 
-def _document(plan: HandshakePlan) -> dict[str, Any]:
+def _document(plan: HandshakePlan, costs: HitCosts) -> dict[str, Any]:
     values = handshake_codec.to_values(plan)
     for calls, records in ((plan.calls, values["calls"]), (plan.transport, values["transport"])):
         for call, record in zip(calls, records, strict=True):
-            record["cost_ns"] = cost_ns(call)
+            record["cost_ns"] = cost_ns(call, costs)
     return values
 
 
-def cost_ns(call: PhaseCall) -> int:
+def cost_ns(call: PhaseCall, costs: HitCosts = REFERENCE) -> int:
     """What the probes add to one call at most, before the program's own work."""
-    return COST_NS[call.begin.cost] + max(COST_NS[end.cost] for end in call.ends)
+    return costs.of(call.begin.cost) + max(costs.of(end.cost) for end in call.ends)
 
 
-def _file(plan: HandshakePlan) -> Iterator[str]:
+def _file(plan: HandshakePlan, costs: HitCosts) -> Iterator[str]:
     yield plan.path
     yield f"  {'holds':<11}{plan.kind}"
     yield f"  {'build-id':<11}{plan.build_id or 'none'}"
+    yield f"  {'ns a hit':<11}{hit_words(costs)}"
     for name, path in sorted(plan.labels.items()):
         yield f"  {'label':<11}{name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes"
-    rows = list(_rows(plan))
+    rows = list(_rows(plan, costs))
     if rows:
         yield ""
         yield from table([_HEADER, *rows])
@@ -55,23 +60,19 @@ def _file(plan: HandshakePlan) -> Iterator[str]:
         yield from reasons((each.reason, each.what) for each in plan.missing)
 
 
-def _rows(plan: HandshakePlan) -> Iterator[tuple[str, ...]]:
+def _rows(plan: HandshakePlan, costs: HitCosts) -> Iterator[tuple[str, ...]]:
     for call in (*plan.calls, *plan.transport):
-        yield (call.phase, call.callee, f"{cost_ns(call)}", "begin", *_site(call.begin), _note(call))
+        yield (call.phase, call.callee, f"{cost_ns(call, costs)}", "begin", *_site(call.begin), _note(call))
         for end in call.ends:
             yield ("", "", "", "end", *_site(end), _depth(end))
     for inner in plan.inner:
-        cost = COST_NS[inner.begin.cost] + COST_NS[inner.end.cost]
+        cost = costs.of(inner.begin.cost) + costs.of(inner.end.cost)
         yield ("call", f"{inner.function} in a BIO", f"{cost}", "begin", *_site(inner.begin), _depth(inner.begin))
         yield ("", "", "", "end", *_site(inner.end), f"{_depth(inner.end)}, value in {inner.end.return_register}")
     for error in plan.errors:
-        yield ("error", error.function, _ns(error.probe), "entry", *_site(error.probe), error.kind)
+        yield ("error", error.function, f"{costs.of(error.probe.cost)}", "entry", *_site(error.probe), error.kind)
     if plan.wake:
-        yield ("offload", "ASYNC_WAIT_CTX_set_wait_fd", _ns(plan.wake), "entry", *_site(plan.wake), "")
-
-
-def _ns(probe: Probe) -> str:
-    return f"{COST_NS[probe.cost]}"
+        yield ("offload", "ASYNC_WAIT_CTX_set_wait_fd", f"{costs.of(plan.wake.cost)}", "entry", *_site(plan.wake), "")
 
 
 def _site(probe: Probe) -> tuple[str, str, str]:
