@@ -14,7 +14,7 @@ MACHINES := x86_64 aarch64
 OBJECTS := $(patsubst bpf/%.bpf.c,$(BUILD)/%.bpf.o,$(wildcard bpf/*.bpf.c))
 # Every machine's, each in a folder of its name.
 ALL_OBJECTS := $(foreach machine,$(MACHINES),$(patsubst $(BUILD)/%,$(BUILD)/$(machine)/%,$(OBJECTS)))
-BPF_HEADERS := $(wildcard bpf/*.h)
+BPF_HEADERS := $(wildcard bpf/*.h bpf/*/*.h)
 CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # linux/bpf.h needs asm/ of the machine's own architecture, which clang doesn't look for when it compiles for BPF.
@@ -125,7 +125,7 @@ bench-memory: ## what each command and engine holds, its own memory and the kern
 	$(Q)$(PYTHON) bench/run.py --memory
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
-C_FILES := $(wildcard bpf/*.[ch] bpf/bcc/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
+C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources

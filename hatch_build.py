@@ -25,7 +25,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc]
             for machine in ("x86_64", "aarch64"):
                 name = f"{machine}/{source.stem}.o"
                 build_data["force_include"][str(top / "build" / name)] = f"ssllatency/{name}"
-        for source in (*(top / "bpf").glob("*.h"), *(top / "bpf" / "bcc").rglob("*.[ch]")):
+        for source in (*(top / "bpf").rglob("*.h"), *(top / "bpf" / "bcc").glob("*.c")):
             build_data["force_include"][str(source)] = f"ssllatency/{source.relative_to(top)}"
         build_data["shared_data"][str(top / "build" / "prefix" / "share")] = "share"
         for program in (top / "build" / "prefix" / "bin").iterdir():

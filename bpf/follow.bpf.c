@@ -10,9 +10,9 @@
 #include <bpf/bpf_helpers.h>
 
 #include "follow.h"
-#include "stack.bpf.h"
-#include "targets.bpf.h"
-#include "tasks.bpf.h"
+#include "common/stack.bpf.h"
+#include "common/targets.bpf.h"
+#include "common/tasks.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);
 

@@ -10,9 +10,8 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "handshake_calls.bpf.h"
-#include "offcpu.bpf.h"
-#include "programs.bpf.h"
+#include "handshakes/calls.bpf.h"
+#include "common/programs.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);
 

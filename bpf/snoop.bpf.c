@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "calls.bpf.h"
-#include "programs.bpf.h"
+#include "calls/calls.bpf.h"
+#include "common/programs.bpf.h"
 
 const volatile struct ssll_event_filter filter SEC(".rodata.filter") = {.outcomes = ~0U};
 

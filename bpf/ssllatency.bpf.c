@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "record.bpf.h"
-#include "programs.bpf.h"
+#include "calls/record.bpf.h"
+#include "common/programs.bpf.h"
 
 /* What a hit costs before anything is done: the floor that the benchmark compares with. One for a session, too. */
 SEC("uprobe")

@@ -5,8 +5,8 @@
  */
 #include <bpf/bpf_helpers.h>
 
-#include "record.bpf.h"
-#include "stack.bpf.h"
+#include "calls/record.bpf.h"
+#include "common/stack.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 

@@ -32,7 +32,7 @@ _ARRAY, _MMAPABLE = 2, 1 << 10  # BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE
 
 
 def mantissas() -> list[int]:
-    """floor(2^(63 + j/16)) for j = 0 … 15, as in bpf/histogram.bpf.h: each the 16th root of a power of two."""
+    """floor(2^(63 + j/16)) for j = 0 … 15, as in bpf/common/histogram.bpf.h: each the 16th root of a power of two."""
     return [isqrt(isqrt(isqrt(isqrt(1 << (16 * 63 + j))))) for j in range(16)]
 
 

@@ -191,7 +191,7 @@ BY_NAME = {operation.name: operation for operation in CATALOGUE}
 
 
 def succeeds(convention: Convention, returned: int) -> bool:
-    """Whether a call that returned this has done its work (ssll_succeeded in bpf/outcome.bpf.h says the same to the kernel)."""
+    """Whether a call that returned this has done its work (`succeeded` in bpf/common/outcome.bpf.h says the same)."""
     match convention:
         case Convention.SSL_HANDSHAKE | Convention.ONE:
             return returned == 1

@@ -3,7 +3,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#include "histogram.bpf.h"
+#include "common/histogram.bpf.h"
 
 #define VALUES 4096
 

@@ -4,7 +4,7 @@
 #include <linux/ptrace.h>
 #include <bpf/bpf_helpers.h>
 
-#include "stack.bpf.h"
+#include "common/stack.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 

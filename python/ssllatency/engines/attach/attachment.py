@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A request put to work by one BPF object: what the sessions of all commands have in common.
 
-An object that includes bpf/calls.bpf.h and bpf/programs.bpf.h has the programs, the configuration, the account and the maps
+An object that includes bpf/calls/calls.bpf.h and bpf/common/programs.bpf.h has the programs, the configuration and the maps
 `targets`, `libraries`, `starts` and `overflow` that this looks for. A session of its own owns an Attachment and adds what only
 it has: before `start` it may size maps and set sections of `attachment.object`, after `load` fill and open them.
 

@@ -12,7 +12,7 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.errors import SsllatencyError
 
-_MACHINE = re.compile(rb"registers of ([a-z0-9-]+)\0")  # as bpf/programs.bpf.h has it; what reads no registers says none
+_MACHINE = re.compile(rb"registers of ([a-z0-9-]+)\0")  # bpf/common/programs.bpf.h; an object that reads none has none
 
 
 def _of_package(name: str) -> Path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The return value that an exit site shows, in bpftrace's language: what bpf/registers.bpf.h does in C."""
+"""The return value that an exit site shows, in bpftrace's language: what bpf/common/registers.bpf.h does in C."""
 
 from __future__ import annotations
 

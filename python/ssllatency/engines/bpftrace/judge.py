@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a call ended, in bpftrace's language: what bpf/outcome.bpf.h and bpf/side.bpf.h do in C. Pure functions to lines.
+"""How a call ended, in bpftrace's language: bpf/common/outcome.bpf.h and bpf/calls/side.bpf.h in C. Pure functions to lines.
 
 They speak of $value (the return value as an int32), $raw (all of its register) and $ssl (the SSL *).
 """
@@ -24,7 +24,7 @@ _SUCCESS = {
     Convention.SSL_SHUTDOWN: "$value >= 0",
     Convention.LENGTH: "$value >= 0",
     Convention.POINTER: "$raw != 0",
-    Convention.MBX8: "($raw & 0xffffffff & (($raw & 0x22222222) / 2 * 15 ^ 0xffffffff)) == 0",  # as bpf/outcome.bpf.h has it
+    Convention.MBX8: "($raw & 0xffffffff & (($raw & 0x22222222) / 2 * 15 ^ 0xffffffff)) == 0",  # as bpf/common/outcome.bpf.h
 }
 # What SSL_want returns where it isn't waiting for the socket.
 _WAITS = {

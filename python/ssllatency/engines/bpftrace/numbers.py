@@ -41,7 +41,7 @@ def mantissa_bounds() -> list[int]:
 
 
 def exponential_slot() -> Lines:
-    """Sets $slot to the bucket of $ns, exactly as bpf/histogram.bpf.h does."""
+    """Sets $slot to the bucket of $ns, exactly as bpf/common/histogram.bpf.h does."""
     top = 1 << _SHIFT_TO
     lines = [
         "$slot = (uint64)95;",

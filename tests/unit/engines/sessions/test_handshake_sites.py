@@ -11,7 +11,7 @@ from ssllatency.model.handshakes import Label
 
 
 def masked(labels: abi.Labels, mask: abi.Labels) -> abi.Labels:
-    """As row_key in bpf/rows.bpf.h."""
+    """As row_key in bpf/handshakes/tables.bpf.h."""
     return abi.Labels.from_buffer_copy(bytes(a & b for a, b in zip(bytes(labels), bytes(mask), strict=True)))
 
 

@@ -5,11 +5,11 @@
  * Each process may fill most of a table. Handshakes and calls beyond that lie in a smaller table, which is only looked into
  * once any process has come to that; rows beyond it count as where the table is full.
  */
-#ifndef HOLDINGS_BPF_H
-#define HOLDINGS_BPF_H
+#ifndef HANDSHAKES_SHARES_BPF_H
+#define HANDSHAKES_SHARES_BPF_H
 
 #include "handshake.h"
-#include "maps.bpf.h"
+#include "common/maps.bpf.h"
 
 #define MOST_OF(room) ((room) / 4 * 3)
 

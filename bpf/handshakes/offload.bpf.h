@@ -9,9 +9,9 @@
 #ifndef OFFLOAD_BPF_H
 #define OFFLOAD_BPF_H
 
-#include "accounts.bpf.h"
-#include "tasks.bpf.h"
-#include "times.bpf.h"
+#include "handshakes/running.bpf.h"
+#include "common/tasks.bpf.h"
+#include "common/times.bpf.h"
 
 enum { LANES = 8 };
 

@@ -3,8 +3,8 @@
 #ifndef RECORD_BPF_H
 #define RECORD_BPF_H
 
-#include "calls.bpf.h"
-#include "times.bpf.h"
+#include "calls/calls.bpf.h"
+#include "common/times.bpf.h"
 #include <bpf/bpf_core_read.h>
 
 struct {

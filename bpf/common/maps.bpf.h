@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#include "stack.bpf.h"
-#include "targets.bpf.h"
+#include "common/stack.bpf.h"
+#include "common/targets.bpf.h"
 
 #ifdef SSLL_VALUE
 #define config (*(const volatile struct ssll_config *)SSLL_VALUE(config))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The calls of a handshake: when one begins and ends, and when its SSL is freed. */
-#ifndef HANDSHAKE_CALLS_BPF_H
-#define HANDSHAKE_CALLS_BPF_H
+#ifndef HANDSHAKES_CALLS_BPF_H
+#define HANDSHAKES_CALLS_BPF_H
 
-#include "borders.bpf.h"
-#include "open_calls.bpf.h"
-#include "settle.bpf.h"
+#include "handshakes/ending.bpf.h"
+#include "handshakes/parts.bpf.h"
+#include "handshakes/running.bpf.h"
 
 /* A call on an SSL that has no account begins a handshake only where the SSL says that one is to be done. */
 static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const struct ssll_layout *layout)

@@ -3,8 +3,8 @@
 #ifndef SIDE_BPF_H
 #define SIDE_BPF_H
 
-#include "maps.bpf.h"
-#include "outcome.bpf.h"
+#include "common/maps.bpf.h"
+#include "common/outcome.bpf.h"
 
 struct {
 	SSLL_MAP(sides);

@@ -3,7 +3,7 @@
 #ifndef LABELS_BPF_H
 #define LABELS_BPF_H
 
-#include "accounts.bpf.h"
+#include "handshakes/running.bpf.h"
 
 enum {
 	OPENSSL_TLS1_3 = 0x0304,

@@ -3,8 +3,8 @@
 #ifndef PROGRAMS_BPF_H
 #define PROGRAMS_BPF_H
 
-#include "maps.bpf.h"
-#include "registers.bpf.h"
+#include "common/maps.bpf.h"
+#include "common/registers.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 DEFINE_EMPTY_PROG_ARRAY(no_session_program);

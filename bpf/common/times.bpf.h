@@ -8,8 +8,8 @@
 #ifndef TIMES_BPF_H
 #define TIMES_BPF_H
 
-#include "histogram.bpf.h"
-#include "maps.bpf.h"
+#include "common/histogram.bpf.h"
+#include "common/maps.bpf.h"
 
 /* Sets *word to the greater of it and `value`. Each failed exchange means that another thread has raised it. */
 __noinline int raise_to(__u64 *word, __u64 value)

@@ -7,7 +7,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "ssllatency.h"
-#include "targets.bpf.h"
+#include "common/targets.bpf.h"
 
 /* A load from the context at a constant offset, which the verifier asks for; the compiler would merge several into one. */
 #define REGISTER(ctx, name)                                                                                                    \
@@ -20,9 +20,9 @@
 	})
 
 #if defined(__TARGET_ARCH_x86)
-#include "x86_64.bpf.h"
+#include "common/x86_64.bpf.h"
 #elif defined(__TARGET_ARCH_arm64)
-#include "aarch64.bpf.h"
+#include "common/aarch64.bpf.h"
 #else
 #error "say -D__TARGET_ARCH_x86 or -D__TARGET_ARCH_arm64"
 #endif

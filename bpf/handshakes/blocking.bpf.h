@@ -12,8 +12,8 @@
 #ifndef BLOCKING_BPF_H
 #define BLOCKING_BPF_H
 
-#include "accounts.bpf.h"
-#include "tasks.bpf.h"
+#include "handshakes/running.bpf.h"
+#include "common/tasks.bpf.h"
 
 /* Whether the thread has slept since this was last asked. */
 static __always_inline bool has_slept(struct ssll_thread *thread)

@@ -6,8 +6,8 @@
 #ifndef RAISED_BPF_H
 #define RAISED_BPF_H
 
-#include "maps.bpf.h"
-#include "registers.bpf.h"
+#include "common/maps.bpf.h"
+#include "common/registers.bpf.h"
 
 struct {
 	SSLL_MAP(raised);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Why a handshake failed: the errors that its calls raise, and the alert that it sends. */
+#ifndef HANDSHAKES_ERRORS_BPF_H
+#define HANDSHAKES_ERRORS_BPF_H
+
+#include "common/registers.bpf.h"
+#include "handshakes/labels.bpf.h"
+#include "handshakes/running.bpf.h"
+
+enum {
+	FIRST_REASON = 100,     /* below lie the reasons that all libraries share, which say less */
+	FIRST_SHARED = 1 << 18, /* OpenSSL 3.0 and later: they carry flags from here on */
+	REASON_MASK = (1 << SSLL_ERROR_REASON_BITS) - 1,
+};
+
+/* Whether the error is one of libssl's own. */
+static __always_inline bool says_why(const struct ssll_handshake *handshake, __u32 library, __u32 reason)
+{
+	struct ssll_layout *layout = layout_of(handshake->library);
+	bool boringssl = layout && layout->library.boringssl >= 0;
+
+	return library == (boringssl ? SSLL_ERROR_LIBRARY_BORINGSSL : SSLL_ERROR_LIBRARY_SSL) && reason >= FIRST_REASON &&
+	       reason < FIRST_SHARED;
+}
+
+/* The same of the error that is kept. */
+static __always_inline bool kept_error_says_why(const struct ssll_handshake *handshake)
+{
+	return says_why(handshake, handshake->error >> SSLL_ERROR_LIBRARY, handshake->error & REASON_MASK);
+}
+
+/* Kept is the first error of libssl's own, else the first of all: those that follow are its consequences. */
+static __always_inline void error_raised(struct ssll_handshake *handshake, __u32 library, __u32 reason)
+{
+	if (handshake->error && (kept_error_says_why(handshake) || !says_why(handshake, library, reason)))
+		return;
+	handshake->error = (library & 0xff) << SSLL_ERROR_LIBRARY | (reason & REASON_MASK);
+}
+
+static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cookie)
+{
+	struct ssll_handshake *handshake = current_account();
+	__s32 alert = (__s32)argument(ctx, 1);
+
+	if (!handshake)
+		return 0;
+	if (!field(cookie, SSLL_ERROR_COOKIE_FATAL, 1)) {
+		error_raised(handshake, argument(ctx, 0), argument(ctx, field(cookie, SSLL_ERROR_COOKIE_REASON, 3)));
+	} else if (alert >= 0 && alert < 256 && !(handshake->flags & SSLL_FLAG_ALERT_SENT)) {
+		handshake->alert = alert;
+		handshake->flags |= SSLL_FLAG_ALERT_SENT;
+	}
+	return 0;
+}
+
+/* A call that ends without a fatal error may have met others, which OpenSSL has taken back. */
+static __always_inline bool errors_say_why(__u8 reason)
+{
+	return reason != SSLL_REASON_NONE && reason != SSLL_REASON_SYSCALL && reason != SSLL_REASON_ZERO_RETURN;
+}
+
+/*
+ * The alert as it goes out: what TLS 1.3 has brought in is handshake_failure before it (RFC 8446, section 6; OpenSSL's
+ * tls1_alert_code).
+ */
+static __always_inline __u8 alert_on_the_wire(__u8 alert, const struct ssll_labels *labels)
+{
+	bool later = alert == TLS_MISSING_EXTENSION || alert == TLS_CERTIFICATE_REQUIRED;
+
+	return later && labels->known & SSLL_KNOWN(VERSION) && labels->version != OPENSSL_TLS1_3 ? TLS_HANDSHAKE_FAILURE
+	                                                                                         : alert;
+}
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a handshake's time is spent on: phases within its calls, from the site in front of a function's work to the site behind
+ * it; the time off the processor; and the borders between its calls and its waits, each of which closes one part and opens the
+ * next at the same time stamp, so that wall = calls + waits without remainder.
+ *
+ * Off the processor is from one switch away to the next switch back. A kernel doesn't announce every switch (leaving the idle
+ * loop, above all), but counts them all: so a call is only split where as many were seen as counted.
+ */
+#ifndef HANDSHAKES_PARTS_BPF_H
+#define HANDSHAKES_PARTS_BPF_H
+
+#include "common/registers.bpf.h"
+#include "common/tasks.bpf.h"
+#include "handshakes/blocking.bpf.h"
+#include "handshakes/offload.bpf.h"
+#include "handshakes/running.bpf.h"
+
+static __always_inline int threads_switch(struct task_struct *from, struct task_struct *to)
+{
+	__u32 tid = BPF_CORE_READ(from, pid);
+	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
+
+	if (thread && thread->ssl) {
+		thread->off_since_ns = bpf_ktime_get_ns();
+		thread->away++;
+	}
+	tid = BPF_CORE_READ(to, pid);
+	thread = bpf_map_lookup_elem(&threads, &tid);
+	if (thread && thread->ssl && thread->off_since_ns) {
+		thread->off_ns += bpf_ktime_get_ns() - thread->off_since_ns;
+		thread->off_since_ns = 0;
+		thread->back++;
+	}
+	return 0;
+}
+
+static __always_inline __u64 switches_counted(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+}
+
+static __always_inline void off_cpu_begins(struct ssll_thread *thread)
+{
+	thread->off_ns = thread->off_since_ns = 0;
+	if (!view.off_cpu)
+		return;
+	thread->away = thread->back = 0;
+	thread->switches = switches_counted();
+}
+
+/* Adds what the call that ends was off the processor. `thread`: NULL where it isn't known which one the call was made by. */
+static __always_inline void add_off_cpu(struct ssll_handshake *handshake, const struct ssll_thread *thread)
+{
+	if (!view.off_cpu)
+		return;
+	if (thread && thread->away == thread->back && thread->away == switches_counted() - thread->switches)
+		handshake->parts[SSLL_PART_OFF_CPU] += thread->off_ns;
+	else
+		handshake->flags |= SSLL_FLAG_UNSPLIT;
+}
+
+/* The key's size in bytes as the call's argument tells it, 0 where it doesn't. */
+static __always_inline __u32 key_bytes(const struct pt_regs *ctx, __u64 cookie)
+{
+	__u32 index = field(cookie, SSLL_PHASE_COOKIE_SIZE, 3);
+	__u64 value, size = 0;
+
+	if (!index)
+		return 0;
+	value = argument(ctx, index - 1);
+	if (!field(cookie, SSLL_PHASE_COOKIE_SIZE_POINTED, 1))
+		return value;
+	bpf_probe_read_user(&size, sizeof(size), (void *)value);
+	return size;
+}
+
+static __always_inline bool goes_elsewhere(const struct pt_regs *ctx, __u64 cookie)
+{
+	return field(cookie, SSLL_PHASE_COOKIE_CONDITIONAL, 1) &&
+	       branch_taken(ctx, field(cookie, SSLL_PHASE_COOKIE_CONDITION, 4)) != field(cookie, SSLL_PHASE_COOKIE_TAKEN, 1);
+}
+
+/* The outermost phase counts: what begins inside another one is part of that. */
+static __always_inline int phase_begins(const struct pt_regs *ctx, __u64 cookie)
+{
+	struct ssll_handshake *handshake = current_account();
+	__u32 operation = field(cookie, SSLL_PHASE_COOKIE_OPERATION, 2);
+
+	if (!handshake || handshake->phase || is_size_query(ctx, field(cookie, SSLL_PHASE_COOKIE_SKIP_NULL, 3)) ||
+	        goes_elsewhere(ctx, cookie))
+		return 0;
+	handshake->phase = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
+	handshake->phase_stack = stack_at_entry(ctx, cookie);
+	if (operation) {
+		handshake->key_operation = operation;
+		handshake->key_bytes = key_bytes(ctx, cookie);
+	}
+	if (is_transport(handshake->phase))
+		transport_begins();
+	handshake->phase_since_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline void add_phase(struct ssll_handshake *handshake, __u64 now)
+{
+	if (is_transport(handshake->phase))
+		transport_ends(handshake, now - handshake->phase_since_ns);
+	else
+		add_part(handshake, handshake->phase, now - handshake->phase_since_ns);
+}
+
+/* Other ways lead to the site, too: the frame tells whether it is the end of the phase that is open. */
+static __always_inline int phase_ends(const struct pt_regs *ctx, __u64 cookie)
+{
+	__u64 now = bpf_ktime_get_ns(), stack = stack_at_entry(ctx, cookie);
+	struct ssll_handshake *handshake = current_account();
+
+	if (!handshake || handshake->phase != field(cookie, SSLL_PHASE_COOKIE_PART, 4) || handshake->phase_stack != stack)
+		return 0;
+	add_phase(handshake, now);
+	handshake->phase = 0;
+	return 0;
+}
+
+static __always_inline void wait_ends(struct ssll_handshake *handshake, __u64 now)
+{
+	__u32 part = handshake->waiting;
+
+	if (part == SSLL_PART_WAIT_OFFLOAD)
+		offload_wait_ends(handshake, now);
+	add_part(handshake, part, now - handshake->since_ns);
+	handshake->waiting = 0;
+}
+
+/* Closes the books of a call: the time in it, and in the phase that is open; that of a paused job stays open. */
+static __always_inline void close_call(
+        struct ssll_handshake *handshake, struct ssll_thread *thread, bool same_thread, bool paused, __u64 now)
+{
+	add_phase(handshake, now);
+	if (!paused)
+		handshake->phase = 0;
+	if (!same_thread)
+		handshake->flags |= SSLL_FLAG_UNATTRIBUTED;
+	if (same_thread && thread)
+		note_sleep(handshake, thread);
+	add_off_cpu(handshake, same_thread ? thread : NULL);
+	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
+	handshake->since_ns = now;
+}
+
+/* A callback has jumped out of the call that is open. */
+static __always_inline void call_is_lost(struct ssll_handshake *handshake, __u64 now)
+{
+	close_call(handshake, NULL, true, false, now);
+	handshake->depth = 0;
+	handshake->waiting = SSLL_PART_WAIT_UNKNOWN;
+}
+
+#endif
