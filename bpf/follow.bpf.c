@@ -16,9 +16,9 @@
 
 DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);
 
-const volatile struct ssll_follow_config rules SEC(".rodata.rules") = {};
+const volatile struct ssll_follow_config follow_config SEC(".rodata.follow_config") = {};
 
-struct ssll_follow_account followed SEC(".data.followed") = {};
+struct ssll_follow_counters follow_counters SEC(".data.follow_counters") = {};
 
 /* The PIDs whose last process was a target and has ended, a bit for each: what it did may only be told of after its end. */
 struct {
@@ -41,12 +41,12 @@ struct {
 	__uint(value_size, 4);
 } cgroup SEC(".maps");
 
-static __always_inline void tell(__u32 tgid)
+static __always_inline void notify(__u32 tgid)
 {
 	struct ssll_notice *notice = bpf_ringbuf_reserve(&notices, sizeof(*notice), 0);
 
 	if (!notice) {
-		__sync_fetch_and_add(&followed.dropped, 1);
+		__sync_fetch_and_add(&follow_counters.dropped, 1);
 		return;
 	}
 	notice->at_ns = bpf_ktime_get_ns();
@@ -56,7 +56,7 @@ static __always_inline void tell(__u32 tgid)
 }
 
 /* Sets or clears a process's bit; whether it was set. Writes only where that changes it. */
-static __always_inline bool put(__u64 *bits, __u64 bit, bool wanted)
+static __always_inline bool set_bit(__u64 *bits, __u64 bit, bool wanted)
 {
 	bool was = *(volatile __u64 *)bits & bit;
 
@@ -86,11 +86,11 @@ int at_fork(struct bpf_raw_tracepoint_args *ctx)
 
 	if (parent == child || !from || !to || !gone) /* a thread */
 		return 0;
-	put(gone, target_bit(child), false);
-	put(&to->kin, target_bit(child), from->kin & target_bit(parent));
-	put(&to->members, target_bit(child), from->members & target_bit(parent));
+	set_bit(gone, target_bit(child), false);
+	set_bit(&to->kin, target_bit(child), from->kin & target_bit(parent));
+	set_bit(&to->members, target_bit(child), from->members & target_bit(parent));
 	if (is_target(child))
-		__sync_fetch_and_add(&followed.joined, 1);
+		__sync_fetch_and_add(&follow_counters.joined, 1);
 	return 0;
 }
 
@@ -104,7 +104,7 @@ static __always_inline bool has_wanted_name(struct task_struct *task)
 	BPF_CORE_READ_STR_INTO(&comm.text, task, comm);
 #pragma unroll
 	for (int i = 0; i < SSLL_NAMES; i++) {
-		const volatile __u64 *name = (const volatile __u64 *)rules.comms[i];
+		const volatile __u64 *name = (const volatile __u64 *)follow_config.comms[i];
 
 		if (comm.words[0] && comm.words[0] == name[0] && comm.words[1] == name[1])
 			return true;
@@ -121,16 +121,16 @@ int at_exec(struct bpf_raw_tracepoint_args *ctx)
 	struct ssll_targets *word = target_word(tgid);
 	bool was, wanted;
 
-	if (!word || (!rules.comms[0][0] && !rules.cgroup))
+	if (!word || (!follow_config.comms[0][0] && !follow_config.cgroup))
 		return 0;
 	was = is_target(tgid);
-	wanted = rules.comms[0][0] && has_wanted_name((struct task_struct *)ctx->args[0]);
-	if (rules.cgroup && bpf_current_task_under_cgroup(&cgroup, 0) == 1)
+	wanted = follow_config.comms[0][0] && has_wanted_name((struct task_struct *)ctx->args[0]);
+	if (follow_config.cgroup && bpf_current_task_under_cgroup(&cgroup, 0) == 1)
 		wanted = true;
-	put(&word->members, target_bit(tgid), wanted);
+	set_bit(&word->members, target_bit(tgid), wanted);
 	if (wanted && !was) {
-		__sync_fetch_and_add(&followed.joined, 1);
-		tell(tgid);
+		__sync_fetch_and_add(&follow_counters.joined, 1);
+		notify(tgid);
 	}
 	return 0;
 }
@@ -147,9 +147,9 @@ int at_exit(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!word || !gone || !is_target(tgid) || !process_ends(task))
 		return 0;
-	put(gone, target_bit(tgid), true);
-	put(&word->kin, target_bit(tgid), false);
-	put(&word->members, target_bit(tgid), false);
+	set_bit(gone, target_bit(tgid), true);
+	set_bit(&word->kin, target_bit(tgid), false);
+	set_bit(&word->members, target_bit(tgid), false);
 	return 0;
 }
 
@@ -161,7 +161,7 @@ int admit(struct bpf_raw_tracepoint_args *ctx)
 	struct ssll_targets *word = target_word(ctx->args[0]);
 
 	if (word)
-		put(ctx->args[1] ? &word->members : &word->kin, target_bit(ctx->args[0]), true);
+		set_bit(ctx->args[1] ? &word->members : &word->kin, target_bit(ctx->args[0]), true);
 	return 0;
 }
 

@@ -23,13 +23,13 @@ struct ssll_follow_config {
 	__u32 pad;
 };
 
-struct ssll_follow_account {
+struct ssll_follow_counters {
 	__u64 dropped; /* notices that found no room */
 	__u64 joined;  /* processes that became targets by themselves, children included */
 };
 
 _Static_assert(sizeof(struct ssll_notice) == 16, "notice");
 _Static_assert(sizeof(struct ssll_follow_config) == 8 + SSLL_NAMES * SSLL_COMM, "follow config");
-_Static_assert(sizeof(struct ssll_follow_account) == 16, "follow account");
+_Static_assert(sizeof(struct ssll_follow_counters) == 16, "follow counters");
 
 #endif

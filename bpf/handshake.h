@@ -179,7 +179,7 @@ struct ssll_handshake_key {
 	__u32 pad;
 };
 
-/* The account of one handshake. `since_ns` is the last border between a call and a wait. */
+/* One handshake while it runs. `since_ns` is the last border between a call and a wait. */
 struct ssll_handshake {
 	__u64 began_ns;
 	__u64 since_ns;
@@ -277,7 +277,7 @@ struct ssll_poller {
 	char comm[SSLL_COMM];
 };
 
-struct ssll_handshake_account {
+struct ssll_handshake_counters {
 	__u64 created;
 	__u64 ended;
 	__u64 events_dropped;
@@ -313,7 +313,7 @@ _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
-_Static_assert(sizeof(struct ssll_handshake_account) == 128, "handshake account");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 128, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 36, "handshake config");
 
 #endif

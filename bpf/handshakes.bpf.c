@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Whole handshakes: one account for each SSL *, from its first handshake call to its success, failure or SSL_free.
+ * Whole handshakes: one record for each SSL *, from its first handshake call to its success, failure or SSL_free.
  *
  * Sites come from the plan, what each means from its cookie: entry and exit of the SSL_* calls, both ends of the calls that
  * libssl makes for a phase's work, and the functions that raise errors. Nothing of the target is read but return values, state
- * words, sizes and codes. Cost: an account's look-up at each site inside a handshake, and some rows updated when it ends.
+ * words, sizes and codes. Cost: a look-up of the record at each site inside a handshake, and some rows updated when it ends.
  */
 #include <linux/bpf.h>
 #include <stdbool.h>
@@ -19,14 +19,14 @@ SEC("uprobe")
 int at_phase(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return phase_begins(ctx, bpf_get_attach_cookie(ctx));
+	return begin_phase(ctx, bpf_get_attach_cookie(ctx));
 }
 
 SEC("uprobe")
 int at_phase_end(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return phase_ends(ctx, bpf_get_attach_cookie(ctx));
+	return end_phase(ctx, bpf_get_attach_cookie(ctx));
 }
 
 /* OpenSSL's own private-key methods: inside a handshake, that is, not in an offload's own threads. */
@@ -34,8 +34,8 @@ SEC("uprobe")
 int at_software(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	if (current_account())
-		count(&books.software);
+	if (current_handshake())
+		count(&handshake_counters.software);
 	return 0;
 }
 
@@ -43,14 +43,14 @@ SEC("uprobe")
 int at_wake_set(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return wake_is_set(argument(ctx, 2));
+	return note_wake(argument(ctx, 2));
 }
 
 SEC("uprobe")
 int at_batch(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return batch_begins(argument(ctx, 0), field(bpf_get_attach_cookie(ctx), SSLL_COOKIE_OPERATION, 8));
+	return count_batch(argument(ctx, 0), field(bpf_get_attach_cookie(ctx), SSLL_COOKIE_OPERATION, 8));
 }
 
 SEC("raw_tracepoint/sys_enter")
@@ -63,21 +63,21 @@ int at_write(struct bpf_raw_tracepoint_args *ctx)
 	if (ctx->args[1] != SYSTEM_CALL_WRITE)
 		return 0;
 	bpf_probe_read_kernel(&descriptor, sizeof(descriptor), &registers->FIRST_ARGUMENT);
-	return written(descriptor);
+	return note_completion(descriptor);
 }
 
 SEC("raw_tracepoint/sched_process_exit")
 int at_thread_end(struct bpf_raw_tracepoint_args *ctx)
 {
 	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
-	return thread_ends((struct task_struct *)ctx->args[0]);
+	return end_thread((struct task_struct *)ctx->args[0]);
 }
 
 SEC("raw_tracepoint/sched_switch")
 int at_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
-	return threads_switch((struct task_struct *)ctx->args[1], (struct task_struct *)ctx->args[2]);
+	return switch_threads((struct task_struct *)ctx->args[1], (struct task_struct *)ctx->args[2]);
 }
 
 /* Keeps the enums and the event in the object's BTF, from which user space's side of the ABI is generated. */

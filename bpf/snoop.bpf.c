@@ -34,7 +34,7 @@ static __always_inline __u32 length_argument(__u32 operation)
 	return operation < SSLL_OPERATIONS ? filter.length_argument[operation] : 0;
 }
 
-static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key)
+static __always_inline void on_call_begin(const struct pt_regs *ctx, const struct ssll_start_key *key)
 {
 	__u32 number = length_argument(key->operation);
 	__u64 pointer;
@@ -47,7 +47,7 @@ static __always_inline void call_began(const struct pt_regs *ctx, const struct s
 }
 
 /* What the call has read or written, -1 where it isn't known. */
-static __always_inline __s64 bytes_of(const struct ssll_call *call)
+static __always_inline __s64 bytes_of(const struct ended_call *call)
 {
 	__u64 *pointer, bytes;
 
@@ -72,7 +72,7 @@ static __always_inline __u64 wake_up(void)
 	return waiting - filter.wake_bytes < window ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-static __always_inline int call_ended(const struct ssll_call *call)
+static __always_inline int on_call_end(const struct ended_call *call)
 {
 	struct ssll_event *event;
 
@@ -80,7 +80,7 @@ static __always_inline int call_ended(const struct ssll_call *call)
 		return 0;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event) {
-		count(&account.events_dropped);
+		count(&counters.events_dropped);
 		return 0;
 	}
 	event->ended_ns = call->ended_ns;

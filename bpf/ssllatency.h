@@ -209,7 +209,7 @@ struct ssll_library {
 };
 
 /* What was missed; and, written by user space, the number of the interval that extremes belong to. */
-struct ssll_account {
+struct ssll_counters {
 	__u64 unmatched_entries;
 	__u64 unmatched_exits;
 	__u64 map_full;
@@ -263,7 +263,7 @@ _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_library) == 52, "library");
-_Static_assert(sizeof(struct ssll_account) == 48, "account");
+_Static_assert(sizeof(struct ssll_counters) == 48, "counters");
 _Static_assert(sizeof(struct ssll_config) == 40, "config");
 _Static_assert(sizeof(struct ssll_event) == 64, "event");
 _Static_assert(sizeof(struct ssll_event_filter) == 24 + SSLL_OPERATIONS, "event filter");

@@ -15,7 +15,7 @@ int at_entry(struct pt_regs *ctx)
 	BEGIN_UPROBE(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
-	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
+	return on_entry(ctx, cookie, stack_at_entry(ctx, cookie));
 }
 
 int at_exit(struct pt_regs *ctx)
@@ -23,23 +23,23 @@ int at_exit(struct pt_regs *ctx)
 	BEGIN_UPROBE(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
-	return call_ends(ctx, cookie, stack_at_entry(ctx, cookie));
+	return on_exit(ctx, cookie, stack_at_entry(ctx, cookie));
 }
 
 int at_return(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return call_ends(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
+	return on_exit(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
 int at_free(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return call_frees(argument(ctx, 0));
+	return on_free(argument(ctx, 0));
 }
 
 int at_error(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return error_is_raised(ctx, 0);
+	return on_error(ctx, 0);
 }

@@ -41,7 +41,7 @@ struct {
 	__type(value, __u64);
 } shares SEC(".maps");
 
-static __always_inline __u64 *ssll_share(const struct ssll_start_key *key)
+static __always_inline __u64 *share_of(const struct ssll_start_key *key)
 {
 	__u32 number = key->tgid & (SSLL_SHARES - 1);
 
@@ -49,14 +49,14 @@ static __always_inline __u64 *ssll_share(const struct ssll_start_key *key)
 }
 
 /* Where a call lies: its tag without the way, and the number of its first slot. */
-struct ssll_place {
+struct table_place {
 	__u64 tag;
 	__u32 slot;
 };
 
-static __always_inline struct ssll_place ssll_place(const struct ssll_start_key *key)
+static __always_inline struct table_place place_of(const struct ssll_start_key *key)
 {
-	struct ssll_place place;
+	struct table_place place;
 	__u64 mixed;
 
 	place.tag = 1ULL << 63 | (__u64)key->operation << SSLL_TAG_OPERATION | (__u64)key->tgid << SSLL_TAG_TGID |
@@ -66,12 +66,12 @@ static __always_inline struct ssll_place ssll_place(const struct ssll_start_key 
 	return place;
 }
 
-static __always_inline bool ssll_in_table(const struct ssll_start_key *key)
+static __always_inline bool fits_table(const struct ssll_start_key *key)
 {
 	return key->stack >> 48 == 0;
 }
 
-static __always_inline struct ssll_start *ssll_slot(const struct ssll_place *place, __u32 way)
+static __always_inline struct ssll_start *slot_at(const struct table_place *place, __u32 way)
 {
 	__u32 number = (place->slot + way) & (SSLL_STARTS - 1);
 
@@ -79,11 +79,11 @@ static __always_inline struct ssll_start *ssll_slot(const struct ssll_place *pla
 }
 
 /* The slot that holds the call, or NULL. */
-static __always_inline struct ssll_start *ssll_find(const struct ssll_place *place)
+static __always_inline struct ssll_start *find_slot(const struct table_place *place)
 {
 #pragma unroll
 	for (__u32 way = 0; way < SSLL_WAYS; way++) {
-		struct ssll_start *slot = ssll_slot(place, way);
+		struct ssll_start *slot = slot_at(place, way);
 
 		if (slot && slot->tag == (place->tag | way))
 			return slot;
@@ -92,11 +92,11 @@ static __always_inline struct ssll_start *ssll_find(const struct ssll_place *pla
 }
 
 /* A free slot made the call's, or NULL. The exchange fails where another thread takes the slot at the same time. */
-static __always_inline struct ssll_start *ssll_claim(const struct ssll_place *place)
+static __always_inline struct ssll_start *claim_slot(const struct table_place *place)
 {
 #pragma unroll
 	for (__u32 way = 0; way < SSLL_WAYS; way++) {
-		struct ssll_start *slot = ssll_slot(place, way);
+		struct ssll_start *slot = slot_at(place, way);
 
 		if (slot && !slot->tag && !__sync_val_compare_and_swap(&slot->tag, 0, place->tag | way))
 			return slot;
@@ -104,36 +104,36 @@ static __always_inline struct ssll_start *ssll_claim(const struct ssll_place *pl
 	return NULL;
 }
 
-static __always_inline void ssll_begin_in_overflow(const struct ssll_start_key *key, __u64 ssl)
+static __always_inline void store_in_overflow(const struct ssll_start_key *key, __u64 ssl)
 {
 	struct ssll_start start = {.tag = 1, .began_ns = bpf_ktime_get_ns(), .ssl = ssl};
-	__u64 *share = ssll_share(key);
+	__u64 *share = share_of(key);
 
 	if (share && (__s64)*share < SSLL_SHARE && !bpf_map_update_elem(&overflow, key, &start, BPF_NOEXIST)) {
 		count(share);
 		return;
 	}
 	if (bpf_map_update_elem(&overflow, key, &start, BPF_EXIST))
-		count(&account.map_full);
+		count(&counters.map_full);
 	else
-		count(&account.unmatched_entries);
+		count(&counters.unmatched_entries);
 }
 
 /* A record at the very place is that of a call which never ended: its frame is gone, for the new one lies there. */
-static __always_inline void ssll_begin(const struct ssll_start_key *key, __u64 ssl)
+static __always_inline void store_start(const struct ssll_start_key *key, __u64 ssl)
 {
-	struct ssll_place place = ssll_place(key);
+	struct table_place place = place_of(key);
 	struct ssll_start *slot = NULL;
 
-	if (ssll_in_table(key)) {
-		slot = ssll_find(&place);
+	if (fits_table(key)) {
+		slot = find_slot(&place);
 		if (slot)
-			count(&account.unmatched_entries);
+			count(&counters.unmatched_entries);
 		else
-			slot = ssll_claim(&place);
+			slot = claim_slot(&place);
 	}
 	if (!slot) {
-		ssll_begin_in_overflow(key, ssl);
+		store_in_overflow(key, ssl);
 		return;
 	}
 	slot->ssl = ssl;
@@ -141,10 +141,10 @@ static __always_inline void ssll_begin(const struct ssll_start_key *key, __u64 s
 }
 
 /* Takes the call out; false where it isn't known to have begun. */
-static __always_inline bool ssll_end(const struct ssll_start_key *key, struct ssll_start *start)
+static __always_inline bool take_start(const struct ssll_start_key *key, struct ssll_start *start)
 {
-	struct ssll_place place = ssll_place(key);
-	struct ssll_start *slot = ssll_in_table(key) ? ssll_find(&place) : NULL;
+	struct table_place place = place_of(key);
+	struct ssll_start *slot = fits_table(key) ? find_slot(&place) : NULL;
 
 	if (slot) {
 		*start = *slot;
@@ -156,7 +156,7 @@ static __always_inline bool ssll_end(const struct ssll_start_key *key, struct ss
 		return false;
 	*start = *slot;
 	if (!bpf_map_delete_elem(&overflow, key)) {
-		__u64 *share = ssll_share(key);
+		__u64 *share = share_of(key);
 
 		if (share)
 			__sync_fetch_and_add(share, -1);
@@ -165,28 +165,28 @@ static __always_inline bool ssll_end(const struct ssll_start_key *key, struct ss
 }
 
 /* A call that has ended. `key` is what it was known by while it ran. */
-struct ssll_call {
+struct ended_call {
 	struct ssll_start_key key;
-	struct ssll_verdict verdict;
+	struct verdict verdict;
 	__u64 ended_ns;
 	__u64 duration_ns;
 	__u64 returned;
 	__u32 convention;
 };
 
-/* Defined by the object, where it includes this: a call that counts has begun, its arguments in their registers; has ended. */
-static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key);
-static __always_inline int call_ended(const struct ssll_call *call);
+/* Hooks, defined by the object: a call that counts has begun, its arguments in their registers; has ended. */
+static __always_inline void on_call_begin(const struct pt_regs *ctx, const struct ssll_start_key *key);
+static __always_inline int on_call_end(const struct ended_call *call);
 
-static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	struct ssll_start_key key = call_key(cookie, stack);
 
 	if (!traced_in(key.tgid, field(cookie, SSLL_COOKIE_LIBRARY, 8)) ||
 	        is_size_query(ctx, field(cookie, SSLL_COOKIE_SKIP_NULL, 3)))
 		return 0;
-	call_began(ctx, &key);
-	ssll_begin(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? argument(ctx, 0) : 0);
+	on_call_begin(ctx, &key);
+	store_start(&key, field(cookie, SSLL_COOKIE_SSL, 1) ? argument(ctx, 0) : 0);
 	return 0;
 }
 
@@ -198,47 +198,47 @@ static __always_inline void count_unmatched_exit(__u64 cookie)
 	struct ssll_library *library = bpf_map_lookup_elem(&libraries, &index);
 
 	if (!field(cookie, SSLL_COOKIE_SHARED, 1) && library && *(volatile __s32 *)&library->attached)
-		count(&account.unmatched_exits);
+		count(&counters.unmatched_exits);
 }
 
-static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
-	struct ssll_call call = {
+	struct ended_call call = {
 	        .key = call_key(cookie, stack),
 	        .verdict = {SSLL_SUCCESS, SSLL_REASON_NONE},
 	        .ended_ns = bpf_ktime_get_ns(),
 	        .convention = field(cookie, SSLL_COOKIE_CONVENTION, 4),
 	};
-	bool settles = call.convention == SSLL_SSL_HANDSHAKE;
+	bool read_again = call.convention == SSLL_SSL_HANDSHAKE;
 	struct ssll_library *library;
 	struct ssll_start start;
 
 	if (!leaves(ctx, cookie, &call.returned) || !traced_in(call.key.tgid, index))
 		return 0;
-	if (!ssll_end(&call.key, &start)) {
+	if (!take_start(&call.key, &start)) {
 		count_unmatched_exit(cookie);
 		return 0;
 	}
 	library = bpf_map_lookup_elem(&libraries, &index);
 	if (!library)
 		return 0;
-	if (field(cookie, SSLL_COOKIE_SSL, 1) && !ssll_in_role(start.ssl, call.key.tgid, settles, library))
+	if (field(cookie, SSLL_COOKIE_SSL, 1) && !is_on_wanted_side(start.ssl, call.key.tgid, read_again, library))
 		return 0;
-	if (!ssll_succeeded(call.convention, call.returned)) {
+	if (!succeeded(call.convention, call.returned)) {
 		call.verdict.outcome = SSLL_FAILURE;
 		if (field(cookie, SSLL_COOKIE_SSL, 1))
-			call.verdict = ssll_judge_ssl(start.ssl, (__s32)call.returned, library);
+			call.verdict = judge_ssl(start.ssl, (__s32)call.returned, library);
 		if (call.verdict.reason == SSLL_REASON_SYSCALL && has_raised(start.began_ns))
 			call.verdict.reason = SSLL_REASON_SSL;
 	}
 	call.duration_ns = call.ended_ns - start.began_ns;
-	return call_ended(&call);
+	return on_call_end(&call);
 }
 
-static __always_inline int call_frees(__u64 ssl)
+static __always_inline int on_free(__u64 ssl)
 {
-	ssll_forget_side(ssl, this_process());
+	forget_side(ssl, this_process());
 	return 0;
 }
 

@@ -18,7 +18,7 @@ struct {
 } raised SEC(".maps");
 
 /* A function by which libssl reports a fatal error is entered. */
-static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cookie)
+static __always_inline int on_error(const struct pt_regs *ctx, __u64 cookie)
 {
 	__u64 now = bpf_ktime_get_ns();
 	__u32 tid = this_thread();

@@ -46,9 +46,9 @@ struct task_struct {
 	char comm[SSLL_COMM];
 } __attribute__((preserve_access_index));
 
-static __always_inline void add(struct ssll_series *row, __u64 duration_ns, __u32 reason)
+static __always_inline void add_call(struct ssll_series *row, __u64 duration_ns, __u32 reason)
 {
-	__u32 linear = ssll_linear_bucket(duration_ns, &config);
+	__u32 linear = linear_bucket(duration_ns, &config);
 
 	add_time(&row->times, duration_ns);
 	if (linear < SSLL_LINEAR_BUCKETS + 2)
@@ -58,7 +58,7 @@ static __always_inline void add(struct ssll_series *row, __u64 duration_ns, __u3
 }
 
 /* Whether the process has, or now gets, a row of its own; its name is kept for when it is gone. */
-static __noinline bool admit(__u32 tgid)
+static __noinline bool add_process(__u32 tgid)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct ssll_process process = {};
@@ -70,13 +70,13 @@ static __noinline bool admit(__u32 tgid)
 }
 
 /* The row of `key`, or past the maximum of processes or rows the one of "other", which user space made beforehand. */
-static __always_inline struct ssll_series *row_of(struct ssll_series_key *key)
+static __always_inline struct ssll_series *find_series(struct ssll_series_key *key)
 {
 	struct ssll_series *row = bpf_map_lookup_elem(&series, key);
 	const __u32 zero = 0;
 	const __u8 one = 1;
 
-	if (!row && admit(key->tgid))
+	if (!row && add_process(key->tgid))
 		row = FOUND_OR_MADE(&series, key, bpf_map_lookup_elem(&blank, &zero));
 	if (row)
 		return row;
@@ -85,31 +85,31 @@ static __always_inline struct ssll_series *row_of(struct ssll_series_key *key)
 	return bpf_map_lookup_elem(&series, key);
 }
 
-__noinline int record(__u64 operation, __u64 outcome, __u64 reason, __u64 duration_ns)
+__noinline int record_call(__u64 operation, __u64 outcome, __u64 reason, __u64 duration_ns)
 {
 	struct ssll_series_key key = {
 	        .tgid = this_process(),
 	        .operation = operation,
 	        .outcome = outcome,
 	};
-	struct ssll_series *row = row_of(&key);
+	struct ssll_series *row = find_series(&key);
 
 	if (row)
-		add(row, duration_ns, reason);
+		add_call(row, duration_ns, reason);
 	else
-		count(&account.map_full);
+		count(&counters.map_full);
 	return 0;
 }
 
-static __always_inline void call_began(const struct pt_regs *ctx, const struct ssll_start_key *key)
+static __always_inline void on_call_begin(const struct pt_regs *ctx, const struct ssll_start_key *key)
 {
 	(void)ctx;
 	(void)key;
 }
 
-static __always_inline int call_ended(const struct ssll_call *call)
+static __always_inline int on_call_end(const struct ended_call *call)
 {
-	return record(call->key.operation, call->verdict.outcome, call->verdict.reason, call->duration_ns);
+	return record_call(call->key.operation, call->verdict.outcome, call->verdict.reason, call->duration_ns);
 }
 
 #endif

@@ -15,7 +15,7 @@ struct {
 } sides SEC(".maps");
 
 /* The word that may remember the SSL, and in *tag what it then holds but for the server's bit. NULL where none can. */
-static __always_inline __u64 *ssll_side_word(__u64 ssl, __u32 tgid, __u64 *tag)
+static __always_inline __u64 *side_word(__u64 ssl, __u32 tgid, __u64 *tag)
 {
 	__u32 number;
 
@@ -27,10 +27,10 @@ static __always_inline __u64 *ssll_side_word(__u64 ssl, __u32 tgid, __u64 *tag)
 }
 
 /*
- * Whether the SSL is on the side that is asked for; one that can't be read counts. `settle`: a call that may have settled the
- * side anew, so that it is read again.
+ * Whether the SSL is on the side that is asked for; one that can't be read counts. `read_again`: after a call
+ * that may have decided the side.
  */
-static __always_inline bool ssll_in_role(__u64 ssl, __u32 tgid, bool settle, const struct ssll_library *library)
+static __always_inline bool is_on_wanted_side(__u64 ssl, __u32 tgid, bool read_again, const struct ssll_library *library)
 {
 	const __u64 server_bit = 1ULL << SSLL_SIDE_SERVER;
 	__u64 tag = 0, *word = NULL;
@@ -39,20 +39,20 @@ static __always_inline bool ssll_in_role(__u64 ssl, __u32 tgid, bool settle, con
 	if (config.role == SSLL_ANY)
 		return true;
 	if (library->remember == 1)
-		word = ssll_side_word(ssl, tgid, &tag);
-	if (word && !settle && (*word & ~server_bit) == tag)
-		return wanted_side(*word & server_bit);
-	if (!ssll_is_connection(ssl, library) || !ssll_read_server(ssl, library, &server))
+		word = side_word(ssl, tgid, &tag);
+	if (word && !read_again && (*word & ~server_bit) == tag)
+		return is_wanted_side(*word & server_bit);
+	if (!is_connection(ssl, library) || !read_server(ssl, library, &server))
 		return true;
 	if (word)
 		*word = tag | (server ? server_bit : 0);
-	return wanted_side(server);
+	return is_wanted_side(server);
 }
 
 /* The SSL is about to be freed: its address may come back as another one. */
-static __always_inline void ssll_forget_side(__u64 ssl, __u32 tgid)
+static __always_inline void forget_side(__u64 ssl, __u32 tgid)
 {
-	__u64 tag = 0, *word = ssll_side_word(ssl, tgid, &tag);
+	__u64 tag = 0, *word = side_word(ssl, tgid, &tag);
 
 	if (word && (*word & ~(1ULL << SSLL_SIDE_SERVER)) == tag)
 		*word = 0;

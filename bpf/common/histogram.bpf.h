@@ -7,9 +7,9 @@
 
 /* floor(2^(63 + j/16)): a mantissa shifted to bit 63 is above 2^(j/16) exactly if it is greater than entry j. */
 #ifdef SSLL_VALUE
-#define ssll_mantissa ((const __u64 *)SSLL_VALUE(mantissa))
+#define mantissas ((const __u64 *)SSLL_VALUE(mantissa))
 #else
-static const __u64 ssll_mantissa[16] = {
+static const __u64 mantissas[16] = {
         0x8000000000000000,
         0x85aac367cc487b14,
         0x8b95c1e3ea8bd6e6,
@@ -30,7 +30,7 @@ static const __u64 ssll_mantissa[16] = {
 #endif
 
 /* 1 if a > b, 0 if not; the two lie at most 2^63 apart. No branch: each would double the states that the verifier walks. */
-static __always_inline __u64 ssll_greater(__u64 a, __u64 b)
+static __always_inline __u64 greater(__u64 a, __u64 b)
 {
 	__u64 difference = b - a;
 
@@ -39,13 +39,13 @@ static __always_inline __u64 ssll_greater(__u64 a, __u64 b)
 }
 
 /* Position of the highest bit that is set; BPF has no instruction for it. v isn't 0. */
-static __always_inline __u32 ssll_highest_bit(__u64 v)
+static __always_inline __u32 highest_bit(__u64 v)
 {
 	__u32 bit = 0;
 
 #pragma unroll
 	for (__u32 half = 5; half > 0; half--) {
-		__u64 step = ssll_greater(v >> (1 << half), 0) << half;
+		__u64 step = greater(v >> (1 << half), 0) << half;
 
 		bit += step;
 		v >>= step;
@@ -55,24 +55,24 @@ static __always_inline __u32 ssll_highest_bit(__u64 v)
 
 /* The table's entry. The compiler would reason the mask away, and verifiers before Linux 6.10 then know no bounds of the index.
  */
-static __always_inline __u64 ssll_boundary(__u64 number)
+static __always_inline __u64 boundary(__u64 number)
 {
 	asm volatile("" : "+r"(number));
-	return ssll_mantissa[number & 15];
+	return mantissas[number & 15];
 }
 
 /* OpenTelemetry's index at scale 4 of v > 0: 2^(i/16) < v <= 2^((i+1)/16). */
-static __always_inline __s32 ssll_bucket(__u64 v)
+static __always_inline __s32 exponential_index(__u64 v)
 {
-	__u32 bit = ssll_highest_bit(v);
+	__u32 bit = highest_bit(v);
 	__u64 mantissa = v << (63 - bit);
 	__u64 below; /* how many boundaries of this octave lie below v: 0 to 16, found by halves */
 
-	below = ssll_greater(mantissa, ssll_mantissa[8]) << 3;
-	below += ssll_greater(mantissa, ssll_boundary(below + 4)) << 2;
-	below += ssll_greater(mantissa, ssll_boundary(below + 2)) << 1;
-	below += ssll_greater(mantissa, ssll_boundary(below + 1));
-	below += ssll_greater(mantissa, ssll_boundary(below));
+	below = greater(mantissa, mantissas[8]) << 3;
+	below += greater(mantissa, boundary(below + 4)) << 2;
+	below += greater(mantissa, boundary(below + 2)) << 1;
+	below += greater(mantissa, boundary(below + 1));
+	below += greater(mantissa, boundary(below));
 	return (__s32)(16 * bit + below) - 1;
 }
 
@@ -80,7 +80,7 @@ static __always_inline __s32 ssll_bucket(__u64 v)
  * Index into linear counts: 0 below the minimum, 1 + n in step n, buckets + 1 at or above the maximum. Only calls of over 4 s
  * pay for a division: the product with the reciprocal, rounded down, is the quotient or one less.
  */
-static __always_inline __u32 ssll_linear_bucket(__u64 ns, const volatile struct ssll_config *wanted)
+static __always_inline __u32 linear_bucket(__u64 ns, const volatile struct ssll_config *wanted)
 {
 	__u64 above = ns - wanted->linear_minimum_ns, width = wanted->linear_step_ns, step;
 

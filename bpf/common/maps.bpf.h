@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What every object has: configuration, account of what was missed, targets, libraries. */
+/* What every object has: configuration, counters of what was missed, targets, libraries. */
 #ifndef MAPS_BPF_H
 #define MAPS_BPF_H
 
@@ -12,7 +12,7 @@
 
 #ifdef SSLL_VALUE
 #define config (*(const volatile struct ssll_config *)SSLL_VALUE(config))
-#define account (*(struct ssll_account *)SSLL_VALUE(account))
+#define counters (*(struct ssll_counters *)SSLL_VALUE(counters))
 #else
 /* Sections of their own, so that user space finds each as one value. */
 const volatile struct ssll_config config SEC(".rodata.config") = {
@@ -21,7 +21,7 @@ const volatile struct ssll_config config SEC(".rodata.config") = {
         .linear_reciprocal = (1ULL << 32) / 200000,
 };
 
-struct ssll_account account SEC(".data.account") = {};
+struct ssll_counters counters SEC(".data.counters") = {};
 #endif
 
 struct {
@@ -50,13 +50,13 @@ static __always_inline void count(__u64 *counter)
 	})
 
 /* Counts a call at its counter; NULL where a map had no room for that. */
-static __always_inline void count_at(__u64 *counter)
+static __always_inline void count_or_map_full(__u64 *counter)
 {
-	count(counter ? counter : &account.map_full);
+	count(counter ? counter : &counters.map_full);
 }
 
 /* Whether SSLs of this side count. */
-static __always_inline bool wanted_side(bool server)
+static __always_inline bool is_wanted_side(bool server)
 {
 	return config.role == SSLL_ANY || (config.role == SSLL_SERVER) == server;
 }
@@ -85,7 +85,7 @@ static __always_inline bool traced_in(__u32 tgid, __u32 index)
 /* Whether the run is over and its probes are only on their way out. */
 static __always_inline bool stopped(void)
 {
-	return config.stoppable && *(volatile __u64 *)&account.stopped;
+	return config.stoppable && *(volatile __u64 *)&counters.stopped;
 }
 
 /* The first statement of every uprobe program. `array` as for STAY_ON_THREAD_STACK. */

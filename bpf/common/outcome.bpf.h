@@ -36,151 +36,151 @@ enum {
 	BORINGSSL_HANDSHAKE_HINTS_READY = 20,
 };
 
-struct ssll_verdict {
+struct verdict {
 	__u32 outcome;
 	__u32 reason;
 };
 
-static __always_inline struct ssll_verdict ssll_verdict(__u32 outcome, __u32 reason)
+static __always_inline struct verdict verdict_of(__u32 outcome, __u32 reason)
 {
-	struct ssll_verdict verdict = {outcome, reason};
+	struct verdict verdict = {outcome, reason};
 
 	return verdict;
 }
 
 /* An int at `offset` of the object at `base`; false where the offset isn't known or the page isn't there. */
-static __always_inline bool ssll_read_int(__u64 base, __s32 offset, __u32 *value)
+static __always_inline bool read_int(__u64 base, __s32 offset, __u32 *value)
 {
 	return offset >= 0 && bpf_probe_read_user(value, sizeof(*value), (void *)(base + offset)) == 0;
 }
 
 /* What the SSL waits for, in the codes of its library. */
-static __always_inline bool ssll_read_rwstate(__u64 ssl, const struct ssll_library *library, __u32 *rwstate)
+static __always_inline bool read_rwstate(__u64 ssl, const struct ssll_library *library, __u32 *rwstate)
 {
 	__u64 holder = ssl;
 
 	if (library->boringssl >= 0 &&
 	        (bpf_probe_read_user(&holder, sizeof(holder), (void *)(ssl + library->boringssl)) || !holder))
 		return false;
-	return ssll_read_int(holder, library->rwstate, rwstate);
+	return read_int(holder, library->rwstate, rwstate);
 }
 
 /* Whether the SSL is a server's; false where that can't be read. */
-static __always_inline bool ssll_read_server(__u64 ssl, const struct ssll_library *library, bool *server)
+static __always_inline bool read_server(__u64 ssl, const struct ssll_library *library, bool *server)
 {
 	__u32 word = 0;
 
-	if (!ssll_read_int(ssl, library->server, &word))
+	if (!read_int(ssl, library->server, &word))
 		return false;
 	*server = library->server_bits ? word & library->server_bits : word;
 	return true;
 }
 
 /* The flags of the BIO that the SSL at `ssl` holds at `offset`. */
-static __always_inline bool ssll_read_bio_flags(__u64 ssl, __s32 offset, const struct ssll_library *library, __u32 *flags)
+static __always_inline bool read_bio_flags(__u64 ssl, __s32 offset, const struct ssll_library *library, __u32 *flags)
 {
 	__u64 bio = 0;
 
 	if (offset < 0 || bpf_probe_read_user(&bio, sizeof(bio), (void *)(ssl + offset)) || !bio)
 		return false;
-	return ssll_read_int(bio, library->bio_flags, flags);
+	return read_int(bio, library->bio_flags, flags);
 }
 
 /* Since OpenSSL 3.2 an SSL * may be a QUIC object, whose state lies elsewhere. */
-static __always_inline bool ssll_is_connection(__u64 ssl, const struct ssll_library *library)
+static __always_inline bool is_connection(__u64 ssl, const struct ssll_library *library)
 {
 	__u32 type = 0;
 
-	return library->typed != 1 || (ssll_read_int(ssl, 0, &type) && !(type & OPENSSL_QUIC_OBJECT));
+	return library->typed != 1 || (read_int(ssl, 0, &type) && !(type & OPENSSL_QUIC_OBJECT));
 }
 
 /* A wait for the socket only where the BIO says so: rwstate stays at READING when the peer is gone. */
-static __always_inline struct ssll_verdict ssll_judge_transport(__u64 ssl, bool reading, const struct ssll_library *library)
+static __always_inline struct verdict judge_transport(__u64 ssl, bool reading, const struct ssll_library *library)
 {
 	__s32 offset = reading ? library->rbio : library->wbio;
 	__u32 flags = 0, state = 0;
 
-	if (!ssll_read_bio_flags(ssl, offset, library, &flags))
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+	if (!read_bio_flags(ssl, offset, library, &flags))
+		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
 	if (flags & OPENSSL_BIO_READ)
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_READ);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_READ);
 	if (flags & OPENSSL_BIO_WRITE)
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_WRITE);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_WRITE);
 	if (library->boringssl >= 0)
-		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SYSCALL);
-	if (!ssll_read_int(ssl, library->state, &state))
-		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
-	return ssll_verdict(SSLL_FAILURE, state == OPENSSL_FLOW_ERROR ? SSLL_REASON_SSL : SSLL_REASON_SYSCALL);
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL);
+	if (!read_int(ssl, library->state, &state))
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+	return verdict_of(SSLL_FAILURE, state == OPENSSL_FLOW_ERROR ? SSLL_REASON_SSL : SSLL_REASON_SYSCALL);
 }
 
 /* Nothing is waited for: the peer has closed in good order, or an error lies in OpenSSL's queue. */
-static __always_inline struct ssll_verdict ssll_judge_end(__u64 ssl, __s32 returned, const struct ssll_library *library)
+static __always_inline struct verdict judge_end(__u64 ssl, __s32 returned, const struct ssll_library *library)
 {
 	__u32 shutdown = 0, state = 0;
 
-	if (!ssll_read_int(ssl, library->shutdown, &shutdown) || !ssll_read_int(ssl, library->state, &state))
-		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
+	if (!read_int(ssl, library->shutdown, &shutdown) || !read_int(ssl, library->state, &state))
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_UNKNOWN);
 	if (state != OPENSSL_FLOW_ERROR && returned == 0 && (shutdown & OPENSSL_RECEIVED_SHUTDOWN))
-		return ssll_verdict(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
-	return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SSL);
+		return verdict_of(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
+	return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
 }
 
 /* Each call begins with the code at 0, where it stays when an error lies in the queue. */
-static __always_inline struct ssll_verdict ssll_judge_boringssl(__u64 ssl, __u32 code, const struct ssll_library *library)
+static __always_inline struct verdict judge_boringssl(__u64 ssl, __u32 code, const struct ssll_library *library)
 {
 	if (code == BORINGSSL_ZERO_RETURN)
-		return ssll_verdict(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
+		return verdict_of(SSLL_CLOSED, SSLL_REASON_ZERO_RETURN);
 	if (code == BORINGSSL_SYSCALL)
-		return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SYSCALL);
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL);
 	if (code == BORINGSSL_WANT_READ || code == BORINGSSL_WANT_WRITE)
-		return ssll_judge_transport(ssl, code == BORINGSSL_WANT_READ, library);
+		return judge_transport(ssl, code == BORINGSSL_WANT_READ, library);
 	if (code == BORINGSSL_WANT_X509_LOOKUP)
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
 	if (code >= BORINGSSL_PENDING_SESSION && code <= BORINGSSL_HANDSHAKE_HINTS_READY)
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_PENDING_SESSION + code - BORINGSSL_PENDING_SESSION);
-	return ssll_verdict(SSLL_FAILURE, SSLL_REASON_SSL);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_PENDING_SESSION + code - BORINGSSL_PENDING_SESSION);
+	return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
 }
 
-static __always_inline struct ssll_verdict ssll_judge_ssl(__u64 ssl, __s32 returned, const struct ssll_library *library)
+static __always_inline struct verdict judge_ssl(__u64 ssl, __s32 returned, const struct ssll_library *library)
 {
 	__u32 rwstate = 0;
 
-	if (!ssl || !ssll_is_connection(ssl, library) || !ssll_read_rwstate(ssl, library, &rwstate))
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_UNKNOWN);
+	if (!ssl || !is_connection(ssl, library) || !read_rwstate(ssl, library, &rwstate))
+		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
 	if (library->boringssl >= 0)
-		return ssll_judge_boringssl(ssl, rwstate, library);
+		return judge_boringssl(ssl, rwstate, library);
 	switch (rwstate) {
 	case OPENSSL_READING:
 	case OPENSSL_WRITING:
-		return ssll_judge_transport(ssl, rwstate == OPENSSL_READING, library);
+		return judge_transport(ssl, rwstate == OPENSSL_READING, library);
 	case OPENSSL_X509_LOOKUP:
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_X509_LOOKUP);
 	case OPENSSL_ASYNC_PAUSED:
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_ASYNC);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_ASYNC);
 	case OPENSSL_ASYNC_NO_JOBS:
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_ASYNC_JOB);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_ASYNC_JOB);
 	case OPENSSL_CLIENT_HELLO_CB:
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_CLIENT_HELLO_CB);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_CLIENT_HELLO_CB);
 	case OPENSSL_RETRY_VERIFY:
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_RETRY_VERIFY);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_RETRY_VERIFY);
 	case OPENRESTY_SESS_LOOKUP:
-		return ssll_verdict(SSLL_RETRY, SSLL_REASON_WANT_SESSION_LOOKUP);
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_SESSION_LOOKUP);
 	}
-	return ssll_judge_end(ssl, returned, library);
+	return judge_end(ssl, returned, library);
 }
 
 /*
  * Every lane is done or was not used. Four bits a lane: 0 is done; bit 1 says that a pointer was NULL, as all of an unused lane
  * are, and the curves' functions then set others along with it.
  */
-static __always_inline bool ssll_lanes_succeeded(__u32 status)
+static __always_inline bool lanes_succeeded(__u32 status)
 {
 	__u32 unused = (status & 0x22222222U) >> 1;
 
 	return (status & ~(unused * 15)) == 0;
 }
 
-static __always_inline bool ssll_succeeded(__u32 convention, __u64 returned)
+static __always_inline bool succeeded(__u32 convention, __u64 returned)
 {
 	__s32 number = (__s32)returned;
 
@@ -198,7 +198,7 @@ static __always_inline bool ssll_succeeded(__u32 convention, __u64 returned)
 	case SSLL_POINTER:
 		return returned != 0;
 	case SSLL_MBX8:
-		return ssll_lanes_succeeded(returned);
+		return lanes_succeeded(returned);
 	}
 	return true;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The programs of an object that watches calls, by what they are attached to. The object says beforehand what is done then. */
+/* The programs of an object that watches calls, by what they are attached to. The object defines what is done: the hooks on_*.
+ */
 #ifndef PROGRAMS_BPF_H
 #define PROGRAMS_BPF_H
 
@@ -12,11 +13,11 @@ DEFINE_EMPTY_PROG_ARRAY(no_session_program);
 /* User space refuses an object whose registers are another machine's: the kernel would load it. libbpf skips the section. */
 asm(".pushsection .ssllatency.machine,\"\",@progbits\n.asciz \"registers of " MACHINE "\"\n.popsection");
 
-/* Defined by the object, where it includes this. `stack` is the stack pointer at the function's entry. */
-static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
-static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
-static __always_inline int call_frees(__u64 ssl);
-static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cookie);
+/* Hooks, defined by the object. `stack` is the stack pointer at the function's entry. */
+static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
+static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack);
+static __always_inline int on_free(__u64 ssl);
+static __always_inline int on_error(const struct pt_regs *ctx, __u64 cookie);
 
 SEC("uprobe")
 int at_entry(struct pt_regs *ctx)
@@ -24,7 +25,7 @@ int at_entry(struct pt_regs *ctx)
 	BEGIN_UPROBE(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
-	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
+	return on_entry(ctx, cookie, stack_at_entry(ctx, cookie));
 }
 
 SEC("uprobe")
@@ -33,14 +34,14 @@ int at_exit(struct pt_regs *ctx)
 	BEGIN_UPROBE(ctx, no_uprobe_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
-	return call_ends(ctx, cookie, stack_at_entry(ctx, cookie));
+	return on_exit(ctx, cookie, stack_at_entry(ctx, cookie));
 }
 
 SEC("uretprobe")
 int at_return(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return call_ends(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
+	return on_exit(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
 /*
@@ -55,22 +56,22 @@ int at_both(struct pt_regs *ctx)
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
 	if (REGISTER(ctx, INSTRUCTION_POINTER) != bpf_get_func_ip(ctx))
-		return call_ends(ctx, cookie, stack_before_return(ctx));
-	return call_begins(ctx, cookie, stack_at_entry(ctx, cookie));
+		return on_exit(ctx, cookie, stack_before_return(ctx));
+	return on_entry(ctx, cookie, stack_at_entry(ctx, cookie));
 }
 
 SEC("uprobe")
 int at_free(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return call_frees(argument(ctx, 0));
+	return on_free(argument(ctx, 0));
 }
 
 SEC("uprobe")
 int at_error(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return error_is_raised(ctx, bpf_get_attach_cookie(ctx));
+	return on_error(ctx, bpf_get_attach_cookie(ctx));
 }
 
 #endif

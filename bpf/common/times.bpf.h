@@ -31,7 +31,7 @@ __noinline int raise_to(__u64 *word, __u64 value)
 
 __noinline int bucket_of(__u64 duration_ns)
 {
-	return duration_ns ? ssll_bucket(duration_ns) - SSLL_FIRST_BUCKET : -1;
+	return duration_ns ? exponential_index(duration_ns) - SSLL_FIRST_BUCKET : -1;
 }
 
 static __always_inline void raise_extremes(__u64 maximum[2], __u64 minimum[2], __u64 interval, __u64 duration_ns)
@@ -50,7 +50,7 @@ __noinline int add_time(struct ssll_times *times, __u64 duration_ns)
 	if (!times)
 		return 0;
 	bucket = bucket_of(duration_ns);
-	raise_extremes(times->maximum, times->minimum, *(volatile __u64 *)&account.interval, duration_ns);
+	raise_extremes(times->maximum, times->minimum, *(volatile __u64 *)&counters.interval, duration_ns);
 	__sync_fetch_and_add(&times->total_ns, duration_ns);
 	if (bucket < 0)
 		count(&times->underflow);

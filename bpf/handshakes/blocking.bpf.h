@@ -29,7 +29,7 @@ static __always_inline bool has_slept(struct ssll_thread *thread)
 /* Notes that a call has slept of which it isn't known what for, as its reads and writes aren't watched yet. */
 static __always_inline void note_sleep(struct ssll_handshake *handshake, struct ssll_thread *thread)
 {
-	if (has_slept(thread) && !*(volatile __u64 *)&books.watches_transport)
+	if (has_slept(thread) && !*(volatile __u64 *)&handshake_counters.watches_transport)
 		handshake->flags |= SSLL_FLAG_SLEPT;
 }
 
@@ -39,16 +39,16 @@ static __always_inline bool is_transport(__u32 part)
 	return part == SSLL_PART_WAIT_PEER || part == SSLL_PART_WAIT_WINDOW;
 }
 
-static __always_inline struct ssll_thread *known_thread(void)
+static __always_inline struct ssll_thread *find_thread(void)
 {
 	__u32 tid = this_thread();
 
 	return bpf_map_lookup_elem(&threads, &tid);
 }
 
-static __always_inline void transport_begins(void)
+static __always_inline void begin_transport(void)
 {
-	struct ssll_thread *thread = known_thread();
+	struct ssll_thread *thread = find_thread();
 
 	if (!thread)
 		return;
@@ -57,9 +57,9 @@ static __always_inline void transport_begins(void)
 }
 
 /* One that slept was a wait, and no time in the call: the border behind which that is counted moves on by as much. */
-static __always_inline void transport_ends(struct ssll_handshake *handshake, __u64 duration_ns)
+static __always_inline void end_transport(struct ssll_handshake *handshake, __u64 duration_ns)
 {
-	struct ssll_thread *thread = known_thread();
+	struct ssll_thread *thread = find_thread();
 
 	handshake->flags &= ~SSLL_FLAG_BLOCKED;
 	if (!thread || !has_slept(thread) || handshake->flags & SSLL_FLAG_NONBLOCKING)

@@ -7,7 +7,7 @@
 #include "handshakes/parts.bpf.h"
 #include "handshakes/running.bpf.h"
 
-/* A call on an SSL that has no account begins a handshake only where the SSL says that one is to be done. */
+/* A call on an SSL that has no handshake begins one only where the SSL says that one is to be done. */
 static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const struct ssll_layout *layout)
 {
 	__u64 in_init = 0, reached = 0;
@@ -19,7 +19,7 @@ static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const 
 		return false;
 	if (read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &reached) && reached == OPENSSL_STATE_OK)
 		return false; /* it only renews its keys */
-	return !ssll_read_int(ssl, layout->library.state, &state) || state != OPENSSL_FLOW_ERROR;
+	return !read_int(ssl, layout->library.state, &state) || state != OPENSSL_FLOW_ERROR;
 }
 
 /* What an SSL waits for is set by its first call: whoever has waited before was under way before it was looked at. */
@@ -27,10 +27,10 @@ static __always_inline bool is_under_way(__u64 ssl, const struct ssll_layout *la
 {
 	__u32 rwstate = 0;
 
-	return ssll_read_rwstate(ssl, &layout->library, &rwstate) && rwstate > OPENSSL_NOTHING;
+	return read_rwstate(ssl, &layout->library, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 
-static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u64 now = bpf_ktime_get_ns(), ssl = argument(ctx, 0);
 	__u32 library = field(cookie, SSLL_COOKIE_LIBRARY, 8);
@@ -42,28 +42,28 @@ static __always_inline int call_begins(const struct pt_regs *ctx, __u64 cookie, 
 
 	if (!traced(key.tgid))
 		return 0;
-	handshake = account_of(ssl, key.tgid);
+	handshake = find_handshake(ssl, key.tgid);
 	if (!handshake) {
 		layout = layout_of(library);
-		if (!layout || !ssll_is_connection(ssl, &layout->library) ||
+		if (!layout || !is_connection(ssl, &layout->library) ||
 		        !begins_handshake(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), layout))
 			return 0;
-		handshake = open_account(ssl, key.tgid, library, now);
+		handshake = open_handshake(ssl, key.tgid, library, now);
 		if (handshake && is_under_way(ssl, layout))
 			handshake->flags |= SSLL_FLAG_PARTIAL;
 	}
-	thread = thread_record();
+	thread = lookup_or_init_thread();
 	if (!handshake || !thread || handshake->flags & SSLL_FLAG_ENDED)
 		return 0;
 	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
-		call_is_lost(handshake, now);
+		close_lost_call(handshake, now);
 	call.outer = thread->ssl;
 	keep_open_call(&key, &call);
 	thread->ssl = ssl;
 	if (handshake->depth++)
 		return 0;
-	wait_ends(handshake, now);
-	off_cpu_begins(thread);
+	end_wait(handshake, now);
+	begin_off_cpu(thread);
 	has_slept(thread);
 	handshake->calls++;
 	handshake->error = 0;
@@ -78,11 +78,11 @@ static __always_inline bool is_paused(__u64 ssl, const struct ssll_handshake *ha
 	struct ssll_layout *layout = layout_of(handshake->library);
 	__u32 rwstate = 0;
 
-	return (__s32)value < 1 && layout && layout->library.boringssl < 0 &&
-	       ssll_read_rwstate(ssl, &layout->library, &rwstate) && rwstate == OPENSSL_ASYNC_PAUSED;
+	return (__s32)value < 1 && layout && layout->library.boringssl < 0 && read_rwstate(ssl, &layout->library, &rwstate) &&
+	       rwstate == OPENSSL_ASYNC_PAUSED;
 }
 
-static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
+static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u64 now = bpf_ktime_get_ns(), value = 0, ssl;
 	struct ssll_start_key key = call_key(cookie, stack);
@@ -94,35 +94,35 @@ static __always_inline int call_ends(const struct pt_regs *ctx, __u64 cookie, __
 	if (!leaves(ctx, cookie, &value) || !call)
 		return 0;
 	ssl = call->ssl;
-	thread = thread_record();
+	thread = lookup_or_init_thread();
 	same_thread = thread && thread->ssl == ssl;
 	if (thread)
 		thread->ssl = call->outer;
 	forget_open_call(&key);
-	handshake = account_of(ssl, key.tgid);
+	handshake = find_handshake(ssl, key.tgid);
 	if (!handshake || !handshake->depth || --handshake->depth)
 		return 0;
 	close_call(handshake, thread, same_thread, is_paused(ssl, handshake, value), now);
-	return settle(handshake, ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), value, now);
+	return continue_or_finish(handshake, ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), value, now);
 }
 
 /* SSL_free of an SSL whose handshake hasn't ended. */
-static __always_inline int call_frees(__u64 ssl)
+static __always_inline int on_free(__u64 ssl)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct ssll_handshake *handshake = account_of(ssl, this_process());
-	struct ssll_thread *thread = thread_record();
+	struct ssll_handshake *handshake = find_handshake(ssl, this_process());
+	struct ssll_thread *thread = lookup_or_init_thread();
 	struct ssll_layout *layout;
 	bool server = true;
 
 	if (!handshake)
 		return 0;
 	if (handshake->flags & SSLL_FLAG_ENDED) {
-		forget_account(ssl, this_process());
+		forget_handshake(ssl, this_process());
 		return 0;
 	}
 	if (handshake->depth && thread && thread->ssl == ssl) { /* no call frees its own SSL */
-		call_is_lost(handshake, now);
+		close_lost_call(handshake, now);
 		thread->ssl = 0;
 	}
 	if (handshake->depth) /* in another thread, which keeps a reference */
@@ -130,11 +130,11 @@ static __always_inline int call_frees(__u64 ssl)
 	layout = layout_of(handshake->library);
 	if (!layout)
 		return 0;
-	wait_ends(handshake, now);
-	if (read_side(ssl, layout, &server))
-		finish(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, now);
+	end_wait(handshake, now);
+	if (read_wanted_side(ssl, layout, &server))
+		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, now);
 	else
-		close_account(ssl, this_process());
+		close_handshake(ssl, this_process());
 	return 0;
 }
 

@@ -17,14 +17,14 @@ struct {
 	__uint(max_entries, 1 << 20);
 } singles SEC(".maps");
 
-static __always_inline void settle_parts(struct ssll_handshake *handshake, __u64 now)
+static __always_inline void complete_parts(struct ssll_handshake *handshake, __u64 now)
 {
 	__u64 phases = 0;
 
 	if (handshake->flags & SSLL_FLAG_UNATTRIBUTED) {
 		for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
 			handshake->parts[part] = 0;
-		count(&books.unattributed);
+		count(&handshake_counters.unattributed);
 	}
 	for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
 		phases += handshake->parts[part];
@@ -32,8 +32,8 @@ static __always_inline void settle_parts(struct ssll_handshake *handshake, __u64
 	handshake->parts[SSLL_PART_REST] = handshake->parts[SSLL_PART_CALLS] - phases;
 	if (handshake->flags & SSLL_FLAG_UNSPLIT) {
 		handshake->parts[SSLL_PART_OFF_CPU] = 0;
-		count(&books.unsplit);
-	} else if (view.off_cpu)
+		count(&handshake_counters.unsplit);
+	} else if (handshake_config.off_cpu)
 		handshake->parts[SSLL_PART_ON_CPU] = handshake->parts[SSLL_PART_CALLS] - handshake->parts[SSLL_PART_OFF_CPU];
 }
 
@@ -43,7 +43,7 @@ static __always_inline void emit_single(
 	struct ssll_single *single = bpf_ringbuf_reserve(&singles, sizeof(*single), 0);
 
 	if (!single) {
-		count(&books.events_dropped);
+		count(&handshake_counters.events_dropped);
 		return;
 	}
 	single->ended_ns = now;
@@ -59,14 +59,14 @@ static __always_inline void emit_single(
 	bpf_ringbuf_submit(single, 0);
 }
 
-/* The handshake's account is complete: counts it under its labels and its ending, and closes it. */
-static __always_inline void finish(
+/* The handshake is over: counts it under its labels and its ending, and closes its record. */
+static __always_inline void finish_handshake(
         struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, __u64 now)
 {
 	struct ssll_layout *layout = layout_of(handshake->library);
 	struct ssll_labels labels = {.tgid = this_process(), .ending = ending, .library = handshake->library};
 	struct ssll_cause_key cause = {
-	        .error = errors_say_why(reason) ? handshake->error : 0,
+	        .error = ends_by_error(reason) ? handshake->error : 0,
 	        .state = UNKNOWN_STATE,
 	        .library = handshake->library,
 	        .ending = ending,
@@ -79,13 +79,13 @@ static __always_inline void finish(
 	if (!layout)
 		return;
 	if (handshake->flags & SSLL_FLAG_PARTIAL) {
-		count(&books.partial);
-		close_account(ssl, labels.tgid);
+		count(&handshake_counters.partial);
+		close_handshake(ssl, labels.tgid);
 		return;
 	}
 	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT)
-		count(&books.slept);
-	settle_parts(handshake, now);
+		count(&handshake_counters.slept);
+	complete_parts(handshake, now);
 	labels.server = server;
 	labels.known = SSLL_KNOWN(PROCESS) | SSLL_KNOWN(ROLE);
 	read_labels(ssl, layout, &labels);
@@ -96,7 +96,7 @@ static __always_inline void finish(
 	cause.alert = alert_on_the_wire(cause.alert, &labels);
 	add_times(&labels, handshake);
 	if (handshake->pauses)
-		count(&books.paused);
+		count(&handshake_counters.paused);
 	if (ending == SSLL_ENDING_SUCCESS) {
 		add_labels(&labels);
 		add_key(handshake, &labels);
@@ -105,19 +105,19 @@ static __always_inline void finish(
 			cause.state = state;
 		add_cause(&cause, handshake->parts[SSLL_PART_WALL]);
 	}
-	if (handshake->parts[SSLL_PART_WALL] >= *(volatile __u64 *)&books.threshold_ns)
+	if (handshake->parts[SSLL_PART_WALL] >= *(volatile __u64 *)&handshake_counters.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
 	if (reason != SSLL_REASON_NONE && ending != SSLL_ENDING_SUCCESS && layout->library.boringssl >= 0)
-		end_account(handshake); /* a call that is made all the same fails again, and is no other handshake */
+		mark_ended(handshake); /* a call that is made all the same fails again, and is no other handshake */
 	else
-		close_account(ssl, labels.tgid);
+		close_handshake(ssl, labels.tgid);
 }
 
 /* Whether the handshake is of the side that is asked for; one that can't be read counts. */
-static __always_inline bool read_side(__u64 ssl, const struct ssll_layout *layout, bool *server)
+static __always_inline bool read_wanted_side(__u64 ssl, const struct ssll_layout *layout, bool *server)
 {
 	*server = true;
-	return !ssll_read_server(ssl, &layout->library, server) || wanted_side(*server);
+	return !read_server(ssl, &layout->library, server) || is_wanted_side(*server);
 }
 
 /*
@@ -126,7 +126,7 @@ static __always_inline bool read_side(__u64 ssl, const struct ssll_layout *layou
  * that sends early data. BoringSSL shows no state, but is in a handshake until then. Where neither is shown, a call that makes
  * nothing but the handshake tells it.
  */
-static __always_inline bool completed(__u64 ssl, __u32 convention, __u64 value, const struct ssll_layout *layout)
+static __always_inline bool is_complete(__u64 ssl, __u32 convention, __u64 value, const struct ssll_layout *layout)
 {
 	__u64 in_init = 1, reached = OPENSSL_STATE_OK;
 
@@ -160,41 +160,42 @@ static __always_inline __u8 part_of_wait(__u32 reason)
 	return SSLL_PART_WAIT_UNKNOWN;
 }
 
-static __always_inline int settle(struct ssll_handshake *handshake, __u64 ssl, __u32 convention, __u64 value, __u64 now)
+static __always_inline int continue_or_finish(
+        struct ssll_handshake *handshake, __u64 ssl, __u32 convention, __u64 value, __u64 now)
 {
 	struct ssll_layout *layout = layout_of(handshake->library);
-	struct ssll_verdict verdict;
+	struct verdict verdict;
 	bool server = true;
 
 	if (!layout)
 		return 0;
-	if (!read_side(ssl, layout, &server)) {
-		close_account(ssl, this_process());
+	if (!read_wanted_side(ssl, layout, &server)) {
+		close_handshake(ssl, this_process());
 		return 0;
 	}
-	if (completed(ssl, convention, value, layout)) {
-		finish(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_REASON_NONE, server, now);
+	if (is_complete(ssl, convention, value, layout)) {
+		finish_handshake(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_REASON_NONE, server, now);
 		return 0;
 	}
-	if (ssll_succeeded(convention, value)) { /* early data: the application goes on, and comes back */
+	if (succeeded(convention, value)) { /* early data: the application goes on, and comes back */
 		handshake->waiting = SSLL_PART_WAIT_APPLICATION;
 		return 0;
 	}
-	verdict = ssll_judge_ssl(ssl, (__s32)value, &layout->library);
+	verdict = judge_ssl(ssl, (__s32)value, &layout->library);
 	/* Since OpenSSL 3.2 what isn't TLS at all leaves no mark in the state, as no alert is sent: only an error in the queue.
 	 */
-	if (verdict.reason == SSLL_REASON_SYSCALL && kept_error_says_why(handshake))
+	if (verdict.reason == SSLL_REASON_SYSCALL && has_libssl_error(handshake))
 		verdict.reason = SSLL_REASON_SSL;
 	if (verdict.outcome == SSLL_RETRY) {
 		handshake->waiting = part_of_wait(verdict.reason);
 		if (is_transport(handshake->waiting))
 			transport_returns(handshake);
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)
-			offload_wait_begins(handshake);
+			begin_offload_wait(handshake);
 		return 0;
 	}
-	finish(handshake, ssl, errors_say_why(verdict.reason) ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED, verdict.reason,
-	        server, now);
+	finish_handshake(handshake, ssl, ends_by_error(verdict.reason) ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED,
+	        verdict.reason, server, now);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ enum {
 };
 
 /* Whether the error is one of libssl's own. */
-static __always_inline bool says_why(const struct ssll_handshake *handshake, __u32 library, __u32 reason)
+static __always_inline bool is_libssl_error(const struct ssll_handshake *handshake, __u32 library, __u32 reason)
 {
 	struct ssll_layout *layout = layout_of(handshake->library);
 	bool boringssl = layout && layout->library.boringssl >= 0;
@@ -24,28 +24,28 @@ static __always_inline bool says_why(const struct ssll_handshake *handshake, __u
 }
 
 /* The same of the error that is kept. */
-static __always_inline bool kept_error_says_why(const struct ssll_handshake *handshake)
+static __always_inline bool has_libssl_error(const struct ssll_handshake *handshake)
 {
-	return says_why(handshake, handshake->error >> SSLL_ERROR_LIBRARY, handshake->error & REASON_MASK);
+	return is_libssl_error(handshake, handshake->error >> SSLL_ERROR_LIBRARY, handshake->error & REASON_MASK);
 }
 
 /* Kept is the first error of libssl's own, else the first of all: those that follow are its consequences. */
-static __always_inline void error_raised(struct ssll_handshake *handshake, __u32 library, __u32 reason)
+static __always_inline void keep_error(struct ssll_handshake *handshake, __u32 library, __u32 reason)
 {
-	if (handshake->error && (kept_error_says_why(handshake) || !says_why(handshake, library, reason)))
+	if (handshake->error && (has_libssl_error(handshake) || !is_libssl_error(handshake, library, reason)))
 		return;
 	handshake->error = (library & 0xff) << SSLL_ERROR_LIBRARY | (reason & REASON_MASK);
 }
 
-static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cookie)
+static __always_inline int on_error(const struct pt_regs *ctx, __u64 cookie)
 {
-	struct ssll_handshake *handshake = current_account();
+	struct ssll_handshake *handshake = current_handshake();
 	__s32 alert = (__s32)argument(ctx, 1);
 
 	if (!handshake)
 		return 0;
 	if (!field(cookie, SSLL_ERROR_COOKIE_FATAL, 1)) {
-		error_raised(handshake, argument(ctx, 0), argument(ctx, field(cookie, SSLL_ERROR_COOKIE_REASON, 3)));
+		keep_error(handshake, argument(ctx, 0), argument(ctx, field(cookie, SSLL_ERROR_COOKIE_REASON, 3)));
 	} else if (alert >= 0 && alert < 256 && !(handshake->flags & SSLL_FLAG_ALERT_SENT)) {
 		handshake->alert = alert;
 		handshake->flags |= SSLL_FLAG_ALERT_SENT;
@@ -54,7 +54,7 @@ static __always_inline int error_is_raised(const struct pt_regs *ctx, __u64 cook
 }
 
 /* A call that ends without a fatal error may have met others, which OpenSSL has taken back. */
-static __always_inline bool errors_say_why(__u8 reason)
+static __always_inline bool ends_by_error(__u8 reason)
 {
 	return reason != SSLL_REASON_NONE && reason != SSLL_REASON_SYSCALL && reason != SSLL_REASON_ZERO_RETURN;
 }

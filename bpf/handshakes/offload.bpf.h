@@ -57,13 +57,13 @@ struct {
 } batches SEC(".maps");
 
 /* ASYNC_WAIT_CTX_set_wait_fd(context, key, descriptor, …) inside a call of a handshake. */
-static __always_inline int wake_is_set(__u32 descriptor)
+static __always_inline int note_wake(__u32 descriptor)
 {
 	__u32 tid = this_thread(), tgid = this_process();
 	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
 	struct wake_key key = {.tgid = tgid, .descriptor = descriptor};
 	struct woken woken = {.handshake = {.tgid = tgid}};
-	struct ssll_handshake *handshake = current_account();
+	struct ssll_handshake *handshake = current_handshake();
 
 	if (!thread || !handshake)
 		return 0;
@@ -80,14 +80,14 @@ static __always_inline void count_poller(void)
 
 	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
 	poller = FOUND_OR_FAIRLY_MADE(&pollers, &tid, &fresh, pollers, MOST_OF(SSLL_POLLERS));
-	count_at(poller ? &poller->completions : NULL);
+	count_or_map_full(poller ? &poller->completions : NULL);
 }
 
-static __always_inline int written(__u32 descriptor)
+static __always_inline int note_completion(__u32 descriptor)
 {
 	struct wake_key key = {.tgid = this_process(), .descriptor = descriptor};
 	struct woken *woken = bpf_map_lookup_elem(&wakes, &key);
-	struct ssll_handshake *handshake = woken ? account_of(woken->handshake.ssl, woken->handshake.tgid) : NULL;
+	struct ssll_handshake *handshake = woken ? find_handshake(woken->handshake.ssl, woken->handshake.tgid) : NULL;
 
 	if (!handshake || handshake->began_ns != woken->began_ns)
 		return 0;
@@ -97,22 +97,22 @@ static __always_inline int written(__u32 descriptor)
 	return 0;
 }
 
-static __always_inline void offload_wait_begins(struct ssll_handshake *handshake)
+static __always_inline void begin_offload_wait(struct ssll_handshake *handshake)
 {
-	__s64 waiting = __sync_fetch_and_add(&books.waiting_offload, 1) + 1;
+	__s64 waiting = __sync_fetch_and_add(&handshake_counters.waiting_offload, 1) + 1;
 	const __s64 none = 0;
 	__u32 tgid = this_process();
 	__s64 *own = FOUND_OR_MADE(&waiting_in, &tgid, &none);
 
-	count_at((__u64 *)own);
+	count_or_map_full((__u64 *)own);
 	handshake->pauses++;
-	count(&books.pauses);
+	count(&handshake_counters.pauses);
 	if (waiting > 0)
-		raise_to(&books.most_waiting_offload, waiting);
+		raise_to(&handshake_counters.most_waiting_offload, waiting);
 }
 
 /* The wait ends at `now`; splits it at the completion where that was seen. */
-static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, __u64 now)
+static __always_inline void end_offload_wait(struct ssll_handshake *handshake, __u64 now)
 {
 	__u64 completed = handshake->completed_ns;
 	__u32 tgid = this_process();
@@ -120,9 +120,9 @@ static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, 
 
 	if (own)
 		__sync_fetch_and_add(own, -1);
-	__sync_fetch_and_add(&books.waiting_offload, -1);
+	__sync_fetch_and_add(&handshake_counters.waiting_offload, -1);
 	if (!completed) {
-		count(&books.unseen);
+		count(&handshake_counters.unseen);
 		return;
 	}
 	if (completed < handshake->since_ns) /* before the call that paused came back */
@@ -134,7 +134,7 @@ static __always_inline void offload_wait_ends(struct ssll_handshake *handshake, 
 }
 
 /* A thread ends: with the last one of a process, whatever of it waits. */
-static __always_inline int thread_ends(struct task_struct *thread)
+static __always_inline int end_thread(struct task_struct *thread)
 {
 	__u32 tgid = this_process(), tid = this_thread();
 	__s64 *own = bpf_map_lookup_elem(&waiting_in, &tgid), waited;
@@ -144,12 +144,12 @@ static __always_inline int thread_ends(struct task_struct *thread)
 		return 0;
 	waited = *own;
 	if (!bpf_map_delete_elem(&waiting_in, &tgid)) /* else it was done for another of the last threads */
-		__sync_fetch_and_add(&books.waiting_offload, -waited);
+		__sync_fetch_and_add(&handshake_counters.waiting_offload, -waited);
 	return 0;
 }
 
 /* A multi-buffer function is entered; its first argument is an array of pointers, NULL for a lane that isn't used. */
-static __always_inline int batch_begins(__u64 lanes_at, __u32 operation)
+static __always_inline int count_batch(__u64 lanes_at, __u32 operation)
 {
 	struct ssll_batch_key key = {.operation = operation};
 	const __u64 none = 0;
@@ -159,7 +159,7 @@ static __always_inline int batch_begins(__u64 lanes_at, __u32 operation)
 		return 0;
 	for (__u32 lane = 0; lane < LANES; lane++)
 		key.lanes += lanes[lane] != 0;
-	count_at(FOUND_OR_MADE(&batches, &key, &none));
+	count_or_map_full(FOUND_OR_MADE(&batches, &key, &none));
 	return 0;
 }
 

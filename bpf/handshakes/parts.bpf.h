@@ -16,7 +16,7 @@
 #include "handshakes/offload.bpf.h"
 #include "handshakes/running.bpf.h"
 
-static __always_inline int threads_switch(struct task_struct *from, struct task_struct *to)
+static __always_inline int switch_threads(struct task_struct *from, struct task_struct *to)
 {
 	__u32 tid = BPF_CORE_READ(from, pid);
 	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
@@ -35,28 +35,28 @@ static __always_inline int threads_switch(struct task_struct *from, struct task_
 	return 0;
 }
 
-static __always_inline __u64 switches_counted(void)
+static __always_inline __u64 counted_switches(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 
 	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
 }
 
-static __always_inline void off_cpu_begins(struct ssll_thread *thread)
+static __always_inline void begin_off_cpu(struct ssll_thread *thread)
 {
 	thread->off_ns = thread->off_since_ns = 0;
-	if (!view.off_cpu)
+	if (!handshake_config.off_cpu)
 		return;
 	thread->away = thread->back = 0;
-	thread->switches = switches_counted();
+	thread->switches = counted_switches();
 }
 
 /* Adds what the call that ends was off the processor. `thread`: NULL where it isn't known which one the call was made by. */
 static __always_inline void add_off_cpu(struct ssll_handshake *handshake, const struct ssll_thread *thread)
 {
-	if (!view.off_cpu)
+	if (!handshake_config.off_cpu)
 		return;
-	if (thread && thread->away == thread->back && thread->away == switches_counted() - thread->switches)
+	if (thread && thread->away == thread->back && thread->away == counted_switches() - thread->switches)
 		handshake->parts[SSLL_PART_OFF_CPU] += thread->off_ns;
 	else
 		handshake->flags |= SSLL_FLAG_UNSPLIT;
@@ -77,20 +77,20 @@ static __always_inline __u32 key_bytes(const struct pt_regs *ctx, __u64 cookie)
 	return size;
 }
 
-static __always_inline bool goes_elsewhere(const struct pt_regs *ctx, __u64 cookie)
+static __always_inline bool branches_away(const struct pt_regs *ctx, __u64 cookie)
 {
 	return field(cookie, SSLL_PHASE_COOKIE_CONDITIONAL, 1) &&
 	       branch_taken(ctx, field(cookie, SSLL_PHASE_COOKIE_CONDITION, 4)) != field(cookie, SSLL_PHASE_COOKIE_TAKEN, 1);
 }
 
 /* The outermost phase counts: what begins inside another one is part of that. */
-static __always_inline int phase_begins(const struct pt_regs *ctx, __u64 cookie)
+static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 {
-	struct ssll_handshake *handshake = current_account();
+	struct ssll_handshake *handshake = current_handshake();
 	__u32 operation = field(cookie, SSLL_PHASE_COOKIE_OPERATION, 2);
 
 	if (!handshake || handshake->phase || is_size_query(ctx, field(cookie, SSLL_PHASE_COOKIE_SKIP_NULL, 3)) ||
-	        goes_elsewhere(ctx, cookie))
+	        branches_away(ctx, cookie))
 		return 0;
 	handshake->phase = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
 	handshake->phase_stack = stack_at_entry(ctx, cookie);
@@ -99,7 +99,7 @@ static __always_inline int phase_begins(const struct pt_regs *ctx, __u64 cookie)
 		handshake->key_bytes = key_bytes(ctx, cookie);
 	}
 	if (is_transport(handshake->phase))
-		transport_begins();
+		begin_transport();
 	handshake->phase_since_ns = bpf_ktime_get_ns();
 	return 0;
 }
@@ -107,16 +107,16 @@ static __always_inline int phase_begins(const struct pt_regs *ctx, __u64 cookie)
 static __always_inline void add_phase(struct ssll_handshake *handshake, __u64 now)
 {
 	if (is_transport(handshake->phase))
-		transport_ends(handshake, now - handshake->phase_since_ns);
+		end_transport(handshake, now - handshake->phase_since_ns);
 	else
 		add_part(handshake, handshake->phase, now - handshake->phase_since_ns);
 }
 
 /* Other ways lead to the site, too: the frame tells whether it is the end of the phase that is open. */
-static __always_inline int phase_ends(const struct pt_regs *ctx, __u64 cookie)
+static __always_inline int end_phase(const struct pt_regs *ctx, __u64 cookie)
 {
 	__u64 now = bpf_ktime_get_ns(), stack = stack_at_entry(ctx, cookie);
-	struct ssll_handshake *handshake = current_account();
+	struct ssll_handshake *handshake = current_handshake();
 
 	if (!handshake || handshake->phase != field(cookie, SSLL_PHASE_COOKIE_PART, 4) || handshake->phase_stack != stack)
 		return 0;
@@ -125,17 +125,17 @@ static __always_inline int phase_ends(const struct pt_regs *ctx, __u64 cookie)
 	return 0;
 }
 
-static __always_inline void wait_ends(struct ssll_handshake *handshake, __u64 now)
+static __always_inline void end_wait(struct ssll_handshake *handshake, __u64 now)
 {
 	__u32 part = handshake->waiting;
 
 	if (part == SSLL_PART_WAIT_OFFLOAD)
-		offload_wait_ends(handshake, now);
+		end_offload_wait(handshake, now);
 	add_part(handshake, part, now - handshake->since_ns);
 	handshake->waiting = 0;
 }
 
-/* Closes the books of a call: the time in it, and in the phase that is open; that of a paused job stays open. */
+/* Adds up a call that came back: the time in it, and in the phase that is open; that of a paused job stays open. */
 static __always_inline void close_call(
         struct ssll_handshake *handshake, struct ssll_thread *thread, bool same_thread, bool paused, __u64 now)
 {
@@ -152,7 +152,7 @@ static __always_inline void close_call(
 }
 
 /* A callback has jumped out of the call that is open. */
-static __always_inline void call_is_lost(struct ssll_handshake *handshake, __u64 now)
+static __always_inline void close_lost_call(struct ssll_handshake *handshake, __u64 now)
 {
 	close_call(handshake, NULL, true, false, now);
 	handshake->depth = 0;

@@ -47,7 +47,7 @@ struct {
 	__type(value, struct ssll_layout);
 } layouts SEC(".maps");
 
-static __always_inline struct ssll_handshake *account_of(__u64 ssl, __u32 tgid)
+static __always_inline struct ssll_handshake *find_handshake(__u64 ssl, __u32 tgid)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 	struct ssll_handshake *handshake = ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
@@ -60,17 +60,17 @@ static __always_inline struct ssll_layout *layout_of(__u32 library)
 	return bpf_map_lookup_elem(&layouts, &library);
 }
 
-/* The account that this thread works for now; NULL where it is in no call of a handshake. */
-static __always_inline struct ssll_handshake *current_account(void)
+/* The handshake that this thread works for now; NULL where it is in no call of a handshake. */
+static __always_inline struct ssll_handshake *current_handshake(void)
 {
 	__u32 tid = this_thread();
 	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
-	struct ssll_handshake *handshake = thread ? account_of(thread->ssl, this_process()) : NULL;
+	struct ssll_handshake *handshake = thread ? find_handshake(thread->ssl, this_process()) : NULL;
 
 	return handshake && handshake->depth ? handshake : NULL;
 }
 
-/* Part 0, the wall time, is set at the end, so what a part that isn't open adds to it is of no account. */
+/* Part 0, the wall time, is set at the end, so what a part that isn't open adds to it has no effect. */
 static __always_inline void add_part(struct ssll_handshake *handshake, __u64 part, __u64 duration_ns)
 {
 	asm volatile("" : "+r"(part)); /* else the compiler checks another register than the one it indexes with */
@@ -78,7 +78,7 @@ static __always_inline void add_part(struct ssll_handshake *handshake, __u64 par
 		handshake->parts[part] += duration_ns;
 }
 
-static __always_inline struct ssll_thread *thread_record(void)
+static __always_inline struct ssll_thread *lookup_or_init_thread(void)
 {
 	const struct ssll_thread none = {};
 	__u32 tid = this_thread();
@@ -86,8 +86,8 @@ static __always_inline struct ssll_thread *thread_record(void)
 	return FOUND_OR_MADE(&threads, &tid, &none);
 }
 
-/* Whether there is a blank account of that key now. */
-static __always_inline bool make_account(const struct ssll_handshake_key *key)
+/* Whether there is a blank handshake of that key now. */
+static __always_inline bool init_handshake(const struct ssll_handshake_key *key)
 {
 	__u32 zero = 0;
 	const struct ssll_handshake *blank = bpf_map_lookup_elem(&blank_handshake, &zero);
@@ -95,7 +95,7 @@ static __always_inline bool make_account(const struct ssll_handshake_key *key)
 
 	if (!blank || !holding)
 		return false;
-	if ((__s64)holding->handshakes >= view.most_handshakes)
+	if ((__s64)holding->handshakes >= handshake_config.most_handshakes)
 		return !bpf_map_update_elem(crowd(&crowded_handshakes), key, blank, BPF_ANY);
 	if (bpf_map_update_elem(&handshakes, key, blank, BPF_NOEXIST))
 		return false;
@@ -103,28 +103,28 @@ static __always_inline bool make_account(const struct ssll_handshake_key *key)
 	return true;
 }
 
-static __always_inline struct ssll_handshake *open_account(__u64 ssl, __u32 tgid, __u16 library, __u64 now)
+static __always_inline struct ssll_handshake *open_handshake(__u64 ssl, __u32 tgid, __u16 library, __u64 now)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
-	struct ssll_handshake *handshake = make_account(&key) ? account_of(ssl, tgid) : NULL;
+	struct ssll_handshake *handshake = init_handshake(&key) ? find_handshake(ssl, tgid) : NULL;
 
 	if (!handshake)
 		return NULL;
-	count(&books.created);
+	count(&handshake_counters.created);
 	handshake->began_ns = handshake->since_ns = now;
 	handshake->library = library;
 	return handshake;
 }
 
 /* The handshake has ended, and its SSL is remembered until it is freed. */
-static __always_inline void end_account(struct ssll_handshake *handshake)
+static __always_inline void mark_ended(struct ssll_handshake *handshake)
 {
 	handshake->flags |= SSLL_FLAG_ENDED;
-	count(&books.ended);
+	count(&handshake_counters.ended);
 }
 
 /* Whether there was one to forget. */
-static __always_inline bool forget_account(__u64 ssl, __u32 tgid)
+static __always_inline bool forget_handshake(__u64 ssl, __u32 tgid)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 
@@ -134,10 +134,10 @@ static __always_inline bool forget_account(__u64 ssl, __u32 tgid)
 	return true;
 }
 
-static __always_inline void close_account(__u64 ssl, __u32 tgid)
+static __always_inline void close_handshake(__u64 ssl, __u32 tgid)
 {
-	if (forget_account(ssl, tgid))
-		count(&books.ended);
+	if (forget_handshake(ssl, tgid))
+		count(&handshake_counters.ended);
 }
 
 struct {

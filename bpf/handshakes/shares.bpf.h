@@ -13,12 +13,12 @@
 
 #define MOST_OF(room) ((room) / 4 * 3)
 
-const volatile struct ssll_handshake_config view SEC(".rodata.view") = {
+const volatile struct ssll_handshake_config handshake_config SEC(".rodata.handshake_config") = {
         .most_handshakes = MOST_OF(131072),
         .most_rows = MOST_OF(64),
 };
 
-struct ssll_handshake_account books SEC(".data.books") = {.threshold_ns = ~0ULL};
+struct ssll_handshake_counters handshake_counters SEC(".data.handshake_counters") = {.threshold_ns = ~0ULL};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -47,13 +47,13 @@ static __always_inline struct ssll_holding *holding_of(__u32 tgid)
 /* Whether any process has had more than its share. */
 static __always_inline bool crowded(void)
 {
-	return *(volatile __u64 *)&books.crowded;
+	return *(volatile __u64 *)&handshake_counters.crowded;
 }
 
 /* The table, which from now on is looked into. */
 static __always_inline void *crowd(void *table)
 {
-	*(volatile __u64 *)&books.crowded = 1;
+	*(volatile __u64 *)&handshake_counters.crowded = 1;
 	return table;
 }
 

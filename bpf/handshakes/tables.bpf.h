@@ -32,7 +32,7 @@ struct {
 	__type(value, struct ssll_process);
 } processes SEC(".maps");
 
-__noinline int keep_name(__u32 tgid)
+__noinline int keep_process_name(__u32 tgid)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct ssll_process process = {};
@@ -44,7 +44,7 @@ __noinline int keep_name(__u32 tgid)
 
 /* The row that handshakes with these labels count in; past the most rows, or the most of one process, that of "other", made by
  * user space. */
-static __always_inline struct ssll_handshake_row *row_of(const struct ssll_labels *labels)
+static __always_inline struct ssll_handshake_row *find_row(const struct ssll_labels *labels)
 {
 	const struct ssll_labels other = {.known = 1U << SSLL_LABEL_OTHER, .ending = labels->ending};
 	const __u32 zero = 0;
@@ -52,9 +52,9 @@ static __always_inline struct ssll_handshake_row *row_of(const struct ssll_label
 
 	if (row)
 		return row;
-	row = FOUND_OR_FAIRLY_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero), rows, view.most_rows);
+	row = FOUND_OR_FAIRLY_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero), rows, handshake_config.most_rows);
 	if (row && labels->tgid)
-		keep_name(labels->tgid);
+		keep_process_name(labels->tgid);
 	return row ? row : bpf_map_lookup_elem(&rows, &other);
 }
 
@@ -66,7 +66,8 @@ union label_words {
 /* What the row is told apart by: the labels that were asked for. */
 static __always_inline struct ssll_labels row_key(const struct ssll_labels *all)
 {
-	const volatile __u32 *mask = (const volatile __u32 *)&view.mask; /* copied whole, it would pass for the constant 0 */
+	const volatile __u32 *mask =
+	        (const volatile __u32 *)&handshake_config.mask; /* copied whole, it would pass for the constant 0 */
 	union label_words key = {.labels = *all};
 
 	for (__u32 word = 0; word < sizeof(key) / sizeof(*key.words); word++)
@@ -75,7 +76,7 @@ static __always_inline struct ssll_labels row_key(const struct ssll_labels *all)
 }
 
 /* Parts that every handshake has, whatever their length; the others only count where they occurred. */
-static __always_inline bool always_there(__u32 part)
+static __always_inline bool is_always_counted(__u32 part)
 {
 	return part == SSLL_PART_WALL || part == SSLL_PART_CALLS || part == SSLL_PART_REST;
 }
@@ -85,7 +86,7 @@ __noinline int add_row(struct ssll_handshake_row *row, const struct ssll_handsha
 	if (!row || !handshake)
 		return 0;
 	for (__u32 part = 0; part < SSLL_PARTS; part++) {
-		if (handshake->parts[part] || always_there(part))
+		if (handshake->parts[part] || is_always_counted(part))
 			add_time(&row->parts[part], handshake->parts[part]);
 	}
 	return 0;
@@ -94,12 +95,12 @@ __noinline int add_row(struct ssll_handshake_row *row, const struct ssll_handsha
 static __always_inline void add_times(const struct ssll_labels *labels, const struct ssll_handshake *handshake)
 {
 	struct ssll_labels key = row_key(labels);
-	struct ssll_handshake_row *row = row_of(&key);
+	struct ssll_handshake_row *row = find_row(&key);
 
 	if (row)
 		add_row(row, handshake);
 	else
-		count(&account.map_full);
+		count(&counters.map_full);
 }
 
 struct {
@@ -128,7 +129,7 @@ const struct ssll_tally blank_tally = {};
 /* NULL where a map had no room for it. */
 static __always_inline void add_tally(struct ssll_tally *tally, __u64 duration_ns)
 {
-	count_at(tally ? &tally->count : NULL);
+	count_or_map_full(tally ? &tally->count : NULL);
 	if (tally)
 		__sync_fetch_and_add(&tally->total_ns, duration_ns);
 }
@@ -138,12 +139,12 @@ static __always_inline void add_cause(const struct ssll_cause_key *cause, __u64 
 	add_tally(FOUND_OR_FAIRLY_MADE(&causes, cause, &blank_tally, causes, MOST_OF(SSLL_CAUSES)), duration_ns);
 }
 
-static __always_inline void add_mix(__u32 label, __u32 library, __u64 value)
+static __always_inline void add_label(__u32 label, __u32 library, __u64 value)
 {
 	struct ssll_mix_key key = {.label = label, .library = library, .value = value};
 	const __u64 none = 0;
 
-	count_at(FOUND_OR_FAIRLY_MADE(&mix, &key, &none, mix, MOST_OF(SSLL_MIX)));
+	count_or_map_full(FOUND_OR_FAIRLY_MADE(&mix, &key, &none, mix, MOST_OF(SSLL_MIX)));
 }
 
 __noinline int add_labels(const struct ssll_labels *labels)
@@ -154,17 +155,17 @@ __noinline int add_labels(const struct ssll_labels *labels)
 		return 0;
 	known = labels->known;
 	if (known & SSLL_KNOWN(VERSION))
-		add_mix(SSLL_LABEL_VERSION, 0, labels->version);
+		add_label(SSLL_LABEL_VERSION, 0, labels->version);
 	if (known & SSLL_KNOWN(CIPHER))
-		add_mix(SSLL_LABEL_CIPHER, labels->library, labels->cipher);
+		add_label(SSLL_LABEL_CIPHER, labels->library, labels->cipher);
 	if (known & SSLL_KNOWN(RESUMED))
-		add_mix(SSLL_LABEL_RESUMED, 0, labels->resumed);
+		add_label(SSLL_LABEL_RESUMED, 0, labels->resumed);
 	if (known & SSLL_KNOWN(GROUP))
-		add_mix(SSLL_LABEL_GROUP, labels->library, labels->group);
+		add_label(SSLL_LABEL_GROUP, labels->library, labels->group);
 	if (known & SSLL_KNOWN(SIGNATURE))
-		add_mix(SSLL_LABEL_SIGNATURE, labels->library, labels->signature);
+		add_label(SSLL_LABEL_SIGNATURE, labels->library, labels->signature);
 	if (known & SSLL_KNOWN(CLIENT_CERTIFICATE))
-		add_mix(SSLL_LABEL_CLIENT_CERTIFICATE, 0, labels->client_certificate);
+		add_label(SSLL_LABEL_CLIENT_CERTIFICATE, 0, labels->client_certificate);
 	return 0;
 }
 

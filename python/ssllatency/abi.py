@@ -239,20 +239,6 @@ class Target(IntEnum):
     WORDS = 65536
 
 
-class Account(ctypes.Structure):
-    _fields_ = (
-        ("unmatched_entries", ctypes.c_uint64),
-        ("unmatched_exits", ctypes.c_uint64),
-        ("map_full", ctypes.c_uint64),
-        ("interval", ctypes.c_uint64),
-        ("events_dropped", ctypes.c_uint64),
-        ("stopped", ctypes.c_uint64),
-    )
-
-
-assert ctypes.sizeof(Account) == 48
-
-
 class BatchKey(ctypes.Structure):
     _fields_ = (
         ("operation", ctypes.c_uint32),
@@ -294,6 +280,20 @@ class Config(ctypes.Structure):
 assert ctypes.sizeof(Config) == 40
 
 
+class Counters(ctypes.Structure):
+    _fields_ = (
+        ("unmatched_entries", ctypes.c_uint64),
+        ("unmatched_exits", ctypes.c_uint64),
+        ("map_full", ctypes.c_uint64),
+        ("interval", ctypes.c_uint64),
+        ("events_dropped", ctypes.c_uint64),
+        ("stopped", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(Counters) == 48
+
+
 class Event(ctypes.Structure):
     _fields_ = (
         ("ended_ns", ctypes.c_uint64),
@@ -326,16 +326,6 @@ class EventFilter(ctypes.Structure):
 assert ctypes.sizeof(EventFilter) == 280
 
 
-class FollowAccount(ctypes.Structure):
-    _fields_ = (
-        ("dropped", ctypes.c_uint64),
-        ("joined", ctypes.c_uint64),
-    )
-
-
-assert ctypes.sizeof(FollowAccount) == 16
-
-
 class FollowConfig(ctypes.Structure):
     _fields_ = (
         ("comms", ctypes.c_char * 16 * 8),
@@ -345,6 +335,16 @@ class FollowConfig(ctypes.Structure):
 
 
 assert ctypes.sizeof(FollowConfig) == 136
+
+
+class FollowCounters(ctypes.Structure):
+    _fields_ = (
+        ("dropped", ctypes.c_uint64),
+        ("joined", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(FollowCounters) == 16
 
 
 class Handshake(ctypes.Structure):
@@ -372,30 +372,6 @@ class Handshake(ctypes.Structure):
 
 
 assert ctypes.sizeof(Handshake) == 216
-
-
-class HandshakeAccount(ctypes.Structure):
-    _fields_ = (
-        ("created", ctypes.c_uint64),
-        ("ended", ctypes.c_uint64),
-        ("events_dropped", ctypes.c_uint64),
-        ("unattributed", ctypes.c_uint64),
-        ("unsplit", ctypes.c_uint64),
-        ("partial", ctypes.c_uint64),
-        ("pauses", ctypes.c_uint64),
-        ("paused", ctypes.c_uint64),
-        ("unseen", ctypes.c_uint64),
-        ("software", ctypes.c_uint64),
-        ("waiting_offload", ctypes.c_int64),
-        ("most_waiting_offload", ctypes.c_uint64),
-        ("slept", ctypes.c_uint64),
-        ("watches_transport", ctypes.c_uint64),
-        ("threshold_ns", ctypes.c_uint64),
-        ("crowded", ctypes.c_uint64),
-    )
-
-
-assert ctypes.sizeof(HandshakeAccount) == 128
 
 
 class Labels(ctypes.Structure):
@@ -427,6 +403,30 @@ class HandshakeConfig(ctypes.Structure):
 
 
 assert ctypes.sizeof(HandshakeConfig) == 36
+
+
+class HandshakeCounters(ctypes.Structure):
+    _fields_ = (
+        ("created", ctypes.c_uint64),
+        ("ended", ctypes.c_uint64),
+        ("events_dropped", ctypes.c_uint64),
+        ("unattributed", ctypes.c_uint64),
+        ("unsplit", ctypes.c_uint64),
+        ("partial", ctypes.c_uint64),
+        ("pauses", ctypes.c_uint64),
+        ("paused", ctypes.c_uint64),
+        ("unseen", ctypes.c_uint64),
+        ("software", ctypes.c_uint64),
+        ("waiting_offload", ctypes.c_int64),
+        ("most_waiting_offload", ctypes.c_uint64),
+        ("slept", ctypes.c_uint64),
+        ("watches_transport", ctypes.c_uint64),
+        ("threshold_ns", ctypes.c_uint64),
+        ("crowded", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(HandshakeCounters) == 128
 
 
 class HandshakeKey(ctypes.Structure):

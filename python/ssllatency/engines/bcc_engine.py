@@ -42,7 +42,7 @@ class Mantissas(ctypes.Structure):
     _fields_ = (("boundaries", ctypes.c_uint64 * 16),)
 
 
-_VALUES: dict[str, type[ctypes.Structure]] = {"config": abi.Config, "account": abi.Account, "mantissa": Mantissas}
+_VALUES: dict[str, type[ctypes.Structure]] = {"config": abi.Config, "counters": abi.Counters, "mantissa": Mantissas}
 
 
 def import_bcc() -> Any:

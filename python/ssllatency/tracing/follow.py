@@ -195,7 +195,7 @@ class Follower:
     def _is_time(self) -> bool:
         """Whether it is to be looked who is there."""
         following, now = self._attachment.following, time.monotonic()
-        joined = following.account.joined if following else 0
+        joined = following.counters.joined if following else 0
         if now < self._looked_at + (_SOON_S if joined != self._joined else LOOK_S):
             return False
         self._looked_at, self._joined = now, joined

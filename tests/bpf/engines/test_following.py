@@ -68,7 +68,7 @@ def test_children_are_in_while_they_live_and_threads_are_no_processes(follow: Ca
         assert following.alive() == sorted((os.getpid(), child.pid, grandchild))
         child.communicate()
     assert following.alive() == [os.getpid()]
-    assert following.account.joined == 2
+    assert following.counters.joined == 2
 
 
 def test_a_process_whose_first_thread_has_ended_is_still_in(follow: Callable[..., Following]) -> None:

@@ -23,8 +23,8 @@ __noinline int one(__u32 i)
 	if (i >= VALUES)
 		return 0;
 	value = probe.values[i];
-	probe.exponential[i] = value ? ssll_bucket(value) : -1;
-	probe.linear[i] = ssll_linear_bucket(value, &config);
+	probe.exponential[i] = value ? exponential_index(value) : -1;
+	probe.linear[i] = linear_bucket(value, &config);
 	return 0;
 }
 

@@ -94,8 +94,8 @@ class Attachment:
             self.object.reuse_map("targets", self._beside.object.map_fd("targets"))
         self._choose_programs()
         self.object.load()
-        self.account = self.object.live_section(".data.account", abi.Account)
-        self.account.interval = 1
+        self.counters = self.object.live_section(".data.counters", abi.Counters)
+        self.counters.interval = 1
         self.running = Running(self.object) if self.object.has_map("starts") else None
         self._describe(0, self.images, attached=False)
         for pid in () if self.following or self._beside else self._pids:
@@ -208,10 +208,10 @@ class Attachment:
     def losses(self) -> Losses:
         """What the programs missed so far. Read `running_calls()` first: it finds the calls of processes that are gone."""
         return Losses(
-            unmatched_entries=self.account.unmatched_entries + (self.running.lost if self.running else 0),
-            unmatched_exits=self.account.unmatched_exits if self._unmatched_exits is None else self._unmatched_exits,
-            map_full=self.account.map_full,
-            events_dropped=self.account.events_dropped,
+            unmatched_entries=self.counters.unmatched_entries + (self.running.lost if self.running else 0),
+            unmatched_exits=self.counters.unmatched_exits if self._unmatched_exits is None else self._unmatched_exits,
+            map_full=self.counters.map_full,
+            events_dropped=self.counters.events_dropped,
             late_processes=self.late_processes,
         )
 
@@ -222,15 +222,15 @@ class Attachment:
 
     def next_interval(self) -> int:
         """Has the programs begin another interval; the number of the one that ends."""
-        ending: int = self.account.interval
-        self.account.interval = ending + 1
+        ending: int = self.counters.interval
+        self.counters.interval = ending + 1
         return ending
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
         if self.span.end():
-            self._unmatched_exits = self.account.unmatched_exits
-            self.account.stopped = 1
+            self._unmatched_exits = self.counters.unmatched_exits
+            self.counters.stopped = 1
         self._probing.close()
 
     def close(self) -> None:

@@ -75,25 +75,25 @@ class Running:
 
 
 class InFlight:
-    """The accounts of handshakes that run. `cut_off` counts those that will never end, as their process is gone."""
+    """The handshakes that run. `cut_off` counts those that will never end, as their process is gone."""
 
     def __init__(self, loaded: Loadable) -> None:
         sizes = ctypes.sizeof(abi.HandshakeKey), ctypes.sizeof(abi.Handshake)
-        self._accounts, self._crowded = loaded.map("handshakes", *sizes), loaded.map("crowded_handshakes", *sizes)
+        self._handshakes, self._crowded = loaded.map("handshakes", *sizes), loaded.map("crowded_handshakes", *sizes)
         self._holdings = loaded.live_section("holdings", HoldingTable)
         self.cut_off = 0
 
     def running(self, alive: Callable[[int], bool] = exists) -> list[abi.Handshake]:
-        """The accounts of handshakes in flight; those of processes that aren't alive are closed."""
-        found = []
-        for table in (self._accounts, self._crowded):
+        """The handshakes in flight; those of processes that aren't alive are closed."""
+        running = []
+        for table in (self._handshakes, self._crowded):
             for key, raw in list(table.items()):
-                account, pid = abi.Handshake.from_buffer_copy(raw), abi.HandshakeKey.from_buffer_copy(key).tgid
-                ended = bool(account.flags & abi.Flag.ENDED)
+                handshake, pid = abi.Handshake.from_buffer_copy(raw), abi.HandshakeKey.from_buffer_copy(key).tgid
+                ended = bool(handshake.flags & abi.Flag.ENDED)
                 if alive(pid):
-                    found += [] if ended else [account]
+                    running += [] if ended else [handshake]
                 elif table.delete(key):
                     self.cut_off += not ended
-                    if table is self._accounts:
+                    if table is self._handshakes:
                         self._holdings.of[pid % abi.Table.SHARES].handshakes -= 1
-        return found
+        return running

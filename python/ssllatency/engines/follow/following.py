@@ -78,14 +78,14 @@ class Following:
         """Creates the set, empty. SsllatencyError where the kernel refuses."""
         self._object: BpfObject = open_object("follow")
         self._stack.callback(self._object.close)
-        config = self._object.section(".rodata.rules", abi.FollowConfig)
+        config = self._object.section(".rodata.follow_config", abi.FollowConfig)
         for place, comm in zip(config.comms, self._rules.comms, strict=False):
             place.value = comm.encode()[: abi.Geometry.COMM - 1]
         config.cgroup = int(bool(self._rules.cgroup))
         self._object.load()
         self._bits = self._object.live_section("targets", TargetBits)
         self._ended = self._object.live_section("ended", EndedBits)
-        self.account = self._object.live_section(".data.followed", abi.FollowAccount)
+        self.counters = self._object.live_section(".data.follow_counters", abi.FollowCounters)
         self._ring = self._stack.enter_context(Ring(self._object.map_fd("notices"), _RING_BYTES, ctypes.sizeof(abi.Notice)))
         self._name_cgroup()
 

@@ -94,12 +94,12 @@ class HandshakeSession:
     def start(self) -> None:
         """Loads the object, fills its maps and attaches."""
         loaded = self.attachment.object
-        view = loaded.section(".rodata.view", abi.HandshakeConfig)
-        view.mask, view.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
+        config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
+        config.mask, config.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
         in_flight, rows = self._request.in_flight, self._request.most_rows if self._request.by else len(ENDINGS)
         crowded = max(1, in_flight // 4)
-        view.most_handshakes = in_flight - crowded
-        view.most_rows = rows - rows // 8
+        config.most_handshakes = in_flight - crowded
+        config.most_rows = rows - rows // 8
         loaded.resize_map("handshakes", in_flight)
         loaded.resize_map("crowded_handshakes", crowded)
         loaded.resize_map("rows", len(ENDINGS) + rows)
@@ -121,10 +121,10 @@ class HandshakeSession:
         self._mix = loaded.map("mix", size(abi.MixKey), 8)
         self._batches = loaded.map("batches", size(abi.BatchKey), 8)
         self._pollers = loaded.map("pollers", 4, size(abi.Poller))
-        self._accounts = InFlight(loaded)
+        self._in_flight = InFlight(loaded)
         self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
-        self._books = loaded.live_section(".data.books", abi.HandshakeAccount)
-        self._books.watches_transport = int(self._watches_transport)
+        self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
+        self._counters.watches_transport = int(self._watches_transport)
         self._set_threshold()
         self._layouts = loaded.map("layouts", 4, size(abi.Layout))
         self._describe(0, self._images, self._plans)
@@ -172,7 +172,7 @@ class HandshakeSession:
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
         offloaded."""
-        if self._watches_wakes or not (self._engines() or self._books.pauses):
+        if self._watches_wakes or not (self._engines() or self._counters.pauses):
             return
         if any(plan.wake for plan in self._plans):
             self._watches_wakes = True
@@ -181,24 +181,24 @@ class HandshakeSession:
 
     def _watch_transport(self) -> None:
         """Watches reads and writes once more than a few handshakes sleep. Those that slept before are counted separately."""
-        if self._watches_transport or self._books.slept * _FEW_SLEEP <= self._books.ended:
+        if self._watches_transport or self._counters.slept * _FEW_SLEEP <= self._counters.ended:
             return
         self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
         found = [phase_sites(plan.transport) for plan in self._plans]
         sites = {"at_phase_end": [ends for _, ends in found], "at_phase": [begins for begins, _ in found]}
         with suppress(AttachError):
             self.attachment.attach_more(sites)
-            self._books.watches_transport = 1
+            self._counters.watches_transport = 1
 
     @property
     def ended(self) -> int:
         """How many handshakes have ended so far."""
-        return int(self._books.ended)
+        return int(self._counters.ended)
 
     @property
     def in_flight(self) -> int:
         """How many handshakes have begun and not ended."""
-        return len(self._accounts.running())
+        return len(self._in_flight.running())
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
@@ -226,7 +226,7 @@ class HandshakeSession:
         if self._request.slowest:
             full = len(self._slowest) >= self._request.slowest
             wanted.append(self._slowest[0][0] if full else 0)
-        self._books.threshold_ns = min(wanted, default=_NEVER)
+        self._counters.threshold_ns = min(wanted, default=_NEVER)
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
@@ -254,8 +254,8 @@ class HandshakeSession:
             series=(),
             missing=self._missing(),
             losses=Losses(
-                map_full=self.attachment.account.map_full,
-                events_dropped=self._books.events_dropped,
+                map_full=self.attachment.counters.map_full,
+                events_dropped=self._counters.events_dropped,
                 late_processes=self.attachment.late_processes,
             ),
             handshakes=handshakes,
@@ -264,10 +264,10 @@ class HandshakeSession:
 
     def _handshakes(self, interval: int) -> Handshakes:
         names, by = self._request.names, self._request.by
-        books = self._books
-        created = books.created  # before, as handshakes begin and end while those in flight are listed
-        running = self._accounts.running()
-        self._dropped = max(self._dropped, created - len(running) - self._accounts.cut_off - books.ended)
+        counters = self._counters
+        created = counters.created  # before, as handshakes begin and end while those in flight are listed
+        running = self._in_flight.running()
+        self._dropped = max(self._dropped, created - len(running) - self._in_flight.cut_off - counters.ended)
         return Handshakes(
             groups=self._groups(interval),
             causes=collect.causes(self._causes.items(), names),
@@ -277,10 +277,10 @@ class HandshakeSession:
             by=by,
             in_flight=len(running),
             dropped=self._dropped,
-            unattributed=books.unattributed,
-            unsplit=books.unsplit,
-            slept=books.slept,
-            partial=books.partial,
+            unattributed=counters.unattributed,
+            unsplit=counters.unsplit,
+            slept=counters.slept,
+            partial=counters.partial,
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
@@ -304,7 +304,7 @@ class HandshakeSession:
         return found
 
     def _notes(self) -> tuple[str, ...]:
-        number = self._accounts.cut_off
+        number = self._in_flight.cut_off
         cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
         return (*self.attachment.notes, *([cut_off] if number else []))
 
@@ -320,17 +320,17 @@ class HandshakeSession:
 
     def _offload(self, waiting: int) -> Offload | None:
         """What was offloaded; None where nothing was, and nothing that offloads is mapped."""
-        books, engines = self._books, self._engines()
-        if not (engines or books.pauses):
+        counters, engines = self._counters, self._engines()
+        if not (engines or counters.pauses):
             return None
         return Offload(
             engine=", ".join(engines) or "ASYNC jobs",
             waiting=waiting,
-            most_waiting=None if self._dropped else books.most_waiting_offload,  # dropped handshakes may have gone on waiting
-            pauses=books.pauses,
-            handshakes=books.paused,
-            software=books.software,
-            unseen=books.unseen,
+            most_waiting=None if self._dropped else counters.most_waiting_offload,  # dropped handshakes may still wait
+            pauses=counters.pauses,
+            handshakes=counters.paused,
+            software=counters.software,
+            unseen=counters.unseen,
             batches=collect.batches(self._batches.items(), BATCH_FUNCTIONS),
             pollers=self._polling_threads(),
         )

@@ -7,7 +7,7 @@ from ssllatency.engines.bpf.libbpf import complaint
 
 LISTING = """libbpf: prog 'at_exit': -- BEGIN PROG LOAD LOG --
 0: R1=ctx(off=0,imm=0) R10=fp0
-; below += ssll_greater(mantissa, ssll_mantissa[(below + 4) & 15]) << 2;
+; below += greater(mantissa, mantissas[(below + 4) & 15]) << 2;
 62: (0f) r2 += r1
 math between map_value pointer and register with unbounded min value is not allowed
 verification time 231 usec
