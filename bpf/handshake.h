@@ -148,29 +148,35 @@ struct ssll_labels {
 	__u16 library; /* whose names the codes have */
 };
 
-/*
- * How much of a table one process may fill, so that it leaves room for others. What it has beyond its share lies in a table for
- * such, where it only pushes out what is as much too many. Processes whose PIDs are equal modulo SSLL_SHARES have one share.
- */
-enum ssll_room {
+/* The sizes of tables of which user space sets none. */
+enum ssll_table_size {
 	SSLL_OPEN_CALLS = 16384,
-	SSLL_CROWDED_CALLS = 4096,
+	SSLL_EXCESS_CALLS = 4096,
 	SSLL_CAUSES = 1024,
 	SSLL_KEYS = 256,
 	SSLL_MIX = 1024,
 	SSLL_POLLERS = 1024,
 };
 
-/* What a process holds of each table: of the first two now, of the others, whose rows stay, what it has made. */
+/*
+ * The tables of which one process may fill most, but not all, so that it leaves room for others. What it has beyond its share
+ * of the first two lies in a table for such, where it only pushes out what is as much too many. Processes whose PIDs are equal
+ * modulo SSLL_SHARES have one share.
+ */
+enum ssll_shared {
+	SSLL_SHARED_HANDSHAKES = 0,
+	SSLL_SHARED_CALLS = 1,
+	SSLL_SHARED_ROWS = 2,
+	SSLL_SHARED_CAUSES = 3,
+	SSLL_SHARED_KEYS = 4,
+	SSLL_SHARED_MIX = 5,
+	SSLL_SHARED_POLLERS = 6,
+	SSLL_SHARED_TABLES = 8,
+};
+
+/* How many entries a process has in each of them: now in the first two; of the others, whose entries stay, how many it made. */
 struct ssll_holding {
-	__u64 handshakes;
-	__u64 calls;
-	__u64 rows;
-	__u64 causes;
-	__u64 keys;
-	__u64 mix;
-	__u64 pollers;
-	__u64 pad;
+	__u64 entries[SSLL_SHARED_TABLES];
 };
 
 struct ssll_handshake_key {
@@ -293,7 +299,7 @@ struct ssll_handshake_counters {
 	__u64 slept;             /* handshakes that slept before reads and writes were watched */
 	__u64 watches_transport; /* written by user space: 1 where they are */
 	__u64 threshold_ns;      /* written by user space: handshakes at least so long are handed over one by one */
-	__u64 crowded;           /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
+	__u64 excess_used;       /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 };
 
 struct ssll_handshake_config {

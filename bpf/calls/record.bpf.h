@@ -4,8 +4,8 @@
 #define RECORD_BPF_H
 
 #include "calls/calls.bpf.h"
+#include "common/tasks.bpf.h"
 #include "common/times.bpf.h"
-#include <bpf/bpf_core_read.h>
 
 struct {
 	SSLL_MAP(series);
@@ -41,11 +41,6 @@ struct {
 	__type(value, __u8);
 } folded SEC(".maps");
 
-struct task_struct {
-	struct task_struct *group_leader;
-	char comm[SSLL_COMM];
-} __attribute__((preserve_access_index));
-
 static __always_inline void add_call(struct ssll_series *row, __u64 duration_ns, __u32 reason)
 {
 	__u32 linear = linear_bucket(duration_ns, &config);
@@ -60,12 +55,11 @@ static __always_inline void add_call(struct ssll_series *row, __u64 duration_ns,
 /* Whether the process has, or now gets, a row of its own; its name is kept for when it is gone. */
 static __noinline bool add_process(__u32 tgid)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct ssll_process process = {};
 
 	if (bpf_map_lookup_elem(&processes, &tgid))
 		return true;
-	BPF_CORE_READ_STR_INTO(&process.comm, task, group_leader, comm);
+	read_process_name(&process);
 	return !bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY);
 }
 
@@ -77,7 +71,7 @@ static __always_inline struct ssll_series *find_series(struct ssll_series_key *k
 	const __u8 one = 1;
 
 	if (!row && add_process(key->tgid))
-		row = FOUND_OR_MADE(&series, key, bpf_map_lookup_elem(&blank, &zero));
+		row = lookup_or_init(&series, key, bpf_map_lookup_elem(&blank, &zero));
 	if (row)
 		return row;
 	bpf_map_update_elem(&folded, &key->tgid, &one, BPF_ANY);

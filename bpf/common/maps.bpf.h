@@ -37,17 +37,18 @@ static __always_inline void count(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
-/* The map's value at the key, made as the blank one at its first use; NULL where there is no room. bcc needs the map's type. */
-#define FOUND_OR_MADE(map, key, blank)                                                                                         \
-	({                                                                                                                     \
-		const void *key_ = key;                                                                                        \
-		__typeof__((map)->value) value_ = bpf_map_lookup_elem(map, key_), blank_;                                      \
-		if (!value_ && (blank_ = (void *)(blank))) {                                                                   \
-			bpf_map_update_elem(map, key_, blank_, BPF_NOEXIST); /* EEXIST: another thread was first */            \
-			value_ = bpf_map_lookup_elem(map, key_);                                                               \
-		}                                                                                                              \
-		value_;                                                                                                        \
-	})
+#ifndef lookup_or_init /* bcc's is a macro, which knows the map's type */
+/* The map's value at the key, made as `init` at its first use; NULL where there is no room, or no `init`. */
+static __always_inline void *lookup_or_init(void *map, const void *key, const void *init)
+{
+	void *value = bpf_map_lookup_elem(map, key);
+
+	if (value || !init)
+		return value;
+	bpf_map_update_elem(map, key, init, BPF_NOEXIST); /* EEXIST: another thread was first */
+	return bpf_map_lookup_elem(map, key);
+}
+#endif
 
 /* Counts a call at its counter; NULL where a map had no room for that. */
 static __always_inline void count_or_map_full(__u64 *counter)

@@ -27,6 +27,14 @@ struct task_struct {
 	char comm[SSLL_COMM];
 } __attribute__((preserve_access_index));
 
+/* The name of the process that runs: its first thread's. */
+static __always_inline void read_process_name(struct ssll_process *process)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	BPF_CORE_READ_STR_INTO(&process->comm, task, group_leader, comm);
+}
+
 /* Whether a thread that ends is the last one of its process. Two that end at once may both be told so. */
 static __always_inline bool process_ends(struct task_struct *thread)
 {

@@ -79,7 +79,7 @@ static __always_inline void count_poller(void)
 	__u32 tid = this_thread();
 
 	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
-	poller = FOUND_OR_FAIRLY_MADE(&pollers, &tid, &fresh, pollers, MOST_OF(SSLL_POLLERS));
+	poller = lookup_or_init_shared(&pollers, &tid, &fresh, SSLL_SHARED_POLLERS, MOST_OF(SSLL_POLLERS));
 	count_or_map_full(poller ? &poller->completions : NULL);
 }
 
@@ -102,7 +102,7 @@ static __always_inline void begin_offload_wait(struct ssll_handshake *handshake)
 	__s64 waiting = __sync_fetch_and_add(&handshake_counters.waiting_offload, 1) + 1;
 	const __s64 none = 0;
 	__u32 tgid = this_process();
-	__s64 *own = FOUND_OR_MADE(&waiting_in, &tgid, &none);
+	__s64 *own = lookup_or_init(&waiting_in, &tgid, &none);
 
 	count_or_map_full((__u64 *)own);
 	handshake->pauses++;
@@ -159,7 +159,7 @@ static __always_inline int count_batch(__u64 lanes_at, __u32 operation)
 		return 0;
 	for (__u32 lane = 0; lane < LANES; lane++)
 		key.lanes += lanes[lane] != 0;
-	count_or_map_full(FOUND_OR_MADE(&batches, &key, &none));
+	count_or_map_full(lookup_or_init(&batches, &key, &none));
 	return 0;
 }
 

@@ -24,7 +24,7 @@ struct {
 	__uint(max_entries, 32768);
 	__type(key, struct ssll_handshake_key);
 	__type(value, struct ssll_handshake);
-} crowded_handshakes SEC(".maps");
+} excess_handshakes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -52,7 +52,7 @@ static __always_inline struct ssll_handshake *find_handshake(__u64 ssl, __u32 tg
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 	struct ssll_handshake *handshake = ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
 
-	return handshake || !ssl || !crowded() ? handshake : bpf_map_lookup_elem(&crowded_handshakes, &key);
+	return handshake || !ssl || !excess_used() ? handshake : bpf_map_lookup_elem(&excess_handshakes, &key);
 }
 
 static __always_inline struct ssll_layout *layout_of(__u32 library)
@@ -83,7 +83,7 @@ static __always_inline struct ssll_thread *lookup_or_init_thread(void)
 	const struct ssll_thread none = {};
 	__u32 tid = this_thread();
 
-	return FOUND_OR_MADE(&threads, &tid, &none);
+	return lookup_or_init(&threads, &tid, &none);
 }
 
 /* Whether there is a blank handshake of that key now. */
@@ -91,15 +91,15 @@ static __always_inline bool init_handshake(const struct ssll_handshake_key *key)
 {
 	__u32 zero = 0;
 	const struct ssll_handshake *blank = bpf_map_lookup_elem(&blank_handshake, &zero);
-	struct ssll_holding *holding = holding_of(key->tgid);
+	__u64 *entries = entries_of(key->tgid, SSLL_SHARED_HANDSHAKES);
 
-	if (!blank || !holding)
+	if (!blank || !entries)
 		return false;
-	if ((__s64)holding->handshakes >= handshake_config.most_handshakes)
-		return !bpf_map_update_elem(crowd(&crowded_handshakes), key, blank, BPF_ANY);
+	if ((__s64)*entries >= handshake_config.most_handshakes)
+		return !bpf_map_update_elem(use_excess(&excess_handshakes), key, blank, BPF_ANY);
 	if (bpf_map_update_elem(&handshakes, key, blank, BPF_NOEXIST))
 		return false;
-	count(&holding->handshakes);
+	count(entries);
 	return true;
 }
 
@@ -129,8 +129,8 @@ static __always_inline bool forget_handshake(__u64 ssl, __u32 tgid)
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 
 	if (bpf_map_delete_elem(&handshakes, &key))
-		return crowded() && !bpf_map_delete_elem(&crowded_handshakes, &key);
-	give_up(tgid, handshakes);
+		return excess_used() && !bpf_map_delete_elem(&excess_handshakes, &key);
+	release_entry(tgid, SSLL_SHARED_HANDSHAKES);
 	return true;
 }
 
@@ -150,37 +150,37 @@ struct {
 /* Those of processes that have more than their share of them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, SSLL_CROWDED_CALLS);
+	__uint(max_entries, SSLL_EXCESS_CALLS);
 	__type(key, struct ssll_start_key);
 	__type(value, struct ssll_open_call);
-} crowded_calls SEC(".maps");
+} excess_calls SEC(".maps");
 
 static __always_inline struct ssll_open_call *find_open_call(const struct ssll_start_key *key)
 {
 	struct ssll_open_call *call = bpf_map_lookup_elem(&open_calls, key);
 
-	return call || !crowded() ? call : bpf_map_lookup_elem(&crowded_calls, key);
+	return call || !excess_used() ? call : bpf_map_lookup_elem(&excess_calls, key);
 }
 
 /* In place of what was left there by a call that never ended. */
 static __always_inline void keep_open_call(const struct ssll_start_key *key, const struct ssll_open_call *call)
 {
-	struct ssll_holding *holding = holding_of(key->tgid);
+	__u64 *entries = entries_of(key->tgid, SSLL_SHARED_CALLS);
 
-	if (!holding)
+	if (!entries)
 		return;
-	if ((__s64)holding->calls < MOST_OF(SSLL_OPEN_CALLS) && !bpf_map_update_elem(&open_calls, key, call, BPF_NOEXIST))
-		count(&holding->calls);
+	if ((__s64)*entries < MOST_OF(SSLL_OPEN_CALLS) && !bpf_map_update_elem(&open_calls, key, call, BPF_NOEXIST))
+		count(entries);
 	else if (bpf_map_update_elem(&open_calls, key, call, BPF_EXIST))
-		bpf_map_update_elem(crowd(&crowded_calls), key, call, BPF_ANY);
+		bpf_map_update_elem(use_excess(&excess_calls), key, call, BPF_ANY);
 }
 
 static __always_inline void forget_open_call(const struct ssll_start_key *key)
 {
 	if (!bpf_map_delete_elem(&open_calls, key))
-		give_up(key->tgid, calls);
-	if (crowded())
-		bpf_map_delete_elem(&crowded_calls, key);
+		release_entry(key->tgid, SSLL_SHARED_CALLS);
+	if (excess_used())
+		bpf_map_delete_elem(&excess_calls, key);
 }
 
 #endif

@@ -28,48 +28,49 @@ struct {
 	__type(value, struct ssll_holding);
 } holdings SEC(".maps");
 
-static __always_inline struct ssll_holding *holding_of(__u32 tgid)
+/* How many entries the process has in the table. */
+static __always_inline __u64 *entries_of(__u32 tgid, enum ssll_shared table)
 {
 	__u32 number = tgid & (SSLL_SHARES - 1);
+	struct ssll_holding *holding = bpf_map_lookup_elem(&holdings, &number);
 
-	return bpf_map_lookup_elem(&holdings, &number);
+	return holding ? &holding->entries[table] : NULL;
 }
 
-/* One less that the process has in the table of this name. */
-#define give_up(tgid, table)                                                                                                   \
-	do {                                                                                                                   \
-		struct ssll_holding *holding_ = holding_of(tgid);                                                              \
-                                                                                                                               \
-		if (holding_)                                                                                                  \
-			__sync_fetch_and_add(&holding_->table, -1);                                                            \
-	} while (0)
+/* The process has one entry less in the table. */
+static __always_inline void release_entry(__u32 tgid, enum ssll_shared table)
+{
+	__u64 *entries = entries_of(tgid, table);
+
+	if (entries)
+		__sync_fetch_and_add(entries, -1);
+}
 
 /* Whether any process has had more than its share. */
-static __always_inline bool crowded(void)
+static __always_inline bool excess_used(void)
 {
-	return *(volatile __u64 *)&handshake_counters.crowded;
+	return *(volatile __u64 *)&handshake_counters.excess_used;
 }
 
-/* The table, which from now on is looked into. */
-static __always_inline void *crowd(void *table)
+/* The table for what is beyond a share, which from now on is looked into. */
+static __always_inline void *use_excess(void *map)
 {
-	*(volatile __u64 *)&handshake_counters.crowded = 1;
-	return table;
+	*(volatile __u64 *)&handshake_counters.excess_used = 1;
+	return map;
 }
 
-/* As FOUND_OR_MADE, but NULL as well where this process has made as many as it may. `made`: its number of them in a holding. */
-#define FOUND_OR_FAIRLY_MADE(map, key, blank, made, most)                                                                      \
-	({                                                                                                                     \
-		const void *wanted_ = key;                                                                                     \
-		__typeof__((map)->value) row_ = bpf_map_lookup_elem(map, wanted_), empty_;                                     \
-		struct ssll_holding *holding_ = row_ ? NULL : holding_of(this_process());                                      \
-                                                                                                                               \
-		if (holding_ && (__s64)holding_->made < (most) && (empty_ = (void *)(blank))) {                                \
-			if (!bpf_map_update_elem(map, wanted_, empty_, BPF_NOEXIST)) /* else another thread was first */       \
-				count(&holding_->made);                                                                        \
-			row_ = bpf_map_lookup_elem(map, wanted_);                                                              \
-		}                                                                                                              \
-		row_;                                                                                                          \
-	})
+/* As lookup_or_init, but NULL as well where this process has made `most` entries of the table. */
+static __always_inline void *lookup_or_init_shared(
+        void *map, const void *key, const void *init, enum ssll_shared table, __s64 most)
+{
+	void *value = bpf_map_lookup_elem(map, key);
+	__u64 *entries = value ? NULL : entries_of(this_process(), table);
+
+	if (!entries || (__s64)*entries >= most || !init)
+		return value;
+	if (!bpf_map_update_elem(map, key, init, BPF_NOEXIST)) /* else another thread was first */
+		count(entries);
+	return bpf_map_lookup_elem(map, key);
+}
 
 #endif

@@ -34,10 +34,9 @@ struct {
 
 __noinline int keep_process_name(__u32 tgid)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct ssll_process process = {};
 
-	BPF_CORE_READ_STR_INTO(&process.comm, task, group_leader, comm);
+	read_process_name(&process);
 	bpf_map_update_elem(&processes, &tgid, &process, BPF_NOEXIST);
 	return 0;
 }
@@ -52,7 +51,8 @@ static __always_inline struct ssll_handshake_row *find_row(const struct ssll_lab
 
 	if (row)
 		return row;
-	row = FOUND_OR_FAIRLY_MADE(&rows, labels, bpf_map_lookup_elem(&blank_row, &zero), rows, handshake_config.most_rows);
+	row = lookup_or_init_shared(
+	        &rows, labels, bpf_map_lookup_elem(&blank_row, &zero), SSLL_SHARED_ROWS, handshake_config.most_rows);
 	if (row && labels->tgid)
 		keep_process_name(labels->tgid);
 	return row ? row : bpf_map_lookup_elem(&rows, &other);
@@ -136,7 +136,7 @@ static __always_inline void add_tally(struct ssll_tally *tally, __u64 duration_n
 
 static __always_inline void add_cause(const struct ssll_cause_key *cause, __u64 duration_ns)
 {
-	add_tally(FOUND_OR_FAIRLY_MADE(&causes, cause, &blank_tally, causes, MOST_OF(SSLL_CAUSES)), duration_ns);
+	add_tally(lookup_or_init_shared(&causes, cause, &blank_tally, SSLL_SHARED_CAUSES, MOST_OF(SSLL_CAUSES)), duration_ns);
 }
 
 static __always_inline void add_label(__u32 label, __u32 library, __u64 value)
@@ -144,7 +144,7 @@ static __always_inline void add_label(__u32 label, __u32 library, __u64 value)
 	struct ssll_mix_key key = {.label = label, .library = library, .value = value};
 	const __u64 none = 0;
 
-	count_or_map_full(FOUND_OR_FAIRLY_MADE(&mix, &key, &none, mix, MOST_OF(SSLL_MIX)));
+	count_or_map_full(lookup_or_init_shared(&mix, &key, &none, SSLL_SHARED_MIX, MOST_OF(SSLL_MIX)));
 }
 
 __noinline int add_labels(const struct ssll_labels *labels)
@@ -181,7 +181,7 @@ static __always_inline void add_key(const struct ssll_handshake *handshake, cons
 		return;
 	if (handshake->key_operation == SSLL_KEY_OPERATION_SIGN)
 		key.signature = labels->signature;
-	add_tally(FOUND_OR_FAIRLY_MADE(&keys, &key, &blank_tally, keys, MOST_OF(SSLL_KEYS)),
+	add_tally(lookup_or_init_shared(&keys, &key, &blank_tally, SSLL_SHARED_KEYS, MOST_OF(SSLL_KEYS)),
 	        handshake->parts[SSLL_PART_PRIVATE_KEY]);
 }
 

@@ -211,6 +211,17 @@ class Role(IntEnum):
     CLIENT = 2
 
 
+class Shared(IntEnum):
+    HANDSHAKES = 0
+    CALLS = 1
+    ROWS = 2
+    CAUSES = 3
+    KEYS = 4
+    MIX = 5
+    POLLERS = 6
+    TABLES = 8
+
+
 class Sides(IntEnum):
     SIDE_BITS = 12
     SIDES = 4096
@@ -422,7 +433,7 @@ class HandshakeCounters(ctypes.Structure):
         ("slept", ctypes.c_uint64),
         ("watches_transport", ctypes.c_uint64),
         ("threshold_ns", ctypes.c_uint64),
-        ("crowded", ctypes.c_uint64),
+        ("excess_used", ctypes.c_uint64),
     )
 
 
@@ -465,14 +476,7 @@ assert ctypes.sizeof(HandshakeRow) == 66232
 
 class Holding(ctypes.Structure):
     _fields_ = (
-        ("handshakes", ctypes.c_uint64),
-        ("calls", ctypes.c_uint64),
-        ("rows", ctypes.c_uint64),
-        ("causes", ctypes.c_uint64),
-        ("keys", ctypes.c_uint64),
-        ("mix", ctypes.c_uint64),
-        ("pollers", ctypes.c_uint64),
-        ("pad", ctypes.c_uint64),
+        ("entries", ctypes.c_uint64 * 8),
     )
 
 

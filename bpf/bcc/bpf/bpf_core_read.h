@@ -7,7 +7,12 @@
 #ifndef SSLL_BCC_CORE_READ_H
 #define SSLL_BCC_CORE_READ_H
 
-#define task_struct ssll_task_struct /* ours, beside the kernel's */
+/* Ours, beside the kernel's. */
+#define atomic_t ssll_atomic_t
+#define signal_struct ssll_signal_struct
+#define task_struct ssll_task_struct
+
 #define BPF_CORE_READ_STR_INTO(destination, ...) bpf_get_current_comm(destination, sizeof(*(destination)))
+#define BPF_CORE_READ(...) 0 /* in functions that no program of bcc's calls */
 
 #endif

@@ -25,6 +25,18 @@
 #define bpf_tail_call(ctx, map, index)                                                                                         \
 	(((long (*)(void *, __u64, __u32))BPF_FUNC_tail_call)(ctx, bpf_pseudo_fd(1, SSLL_DESCRIPTOR(map)), index))
 
+/* As in maps.bpf.h; there a function, which would lose the map's type. */
+#define lookup_or_init(map, key, init)                                                                                         \
+	({                                                                                                                     \
+		const void *key_ = key, *init_ = init;                                                                         \
+		void *value_ = bpf_map_lookup_elem(map, key_);                                                                 \
+		if (!value_ && init_) {                                                                                        \
+			bpf_map_update_elem(map, key_, init_, BPF_NOEXIST);                                                    \
+			value_ = bpf_map_lookup_elem(map, key_);                                                               \
+		}                                                                                                              \
+		value_;                                                                                                        \
+	})
+
 /* The address of the only value of an array. */
 #define SSLL_VALUE(name) bpf_pseudo_fd(2, SSLL_FD_##name)
 

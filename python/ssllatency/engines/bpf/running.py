@@ -79,14 +79,14 @@ class InFlight:
 
     def __init__(self, loaded: Loadable) -> None:
         sizes = ctypes.sizeof(abi.HandshakeKey), ctypes.sizeof(abi.Handshake)
-        self._handshakes, self._crowded = loaded.map("handshakes", *sizes), loaded.map("crowded_handshakes", *sizes)
+        self._handshakes, self._excess = loaded.map("handshakes", *sizes), loaded.map("excess_handshakes", *sizes)
         self._holdings = loaded.live_section("holdings", HoldingTable)
         self.cut_off = 0
 
     def running(self, alive: Callable[[int], bool] = exists) -> list[abi.Handshake]:
         """The handshakes in flight; those of processes that aren't alive are closed."""
         running = []
-        for table in (self._handshakes, self._crowded):
+        for table in (self._handshakes, self._excess):
             for key, raw in list(table.items()):
                 handshake, pid = abi.Handshake.from_buffer_copy(raw), abi.HandshakeKey.from_buffer_copy(key).tgid
                 ended = bool(handshake.flags & abi.Flag.ENDED)
@@ -95,5 +95,5 @@ class InFlight:
                 elif table.delete(key):
                     self.cut_off += not ended
                     if table is self._handshakes:
-                        self._holdings.of[pid % abi.Table.SHARES].handshakes -= 1
+                        self._holdings.of[pid % abi.Table.SHARES].entries[abi.Shared.HANDSHAKES] -= 1
         return running

@@ -97,11 +97,11 @@ class HandshakeSession:
         config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
         config.mask, config.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
         in_flight, rows = self._request.in_flight, self._request.most_rows if self._request.by else len(ENDINGS)
-        crowded = max(1, in_flight // 4)
-        config.most_handshakes = in_flight - crowded
+        excess = max(1, in_flight // 4)
+        config.most_handshakes = in_flight - excess
         config.most_rows = rows - rows // 8
         loaded.resize_map("handshakes", in_flight)
-        loaded.resize_map("crowded_handshakes", crowded)
+        loaded.resize_map("excess_handshakes", excess)
         loaded.resize_map("rows", len(ENDINGS) + rows)
         loaded.resize_map("processes", self._request.most_rows)
         self.attachment.load()
