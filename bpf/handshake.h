@@ -54,7 +54,8 @@ enum ssll_place_of {
 	SSLL_PATH_LENGTH = 4,
 };
 
-/* Bits of ssll_labels.known. */
+/* The index of a label in ssll_labels.values, and its bit in `known`. Those before ROLE are read from the SSL, in this order.
+ */
 enum ssll_label {
 	SSLL_LABEL_VERSION = 0,
 	SSLL_LABEL_CIPHER = 1,
@@ -135,17 +136,11 @@ struct ssll_layout {
 
 /* The values of a handshake's labels, 0 where they aren't known or not asked for. */
 struct ssll_labels {
-	__u32 known; /* a bit for each label that is */
-	__u32 tgid;
-	__u32 cipher;
-	__u16 version;
-	__u16 group;
-	__u16 signature;
-	__u8 resumed;
-	__u8 client_certificate;
-	__u8 server;
+	__u32 known;               /* a bit for each label that is */
+	__u32 values[SSLL_LABELS]; /* by enum ssll_label; of ROLE 1 for a server, of PROCESS the tgid */
+	__u16 library;             /* whose names the codes have */
 	__u8 ending;
-	__u16 library; /* whose names the codes have */
+	__u8 pad;
 };
 
 /* The sizes of tables of which user space sets none. */
@@ -311,15 +306,15 @@ struct ssll_handshake_config {
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
 _Static_assert(sizeof(struct ssll_layout) == 272, "layout");
-_Static_assert(sizeof(struct ssll_labels) == 24, "labels");
+_Static_assert(sizeof(struct ssll_labels) == 40, "labels");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 48 + 8 * SSLL_PARTS + 32, "handshake");
 _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
-_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 24 + 12 + 16 + SSLL_COMM + 4, "single");
+_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 40 + 12 + 16 + SSLL_COMM + 4, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
 _Static_assert(sizeof(struct ssll_handshake_counters) == 128, "handshake counters");
-_Static_assert(sizeof(struct ssll_handshake_config) == 36, "handshake config");
+_Static_assert(sizeof(struct ssll_handshake_config) == 52, "handshake config");
 
 #endif

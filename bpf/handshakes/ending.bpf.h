@@ -64,7 +64,8 @@ static __always_inline void finish_handshake(
         struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, __u64 now)
 {
 	struct ssll_layout *layout = layout_of(handshake->library);
-	struct ssll_labels labels = {.tgid = this_process(), .ending = ending, .library = handshake->library};
+	struct ssll_labels labels = {.ending = ending, .library = handshake->library};
+	__u32 tgid = this_process();
 	struct ssll_cause_key cause = {
 	        .error = ends_by_error(reason) ? handshake->error : 0,
 	        .state = UNKNOWN_STATE,
@@ -80,19 +81,17 @@ static __always_inline void finish_handshake(
 		return;
 	if (handshake->flags & SSLL_FLAG_PARTIAL) {
 		count(&handshake_counters.partial);
-		close_handshake(ssl, labels.tgid);
+		close_handshake(ssl, tgid);
 		return;
 	}
 	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT)
 		count(&handshake_counters.slept);
 	complete_parts(handshake, now);
-	labels.server = server;
-	labels.known = SSLL_KNOWN(PROCESS) | SSLL_KNOWN(ROLE);
+	set_label(&labels, SSLL_LABEL_ROLE, server);
+	set_label(&labels, SSLL_LABEL_PROCESS, tgid);
 	read_labels(ssl, layout, &labels);
-	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT) { /* nothing was signed, though an algorithm was chosen */
-		labels.known &= ~SSLL_KNOWN(SIGNATURE);
-		labels.signature = 0;
-	}
+	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
+		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);
 	add_times(&labels, handshake);
 	if (handshake->pauses)
@@ -110,7 +109,7 @@ static __always_inline void finish_handshake(
 	if (reason != SSLL_REASON_NONE && ending != SSLL_ENDING_SUCCESS && layout->library.boringssl >= 0)
 		mark_ended(handshake); /* a call that is made all the same fails again, and is no other handshake */
 	else
-		close_handshake(ssl, labels.tgid);
+		close_handshake(ssl, tgid);
 }
 
 /* Whether the handshake is of the side that is asked for; one that can't be read counts. */

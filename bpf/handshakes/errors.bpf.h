@@ -8,6 +8,9 @@
 #include "handshakes/running.bpf.h"
 
 enum {
+	TLS_HANDSHAKE_FAILURE = 40, /* alerts */
+	TLS_MISSING_EXTENSION = 109,
+	TLS_CERTIFICATE_REQUIRED = 116,
 	FIRST_REASON = 100,     /* below lie the reasons that all libraries share, which say less */
 	FIRST_SHARED = 1 << 18, /* OpenSSL 3.0 and later: they carry flags from here on */
 	REASON_MASK = (1 << SSLL_ERROR_REASON_BITS) - 1,
@@ -67,8 +70,9 @@ static __always_inline __u8 alert_on_the_wire(__u8 alert, const struct ssll_labe
 {
 	bool later = alert == TLS_MISSING_EXTENSION || alert == TLS_CERTIFICATE_REQUIRED;
 
-	return later && labels->known & SSLL_KNOWN(VERSION) && labels->version != OPENSSL_TLS1_3 ? TLS_HANDSHAKE_FAILURE
-	                                                                                         : alert;
+	return later && is_known(labels, SSLL_LABEL_VERSION) && labels->values[SSLL_LABEL_VERSION] != OPENSSL_TLS1_3
+	               ? TLS_HANDSHAKE_FAILURE
+	               : alert;
 }
 
 #endif

@@ -9,9 +9,6 @@ enum {
 	OPENSSL_TLS1_3 = 0x0304,
 	OPENSSL_VERIFY_PEER = 1,
 	UNKNOWN_STATE = 0xffff,
-	TLS_HANDSHAKE_FAILURE = 40,
-	TLS_MISSING_EXTENSION = 109,
-	TLS_CERTIFICATE_REQUIRED = 116,
 };
 
 /* Whether the value at the end of the path could be read. Not static: verified once, whatever calls it. */
@@ -48,6 +45,23 @@ static __always_inline bool read_place(__u64 ssl, const struct ssll_layout *layo
 	return read_path(ssl, &layout->paths[place], value);
 }
 
+/* A code point of TLS, which has 16 bits wherever the library keeps it. */
+static __always_inline bool read_code_point(__u64 ssl, const struct ssll_layout *layout, enum ssll_place_of place, __u64 *value)
+{
+	if (!read_place(ssl, layout, place, value))
+		return false;
+	*value = (__u16)*value;
+	return true;
+}
+
+static __always_inline bool read_flag(__u64 ssl, const struct ssll_layout *layout, enum ssll_place_of place, __u64 *value)
+{
+	if (!read_place(ssl, layout, place, value))
+		return false;
+	*value = *value != 0;
+	return true;
+}
+
 /* The group in which this handshake has agreed on a key. A session that is resumed has that of the handshake it comes from. */
 static __always_inline bool read_group(
         __u64 ssl, const struct ssll_layout *layout, const struct ssll_labels *labels, __u64 *group)
@@ -56,12 +70,12 @@ static __always_inline bool read_group(
 
 	if (!read_place(ssl, layout, SSLL_PLACE_OF_DID_KEX, &agreed))
 		return false;
-	if (labels->version == OPENSSL_TLS1_3)
-		return agreed && read_place(ssl, layout, SSLL_PLACE_OF_GROUP_TLS13, group);
-	return !labels->resumed && read_place(ssl, layout, SSLL_PLACE_OF_GROUP_SESSION, group);
+	if (labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3)
+		return agreed && read_code_point(ssl, layout, SSLL_PLACE_OF_GROUP_TLS13, group);
+	return !labels->values[SSLL_LABEL_RESUMED] && read_code_point(ssl, layout, SSLL_PLACE_OF_GROUP_SESSION, group);
 }
 
-static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll_layout *layout, __u8 *value)
+static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll_layout *layout, __u64 *value)
 {
 	__u64 mode = 0, peer = 0;
 
@@ -79,7 +93,44 @@ static __always_inline bool read_client_certificate(__u64 ssl, const struct ssll
 	return true;
 }
 
-#define SSLL_KNOWN(label) (1U << SSLL_LABEL_##label)
+/* One label's value; false where it isn't known. `labels` has those that come before it. */
+static __always_inline bool read_label(
+        __u64 ssl, const struct ssll_layout *layout, const struct ssll_labels *labels, enum ssll_label label, __u64 *value)
+{
+	switch (label) {
+	case SSLL_LABEL_VERSION:
+		return read_code_point(ssl, layout, SSLL_PLACE_OF_VERSION, value);
+	case SSLL_LABEL_CIPHER:
+		return read_place(ssl, layout, SSLL_PLACE_OF_CIPHER, value);
+	case SSLL_LABEL_RESUMED:
+		return read_flag(ssl, layout, SSLL_PLACE_OF_RESUMED, value);
+	case SSLL_LABEL_GROUP:
+		return read_group(ssl, layout, labels, value);
+	case SSLL_LABEL_SIGNATURE:
+		return read_code_point(ssl, layout, SSLL_PLACE_OF_SIGNATURE, value);
+	case SSLL_LABEL_CLIENT_CERTIFICATE:
+		return read_client_certificate(ssl, layout, value);
+	default:
+		return false;
+	}
+}
+
+static __always_inline bool is_known(const struct ssll_labels *labels, enum ssll_label label)
+{
+	return labels->known >> label & 1;
+}
+
+static __always_inline void set_label(struct ssll_labels *labels, enum ssll_label label, __u32 value)
+{
+	labels->values[label] = value;
+	labels->known |= 1U << label;
+}
+
+static __always_inline void clear_label(struct ssll_labels *labels, enum ssll_label label)
+{
+	labels->values[label] = 0;
+	labels->known &= ~(1U << label);
+}
 
 __noinline int read_labels(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
 {
@@ -87,28 +138,11 @@ __noinline int read_labels(__u64 ssl, const struct ssll_layout *layout, struct s
 
 	if (!layout || !labels)
 		return 0;
-	if (read_place(ssl, layout, SSLL_PLACE_OF_VERSION, &value)) {
-		labels->version = value;
-		labels->known |= SSLL_KNOWN(VERSION);
+#pragma unroll
+	for (__u32 label = 0; label < SSLL_LABEL_ROLE; label++) {
+		if (read_label(ssl, layout, labels, label, &value))
+			set_label(labels, label, value);
 	}
-	if (read_place(ssl, layout, SSLL_PLACE_OF_CIPHER, &value)) {
-		labels->cipher = value;
-		labels->known |= SSLL_KNOWN(CIPHER);
-	}
-	if (read_place(ssl, layout, SSLL_PLACE_OF_RESUMED, &value)) {
-		labels->resumed = value != 0;
-		labels->known |= SSLL_KNOWN(RESUMED);
-	}
-	if (read_group(ssl, layout, labels, &value)) {
-		labels->group = value;
-		labels->known |= SSLL_KNOWN(GROUP);
-	}
-	if (read_place(ssl, layout, SSLL_PLACE_OF_SIGNATURE, &value)) {
-		labels->signature = value;
-		labels->known |= SSLL_KNOWN(SIGNATURE);
-	}
-	if (read_client_certificate(ssl, layout, &labels->client_certificate))
-		labels->known |= SSLL_KNOWN(CLIENT_CERTIFICATE);
 	return 0;
 }
 

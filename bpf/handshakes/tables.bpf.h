@@ -53,8 +53,8 @@ static __always_inline struct ssll_handshake_row *find_row(const struct ssll_lab
 		return row;
 	row = lookup_or_init_shared(
 	        &rows, labels, bpf_map_lookup_elem(&blank_row, &zero), SSLL_SHARED_ROWS, handshake_config.most_rows);
-	if (row && labels->tgid)
-		keep_process_name(labels->tgid);
+	if (row && labels->values[SSLL_LABEL_PROCESS])
+		keep_process_name(labels->values[SSLL_LABEL_PROCESS]);
 	return row ? row : bpf_map_lookup_elem(&rows, &other);
 }
 
@@ -147,25 +147,21 @@ static __always_inline void add_label(__u32 label, __u32 library, __u64 value)
 	count_or_map_full(lookup_or_init_shared(&mix, &key, &none, SSLL_SHARED_MIX, MOST_OF(SSLL_MIX)));
 }
 
+/* Whether the label's values are codes that each library has names of its own for. */
+static __always_inline bool has_own_names(enum ssll_label label)
+{
+	return label == SSLL_LABEL_CIPHER || label == SSLL_LABEL_GROUP || label == SSLL_LABEL_SIGNATURE;
+}
+
 __noinline int add_labels(const struct ssll_labels *labels)
 {
-	__u32 known;
-
 	if (!labels)
 		return 0;
-	known = labels->known;
-	if (known & SSLL_KNOWN(VERSION))
-		add_label(SSLL_LABEL_VERSION, 0, labels->version);
-	if (known & SSLL_KNOWN(CIPHER))
-		add_label(SSLL_LABEL_CIPHER, labels->library, labels->cipher);
-	if (known & SSLL_KNOWN(RESUMED))
-		add_label(SSLL_LABEL_RESUMED, 0, labels->resumed);
-	if (known & SSLL_KNOWN(GROUP))
-		add_label(SSLL_LABEL_GROUP, labels->library, labels->group);
-	if (known & SSLL_KNOWN(SIGNATURE))
-		add_label(SSLL_LABEL_SIGNATURE, labels->library, labels->signature);
-	if (known & SSLL_KNOWN(CLIENT_CERTIFICATE))
-		add_label(SSLL_LABEL_CLIENT_CERTIFICATE, 0, labels->client_certificate);
+#pragma unroll
+	for (__u32 label = 0; label < SSLL_LABEL_ROLE; label++) {
+		if (is_known(labels, label))
+			add_label(label, has_own_names(label) ? labels->library : 0, labels->values[label]);
+	}
 	return 0;
 }
 
@@ -180,7 +176,7 @@ static __always_inline void add_key(const struct ssll_handshake *handshake, cons
 	if (!handshake->key_operation)
 		return;
 	if (handshake->key_operation == SSLL_KEY_OPERATION_SIGN)
-		key.signature = labels->signature;
+		key.signature = labels->values[SSLL_LABEL_SIGNATURE];
 	add_tally(lookup_or_init_shared(&keys, &key, &blank_tally, SSLL_SHARED_KEYS, MOST_OF(SSLL_KEYS)),
 	        handshake->parts[SSLL_PART_PRIVATE_KEY]);
 }

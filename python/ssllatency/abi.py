@@ -388,20 +388,14 @@ assert ctypes.sizeof(Handshake) == 216
 class Labels(ctypes.Structure):
     _fields_ = (
         ("known", ctypes.c_uint32),
-        ("tgid", ctypes.c_uint32),
-        ("cipher", ctypes.c_uint32),
-        ("version", ctypes.c_uint16),
-        ("group", ctypes.c_uint16),
-        ("signature", ctypes.c_uint16),
-        ("resumed", ctypes.c_uint8),
-        ("client_certificate", ctypes.c_uint8),
-        ("server", ctypes.c_uint8),
-        ("ending", ctypes.c_uint8),
+        ("values", ctypes.c_uint32 * 8),
         ("library", ctypes.c_uint16),
+        ("ending", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8),
     )
 
 
-assert ctypes.sizeof(Labels) == 24
+assert ctypes.sizeof(Labels) == 40
 
 
 class HandshakeConfig(ctypes.Structure):
@@ -413,7 +407,7 @@ class HandshakeConfig(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(HandshakeConfig) == 36
+assert ctypes.sizeof(HandshakeConfig) == 52
 
 
 class HandshakeCounters(ctypes.Structure):
@@ -626,7 +620,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 216
+assert ctypes.sizeof(Single) == 232
 
 
 class Start(ctypes.Structure):

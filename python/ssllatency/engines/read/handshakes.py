@@ -51,15 +51,16 @@ class Rows:
         return {label: self._label(key, label, names) for label in by}
 
     def _label(self, key: abi.Labels, label: Label, names: NamesOf) -> str | None:
-        if label is Label.PROCESS:
-            return f"{self.name_of(key.tgid)}({key.tgid})"
-        if label is Label.ROLE:
-            return "server" if key.server else "client"
         number = abi.Label[label.name]
+        value = key.values[number]
+        if label is Label.PROCESS:
+            return f"{self.name_of(value)}({value})"
+        if label is Label.ROLE:
+            return "server" if value else "client"
         if not key.known >> number & 1:
             # Its place is known, and no such thing was there: no signature in a resumed handshake, for one.
             return "none" if label in _CODED and label in self.known_places.get(key.library, ()) else None
-        return label_value(number, getattr(key, label.value), names(key.library))
+        return label_value(number, value, names(key.library))
 
 
 def causes(pairs: Pairs, names: NamesOf) -> tuple[Cause, ...]:

@@ -28,7 +28,6 @@ _CALLS = (
 )
 _AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it; in BoringSSL it may be inlined in them
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
-_FIELDS = {Label.ROLE: "server", Label.PROCESS: "tgid"}  # of abi.Labels, where they aren't called as the label
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 # The multi-buffer functions by the kernel's numbers: all of them, as a library with them may be mapped later.
 BATCH_FUNCTIONS = tuple(operation.name for operation in CATALOGUE if operation.library == "libcrypto_mb")
@@ -143,9 +142,10 @@ def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
 
 
 def row_mask(by: Sequence[Label]) -> abi.Labels:
-    """All ones in the fields that distinguish rows: the ending, these labels, and the library whose codes they hold."""
+    """All ones in what distinguish rows: the ending, these labels, and the library whose codes they hold."""
     mask = abi.Labels(known=sum(1 << abi.Label[label.name] for label in by), ending=0xFF)
-    fields = [_FIELDS.get(label, label.value) for label in by]
-    for name in fields if _NAMED.isdisjoint(by) else [*fields, "library"]:
-        setattr(mask, name, -1)
+    for label in by:
+        mask.values[abi.Label[label.name]] = 0xFFFFFFFF
+    if not _NAMED.isdisjoint(by):
+        mask.library = 0xFFFF
     return mask

@@ -26,8 +26,16 @@ def test_a_single_has_the_parts_of_every_handshake_though_they_took_no_time() ->
     assert (made.ended_s, made.pid, made.ending, made.reason) == (3, 7, Ending.SUCCESS, "")
 
 
+def labels(values: dict[abi.Label, int], library: int = 0) -> abi.Labels:
+    """A handshake of which these labels are known."""
+    key = abi.Labels(known=sum(1 << label for label in values), library=library)
+    for label, value in values.items():
+        key.values[label] = value
+    return key
+
+
 def test_labels_that_are_not_there_and_those_that_are_not_known() -> None:
-    key = abi.Labels(known=1 << abi.Label.VERSION | 1 << abi.Label.ROLE, version=0x0304, server=1, tgid=7)
+    key = labels({abi.Label.VERSION: 0x0304, abi.Label.ROLE: 1, abi.Label.PROCESS: 7})
     assert rows().labels(key, tuple(Label), names_of) == {
         Label.VERSION: "TLSv1.3",
         Label.CIPHER: None,
@@ -64,8 +72,7 @@ def row_of(count: int, *, torn: bool = False) -> bytes:
 
 def test_rows_that_read_alike_are_one_group() -> None:
     """The kernel tells them apart by the library, and by whether there was a place to read a group from."""
-    known = 1 << abi.Label.VERSION
-    pairs = [(bytes(abi.Labels(known=known, version=0x0304, library=number)), row_of(number + 1)) for number in range(3)]
+    pairs = [(bytes(labels({abi.Label.VERSION: 0x0304}, number)), row_of(number + 1)) for number in range(3)]
     (group,) = rows().groups(pairs, (Label.VERSION,), names_of, 1)
     assert (group.labels, group.count) == ({Label.VERSION: "TLSv1.3"}, 1 + 2 + 3)
 
