@@ -11,13 +11,14 @@ import mmap
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import argument
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.bpf.ring import Ring
+from ssllatency.engines.bpf.ring import HEADER, Ring
 from ssllatency.engines.read.collect import OUTCOMES, REASONS
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.snapshot import Losses, Outcome
@@ -25,8 +26,29 @@ from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import OperationPlan, Role
 
 RING_BYTES = 1 << 23
-_RECORD = struct.Struct("<8xQQQq24sI4x")  # the ring's header, then struct ssll_event
-_CALLER = struct.Struct("<II16s")
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}  # of the module struct, by bytes
+
+
+def _code(kind: Any) -> str:
+    """What stands for a member of a record in a format of the module struct."""
+    size = ctypes.sizeof(kind)
+    if issubclass(kind, ctypes.Array):
+        return f"{size}s"
+    return _CODES[size].lower() if kind(-1).value < 0 else _CODES[size]
+
+
+def _members(*names: str) -> struct.Struct:
+    """These members of abi.Event, in this order."""
+    kinds: dict[str, Any] = {name: kind for name, kind, *_ in abi.Event._fields_}
+    return struct.Struct("<" + "".join(_code(kinds[name]) for name in names))
+
+
+# A record of the ring holds these members of abi.Event; those of the caller, and those of the call, are read as one value.
+_MEASURED = _members("ended_ns", "duration_ns", "returned", "bytes")
+_CALLER = _members("tgid", "tid", "comm")
+_CALL = _members("operation", "outcome", "reason")
+_PADDING = _members("pad")
+_RECORD = struct.Struct(f"<{HEADER}x{_MEASURED.format[1:]}{_CALLER.size}s{_CODES[_CALL.size]}{_PADDING.size}x")
 _RETURNED = {
     Convention.POINTER: Returned.POINTER,
     Convention.MBX8: Returned.STATUS,
@@ -55,10 +77,11 @@ class EventKeys:
 
     def call(self, key: int) -> Call:
         """The call of this key: operation, outcome and reason as they lie in the record."""
-        name = self._operations[key & 0xFFFF]
+        operation, outcome, reason = _CALL.unpack(key.to_bytes(_CALL.size, "little"))
+        name = self._operations[operation]
         kind = _RETURNED.get(BY_NAME[name].convention, Returned.NUMBER)
-        reason = "" if key >> 24 == abi.Reason.NONE else REASONS.get(key >> 24, "unknown")
-        return Call(name, kind, OUTCOMES[abi.Outcome(key >> 16 & 0xFF)], reason)
+        why = "" if reason == abi.Reason.NONE else REASONS.get(reason, "unknown")
+        return Call(name, kind, OUTCOMES[abi.Outcome(outcome)], why)
 
 
 def ring_size(wanted: int) -> int:
