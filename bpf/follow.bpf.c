@@ -145,7 +145,7 @@ int at_exit(struct bpf_raw_tracepoint_args *ctx)
 	struct ssll_targets *word = target_word(tgid);
 	__u64 *gone = ended_word(tgid);
 
-	if (!word || !gone || !is_target(tgid) || !process_ends(task))
+	if (!word || !gone || !is_target(tgid) || !is_last_thread(task))
 		return 0;
 	set_bit(gone, target_bit(tgid), true);
 	set_bit(&word->kin, target_bit(tgid), false);

@@ -182,7 +182,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 {
 	struct ssll_start_key key = call_key(cookie, stack);
 
-	if (!traced_in(key.tgid, field(cookie, SSLL_COOKIE_LIBRARY, 8)) ||
+	if (!is_traced_in(key.tgid, field(cookie, SSLL_COOKIE_LIBRARY, 8)) ||
 	        is_size_query(ctx, field(cookie, SSLL_COOKIE_SKIP_NULL, 3)))
 		return 0;
 	on_call_begin(ctx, &key);
@@ -214,7 +214,7 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 	struct ssll_library *library;
 	struct ssll_start start;
 
-	if (!leaves(ctx, cookie, &call.returned) || !traced_in(call.key.tgid, index))
+	if (!leaves_call(ctx, cookie, &call.returned) || !is_traced_in(call.key.tgid, index))
 		return 0;
 	if (!take_start(&call.key, &start)) {
 		count_unmatched_exit(cookie);

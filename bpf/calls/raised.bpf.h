@@ -25,7 +25,7 @@ static __always_inline int on_error(const struct pt_regs *ctx, __u64 cookie)
 
 	(void)ctx;
 	(void)cookie;
-	if (traced(this_process()))
+	if (is_traced(this_process()))
 		bpf_map_update_elem(&raised, &tid, &now, BPF_ANY);
 	return 0;
 }

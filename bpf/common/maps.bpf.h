@@ -62,17 +62,17 @@ static __always_inline bool is_wanted_side(bool server)
 	return config.role == SSLL_ANY || (config.role == SSLL_SERVER) == server;
 }
 
-static __always_inline bool traced(__u32 tgid)
+static __always_inline bool is_traced(__u32 tgid)
 {
 	return !config.filter_tgid || is_target(tgid);
 }
 
 /* The same of a call of this library: one that was taken along with another counts where the other is called. */
-static __always_inline bool traced_in(__u32 tgid, __u32 index)
+static __always_inline bool is_traced_in(__u32 tgid, __u32 index)
 {
 	struct ssll_library *library;
 
-	if (!traced(tgid))
+	if (!is_traced(tgid))
 		return false;
 	if (!config.companions)
 		return true;
@@ -84,7 +84,7 @@ static __always_inline bool traced_in(__u32 tgid, __u32 index)
 }
 
 /* Whether the run is over and its probes are only on their way out. */
-static __always_inline bool stopped(void)
+static __always_inline bool is_stopped(void)
 {
 	return config.stoppable && *(volatile __u64 *)&counters.stopped;
 }
@@ -93,7 +93,7 @@ static __always_inline bool stopped(void)
 #define BEGIN_UPROBE(ctx, array)                                                                                               \
 	do {                                                                                                                   \
 		STAY_ON_THREAD_STACK(ctx, array);                                                                              \
-		if (stopped())                                                                                                 \
+		if (is_stopped())                                                                                              \
 			return 0;                                                                                              \
 	} while (0)
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The programs of an object that watches calls, by what they are attached to. The object defines what is done: the hooks on_*.
- */
+/* The programs of an object that watches calls, by what they are attached to. What each does is a hook of the object. */
 #ifndef PROGRAMS_BPF_H
 #define PROGRAMS_BPF_H
 

@@ -64,7 +64,7 @@ static __always_inline struct ssll_start_key call_key(__u64 cookie, __u64 stack)
 }
 
 /* The value returned past an exit site; false where the call isn't left, but goes on in the direction that the branch takes. */
-static __always_inline bool leaves(const struct pt_regs *ctx, __u64 cookie, __u64 *value)
+static __always_inline bool leaves_call(const struct pt_regs *ctx, __u64 cookie, __u64 *value)
 {
 	__u32 ending = SSLL_EXIT_IN_REGISTER;
 

@@ -36,7 +36,7 @@ static __always_inline void read_process_name(struct ssll_process *process)
 }
 
 /* Whether a thread that ends is the last one of its process. Two that end at once may both be told so. */
-static __always_inline bool process_ends(struct task_struct *thread)
+static __always_inline bool is_last_thread(struct task_struct *thread)
 {
 	return !BPF_CORE_READ(thread, signal, live.counter);
 }

@@ -40,7 +40,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	struct ssll_layout *layout;
 	struct ssll_thread *thread;
 
-	if (!traced(key.tgid))
+	if (!is_traced(key.tgid))
 		return 0;
 	handshake = find_handshake(ssl, key.tgid);
 	if (!handshake) {
@@ -91,7 +91,7 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 	struct ssll_thread *thread;
 	bool same_thread;
 
-	if (!leaves(ctx, cookie, &value) || !call)
+	if (!leaves_call(ctx, cookie, &value) || !call)
 		return 0;
 	ssl = call->ssl;
 	thread = lookup_or_init_thread();

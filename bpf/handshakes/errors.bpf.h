@@ -7,10 +7,14 @@
 #include "handshakes/labels.bpf.h"
 #include "handshakes/running.bpf.h"
 
+/* Alerts: RFC 8446, section 6. */
 enum {
-	TLS_HANDSHAKE_FAILURE = 40, /* alerts */
+	TLS_HANDSHAKE_FAILURE = 40,
 	TLS_MISSING_EXTENSION = 109,
 	TLS_CERTIFICATE_REQUIRED = 116,
+};
+
+enum {
 	FIRST_REASON = 100,     /* below lie the reasons that all libraries share, which say less */
 	FIRST_SHARED = 1 << 18, /* OpenSSL 3.0 and later: they carry flags from here on */
 	REASON_MASK = (1 << SSLL_ERROR_REASON_BITS) - 1,

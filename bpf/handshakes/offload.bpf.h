@@ -140,7 +140,7 @@ static __always_inline int end_thread(struct task_struct *thread)
 	__s64 *own = bpf_map_lookup_elem(&waiting_in, &tgid), waited;
 
 	bpf_map_delete_elem(&threads, &tid);
-	if (!own || !process_ends(thread))
+	if (!own || !is_last_thread(thread))
 		return 0;
 	waited = *own;
 	if (!bpf_map_delete_elem(&waiting_in, &tgid)) /* else it was done for another of the last threads */
@@ -155,7 +155,7 @@ static __always_inline int count_batch(__u64 lanes_at, __u32 operation)
 	const __u64 none = 0;
 	__u64 lanes[LANES];
 
-	if (!traced(this_process()) || bpf_probe_read_user(lanes, sizeof(lanes), (void *)lanes_at))
+	if (!is_traced(this_process()) || bpf_probe_read_user(lanes, sizeof(lanes), (void *)lanes_at))
 		return 0;
 	for (__u32 lane = 0; lane < LANES; lane++)
 		key.lanes += lanes[lane] != 0;

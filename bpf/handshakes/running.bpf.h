@@ -52,7 +52,7 @@ static __always_inline struct ssll_handshake *find_handshake(__u64 ssl, __u32 tg
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 	struct ssll_handshake *handshake = ssl ? bpf_map_lookup_elem(&handshakes, &key) : NULL;
 
-	return handshake || !ssl || !excess_used() ? handshake : bpf_map_lookup_elem(&excess_handshakes, &key);
+	return handshake || !ssl || !is_excess_used() ? handshake : bpf_map_lookup_elem(&excess_handshakes, &key);
 }
 
 static __always_inline struct ssll_layout *layout_of(__u32 library)
@@ -129,7 +129,7 @@ static __always_inline bool forget_handshake(__u64 ssl, __u32 tgid)
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
 
 	if (bpf_map_delete_elem(&handshakes, &key))
-		return excess_used() && !bpf_map_delete_elem(&excess_handshakes, &key);
+		return is_excess_used() && !bpf_map_delete_elem(&excess_handshakes, &key);
 	release_entry(tgid, SSLL_SHARED_HANDSHAKES);
 	return true;
 }
@@ -159,7 +159,7 @@ static __always_inline struct ssll_open_call *find_open_call(const struct ssll_s
 {
 	struct ssll_open_call *call = bpf_map_lookup_elem(&open_calls, key);
 
-	return call || !excess_used() ? call : bpf_map_lookup_elem(&excess_calls, key);
+	return call || !is_excess_used() ? call : bpf_map_lookup_elem(&excess_calls, key);
 }
 
 /* In place of what was left there by a call that never ended. */
@@ -179,7 +179,7 @@ static __always_inline void forget_open_call(const struct ssll_start_key *key)
 {
 	if (!bpf_map_delete_elem(&open_calls, key))
 		release_entry(key->tgid, SSLL_SHARED_CALLS);
-	if (excess_used())
+	if (is_excess_used())
 		bpf_map_delete_elem(&excess_calls, key);
 }
 

@@ -47,7 +47,7 @@ static __always_inline void release_entry(__u32 tgid, enum ssll_shared table)
 }
 
 /* Whether any process has had more than its share. */
-static __always_inline bool excess_used(void)
+static __always_inline bool is_excess_used(void)
 {
 	return *(volatile __u64 *)&handshake_counters.excess_used;
 }
