@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows two kept measurements side by side: rates, means and percentiles of each function, phase and wait, what changed beyond
-noise, and what the change of the mean handshake is made of."""
+"""Compares two recorded measurements: the rate, mean and percentiles of each function, phase and wait, what changed beyond
+noise, and which parts make up the change of the mean handshake."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ssllatency.output.printing import show, tell
 from ssllatency.reports.documents import diff as diff_document
 from ssllatency.reports.text import diff as diff_text
 
-SUMMARY = "compare two kept measurements: what changed, beyond noise"
+SUMMARY = "compare two recorded measurements: what changed beyond noise"
 STATUS = ", 3 slower than --fail-over allows"
 _WORSE = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
-    kept = "a recording, or documents of schema ssllatency/1"
-    parser.add_argument("before", metavar="BEFORE", help=f"{kept}, - for standard input")
-    parser.add_argument("after", metavar="AFTER", help=kept)
+    measurement = "a recording, or documents of schema ssllatency/1"
+    parser.add_argument("before", metavar="BEFORE", help=f"{measurement}, - for standard input")
+    parser.add_argument("after", metavar="AFTER", help=measurement)
     outputs = parser.add_mutually_exclusive_group()
     outputs.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-diff/1")
     html.add_option(outputs)
     parser.add_argument("--fail-over", type=percentage, metavar="PERCENT",
-                        help="exit with 3 where handshakes or a function are slower by more than 10%% … and noise")  # fmt: skip
+                        help="exit with 3 if handshakes or a function got slower by more than this, beyond noise")  # fmt: skip
 
 
 def percentage(text: str) -> float:

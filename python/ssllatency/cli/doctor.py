@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what this machine lacks for tracing, each with the command that mends it."""
+"""Checks what tracing needs on this machine, and prints the command that installs or enables whatever is missing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ssllatency.output.printing import show
 from ssllatency.probes.listing import hit_words
 from ssllatency.tracing import hit_costs
 
-SUMMARY = "what this machine lacks, each with the command that mends it"
+SUMMARY = "check what tracing needs, and print the command that fixes what is missing"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="only what makes tracing impossible, in one sentence")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print one sentence, and only if this machine can't trace")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     for finding in doctor.findings(here):
         show(f"{_word(finding):8} {finding.name}: {finding.detail}")
         if finding.remedy:
-            show(f"{'':8}   mend it with: {finding.remedy}")
+            show(f"{'':8}   to fix it: {finding.remedy}")
     show(f"\n{_verdict(here)}")
     if obstacle is None and (costs := hit_costs.of_this_machine()):
         show(f"Nanoseconds a probe hit: {hit_words(costs)}.")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says where the time of whole handshakes went, and why those that failed did: time in calls by phase, waits by what was waited
-for, by version, cipher, resumption and more, with the slowest one by one. Ends after -d seconds, on Ctrl-C or SIGTERM."""
+"""Shows where the time of handshakes went, and why some failed: the time in calls by phase, the waits by what was waited for,
+grouped by version, cipher, resumption and more; lists the slowest. Ends after -d seconds, on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ssllatency.reports.text.handshakes import endings as handshake_endings
 from ssllatency.reports.text.handshakes import report as handshake_text
 from ssllatency.tracing import handshakes, live
 
-SUMMARY = "where the handshakes' time went, and why the failed ones failed"
+SUMMARY = "show where the time of handshakes went, and why some failed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_report_options(parser)
     options.add_measuring_options(parser)
     parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
-                        help="those that took at least 50ms, 1s … as they end")  # fmt: skip
+                        help="print each handshake that took at least this long (50ms, 1s) as it ends")  # fmt: skip
     options.add_attaching_options(parser)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a load generator against a server while tracing that server's handshakes, and prints both sides in one report. The
-arguments after the tool's name are its own. Ctrl-C ends the tool, and both sides are printed."""
+"""Runs a load generator against a server while tracing that server's handshakes, and prints the figures of both sides in one
+report. Everything after the tool's name is passed to the tool. Ctrl-C stops the tool; the report is printed all the same."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ssllatency.targets import Selection
 from ssllatency.tracing import driving, handshakes, live
 from ssllatency.tracing.follow import Follower
 
-SUMMARY = "drive s_time, h2load, ab or wrk against a server while tracing it"
+SUMMARY = "run s_time, h2load, ab or wrk against a server while tracing it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,19 +39,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_target_options(parser)
     parser.add_argument("tool", nargs="?", choices=list(TOOLS), help="the load generator")
     parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="its own arguments, passed on unchanged"
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="the tool's own arguments, passed on unchanged"
     )
-    parser.add_argument("--program", metavar="FILE", help="the tool's executable in place of the one on the PATH")
+    parser.add_argument("--program", metavar="FILE", help="the tool's executable, if not the one on the PATH")
     parser.add_argument("--user", metavar="NAME", default="",
-                        help="run the tool as this user (under root sudo's user, else nobody)")  # fmt: skip
+                        help="run the tool as this user (for root: sudo's user, else nobody)")  # fmt: skip
     parser.add_argument("--timeout", type=options.seconds, metavar="TIME",
-                        help="end the tool after so long (a minute after its own end, an hour where it has none)")  # fmt: skip
-    parser.add_argument("--functions", action="store_true", help="measure each function as well, as trace does")
+                        help="stop the tool after this time (a minute past its own duration, else an hour)")  # fmt: skip
+    parser.add_argument("--functions", action="store_true", help="also measure each function, as trace does")
     parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1 with the member client")
-    group = parser.add_argument_group("a matrix of measurements in place of one tool")
-    group.add_argument("--matrix", metavar="FILE", help="run every combination of what this file (TOML) varies")
-    group.add_argument("-o", "--output", metavar="FILE", help="the table of its runs (CSV); one that is there is continued")
-    group.add_argument("--dry-run", action="store_true", help="say what would be run, and for how long")
+    group = parser.add_argument_group("a matrix of measurements instead of one run")
+    group.add_argument("--matrix", metavar="FILE", help="run every combination of the factors in this TOML file")
+    group.add_argument(
+        "-o", "--output", metavar="FILE", help="write the runs' figures to this CSV file; an interrupted one is continued"
+    )
+    group.add_argument("--dry-run", action="store_true", help="only print what would be run, and how long it would take")
     options.add_measuring_options(parser)
     options.add_attaching_options(parser)
 
@@ -75,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     output, snapshot = _measure(command, account, expected_s(arguments.tool, words), selection, arguments)
     snapshot, status = _with_client(snapshot, output, tool, command, version)
     if status and account:
-        tell(f"{command[0]} ran as user {account.uid}: --user names another, where it needs files that this one may not read.")
+        tell(f"{command[0]} ran as user {account.uid}: --user names another, if it needs files that this one may not read.")
     _print(snapshot, arguments)
     return status
 

@@ -70,7 +70,7 @@ def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
     """The parser of the whole command line, or of one subcommand only, so that the others needn't be imported."""
     parser = _Parser(
         prog="ssllatency",
-        description="Where the latency of server-side TLS goes, on the live server.",
+        description="Shows where the latency of server-side TLS goes, on the live server.",
         epilog=f"{STATUSES}. {OUTPUTS}",
     )
     parser.add_argument("-V", "--version", action="version", version=f"ssllatency {__version__}")

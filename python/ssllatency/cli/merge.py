@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds recordings of several hosts or runs into one: every interval of every run is kept, so that all sums are exact."""
+"""Combines recordings of several hosts or runs into one. Every interval of every run is kept, so all sums are exact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording import to_lines
 from ssllatency.reports.words.units import counted
 
-SUMMARY = "add recordings of several hosts or runs into one"
+SUMMARY = "combine recordings of several hosts or runs into one"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

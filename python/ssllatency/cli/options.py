@@ -29,7 +29,7 @@ def process_ids(text: str) -> list[int]:
     """PIDs, separated by commas or white space, as pgrep prints them."""
     words = re.split(r"[\s,]+", text.strip())
     if words == [""]:
-        raise argparse.ArgumentTypeError("it is empty: is the server running, and its PID file where you look for it?")
+        raise argparse.ArgumentTypeError("it is empty: check that the server runs and that this is its PID file")
     for word in words:
         if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 1 << 22:
             hint = f": --comm {word} names processes" if re.fullmatch(r"[A-Za-z][\w.-]{0,14}", word, re.ASCII) else ""
@@ -74,7 +74,7 @@ def linear_range(text: str) -> LinearRange:
 
 def add_target_options(parser: argparse.ArgumentParser) -> None:
     """The options that name the targets."""
-    group = parser.add_argument_group("targets (several add up)")
+    group = parser.add_argument_group("targets (any combination of these)")
     group.add_argument(
         "-p",
         "--pid",
@@ -82,17 +82,19 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="PID,…",
-        help="processes and their children, now or later",
-    )
-    group.add_argument("--comm", action="append", default=[], metavar="NAME", help="all processes of this name, now or later")
-    group.add_argument("--cgroup", metavar="PATH", help="all processes of this cgroup and of those below it, now or later")
-    group.add_argument(
-        "--library", action="append", default=[], metavar="FILE", help="everyone who maps this file, now or later"
+        help="these processes, their children, and all that they start",
     )
     group.add_argument(
-        "--container", metavar="ID", help="all processes in this container: its ID, the beginning of it, or its name"
+        "--comm", action="append", default=[], metavar="NAME", help="every process of this name, those started later too"
     )
-    group.add_argument("--all", action="store_true", help="every process of this machine")
+    group.add_argument("--cgroup", metavar="PATH", help="every process in this cgroup or below it, now or later")
+    group.add_argument(
+        "--library", action="append", default=[], metavar="FILE", help="every process that maps this file, now or later"
+    )
+    group.add_argument(
+        "--container", metavar="ID", help="every process in this container, named by its ID, a prefix of the ID, or its name"
+    )
+    group.add_argument("--all", action="store_true", help="every process on this machine")
 
 
 def add_attaching_options(parser: argparse.ArgumentParser) -> None:
@@ -101,12 +103,13 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--wait",
         action="store_true",
-        help="begin though no process or TLS library is there yet; -d counts from the first arrival",
+        help="start before any process has loaded a TLS library; -d counts from the first that does",
     )
     group.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
-                       help="how probes are attached (auto: the newest way that the kernel has)")  # fmt: skip
+                       help="how to attach probes (auto: the newest way that the kernel supports)")  # fmt: skip
     group.add_argument("--links", choices=("auto", "process", "shared"), default="auto",
-                       help="process: a link a process: costs others nothing, misses first calls of children")  # fmt: skip
+                       help="shared: one link for all processes; process: one for each, which costs other processes nothing "
+                            "but misses a child's first calls")  # fmt: skip
     add_planning_options(parser)
 
 
@@ -114,41 +117,49 @@ def add_planning_options(parser: argparse.ArgumentParser) -> None:
     """The options for where probes are allowed."""
     group = parser.add_argument_group("probe sites")
     group.add_argument("--no-return-probes", action="store_true", help="leave a function out rather than use a return probe")
-    group.add_argument("--no-cache", action="store_true", help="plan anew instead of taking a plan from the cache")
+    group.add_argument("--no-cache", action="store_true", help="make new plans instead of using those in the cache")
 
 
 def add_engine_option(parser: argparse.ArgumentParser) -> None:
-    """The options for the way of attaching."""
+    """The option for the engine."""
     parser.add_argument(
-        "--engine", choices=choice.NAMES, default=choice.AUTO, help="what probes are attached by (auto: the first that works)"
+        "--engine",
+        choices=choice.NAMES,
+        default=choice.AUTO,
+        help="the engine that attaches the probes (auto: the first that works)",
     )
 
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:
     """The options for the duration, the interval and the format of reports."""
-    parser.add_argument("-d", "--duration", type=seconds, metavar="TIME", help="stop after so long: 10, 30s, 5m")
-    parser.add_argument("-i", "--interval", type=seconds, metavar="TIME", help="a report of each interval")
-    parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1; with -i one document a line")
+    parser.add_argument("-d", "--duration", type=seconds, metavar="TIME", help="stop after this time: 10 (seconds), 30s, 5m")
+    parser.add_argument("-i", "--interval", type=seconds, metavar="TIME", help="print a report for each interval")
+    parser.add_argument("--json", action="store_true", help="print JSON, schema ssllatency/1; with -i one document per line")
 
 
 def add_role_option(parser: argparse._ActionsContainer) -> None:
     """The option for the side of connections that counts."""
-    parser.add_argument("--role", type=Role, choices=list(Role), default=Role.SERVER, help="which SSL objects count (server)")
+    parser.add_argument(
+        "--role", type=Role, choices=list(Role), default=Role.SERVER, help="which side of connections to count (server)"
+    )
 
 
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:
-    """The options for what is measured of handshakes and how much of it is kept; single handshakes are printed only with
-    --over."""
+    """The options for how handshakes are grouped, split and limited. Handshakes are printed one by one only with --over,
+    which is `handshakes` alone's."""
     parser.set_defaults(over=None)
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
-                        help=f"a row for each combination of these: {', '.join(Label)}")  # fmt: skip
-    parser.add_argument("--slowest", type=count, default=0, metavar="N", help="the N slowest one by one, with their splits")
-    parser.add_argument("--off-cpu", action="store_true", help="split the time in calls into on and off the processor")
+                        help=f"one row for each combination of these labels: {', '.join(Label)}")  # fmt: skip
+    parser.add_argument(
+        "--slowest", type=count, default=0, metavar="N", help="list the N slowest handshakes, each with its phases and waits"
+    )
+    parser.add_argument("--off-cpu", action="store_true", help="split the time in calls into time on and off the processor")
     add_role_option(parser)
     parser.add_argument("--max-groups", type=count, default=64, metavar="N",
-                        help='how many rows --by makes, the others count under "other" (64)')  # fmt: skip
+                        help='at most N rows for --by; the rest count under "other" (64)')  # fmt: skip
     parser.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
-                        help="room for so many of a process, 360 bytes each; beyond, the oldest drop (131072)")  # fmt: skip
+                        help="keep up to N handshakes in flight for a process, 360 bytes each; beyond that the oldest are "
+                             "dropped (131072)")  # fmt: skip
 
 
 def labels(text: str) -> tuple[Label, ...]:
@@ -160,10 +171,10 @@ def labels(text: str) -> tuple[Label, ...]:
 
 
 def room(text: str) -> int:
-    """The option for the number of handshakes that can be in flight."""
+    """The option for the number of handshakes that are kept while in flight."""
     number = whole(text)
     if number > 1 << 24:
-        raise argparse.ArgumentTypeError("there can be room for at most 16777216 handshakes")
+        raise argparse.ArgumentTypeError("at most 16777216 handshakes can be kept")
     return number
 
 

@@ -28,7 +28,7 @@ from ssllatency.tracing.follow import rules_for
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
 
-SUMMARY = "what would be probed, how it was found, what each site costs, what is missing"
+SUMMARY = "list what would be probed, how it was found, what each site costs, and what is missing"
 _OPENSSL = ("libssl", "libcrypto", "static")
 
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE", help="libraries or executables")
     options.add_target_options(parser)
     options.add_planning_options(parser)
-    parser.add_argument("--handshakes", action="store_true", help="what would be probed to split handshakes into phases")
+    parser.add_argument("--handshakes", action="store_true", help="list the sites that split handshakes into phases instead")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -100,7 +100,7 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
 def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
     plan = source.handshake_plan(_existing(name), name)
     if plan.kind not in _OPENSSL:
-        raise SsllatencyError(f"{name} is neither libssl nor libcrypto, and holds none of them.")
+        raise SsllatencyError(f"{name} is neither libssl nor libcrypto, and contains neither.")
     return plan
 
 
@@ -114,7 +114,7 @@ def _links(resolved: Resolved) -> str:
     if resolved.everyone:
         return "\n\nAttached by one link for every process that maps the files."
     return (
-        f"\n\nAttached by one link, and a filter in the program that picks {_processes(resolved)} and what they start. "
+        f"\n\nAttached by one link; a filter in the program picks {_processes(resolved)} and all that they start. "
         f"{_others(resolved)}"
     )
 
@@ -134,7 +134,7 @@ def _others(resolved: Resolved) -> str:
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     return (
         f"{counted(len(others), 'other process')} ({shown}) mapping the same files would pay for the breakpoints: "
-        "--links process spares them, but misses the first calls of new children."
+        "with --links process they pay nothing, but the first calls of new children are missed."
     )
 
 

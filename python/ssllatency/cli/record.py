@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a measurement of functions and handshakes in a file, interval by interval; a crash loses at most the last interval.
+"""Records a measurement of functions and handshakes to a file, interval by interval; a crash loses at most the last interval.
 Ends after -d seconds, on Ctrl-C or SIGTERM. `report`, `diff` and `merge` read the file."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ssllatency.reports.documents.recording import end_line, header_line, interv
 from ssllatency.reports.words.units import counted
 from ssllatency.tracing import handshakes, live
 
-SUMMARY = "keep a measurement in a file, interval by interval"
+SUMMARY = "record a measurement to a file, interval by interval"
 _INTERVAL_S = 5.0
 
 
@@ -28,10 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
     recordings.add_output_options(parser)
-    parser.add_argument("-d", "--duration", type=options.seconds, metavar="TIME", help="stop after so long: 10, 30s, 5m")
+    parser.add_argument(
+        "-d", "--duration", type=options.seconds, metavar="TIME", help="stop after this time: 10 (seconds), 30s, 5m"
+    )
     parser.add_argument("-i", "--interval", type=options.seconds, default=_INTERVAL_S, metavar="TIME",
                         help=f"the length of an interval ({_INTERVAL_S:g})")  # fmt: skip
-    parser.add_argument("--by-process", action="store_true", help="keep the functions of each process by themselves")
+    parser.add_argument("--by-process", action="store_true", help="record the functions of each process separately")
     options.add_measuring_options(parser)
     options.add_attaching_options(parser)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a kept measurement: a recording of `ssllatency record`, or what `trace` and `handshakes` print with --json."""
+"""Renders a recorded measurement: a recording of `ssllatency record`, or what `trace` and `handshakes` print with --json."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ssllatency.reports.documents import document
 from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
 
-SUMMARY = "render a kept measurement as text, JSON or an HTML page"
+SUMMARY = "render a recorded measurement as text, JSON or an HTML page"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     parser.add_argument("file", metavar="FILE", help="a recording, or documents of schema ssllatency/1, - for standard input")
-    parser.add_argument("--by-process", action="store_true", help="a section for each process")
-    parser.add_argument("--intervals", action="store_true", help="a report of each interval instead of one of all")
+    parser.add_argument("--by-process", action="store_true", help="print a section for each process")
+    parser.add_argument("--intervals", action="store_true", help="print a report for each interval instead of one for all")
     outputs = parser.add_mutually_exclusive_group()
     outputs.add_argument(
-        "--json", action="store_true", help="print JSON, schema ssllatency/1; with --intervals one document a line"
+        "--json", action="store_true", help="print JSON, schema ssllatency/1; with --intervals one document per line"
     )
     html.add_option(outputs)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the plan for a target as a self-contained script for a host that has only bpftrace. `sh SCRIPT` runs it: it checks
-that the libraries are those that it was made for, traces, and prints histograms, stats and reasons at Ctrl-C."""
+that the libraries are the ones that it was made for, traces, and prints histograms, stats and reasons at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ from ssllatency.targets import root_of
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
 
-SUMMARY = "the same plan as a bpftrace script for a host that has only bpftrace"
+SUMMARY = "print the probes as a bpftrace script, for a host that has only bpftrace"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
-    parser.add_argument("files", nargs="*", metavar="FILE", help="libraries or executables: everyone who maps them")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="libraries or executables; every process that maps them is traced"
+    )
     options.add_target_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write the script to FILE instead of standard output")
     options.add_role_option(parser)
     parser.add_argument("--hist", type=options.linear_range, default=LinearRange(), metavar="MIN:MAX:STEP",
-                        help="linear histogram in microseconds (0:1000:200)")  # fmt: skip
+                        help="range and step of the linear histogram in microseconds (0:1000:200)")  # fmt: skip
     options.add_planning_options(parser)
 
 
@@ -113,7 +115,7 @@ def _about(resolved: Resolved) -> list[str]:
     pids = " ".join(str(target.pid) for target in resolved.targets)
     whom = "every process that maps the files" if resolved.everyone else f"{', '.join(comms)} (PID {pids})"
     made = f"Made by ssllatency {__version__} on {os.uname().nodename}, {datetime.now(UTC).isoformat(timespec='seconds')}."
-    ends = [] if resolved.everyone else ["It counts these processes alone: when they have been restarted, make it anew."]
+    ends = [] if resolved.everyone else ["It counts only these processes: make a new one when they have been restarted."]
     return [f"Latency of TLS calls in {whom}.", made, *ends]
 
 

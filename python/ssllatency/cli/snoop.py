@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints one line for each TLS call when it has ended: who made it, what it returned, how long it took, and why it failed or
+"""Prints one line for each TLS call as it ends: who made it, what it returned, how long it took, and why it failed or
 asked to be called again. Ends after -d seconds or --count lines, on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
 
-SUMMARY = "one line a call, as it happens"
+SUMMARY = "print one line for each TLS call as it ends"
 _LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full
 _BATCHES = 8  # read in a row, when calls come as fast as they are printed; then it is seen whether the end has come
 _CLOCK_S = 10.0  # how often the wall clock is compared with the kernel's
@@ -38,19 +38,21 @@ _SAY_S = 1.0  # dropped calls are reported at most this often
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
-    group = parser.add_argument_group("which calls (the kernel leaves the others out)")
+    group = parser.add_argument_group("filters (applied in the kernel)")
     group.add_argument("--function", action="append", metavar="NAME",
-                       help="calls of this function, or of those that a shell pattern matches; repeatable")  # fmt: skip
+                       help="only calls of this function, or of those that match a shell pattern; repeatable")  # fmt: skip
     group.add_argument("--outcome", type=Outcome, choices=list(Outcome), action="append", metavar="OUTCOME",
-                       help="calls that ended so: success, failure, retry or closed; repeatable")  # fmt: skip
+                       help="only calls with this outcome: success, failure, retry or closed; repeatable")  # fmt: skip
     group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
-                       help="calls that took at least so long, like 200us or 1ms")  # fmt: skip
+                       help="only calls that took at least this long, such as 200us or 1ms")  # fmt: skip
     options.add_role_option(group)
-    parser.add_argument("-d", "--duration", type=options.seconds, metavar="TIME", help="stop after so long: 10, 30s, 5m")
-    parser.add_argument("--count", type=options.whole, metavar="N", help="stop after so many lines")
-    parser.add_argument("--json", action="store_true", help="print a JSON object a line")
+    parser.add_argument(
+        "-d", "--duration", type=options.seconds, metavar="TIME", help="stop after this time: 10 (seconds), 30s, 5m"
+    )
+    parser.add_argument("--count", type=options.whole, metavar="N", help="stop after N lines")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
-                        help=f"room for calls that aren't printed yet ({RING_BYTES >> 10})")  # fmt: skip
+                        help=f"size of the buffer for calls that aren't printed yet, in KiB ({RING_BYTES >> 10})")  # fmt: skip
     options.add_attaching_options(parser)
 
 
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Attaches, prints calls until the end, detaches, and prints the calls that were still on their way."""
     selection = options.selection(arguments)
     if arguments.buffer > 1 << 20:
-        raise SsllatencyError("the buffer can have at most 1048576 KiB.", 2)
+        raise SsllatencyError("--buffer can be at most 1048576 KiB.", 2)
     live.prepare()
     with ExitStack() as stack:
         resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack))
@@ -144,7 +146,7 @@ class _Printer:
         if dropped == self._told:
             return
         more, self._told, self._said = dropped - self._told, dropped, time.monotonic()
-        tell(f"{counted(more, 'call')} dropped: more came than could be printed.")
+        tell(f"{counted(more, 'call')} dropped: they came faster than they could be printed.")
         if self._json:
             self._output.write([self._json.dropped(more, time.time_ns())])
 
@@ -154,6 +156,6 @@ class _Printer:
         if running:
             tell_line(f"{counted(running, 'call')} had begun and not returned.")
         if self._unwritten:
-            tell_line(f"{counted(self._unwritten, 'call')} not printed: nobody read them.")
+            tell_line(f"{counted(self._unwritten, 'call')} not printed: their reader had stopped.")
         for line in lost(self._session.losses()):
             tell_line(line)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists what on this host does TLS: processes, containers, ports, the TLS implementation of each with its version and how it is
-linked, and whether it is traced. Traces nothing; without root it shows what it may and says what it couldn't look at."""
+"""Lists the processes on this host that do TLS: their containers and ports, the TLS implementation with its version, how it is
+linked, and whether it can be traced. Attaches nothing; without root it lists what it may read, and says what it couldn't."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ssllatency.reports.words.units import printable, table, wrapped
 from ssllatency.targets import Selection, Survey, listing, select, survey
 from ssllatency.tracing.file_facts import KnownFiles
 
-SUMMARY = "what on this host does TLS, in which container, and what of it can be traced"
+SUMMARY = "list what does TLS on this host, in which container, and whether it can be traced"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

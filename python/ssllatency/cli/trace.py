@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces TLS calls and prints the ssllatency report: latency histograms and stats by function, for calls that succeeded and
-for all others, then percentiles, reasons, and what was left out or lost. Ends after -d seconds, on Ctrl-C or SIGTERM."""
+for all others, then percentiles, reasons of retries and failures, and what was not traced or was lost. Ends after -d seconds,
+on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ from ssllatency.output.printing import show
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 
-SUMMARY = "the ssllatency report: histograms and stats by function"
+SUMMARY = "print latency histograms and stats by function"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
     options.add_report_options(parser)
-    parser.add_argument("--by-process", action="store_true", help="a section for each process")
+    parser.add_argument("--by-process", action="store_true", help="print a section for each process")
     options.add_role_option(parser)
     parser.add_argument("--hist", type=options.linear_range, default=LinearRange(), metavar="MIN:MAX:STEP",
-                        help="linear histogram in microseconds (0:1000:200)")  # fmt: skip
+                        help="range and step of the linear histogram in microseconds (0:1000:200)")  # fmt: skip
     parser.add_argument("--max-processes", type=options.count, default=256, metavar="N",
-                        help='how many processes are told apart, the others count under "other" (256)')  # fmt: skip
+                        help='tell at most N processes apart; the rest count under "other" (256)')  # fmt: skip
     options.add_attaching_options(parser)
     options.add_engine_option(parser)
     parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)  # empty programs, for the benchmark

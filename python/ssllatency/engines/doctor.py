@@ -124,7 +124,7 @@ def blockers(host: Host, engine: str = DEFAULT_ENGINE) -> list[Finding]:
 def lacking(host: Host, engine: str = DEFAULT_ENGINE) -> str:
     """What `host` lacks for tracing by `engine`, and what fixes it, as phrases; "" where it lacks nothing."""
     missing = blockers(host, engine)
-    return "; ".join(f"{finding.detail} (to mend it: {finding.remedy})" for finding in missing)
+    return "; ".join(f"{finding.detail} (to fix it: {finding.remedy})" for finding in missing)
 
 
 def can_trace(host: Host, engine: str = DEFAULT_ENGINE) -> str | None:

@@ -36,7 +36,7 @@ def endpoint(tool: str, arguments: Sequence[str]) -> Endpoint:
     else:
         url = _url(arguments)
         if not url:
-            raise LoadError(f"{tool}'s arguments hold no https:// URL: write them after its name, as it takes them itself.", 2)
+            raise LoadError(f"{tool}'s arguments contain no https:// URL: write them after {tool}, in its own syntax.", 2)
         address = (tool == "h2load" and _option(("--connect-to",), arguments)) or _authority(url)
     return endpoint_of(address)
 
@@ -44,7 +44,7 @@ def endpoint(tool: str, arguments: Sequence[str]) -> Endpoint:
 def refuse_plain(tool: str, arguments: Sequence[str]) -> None:
     """Raises LoadError where the tool would use HTTP without TLS."""
     if tool != "s_time" and _url(arguments).lower().startswith("http:"):
-        raise LoadError(f"{tool} is to speak HTTP without TLS: give it an https:// URL.", 2)
+        raise LoadError(f"{tool} would speak HTTP without TLS: give it an https:// URL.", 2)
 
 
 def _url(arguments: Sequence[str]) -> str:

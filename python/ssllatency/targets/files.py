@@ -179,13 +179,13 @@ def few_of(files: Sequence[MappedFile], executable: str | None, named: Collectio
 
 def too_many(process: Process, files: int) -> str:
     """The sentence about the files of a process that aren't asked about."""
-    return f"{process.comm} (PID {process.pid}) maps {files} files as code: only {MOST_MAPPED} of them were looked at."
+    return f"{process.comm} (PID {process.pid}) maps {files} files as code: only {MOST_MAPPED} of them were inspected."
 
 
 def _most_shared(users: Users, named: Collection[Identity], tell: Tell) -> Users:
     if len(users) <= _MOST_FILES:
         return users
-    tell(f"The processes map {len(users)} files as code: only the {_MOST_FILES} most shared were looked at.")
+    tell(f"The processes map {len(users)} files as code: only the {_MOST_FILES} most shared were inspected.")
     kept = sorted(users, key=lambda identity: (identity not in named, -len(users[identity])))[:_MOST_FILES]
     return {identity: users[identity] for identity in kept}
 
@@ -229,7 +229,7 @@ def _holding(
         taken.update(mappings.keys())
     comms = {process.pid: process.comm for process in processes}
     for pid in sorted(crowded):
-        tell(f"{comms[pid]} (PID {pid}) maps more than {MOST_OF_PROCESS} files with TLS: only so many were looked into.")
+        tell(f"{comms[pid]} (PID {pid}) maps more than {MOST_OF_PROCESS} files with TLS: only that many were inspected.")
     for sentence in unopened.sentences():
         tell(sentence)
     return found
@@ -251,7 +251,7 @@ class Unopened:
         if not self._number:
             return []
         files = "One mapped file" if self._number == 1 else f"{self._number} mapped files"
-        return [f"{files} couldn't be opened, so that nobody knows whether TLS is inside. {self._first}"]
+        return [f"{files} couldn't be opened, so it isn't known whether they contain TLS. {self._first}"]
 
 
 def first_opened(mappings: Mapping[int, MappedFile], ask: Callable[[int, str, str], T], proc: Path) -> T:

@@ -49,9 +49,9 @@ def sentences(survey: Survey) -> Iterator[str]:
         yield "Whether a program on a Java virtual machine does TLS can't be told from outside."
     if survey.crypto_only:
         alone = named(survey.crypto_only)
-        yield f"These map libcrypto alone, and TLS of their own on top of it, as Erlang has, isn't traced: {alone}."
+        yield f"These map only libcrypto; TLS that they implement on top of it, as Erlang does, isn't traced: {alone}."
     if survey.closed:
-        yield f"Not permitted to look into {named(survey.closed)}."
+        yield f"Not permitted to inspect {named(survey.closed)}."
     yield from survey.unread
 
 

@@ -92,7 +92,7 @@ def fail(error: SsllatencyError) -> None:
 
 def denied(pid: int) -> SsllatencyError:
     """The error for a process that we aren't allowed to inspect."""
-    return SsllatencyError(f"Not permitted to look into process {pid}: {as_root('CAP_SYS_PTRACE')}.")
+    return SsllatencyError(f"Not permitted to inspect process {pid}: {as_root('CAP_SYS_PTRACE')}.")
 
 
 def as_root(capability: str) -> str:

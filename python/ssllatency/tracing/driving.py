@@ -30,7 +30,7 @@ def serving_there(where: Endpoint) -> Selection:
     processes = {process.pid: process for process in all_processes() if process.pid != os.getpid()}
     found, hidden = serving(where.port, addresses, processes) if any(map(is_own, addresses)) else ([], 0)
     if not found:
-        unseen = f" ({counted(hidden, 'process')} couldn't be looked at)" if hidden else ""
+        unseen = f" ({counted(hidden, 'process')} couldn't be inspected)" if hidden else ""
         raise SsllatencyError(
             f"No process on this host listens on {where.host} port {where.port}{unseen}: name the server by -p PID, --comm NAME"
             " or --container ID."

@@ -68,9 +68,9 @@ class KnownFiles:
         if has_library_name(path):
             return ""
         if size > MAX_COPY:
-            return f"{path} is larger than {MAX_COPY >> 30} GiB: whether it holds TLS wasn't looked at."
+            return f"{path} is larger than {MAX_COPY >> 30} GiB, so it wasn't inspected for TLS."
         if self._bytes + size > _MOST_BYTES or self._in_vain >= _MOST_IN_VAIN:
-            return "There are more, or larger, mapped files than are looked into in one run: others of them may hold TLS."
+            return "Too many or too large files are mapped to inspect them all in one run: some of the rest may hold TLS."
         return ""
 
     def _looked_at(self, fd: int, path: str, root: str, size: int) -> FileFacts:

@@ -216,7 +216,9 @@ class Follower:
         sees = bool(following and following.sees_mappings)
         if following and following.lost > self._lost:
             if self._resolved.everyone:  # else most of them were other processes', and those that count are few to look at
-                self._say(f"{following.lost - self._lost} notices of mapped files were lost: everyone is looked at again.")
+                self._say(
+                    f"{following.lost - self._lost} notices of mapped files were lost: all processes are looked at again."
+                )
             self._lost = following.lost
             self._looked.clear()
         if self._resolved.everyone and sees and self._looked:
@@ -255,7 +257,7 @@ class Follower:
             self._enlist(pid, found)
         except SsllatencyError as error:
             if exists(pid):
-                self._say(f"{self._name(pid)} can't be looked at: {error}")
+                self._say(f"{self._name(pid)} can't be inspected: {error}")
         for one in mapped.values():
             self._take_notice(one)
         self._looked.add(pid)
@@ -319,7 +321,7 @@ class Follower:
 
     def _put_off(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
         """Has the next look go on with a process that has mapped more new files than one look takes."""
-        self._say(f"{self._name(pid)} maps new files faster than they can be looked into: the rest is traced later.")
+        self._say(f"{self._name(pid)} maps new files faster than they can be inspected: the rest are traced later.")
         self._waiting[pid] = dict(list((mapped | self._waiting.pop(pid, {})).items())[-_MOST_TOLD:])
 
     def _heard_of(self, pid: int) -> dict[Identity, Mapping]:
@@ -336,7 +338,7 @@ class Follower:
         room = MOST_OF_PROCESS - self._files_of.get(pid, 0)
         if new and (room <= 0 or len(self._examined) >= _MOST_EXAMINED):
             whose = f"{self._name(pid)} has mapped" if room <= 0 else "The processes have mapped"
-            self._say(f"{whose} so many new files that those it maps from now on aren't looked into.")
+            self._say(f"{whose} so many new files that those it maps from now on aren't inspected.")
             return []
         return new[: max(0, room)]
 
@@ -390,7 +392,7 @@ class Follower:
             except SsllatencyError as error:
                 if not exists(pid):
                     raise
-                self._say(f"{self._name(pid)} maps a file that can't be looked at: {error}")
+                self._say(f"{self._name(pid)} maps a file that can't be inspected: {error}")
                 continue
             found += [file] if file else []
         return found

@@ -203,7 +203,7 @@ def test_a_target_that_isnt_there_is_one_sentence(words: list[str], sentence: st
     assert done.stderr.count("\n") == 1
 
 
-def test_without_privileges_it_says_so_and_how_to_mend_it() -> None:
+def test_without_privileges_it_says_so_and_how_to_fix_it() -> None:
     command = [
         "setpriv",
         "--bounding-set=-all",

@@ -51,7 +51,7 @@ def test_a_process_that_maps_new_files_for_ever_is_reported_on() -> None:
             time.sleep(3)
         assert process.poll() is None
         notes = " ".join(trace.document["notes"])
-        assert "maps new files faster than they can be looked into" in notes or "so many new files" in notes
+        assert "maps new files faster than they can be inspected" in notes or "so many new files" in notes
 
 
 @pytest.mark.parametrize("command", [Trace, Shakes])

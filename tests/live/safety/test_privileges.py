@@ -166,7 +166,7 @@ def test_without_any_right_targets_says_what_it_could_not_see(certificates: Path
         seen = run(home, ("sys_ptrace",), "targets", "-p", server.master_pid)
         ports = run(home, ("sys_ptrace", "dac_read_search"), "targets", "-p", server.master_pid)
     assert done.returncode == seen.returncode == 0
-    assert "Not permitted to look into nginx (2 processes)." in done.stdout
+    assert "Not permitted to inspect nginx (2 processes)." in done.stdout
     assert "OpenSSL" in seen.stdout
     assert ports.stdout.count(str(server.port["ecdsa"])) == 1
     assert "Not permitted" not in seen.stdout

@@ -99,7 +99,7 @@ def test_a_subcommand_brings_in_no_other() -> None:
         (["trace", "-p", "0"], 2, "0 isn't a PID"),
         (["trace", "-p", "12x"], 2, "12x isn't a PID"),
         (["trace", "-p", "1,nginx"], 2, "nginx isn't a PID: --comm nginx names processes"),
-        (["trace", "-p", " \n"], 2, "it is empty: is the server running"),
+        (["trace", "-p", " \n"], 2, "it is empty: check that the server runs"),
         (["handshake"], 2, "did you mean handshakes?"),
         (["trace", "-p", "1", "--durration", "3"], 2, "did you mean --duration?"),
         (["trace", "-p", "1", "--attach=muti"], 2, "did you mean multi?"),

@@ -81,7 +81,7 @@ def test_a_kernel_that_refuses_the_programs_cannot_trace(host: Host) -> None:
     assert [finding.name for finding in blockers(host)] == ["BPF programs"]
     assert can_trace(host) == (
         "This machine can't trace: the kernel didn't load the BPF programs (program at_exit: R2 unbounded) "
-        "(to mend it: sudo tools/ssllatency trace --engine bpftrace)."
+        "(to fix it: sudo tools/ssllatency trace --engine bpftrace)."
     )
 
 

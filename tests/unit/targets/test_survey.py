@@ -126,7 +126,7 @@ def test_the_sentences(host: Path, describe: Describer) -> None:
     assert list(listing.sentences(look(host, describe))) == [
         "Not traced in hidden (PID 40): OpenSSL shows no names.",
         "Whether a program on a Java virtual machine does TLS can't be told from outside.",
-        "These map libcrypto alone, and TLS of their own on top of it, as Erlang has, isn't traced: sshd (PID 70).",
+        "These map only libcrypto; TLS that they implement on top of it, as Erlang does, isn't traced: sshd (PID 70).",
     ]
 
 
@@ -214,7 +214,7 @@ def test_processes_that_are_closed_to_us(host: Path, describe: Describer, monkey
     monkeypatch.setattr(Path, "read_bytes", refuse)
     found = look(host, describe)
     assert [process.comm for process in found.closed] == ["node"]
-    assert "Not permitted to look into node (PID 20)." in list(listing.sentences(found))
+    assert "Not permitted to inspect node (PID 20)." in list(listing.sentences(found))
     assert listing.to_document(found, "")["not_permitted"] == [{"pid": 20, "comm": "node"}]
 
 

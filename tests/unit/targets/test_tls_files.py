@@ -225,7 +225,7 @@ def test_a_process_that_maps_a_thousand_files_is_not_looked_through(
     found = tls_files(all_processes(proc), recognise, proc, named=[file_identity(chosen)], tell=told.append)
     assert len(found) == MOST_OF_PROCESS + 1
     assert {"node", "libssl-named.so", "libssl.so.1.1", "libssl.so.3"} <= {Path(file.path).name for file in found}
-    assert told == ["greedy (PID 10) maps more than 64 files with TLS: only so many were looked into."]
+    assert told == ["greedy (PID 10) maps more than 64 files with TLS: only that many were inspected."]
 
 
 def test_a_process_that_maps_thousands_of_files_is_looked_at_in_part(
@@ -243,7 +243,7 @@ def test_a_process_that_maps_thousands_of_files_is_looked_at_in_part(
     told: list[str] = []
     assert summary(tls_files(all_processes(proc), recognise, proc, holds=holding, tell=told.append))[0][0] == "libssl.so.3"
     assert len(asked) == MOST_MAPPED
-    assert told == [f"greedy (PID 10) maps {MOST_MAPPED + 51} files as code: only {MOST_MAPPED} of them were looked at."]
+    assert told == [f"greedy (PID 10) maps {MOST_MAPPED + 51} files as code: only {MOST_MAPPED} of them were inspected."]
 
 
 def test_files_that_cannot_be_opened_are_told_of_in_one_sentence(
@@ -258,7 +258,7 @@ def test_files_that_cannot_be_opened_are_told_of_in_one_sentence(
     found = tls_files(all_processes(proc), recognise, proc, holds=holds, tell=told.append)
     assert [Path(file.path).name for file in found] == ["libssl.so.3"]
     [sentence] = told
-    assert sentence.startswith("3 mapped files couldn't be opened, so that nobody knows whether TLS is inside. The file that")
+    assert sentence.startswith("3 mapped files couldn't be opened, so it isn't known whether they contain TLS. The file that")
 
 
 def traced(name: str, kind: str, inode: int, *pids: int) -> TracedFile:

@@ -346,8 +346,8 @@ def test_a_process_that_maps_new_files_without_an_end_traps_nobody(
         session.look()
     assert sum(image.pids == (greedy,) for image in session.extended) == MOST_OF_PROCESS
     said = capsys.readouterr().err
-    assert "nginx (200) maps new files faster than they can be looked into: the rest is traced later." in said
-    assert "nginx (200) has mapped so many new files that those it maps from now on aren't looked into." in said
+    assert "nginx (200) maps new files faster than they can be inspected: the rest are traced later." in said
+    assert "nginx (200) has mapped so many new files that those it maps from now on aren't inspected." in said
 
 
 def test_a_look_ends_in_time(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

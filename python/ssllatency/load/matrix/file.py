@@ -69,7 +69,7 @@ def read(path: str) -> Matrix:
     except OSError as error:
         raise LoadError(f"{path} can't be read: {error.strerror}.") from None
     if len(data) > _MOST_BYTES:
-        raise LoadError(f"{path} has more than a MiB: that is no matrix.")
+        raise LoadError(f"{path} is larger than 1 MiB, too large for a matrix file.")
     try:
         return parse(data.decode())
     except UnicodeDecodeError:
@@ -120,13 +120,13 @@ def _number(value: object, path: str, least: int, most: int) -> int:
 
 def _text(value: object, path: str) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
-        raise LoadError(f"{path} must be a text in one line.")
+        raise LoadError(f"{path} must be one line of text.")
     return value
 
 
 def _texts(value: object, path: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise LoadError(f"{path} must be a list of texts.")
+        raise LoadError(f"{path} must be a list of strings.")
     return tuple(_text(one, f"{path}[{number}]") for number, one in enumerate(value))
 
 
@@ -191,7 +191,7 @@ def _levels(value: object, factor: Factor, servers: Mapping[str, ServerEntry], p
     path = f"{path}.{factor}"
     values = value if isinstance(value, list) else [value]
     if not values:
-        raise LoadError(f"{path} must have a level at least.")
+        raise LoadError(f"{path} must have at least one level.")
     if len(values) > _MOST_CELLS:
         raise LoadError(f"{path} has {len(values)} levels: at most {_MOST_CELLS} cells can be run.")
     levels = [_level(one, factor, servers, path) for one in values]
@@ -227,7 +227,7 @@ def _one_of(value: object, names: Collection[str], path: str) -> str:
     level = _text(value, path)
     if level not in names:
         close = difflib.get_close_matches(level, names, 1)
-        raise LoadError(f"{path}: {level} isn't known: {f'did you mean {close[0]}?' if close else f'it is {_or(names)}.'}")
+        raise LoadError(f"{path}: {level} isn't known: {f'did you mean {close[0]}?' if close else f'use {_or(names)}.'}")
     return level
 
 
@@ -240,7 +240,7 @@ def _exclude(said: object, servers: Mapping[str, ServerEntry]) -> tuple[Mapping[
     if not isinstance(said, list):
         raise LoadError("exclude must be a list of tables: write [[exclude]].")
     if len(said) > _MOST_RULES:
-        raise LoadError(f"exclude has {len(said)} tables: at most {_MOST_RULES} can be taken.")
+        raise LoadError(f"exclude has {len(said)} tables: at most {_MOST_RULES} are allowed.")
     rules = []
     for number, value in enumerate(said):
         path = f"exclude[{number}]"

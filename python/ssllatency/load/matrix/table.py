@@ -210,7 +210,7 @@ def read(text: str, path: str, identity: str) -> tuple[Mapping[str, str], ...]:
             or not found[REPEAT].isdecimal()
             or not all(_NUMBER.fullmatch(found[name]) for name in _NUMBERS)
         ):
-            raise LoadError(f"{path}, line {number}, isn't a row of its table: mend it or name another file.")
+            raise LoadError(f"{path}, line {number}, isn't a row of its table: correct the line, or name another file.")
         if found[MATRIX] != identity:
             raise LoadError(
                 f"{path} holds runs of another matrix, {found[MATRIX]}, and this one is {identity}: the file has changed since."

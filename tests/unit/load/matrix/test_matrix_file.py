@@ -74,13 +74,13 @@ def test_a_running_server() -> None:
         (f"{SERVER}options = []", "servers.web.options isn't known"),
         (f"{SERVER}workers = 0", "servers.web.workers must be a whole number from 1 to 1024"),
         (f"repeats = true\n{SERVER}", "repeats must be a whole number from 1 to 1000"),
-        (f"{SERVER}main = 'x'", "servers.web.main must be a list of texts"),
-        (f"{SERVER}main = [1]", "servers.web.main[0] must be a text in one line"),
+        (f"{SERVER}main = 'x'", "servers.web.main must be a list of strings"),
+        (f"{SERVER}main = [1]", "servers.web.main[0] must be one line of text"),
         (f'{SERVER}kind = "apache"', "servers.web.kind: apache isn't known"),
         ('seconds = 1\n[servers."../x"]', "servers.../x must be named with letters"),
         ("seconds = 1\nservers = 3", "servers must be a table"),
         (f'{SERVER}[factors]\nkey = "RSA-2049"', "factors.key: RSA-2049 isn't known: did you mean RSA-2048?"),
-        (f"{SERVER}[factors]\nkey = []", "factors.key must have a level at least"),
+        (f"{SERVER}[factors]\nkey = []", "factors.key must have at least one level"),
         (f'{SERVER}[factors]\nkey = ["Ed25519", "Ed25519"]', "factors.key has Ed25519 more than once"),
         (f'{SERVER}[factors]\nserver = "wob"', "factors.server: wob isn't known: did you mean web?"),
         (f'{SERVER}[factors]\ncipher = "A; b"', "factors.cipher: A; b isn't one name of OpenSSL's"),
@@ -121,5 +121,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="isn't text in UTF-8"):
         matrix_file.read(str(tmp_path / "binary"))
     (tmp_path / "long").write_bytes(b"#" * (1 << 21))
-    with pytest.raises(LoadError, match="more than a MiB"):
+    with pytest.raises(LoadError, match="larger than 1 MiB"):
         matrix_file.read(str(tmp_path / "long"))
