@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def percentage(text: str) -> float:
     """A percentage, with its sign or without, as a fraction."""
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s?%?", text, re.ASCII)
-    if not found:
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s?%?", text, re.ASCII)
+    if not match:
         raise argparse.ArgumentTypeError(f"{text} isn't a percentage like 10%")
-    return float(found[1]) / 100
+    return float(match[1]) / 100
 
 
 def run(arguments: argparse.Namespace) -> int:

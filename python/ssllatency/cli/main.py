@@ -49,13 +49,13 @@ class _Parser(argparse.ArgumentParser):
 
     def _meant(self, message: str) -> str:
         """The subcommand, option or choice that is written nearly like the one complained of in this message; "" if none is."""
-        if found := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
-            known = re.findall(r"[\w-]+", found[2])
-        elif found := re.search(r"unrecognized arguments: (-\S+)", message):
-            known = self._options()
+        if match := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            choices = re.findall(r"[\w-]+", match[2])
+        elif match := re.search(r"unrecognized arguments: (-\S+)", message):
+            choices = self._options()
         else:
             return ""
-        return next(iter(get_close_matches(found[1].partition("=")[0], known, 1)), "")
+        return next(iter(get_close_matches(match[1].partition("=")[0], choices, 1)), "")
 
     def _options(self) -> list[str]:
         """All options of this parser and of those of its subcommands that were built."""

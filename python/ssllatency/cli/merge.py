@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(set(arguments.files)) < len(arguments.files):
         raise SsllatencyError("a file is named twice: its counts would be added twice.", 2)
     read = [recordings.read(name) for name in arguments.files]
-    merged = Recording(tuple(one for recording in read for one in recording.runs))
+    merged = Recording(tuple(run for recording in read for run in recording.runs))
     _check(merged)
     with recordings.Writer(arguments.output, force=arguments.force) as writer:
         writer.write("".join(to_lines(merged, by_process=True)))

@@ -18,8 +18,8 @@ _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 def seconds(text: str) -> float:
     """A time above zero in seconds: 10, 0.5, 10s, 500ms, 5m, 1h."""
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ms|s|m|h|)", text, re.ASCII)
-    value = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ms|s|m|h|)", text, re.ASCII)
+    value = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"{text} isn't a number of seconds above 0, nor a time like 500ms, 10s, 5m or 1h")
     return value
@@ -53,10 +53,10 @@ def whole(text: str) -> int:
 
 def duration_ns(text: str) -> int:
     """A duration with its unit, in nanoseconds."""
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s)", text, re.ASCII)
-    if not found:
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s)", text, re.ASCII)
+    if not match:
         raise argparse.ArgumentTypeError(f"{text} isn't a duration like 200us, 1.5ms or 2s")
-    return round(float(found[1]) * _UNITS_NS[found[2]])
+    return round(float(match[1]) * _UNITS_NS[match[2]])
 
 
 def linear_range(text: str) -> LinearRange:
@@ -189,8 +189,8 @@ def selection(arguments: argparse.Namespace) -> Selection:
 
 def files_or_selection(arguments: argparse.Namespace, command: str) -> Selection:
     """The same for a command that also takes files: targets or files must be named."""
-    found = selection(arguments)
-    if bool(arguments.files) == (found != Selection()):
+    chosen = selection(arguments)
+    if bool(arguments.files) == (chosen != Selection()):
         targets = "-p, --comm, --cgroup, --container, --library, --all"
         raise SsllatencyError(f"name either files or targets ({targets}): `ssllatency {command} --help`.", 2)
-    return found
+    return chosen

@@ -29,14 +29,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the list; 0 also where it is empty."""
     selection = options.selection(arguments)
     processes = select(Selection(everything=True) if selection == Selection() else selection, problem=_left_out)
-    known = KnownFiles()
-    found = survey(processes, known.describe)
-    known.save()
-    found = replace(found, unread=(*found.unread, *known.unlooked))
+    files = KnownFiles()
+    surveyed = survey(processes, files.describe)
+    files.save()
+    surveyed = replace(surveyed, unread=(*surveyed.unread, *files.unlooked))
     if arguments.json:
-        show(json.dumps(listing.to_document(found, os.uname().nodename)))
+        show(json.dumps(listing.to_document(surveyed, os.uname().nodename)))
     else:
-        _print(found)
+        _print(surveyed)
     return 0
 
 
@@ -44,8 +44,8 @@ def _left_out(_: SsllatencyError) -> None:
     """Called for a process that may not be searched for a library: the survey counts it."""
 
 
-def _print(found: Survey) -> None:
-    rows = [tuple(printable(cell) for cell in row) for row in listing.rows(found)]
+def _print(surveyed: Survey) -> None:
+    rows = [tuple(printable(cell) for cell in row) for row in listing.rows(surveyed)]
     show("\n".join(table([listing.HEADINGS, *rows], left=listing.LEFT)) if rows else "No process that does TLS was found.")
-    for sentence in listing.sentences(found):
+    for sentence in listing.sentences(surveyed):
         show("\n".join(["", *wrapped(sentence, hanging="  ")]))

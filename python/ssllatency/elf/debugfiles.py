@@ -50,7 +50,7 @@ def mini_debug_functions(headers: Headers) -> FunctionIndex | None:
 def debug_link(headers: Headers) -> DebugLink | None:
     """The image's .gnu_debuglink; None where it has none, or one that points out of the folders it may point to."""
     section = headers.section(".gnu_debuglink")
-    if section is None or section.size > 4096:
+    if section is None or section.sh_size > 4096:
         return None
     try:
         data = headers.content(section)

@@ -37,26 +37,26 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Segment:
-    """A program header. `type` is "PT_LOAD" and so on, or a number in text; `flags` has PF_X 1, PF_W 2, PF_R 4."""
+    """A program header. `p_type` is "PT_LOAD" and so on, or a number as text; `p_flags` has PF_X 1, PF_W 2, PF_R 4."""
 
-    type: str
-    offset: int
-    address: int
-    file_size: int
-    memory_size: int
-    flags: int
+    p_type: str
+    p_offset: int
+    p_vaddr: int
+    p_filesz: int
+    p_memsz: int
+    p_flags: int
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section header; `type` as in `Segment`, `link` the index of another section."""
+    """A section header; `name` is the text at sh_name, `sh_type` a text like `p_type`, `sh_link` the index of a section."""
 
     name: str
-    type: str
-    offset: int
-    address: int
-    size: int
-    link: int
+    sh_type: str
+    sh_offset: int
+    sh_addr: int
+    sh_size: int
+    sh_link: int
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Headers:
         if table.count > MAX_SEGMENTS:
             raise ElfError(f"{self.source.label} has more than {MAX_SEGMENTS} program headers.")
         segments = tuple(_entries(elf, elf.structs.Elf_Phdr, table, convert))
-        if any(each.address + each.memory_size > MAX_ADDRESS for each in segments):
+        if any(segment.p_vaddr + segment.p_memsz > MAX_ADDRESS for segment in segments):
             raise ElfError(f"{self.source.label} has a segment beyond the addresses that a process has.")
         return segments
 
@@ -143,19 +143,19 @@ class Headers:
 
     def section(self, name: str) -> Section | None:
         """The first section with this name and with bytes in the file."""
-        return next((each for each in self.sections if each.name == name and each.type != "SHT_NOBITS"), None)
+        return next((section for section in self.sections if section.name == name and section.sh_type != "SHT_NOBITS"), None)
 
     def content(self, section: Section) -> bytes:
         """The bytes of `section`; ElfError where they lie outside the file."""
-        return self.source.read(section.offset, section.size)
+        return self.source.read(section.sh_offset, section.sh_size)
 
     @cached_property
     def dynamic(self) -> dict[int, int]:
         """DT_* tag to value, the first of each; empty for a static program."""
-        segment = next((each for each in self.segments if each.type == "PT_DYNAMIC"), None)
+        segment = next((segment for segment in self.segments if segment.p_type == "PT_DYNAMIC"), None)
         if segment is None:
             return {}
-        data = self.source.read(segment.offset, min(segment.file_size, MAX_TAGS * 16) // 16 * 16)
+        data = self.source.read(segment.p_offset, min(segment.p_filesz, MAX_TAGS * 16) // 16 * 16)
         tags: dict[int, int] = {}
         for tag, value in struct.iter_unpack("<QQ", data):
             if tag == 0:
@@ -166,15 +166,15 @@ class Headers:
     @cached_property
     def build_id(self) -> str:
         """The build-id in hexadecimal, "" where there is none."""
-        places = [(each.offset, each.file_size) for each in self.segments if each.type == "PT_NOTE"]
-        places += [(each.offset, each.size) for each in self.sections if each.type == "SHT_NOTE"]
+        places = [(segment.p_offset, segment.p_filesz) for segment in self.segments if segment.p_type == "PT_NOTE"]
+        places += [(section.sh_offset, section.sh_size) for section in self.sections if section.sh_type == "SHT_NOTE"]
         for offset, size in places:
             try:
-                found = _build_id(self.source.read(offset, min(size, MAX_NOTES)))
+                build_id = _build_id(self.source.read(offset, min(size, MAX_NOTES)))
             except ElfError:
                 continue
-            if found:
-                return found
+            if build_id:
+                return build_id
         return ""
 
 

@@ -83,10 +83,10 @@ class Image:
         symbol = self._dynamic.find(name)
         if symbol and symbol.is_function:
             return self._function(symbol, "dynamic symbol")
-        for found, functions in self._own_indexes():
+        for how_found, functions in self._own_indexes():
             symbol = functions.find(name)
             if symbol:
-                return self._function(symbol, found)
+                return self._function(symbol, how_found)
         return None
 
     def hinted_function(self, name: str) -> Function | None:
@@ -111,9 +111,9 @@ class Image:
     def _begins(self, address: int, bounds: Range) -> bool:
         return bounds[0] == address and self.executable(address) and not self.is_part(address)
 
-    def _function(self, symbol: Symbol, found: str) -> Function | None:
+    def _function(self, symbol: Symbol, how_found: str) -> Function | None:
         """None for an address that the image doesn't map as code: no probe could be set there."""
-        return Function(symbol.name, symbol.address, symbol.size, found) if self.executable(symbol.address) else None
+        return Function(symbol.name, symbol.address, symbol.size, how_found) if self.executable(symbol.address) else None
 
     def _own_indexes(self) -> Iterator[tuple[str, FunctionIndex]]:
         """Each is read only when the one before it did not have the name."""
@@ -208,14 +208,14 @@ class Image:
         if not self._headers.fixed:
             return places
         raw = self.find_word(address)
-        return sorted({*places, *(each for each in raw if not self._relocations.covers(each))})
+        return sorted({*places, *(pointer for pointer in raw if not self._relocations.covers(pointer))})
 
     def numbered_pointers(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, int, int]]:
         """(address, number, target) of the 16-byte pairs of a number that is `wanted` and a pointer into the image.
 
         In ascending order, MAX_POINTERS at most. ElfError for damaged relocations.
         """
-        places = [each - 8 for each in self._relocations.places()]
+        places = [place - 8 for place in self._relocations.places()]
         if self._headers.fixed:
             places = sorted({*places, *self._capped(self._memory.numbered_words(wanted))})
         words = self._memory.data_words(places).items()
@@ -236,7 +236,7 @@ class Image:
 
     @staticmethod
     def _capped(addresses: Iterator[int]) -> Iterator[int]:
-        return (each for each, _ in zip(addresses, range(MAX_POINTERS), strict=False))
+        return (address for address, _ in zip(addresses, range(MAX_POINTERS), strict=False))
 
     def pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
         """The bytes of the image as (address, piece), each piece `overlap` bytes into the next one."""

@@ -18,11 +18,11 @@ class Memory:
 
     def __init__(self, headers: Headers) -> None:
         self._source = headers.source
-        loads = [each for each in headers.segments if each.type == "PT_LOAD" and each.memory_size]
-        self._loads = tuple(sorted(loads, key=lambda each: each.address))
+        loads = [segment for segment in headers.segments if segment.p_type == "PT_LOAD" and segment.p_memsz]
+        self._loads = tuple(sorted(loads, key=lambda segment: segment.p_vaddr))
 
     def _segment(self, address: int) -> Segment | None:
-        return next((each for each in self._loads if 0 <= address - each.address < each.memory_size), None)
+        return next((segment for segment in self._loads if 0 <= address - segment.p_vaddr < segment.p_memsz), None)
 
     def mapped(self, address: int) -> bool:
         """Whether `address` lies in the image, zero-filled memory included."""
@@ -31,19 +31,19 @@ class Memory:
     def executable(self, address: int) -> bool:
         """Whether `address` lies in bytes of the file that are mapped executable."""
         segment = self._segment(address)
-        return segment is not None and bool(segment.flags & _PF_X) and address - segment.address < segment.file_size
+        return segment is not None and bool(segment.p_flags & _PF_X) and address - segment.p_vaddr < segment.p_filesz
 
     def available(self, address: int) -> int:
         """How many bytes of the file follow at `address` in its segment; 0 where it isn't mapped from the file."""
         segment = self._segment(address)
-        return max(0, segment.file_size - (address - segment.address)) if segment else 0
+        return max(0, segment.p_filesz - (address - segment.p_vaddr)) if segment else 0
 
     def file_offset(self, address: int) -> int:
         """The offset in the file of the byte mapped at `address`; ElfError where there is none."""
         segment = self._segment(address)
-        if segment is None or address - segment.address >= segment.file_size:
+        if segment is None or address - segment.p_vaddr >= segment.p_filesz:
             raise ElfError(f"{self._source.label} has no bytes at the address {address:#x}.")
-        return segment.offset + address - segment.address
+        return segment.p_offset + address - segment.p_vaddr
 
     def read(self, address: int, size: int) -> bytes:
         """Exactly `size` bytes at `address`; ElfError where they aren't all in one segment of the file."""
@@ -75,7 +75,7 @@ class Memory:
         """The bytes of the file's segments as (address, piece), each piece `overlap` bytes into the next; MAX_SCAN in all."""
         left = MAX_SCAN
         for segment in self._loads:
-            size = min(segment.file_size, segment.memory_size, left)
+            size = min(segment.p_filesz, segment.p_memsz, left)
             left -= size
             yield from self._pieces(segment, 0, size, overlap)
 
@@ -83,15 +83,15 @@ class Memory:
         """The same for executable segments, or what of them lies in [start, end)."""
         left = MAX_SCAN
         for segment in self._loads:
-            if segment.flags & _PF_X:
-                size = min(segment.file_size, segment.memory_size, left)
+            if segment.p_flags & _PF_X:
+                size = min(segment.p_filesz, segment.p_memsz, left)
                 left -= size
-                first, last = within or (segment.address, segment.address + size)
-                yield from self._pieces(segment, max(0, first - segment.address), min(size, last - segment.address), overlap)
+                first, last = within or (segment.p_vaddr, segment.p_vaddr + size)
+                yield from self._pieces(segment, max(0, first - segment.p_vaddr), min(size, last - segment.p_vaddr), overlap)
 
     def _pieces(self, segment: Segment, first: int, last: int, overlap: int) -> Iterator[tuple[int, bytes]]:
         for start in range(first, last, CHUNK):
-            yield segment.address + start, self._source.read(segment.offset + start, min(CHUNK + overlap, last - start))
+            yield segment.p_vaddr + start, self._source.read(segment.p_offset + start, min(CHUNK + overlap, last - start))
 
     def find(self, needle: bytes, alignment: int = 1) -> Iterator[int]:
         """The addresses, multiples of `alignment`, at which `needle` occurs, overlapping occurrences included."""
@@ -104,8 +104,8 @@ class Memory:
 
     def numbered_words(self, wanted: Callable[[int], bool]) -> Iterator[int]:
         """The addresses of aligned words that are `wanted` and followed by what could be an address of the image."""
-        low = min((each.address for each in self._loads), default=0)
-        high = max((each.address + each.memory_size for each in self._loads), default=0)
+        low = min((segment.p_vaddr for segment in self._loads), default=0)
+        high = max((segment.p_vaddr + segment.p_memsz for segment in self._loads), default=0)
         for start, piece in self.pieces(8):
             address = start + -start % 8
             data = memoryview(piece)[address - start :]

@@ -34,11 +34,11 @@ class Signs:
 
 @dataclass(frozen=True)
 class _Section:
-    type: int
-    flags: int
-    offset: int
-    size: int
-    link: int
+    sh_type: int
+    sh_flags: int
+    sh_offset: int
+    sh_size: int
+    sh_link: int
 
 
 def shows(fd: int, signs: Signs) -> bool:
@@ -52,12 +52,16 @@ def shows(fd: int, signs: Signs) -> bool:
         return _holds(fd, [(0, os.fstat(fd).st_size)], (*signs.texts, *names))
     # A file has one of each kind; one with thousands would take too long to read.
     tables = {
-        section.type: section for section in sections if section.type in (_DYNSYM, _SYMTAB) and section.link < len(sections)
+        section.sh_type: section
+        for section in sections
+        if section.sh_type in (_DYNSYM, _SYMTAB) and section.sh_link < len(sections)
     }
-    if any(_defines(fd, table, sections[table.link], signs.symbols) for table in tables.values()):
+    if any(_defines(fd, table, sections[table.sh_link], signs.symbols) for table in tables.values()):
         return True
     return _holds(
-        fd, _joined((section.offset, section.offset + section.size) for section in sections if _is_data(section)), signs.texts
+        fd,
+        _joined((section.sh_offset, section.sh_offset + section.sh_size) for section in sections if _is_data(section)),
+        signs.texts,
     )
 
 
@@ -74,15 +78,15 @@ def _sections(fd: int, header: bytes) -> list[_Section]:
 
 
 def _is_data(section: _Section) -> bool:
-    return section.type == _PROGBITS and section.flags & (_ALLOCATED | _EXECUTABLE | _COMPRESSED) == _ALLOCATED
+    return section.sh_type == _PROGBITS and section.sh_flags & (_ALLOCATED | _EXECUTABLE | _COMPRESSED) == _ALLOCATED
 
 
 def _defines(fd: int, table: _Section, strings: _Section, names: Iterable[bytes]) -> bool:
-    text = _read(fd, strings.offset, strings.size)
+    text = _read(fd, strings.sh_offset, strings.sh_size)
     places = {place for name in names for place in _occurrences(text, name + b"\0")}
     if not places:
         return False
-    entries = _read(fd, table.offset, table.size)
+    entries = _read(fd, table.sh_offset, table.sh_size)
     whole = entries[: len(entries) // _SYMBOL.size * _SYMBOL.size]
     return any(name in places and index != _UNDEFINED for name, _, _, index, _, _ in _SYMBOL.iter_unpack(whole))
 

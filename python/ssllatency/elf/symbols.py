@@ -79,8 +79,8 @@ class DynamicSymbols:
     def find(self, name: str) -> Symbol | None:
         """The symbol that the image defines under `name`; None where it has none or its tables are damaged."""
         try:
-            found = (self.at(index) for index in self._candidates(name.encode()))
-            return next((symbol for symbol in found if symbol and symbol.name == name and symbol.defined), None)
+            candidates = (self.at(index) for index in self._candidates(name.encode()))
+            return next((symbol for symbol in candidates if symbol and symbol.name == name and symbol.defined), None)
         except ElfError:
             return None
 
@@ -106,10 +106,10 @@ class FunctionIndex:
             self._functions = {}
 
     def _read(self, headers: Headers) -> None:
-        table = next((each for each in headers.sections if each.type == "SHT_SYMTAB"), None)
-        if table is None or table.link >= len(headers.sections) or table.size > MAX_SYMBOLS * _ENTRY.size:
+        table = next((section for section in headers.sections if section.sh_type == "SHT_SYMTAB"), None)
+        if table is None or table.sh_link >= len(headers.sections) or table.sh_size > MAX_SYMBOLS * _ENTRY.size:
             return
-        strings = headers.content(headers.sections[table.link])
+        strings = headers.content(headers.sections[table.sh_link])
         entries = headers.content(table)
         self._entries = entries[: len(entries) // _ENTRY.size * _ENTRY.size]
         room = MAX_NAMES_SIZE
@@ -123,15 +123,15 @@ class FunctionIndex:
                 raise ElfError(f"{headers.source.label} names more functions than any library has.")
 
     def _add(self, name: bytes, number: int, value: int, binding: int) -> None:
-        known = self._functions.get(name)
-        if known is None:
+        earlier = self._functions.get(name)
+        if earlier is None:
             self._functions[name] = number
             return
-        _, info, _, _, known_value, _ = self._entry(known)
-        if known == _AMBIGUOUS or not info >> 4:
+        _, info, _, _, earlier_value, _ = self._entry(earlier)
+        if earlier == _AMBIGUOUS or not info >> 4:
             if binding:
                 self._functions[name] = number
-            elif known != _AMBIGUOUS and known_value != value:
+            elif earlier != _AMBIGUOUS and earlier_value != value:
                 self._functions[name] = _AMBIGUOUS
 
     def _entry(self, number: int) -> tuple[int, ...]:

@@ -37,15 +37,15 @@ class Unwind:
         """[start, end) of the function, or the part of one, that contains `address`."""
         starts, frames = self._table
         at = bisect_right(starts, address) - 1
-        found = self._range(frames[at]) if at >= 0 else None
-        return found if found and found[0] == starts[at] and address < found[1] else None
+        bounds = self._range(frames[at]) if at >= 0 else None
+        return bounds if bounds and bounds[0] == starts[at] and address < bounds[1] else None
 
     def ranges(self) -> Iterator[tuple[int, int]]:
         """[start, end) of every function, or part of one, in ascending order."""
         for start, frame in zip(*self._table, strict=True):
-            found = self._range(frame)
-            if found and start == found[0] < found[1]:
-                yield found
+            bounds = self._range(frame)
+            if bounds and start == bounds[0] < bounds[1]:
+                yield bounds
 
     def is_part(self, address: int) -> bool:
         """Whether the range that holds `address` is entered with a frame already set up: a part that the compiler split off.
@@ -83,22 +83,22 @@ class Unwind:
         return list(frames), list(frames.values())
 
     def _sorted_rows(self) -> list[tuple[int, int]]:
-        header = next((each for each in self._headers.segments if each.type == "PT_GNU_EH_FRAME"), None)
+        header = next((segment for segment in self._headers.segments if segment.p_type == "PT_GNU_EH_FRAME"), None)
         if header is None:
             return []
-        version, frame, count, table = self._memory.read(header.address, 4)
+        version, frame, count, table = self._memory.read(header.p_vaddr, 4)
         if version != 1 or frame & 0x0F not in (0x03, 0x0B) or count != 0x03 or table != _DATAREL | 0x0B:
             return []
-        entries = self._memory.half(header.address + 8)
+        entries = self._memory.half(header.p_vaddr + 8)
         if entries > MAX_ENTRIES:
             return []
-        numbers = struct.unpack(f"<{entries * 2}i", self._memory.read(header.address + _HEADER_SIZE, entries * 8))
-        base = header.address
+        numbers = struct.unpack(f"<{entries * 2}i", self._memory.read(header.p_vaddr + _HEADER_SIZE, entries * 8))
+        base = header.p_vaddr
         return [(base + start, base + frame) for start, frame in zip(numbers[::2], numbers[1::2], strict=True)]
 
     def _section_rows(self) -> list[tuple[int, int]]:
         section = self._headers.section(".eh_frame")
-        return list(self._walk(section.address, section.size)) if section else []
+        return list(self._walk(section.sh_addr, section.sh_size)) if section else []
 
     def _walk(self, address: int, size: int) -> Iterator[tuple[int, int]]:
         end = address + size
@@ -108,9 +108,9 @@ class Unwind:
             length, back = struct.unpack("<II", self._memory.read(address, 8))
             if length in (0, 0xFFFFFFFF):
                 return
-            found = self._range(address) if back else None
-            if found and found[0] < found[1]:
-                yield found[0], address
+            bounds = self._range(address) if back else None
+            if bounds and bounds[0] < bounds[1]:
+                yield bounds[0], address
             address += 4 + length
 
     def _range(self, frame: int) -> tuple[int, int] | None:

@@ -51,15 +51,15 @@ def expected_files(pids: Iterable[int], stack: ExitStack, proc: Path = PROC, *, 
 
     Each file once. Files that can't be opened are left out.
     """
-    found: dict[Identity, ExpectedFile] = {}
+    files: dict[Identity, ExpectedFile] = {}
     for root, inside in _roots(pids, proc, host=host):
         there: dict[Identity, ExpectedFile] = {}
         for path in islice(dict.fromkeys(_paths(root, inside, proc)), _MOST_PATHS):
             file = open_expected(path, root, stack) if len(there) < _MOST_FILES else None
             if file:
                 there.setdefault(file.identity, file)
-        found |= {identity: file for identity, file in there.items() if identity not in found}
-    return list(found.values())
+        files |= {identity: file for identity, file in there.items() if identity not in files}
+    return list(files.values())
 
 
 def open_expected(path: str, root: str, stack: ExitStack) -> ExpectedFile | None:
@@ -79,8 +79,8 @@ def named_files(library: str, stack: ExitStack) -> list[ExpectedFile]:
         named = _expected(open_regular(library), "/", stack)
     except OSError as error:
         raise SsllatencyError(f"Can't open the library {library} ({error.strerror}): check the path.") from error
-    ours = next((each for each in _LIBRARIES if name.startswith(each)), None)
-    others = [f"{folder}/{each}{name.removeprefix(ours)}" for each in _LIBRARIES if each != ours] if ours else []
+    ours = next((prefix for prefix in _LIBRARIES if name.startswith(prefix)), None)
+    others = [f"{folder}/{prefix}{name.removeprefix(ours)}" for prefix in _LIBRARIES if prefix != ours] if ours else []
     return [file for file in (named, *(open_expected(other, "/", stack) for other in others)) if file]
 
 

@@ -100,10 +100,10 @@ def tls_files(
     if ahead:
         with ExitStack() as stack:
             ahead(_first_candidates(users, proc, stack))
-    found = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
-    if not found:
+    traced = [file for mappings in users.values() if (file := _traced_file(mappings, recognise, proc, problem))]
+    if not traced:
         raise NoTlsFile(_none_found(processes))
-    return sorted(found, key=lambda file: (file.path, file.mapping.identity))
+    return sorted(traced, key=lambda file: (file.path, file.mapping.identity))
 
 
 def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
@@ -147,7 +147,7 @@ def open_shared(file: TracedFile, proc: Path = PROC) -> int:
 def _mapping_of(pid: int, identity: Identity, proc: Path) -> MappedFile | None:
     """How the process maps the file by now, None where it doesn't, or is gone."""
     with suppress(SsllatencyError):
-        return next((each for each in mapped_files(pid, proc) if each.identity == identity), None)
+        return next((mapping for mapping in mapped_files(pid, proc) if mapping.identity == identity), None)
     return None
 
 
@@ -211,7 +211,7 @@ def _holding(
 ) -> Users:
     """Those that may hold TLS, MOST_OF_PROCESS of one process. One that can't be opened stays where its name makes it worth it:
     the error is reported when it is recognised."""
-    found: Users = {}
+    candidates: Users = {}
     taken: Counter[int] = Counter()
     crowded: set[int] = set()
     unopened = Unopened()
@@ -225,14 +225,14 @@ def _holding(
             if not may_hold_tls(next(iter(mappings.values())).path):
                 unopened.add(error, mappings, proc)
                 continue
-        found[identity] = mappings
+        candidates[identity] = mappings
         taken.update(mappings.keys())
     comms = {process.pid: process.comm for process in processes}
     for pid in sorted(crowded):
         tell(f"{comms[pid]} (PID {pid}) maps more than {MOST_OF_PROCESS} files with TLS: only that many were inspected.")
     for sentence in unopened.sentences():
         tell(sentence)
-    return found
+    return candidates
 
 
 class Unopened:
@@ -282,13 +282,13 @@ def has_library_name(path: str) -> bool:
 
 def _first_candidates(users: Users, proc: Path, stack: ExitStack) -> list[tuple[int, str, str]]:
     """Some of the candidates with the descriptors, open as long as `stack`, the paths and the roots."""
-    found = []
+    opened = []
     for pid, mapping in (next(iter(mappings.items())) for mappings in islice(users.values(), _MOST_AHEAD)):
         with suppress(SsllatencyError):  # reported when the file is inspected
             fd = open_mapped(pid, mapping, proc)
             stack.callback(os.close, fd)
-            found.append((fd, mapping.path, root_of(pid, proc)))
-    return found
+            opened.append((fd, mapping.path, root_of(pid, proc)))
+    return opened
 
 
 def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Path, problem: Problem) -> TracedFile | None:

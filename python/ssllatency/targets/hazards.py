@@ -28,8 +28,8 @@ def hazards(pids: Iterable[int], proc: Path = PROC) -> Hazards:
     """Those of all threads of these processes together. A process that is gone, or may not be read, brings none."""
     fields = [_status(status) for pid in pids for status in _statuses(proc / str(pid) / "task")]
     return Hazards(
-        seccomp=any(one.get("Seccomp") == _SECCOMP_FILTER for one in fields),
-        shadow_stack=any("shstk" in one.get("x86_Thread_features", "").split() for one in fields),
+        seccomp=any(status.get("Seccomp") == _SECCOMP_FILTER for status in fields),
+        shadow_stack=any("shstk" in status.get("x86_Thread_features", "").split() for status in fields),
     )
 
 

@@ -27,10 +27,10 @@ def foreign_implementations(paths: Iterable[str]) -> tuple[str, ...]:
     A Java virtual machine is one: whether a program in it does TLS can't be told from outside.
     """
     names = [path.rpartition("/")[2] for path in paths]
-    found = [implementation for pattern, implementation in _LIBRARIES if _any(names, pattern)]
+    implementations = [implementation for pattern, implementation in _LIBRARIES if _any(names, pattern)]
     if _JAVA in names and not any(_any(names, pattern) for pattern in _NATIVE):
-        found.append(JAVA)
-    return tuple(found)
+        implementations.append(JAVA)
+    return tuple(implementations)
 
 
 def _any(names: Iterable[str], pattern: str) -> bool:

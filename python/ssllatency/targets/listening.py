@@ -30,35 +30,35 @@ class Listener:
 def listeners(pids: Iterable[int], proc: Path = PROC) -> dict[int, tuple[Listener, ...] | None]:
     """By process, ascending by port; None for a process whose descriptors may not be looked at."""
     tables: dict[str, dict[str, Listener]] = {}
-    found: dict[int, tuple[Listener, ...] | None] = {}
+    listeners_by_pid: dict[int, tuple[Listener, ...] | None] = {}
     for pid in pids:
         folder = proc / str(pid)
         try:
             sockets = _sockets(folder / "fd")
             namespace = os.readlink(folder / "ns" / "net") if sockets else ""  # noqa: PTH115 - net:[N] is no path
         except OSError:
-            found[pid] = None
+            listeners_by_pid[pid] = None
             continue
         if namespace and namespace not in tables:
             tables[namespace] = _table(folder / "net")
         open_ones = (tables.get(namespace, {}).get(inode) for inode in sockets)
-        found[pid] = tuple(sorted({listener for listener in open_ones if listener}))
-    return found
+        listeners_by_pid[pid] = tuple(sorted({listener for listener in open_ones if listener}))
+    return listeners_by_pid
 
 
 def serving(port: int, addresses: Container[str], pids: Iterable[int], proc: Path = PROC) -> tuple[list[int], int]:
-    """Those of the processes, in our own network namespace, that listen on this port at one of the addresses, or at all; and of
-    how many the descriptors may not be looked at."""
+    """Those of the processes, in our own network namespace, that listen on this port at one of the addresses, or at all;
+    and how many processes there are whose descriptors may not be read."""
     home = os.readlink(proc / "self" / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
-    found, hidden = [], 0
+    listening, hidden = [], 0
     for pid, ports in listeners(pids, proc).items():
         if ports is None:
             hidden += 1
-        elif any(one.port == port and (one.address in _ALL or one.address in addresses) for one in ports):
+        elif any(listener.port == port and (listener.address in _ALL or listener.address in addresses) for listener in ports):
             with suppress(OSError):
                 if os.readlink(proc / str(pid) / "ns" / "net") == home:  # noqa: PTH115
-                    found.append(pid)
-    return found, hidden
+                    listening.append(pid)
+    return listening, hidden
 
 
 def blocks(pids: Iterable[int], proc: Path = PROC) -> bool:
@@ -96,12 +96,12 @@ def is_own(address: str) -> bool:
 
 def _sockets(folder: Path) -> set[str]:
     """The inode numbers of the sockets among the descriptors."""
-    found = set()
+    inodes = set()
     for descriptor in folder.iterdir():
         inode = _socket(descriptor)
         if inode:
-            found.add(inode)
-    return found
+            inodes.add(inode)
+    return inodes
 
 
 def _socket(descriptor: Path) -> str:
@@ -115,14 +115,14 @@ def _socket(descriptor: Path) -> str:
 
 def _table(folder: Path) -> dict[str, Listener]:
     """By the socket's inode number, those that listen in one network namespace."""
-    found = {}
+    listeners_by_inode = {}
     for name in ("tcp", "tcp6"):
         for line in _lines(folder / name):
             fields = line.split()
             if len(fields) < 10 or fields[3] != _LISTEN:
                 break
-            found[fields[9]] = _listener(fields[1])
-    return found
+            listeners_by_inode[fields[9]] = _listener(fields[1])
+    return listeners_by_inode
 
 
 def _lines(path: Path, *, heading: bool = True) -> Iterator[str]:

@@ -55,10 +55,10 @@ def sentences(survey: Survey) -> Iterator[str]:
     yield from survey.unread
 
 
-def untraced(found: Mapping[Process, Sequence[Stack]], *, beside_openssl: bool) -> list[str]:
+def untraced(stacks_of: Mapping[Process, Sequence[Stack]], *, beside_openssl: bool) -> list[str]:
     """A sentence for each TLS implementation in these processes that isn't traced; `beside_openssl`: others of it are."""
     users: dict[tuple[str, str, bool], list[Process]] = {}
-    for process, stacks in found.items():
+    for process, stacks in stacks_of.items():
         beside = not all(stack.why_not for stack in stacks)
         for stack in stacks:
             if stack.why_not:
@@ -146,7 +146,9 @@ def _process(row: TlsProcess) -> dict[str, Any]:
         "ppid": row.process.ppid,
         "container": _container_fields(row.container) if row.container else None,
         "pid_in_namespace": row.own_pid,
-        "listens": None if row.listens is None else [{"address": one.address, "port": one.port} for one in row.listens],
+        "listens": None
+        if row.listens is None
+        else [{"address": listener.address, "port": listener.port} for listener in row.listens],
         "tls": [_stack(stack) for stack in row.stacks],
     }
 

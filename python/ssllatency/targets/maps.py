@@ -78,11 +78,11 @@ def executable_path(pid: int, proc: Path = PROC) -> str | None:
 
 def parse_maps(text: bytes) -> list[MappedFile]:
     """The executable file mappings in the text of a maps file, the first of each (device, inode)."""
-    found: dict[Identity, MappedFile] = {}
+    files: dict[Identity, MappedFile] = {}
     for match in _EXECUTABLE.finditer(text):
         mapped = _mapped_file(*match.groups())
-        found.setdefault(mapped.identity, mapped)
-    return list(found.values())
+        files.setdefault(mapped.identity, mapped)
+    return list(files.values())
 
 
 def fail(error: SsllatencyError) -> None:

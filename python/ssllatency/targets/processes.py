@@ -38,8 +38,8 @@ def all_processes(proc: Path = PROC) -> list[Process]:
         raise SsllatencyError(
             f"Can't list the processes in {proc} ({error.strerror}): mount it (mount -t proc proc /proc)."
         ) from error
-    found = (_read_process(proc / name / "stat") for name in names if name.isdecimal())
-    return sorted((process for process in found if process), key=lambda process: process.pid)
+    processes = (_read_process(proc / name / "stat") for name in names if name.isdecimal())
+    return sorted((process for process in processes if process), key=lambda process: process.pid)
 
 
 def descendants(pid: int, processes: Iterable[Process]) -> list[Process]:
@@ -47,14 +47,14 @@ def descendants(pid: int, processes: Iterable[Process]) -> list[Process]:
     children = defaultdict(list)
     for process in processes:
         children[process.ppid].append(process)
-    found: dict[int, Process] = {}
+    offspring: dict[int, Process] = {}
     waiting = deque([pid])
     while waiting:
         # The list isn't taken at one instant, so a PID used again may close a ring: each process counts once.
-        new = [child for child in children[waiting.popleft()] if child.pid != pid and child.pid not in found]
-        found.update((child.pid, child) for child in new)
+        new = [child for child in children[waiting.popleft()] if child.pid != pid and child.pid not in offspring]
+        offspring.update((child.pid, child) for child in new)
         waiting.extend(child.pid for child in new)
-    return [found[key] for key in sorted(found)]
+    return [offspring[key] for key in sorted(offspring)]
 
 
 def exists(pid: int, proc: Path = PROC) -> bool:

@@ -55,16 +55,16 @@ def _holds(root: str, path: str, status: os.stat_result) -> bool:
     paths = [path, *([path.removeprefix(above)] if above and path.startswith(f"{above}/") else [])]
     with ExitStack() as stack:
         top = _opened(stack, os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-        return any(_is_at(root, each, status, _mount(top)) for each in paths)
+        return any(_is_at(root, candidate, status, _mount(top)) for candidate in paths)
 
 
 def _is_at(root: str, path: str, status: os.stat_result, mount: str) -> bool:
     with ExitStack() as stack:
         try:
-            found = _opened(stack, handle_below(root, path, links=False))
+            fd = _opened(stack, handle_below(root, path, links=False))
         except OSError:
             return False
-        return os.path.samestat(os.fstat(found), status) and _mount(found) == mount
+        return os.path.samestat(os.fstat(fd), status) and _mount(fd) == mount
 
 
 def _opened(stack: ExitStack, descriptor: int) -> int:

@@ -70,12 +70,12 @@ def members(selection: Selection, proc: Path = PROC) -> dict[int, bool]:
     others = [process for process in processes if process.pid != os.getpid()]
     grouped = cgroup_members(Path(selection.cgroup)) if selection.cgroup else set()
     named = {kept_comm(comm) for comm in selection.comms}
-    found = {process.pid: True for process in others if process.comm in named or process.pid in grouped}
+    targets = {process.pid: True for process in others if process.comm in named or process.pid in grouped}
     kin = {member.pid for pid in selection.pids for member in descendants(pid, processes)} | set(selection.pids)
     if selection.container is not None:
         with suppress(SsllatencyError):  # gone
             kin |= {process.pid for process in in_container(selection.container, others, proc)}
-    return found | {process.pid: False for process in processes if process.pid in kin}
+    return targets | {process.pid: False for process in processes if process.pid in kin}
 
 
 def _family(pid: int, processes: Iterable[Process], proc: Path) -> list[Process]:
@@ -109,18 +109,18 @@ def kept_comm(comm: str) -> str:
 def _grouped(cgroup: str, processes: Iterable[Process], proc: Path, *, nobody: bool) -> list[Process]:
     folder = cgroup_folder(cgroup, proc, nobody=nobody)
     inside = cgroup_members(folder)
-    found = [process for process in processes if process.pid in inside]
-    if not found and not nobody:
+    grouped = [process for process in processes if process.pid in inside]
+    if not grouped and not nobody:
         raise Absent(f"No process is in the cgroup {folder}: check its file cgroup.procs.")
-    return found
+    return grouped
 
 
 def _named(comm: str, processes: Iterable[Process], *, nobody: bool) -> list[Process]:
     kept = kept_comm(comm)
-    found = [process for process in processes if process.comm == kept]
-    if not found and not nobody:
+    named = [process for process in processes if process.comm == kept]
+    if not named and not nobody:
         raise Absent(f"No process is named {comm}: check the name (ps -eo pid,comm shows them all).")
-    return found
+    return named
 
 
 def _contained(container: str, processes: Iterable[Process], proc: Path, *, nobody: bool) -> list[Process]:
@@ -134,10 +134,10 @@ def _contained(container: str, processes: Iterable[Process], proc: Path, *, nobo
 
 def _mapping(library: str, processes: Iterable[Process], proc: Path, problem: Problem, *, nobody: bool) -> list[Process]:
     wanted = file_identity(library)
-    found = [process for process in processes if wanted in _identities(process.pid, proc, problem)]
-    if not found and not nobody:
+    users = [process for process in processes if wanted in _identities(process.pid, proc, problem)]
+    if not users and not nobody:
         raise Absent(f"No process maps {library}: check which copy the server loads (grep libssl /proc/PID/maps).")
-    return found
+    return users
 
 
 def _identities(pid: int, proc: Path, problem: Problem) -> set[Identity]:

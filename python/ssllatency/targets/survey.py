@@ -89,11 +89,14 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
     facts, unread = _facts(looks, describe, proc)
     many = tuple(too_many(look.process, look.files) for look in looks if look.files > MOST_MAPPED)
     stacks = {look.process: _stacks(look, facts) for look in looks}
-    found = [process for process, those in stacks.items() if those]
+    with_tls = [process for process, those in stacks.items() if those]
     crypto = [look.process for look in looks if not stacks[look.process] and _has_libcrypto(look, facts)]
-    ports = listeners((process.pid for process in found), proc)
-    containers = _containers(found, proc)
-    rows = [TlsProcess(one, stacks[one], containers.get(one.pid), _own_pid(one.pid, proc), ports[one.pid]) for one in found]
+    ports = listeners((process.pid for process in with_tls), proc)
+    containers = _containers(with_tls, proc)
+    rows = [
+        TlsProcess(process, stacks[process], containers.get(process.pid), _own_pid(process.pid, proc), ports[process.pid])
+        for process in with_tls
+    ]
     return Survey(tuple(sorted(rows, key=_order)), tuple(crypto), closed, (*many, *unread))
 
 
@@ -136,16 +139,16 @@ def _facts(looks: Iterable[_Look], describe: Describe, proc: Path) -> tuple[dict
     for look in looks:
         for identity, mapped in look.candidates.items():
             users[identity][look.process.pid] = mapped
-    found, unread, unopened = {}, [], Unopened()
+    facts_of, unread, unopened = {}, [], Unopened()
     for identity, mappings in users.items():
         try:
-            found[identity] = first_opened(mappings, describe, proc)
+            facts_of[identity] = first_opened(mappings, describe, proc)
         except SsllatencyError as error:
             if may_hold_tls(next(iter(mappings.values())).path):
                 unread.append(str(error))
             else:
                 unopened.add(error, mappings, proc)
-    return found, (*unread, *unopened.sentences())
+    return facts_of, (*unread, *unopened.sentences())
 
 
 def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ...]:
@@ -154,11 +157,11 @@ def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ..
         for identity, mapped in look.candidates.items()
         if identity in facts
     ]
-    found = [Stack(name, "", "shared", f"{name} isn't traced") for name in look.foreign]
+    untraced = [Stack(name, "", "shared", f"{name} isn't traced") for name in look.foreign]
     for file in files:
         linked = "static" if file.path == look.executable else "shared"
-        found += [Stack(name, version, linked, f"{name} isn't traced", (file,)) for name, version in file.facts.others]
-    return (*_openssl(files, look.executable), *found)
+        untraced += [Stack(name, version, linked, f"{name} isn't traced", (file,)) for name, version in file.facts.others]
+    return (*_openssl(files, look.executable), *untraced)
 
 
 def _openssl(files: list[SurveyedFile], executable: str | None) -> tuple[Stack, ...]:
@@ -195,9 +198,9 @@ def _has_libcrypto(look: _Look, facts: Mapping[Identity, FileFacts]) -> bool:
 def _containers(processes: Iterable[Process], proc: Path) -> dict[int, Container]:
     """The innermost container of each process that is in one, by PID."""
     chains = ((process.pid, containers_of(process.pid, proc)) for process in processes)
-    found = {pid: chain[-1] for pid, chain in chains if chain}
-    names = container_names({container.id for container in found.values()}) if found else {}
-    return {pid: replace(container, name=names.get(container.id, "")) for pid, container in found.items()}
+    innermost = {pid: chain[-1] for pid, chain in chains if chain}
+    names = container_names({container.id for container in innermost.values()}) if innermost else {}
+    return {pid: replace(container, name=names.get(container.id, "")) for pid, container in innermost.items()}
 
 
 def _own_pid(pid: int, proc: Path) -> int | None:

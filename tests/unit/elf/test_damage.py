@@ -103,8 +103,10 @@ def test_cut_short_anywhere(good: bytes) -> None:
 def interesting(data: bytes) -> list[tuple[int, int]]:
     """The (start, size) of what describes the image: headers, dynamic tags, hash tables, symbols, relocations, frames."""
     headers = Headers(Source.of(data, "good"))
-    kept = [each for each in headers.sections if each.name not in (".text", ".rodata", ".comment") and each.size]
-    places = [(each.offset, each.size) for each in kept if each.type != "SHT_NOBITS"]
+    sections = [section for section in headers.sections if section.name not in (".text", ".rodata", ".comment")]
+    places = [
+        (section.sh_offset, section.sh_size) for section in sections if section.sh_size and section.sh_type != "SHT_NOBITS"
+    ]
     section_headers = len(data) - 64 * len(headers.sections)
     return [(0, 64), (0, 64 + 56 * len(headers.segments)), (section_headers, len(data) - section_headers), *places]
 

@@ -41,13 +41,13 @@ def is_unified(folder: Path, proc: Path = PROC) -> bool:
 
 def cgroup_members(folder: Path) -> set[int]:
     """The processes in a cgroup and in those below it; none where it is gone."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for path in _folders(folder, _DEEPEST):
         try:
-            found.update(int(line) for line in (path / _PROCESSES).read_text().split())
+            pids.update(int(line) for line in (path / _PROCESSES).read_text().split())
         except (OSError, ValueError):  # gone meanwhile, or a group of threads only
             continue
-    return found - {0}
+    return pids - {0}
 
 
 def _folders(folder: Path, depth: int) -> Iterator[Path]:
@@ -66,11 +66,11 @@ def _mounts(proc: Path) -> list[tuple[str, Path]]:
         lines = (proc / "self" / "mountinfo").read_text(errors="replace").splitlines()
     except OSError:
         return []
-    found = []
+    mounts = []
     for line in lines:
         head, _, tail = line.partition(" - ")
         kind = tail.partition(" ")[0]
         if kind in ("cgroup", _UNIFIED):
             point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), head.split()[4])
-            found.append((kind, Path(point)))
-    return found
+            mounts.append((kind, Path(point)))
+    return mounts

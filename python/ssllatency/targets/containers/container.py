@@ -57,7 +57,7 @@ class Container:
 
 def containers_in(path: str) -> tuple[Container, ...]:
     """The containers that a cgroup's path names, the outermost first."""
-    found: list[Container] = []
+    containers: list[Container] = []
     pod, above = "", ""
     for name in filter(None, path.removesuffix(" (deleted)").split("/")):
         # Where systemd's form of a path was given to cgroupfs, one name holds what should be three.
@@ -65,10 +65,10 @@ def containers_in(path: str) -> tuple[Container, ...]:
             if uid := _POD.fullmatch(part):
                 pod = uid["uid"].replace("_", "-")
             elif container := _container(part, above, pod):
-                found.append(container)
+                containers.append(container)
                 pod = ""
         above = f"{above}/{name}"
-    return tuple(found)
+    return tuple(containers)
 
 
 def parse_cgroup(text: str) -> tuple[Container, ...]:
@@ -101,8 +101,8 @@ def _runtime(prefix: str, above: str) -> str:
     folders = above.split("/")[1:]
     if any(folder.startswith("kubepods") for folder in folders):
         return "kubernetes"
-    known = {"docker": "docker", "default": "containerd", "libpod_parent": "podman", "ecs": "ecs"}
-    return next((known[folder] for folder in reversed(folders) if folder in known), "container")
+    runtimes = {"docker": "docker", "default": "containerd", "libpod_parent": "podman", "ecs": "ecs"}
+    return next((runtimes[folder] for folder in reversed(folders) if folder in runtimes), "container")
 
 
 def _unescaped(name: str) -> str:
@@ -114,14 +114,18 @@ def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, r
     """The processes in the container that `wanted` is the ID, its beginning, the name or the pod's UID of, and those in the
     containers within it. Absent where there is none, SsllatencyError for a beginning that several share."""
     chains = {process: containers_of(process.pid, proc) for process in processes}
-    known = {container.id: container for chain in chains.values() for container in chain}
-    names = container_names(known, root)
+    containers = {container.id: container for chain in chains.values() for container in chain}
+    names = container_names(containers, root)
     wanted = wanted.rpartition(":")[2]
-    ids = {one for one, container in known.items() if wanted in (one, container.pod, names.get(one))}
-    ids = ids or {one for one in known if one.startswith(wanted)}
+    ids = {
+        container_id
+        for container_id, container in containers.items()
+        if wanted in (container_id, container.pod, names.get(container_id))
+    }
+    ids = ids or {container_id for container_id in containers if container_id.startswith(wanted)}
     if not (wanted and ids):
         raise Absent(f"No process is in a container {wanted}: `ssllatency targets` shows containers.")
-    if len(ids) > 1 and not all(known[one].pod == wanted for one in ids):
-        several = ", ".join(sorted(known[one].shown for one in ids))
+    if len(ids) > 1 and not all(containers[container_id].pod == wanted for container_id in ids):
+        several = ", ".join(sorted(containers[container_id].shown for container_id in ids))
         raise SsllatencyError(f"{wanted} fits {len(ids)} containers ({several}): write more of the ID.")
     return [process for process, chain in chains.items() if any(container.id in ids for container in chain)]

@@ -20,12 +20,12 @@ _LARGEST = 16 << 20
 def container_names(ids: Iterable[str], root: Path = Path("/")) -> dict[str, str]:
     """ID to name, as far as it is known; a container of Kubernetes is called NAMESPACE/POD/CONTAINER."""
     names = {**_kubernetes(root / _KUBERNETES), **_podman(root / _PODMAN)}
-    for one in ids:
-        if one not in names and re.fullmatch(r"[0-9a-f]{64}", one):
-            config = _json(root / _DOCKER / one / "config.v2.json")
+    for container_id in ids:
+        if container_id not in names and re.fullmatch(r"[0-9a-f]{64}", container_id):
+            config = _json(root / _DOCKER / container_id / "config.v2.json")
             name = config.get("Name") if isinstance(config, dict) else None
             if isinstance(name, str) and name.strip("/"):
-                names[one] = name.strip("/")
+                names[container_id] = name.strip("/")
     return names
 
 
@@ -39,12 +39,12 @@ def _kubernetes(folder: Path) -> dict[str, str]:
 
 def _podman(path: Path) -> dict[str, str]:
     entries = _json(path)
-    known = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    pairs = ((entry.get("id"), entry.get("names")) for entry in known)
+    containers = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    pairs = ((entry.get("id"), entry.get("names")) for entry in containers)
     return {
-        one: names[0]
-        for one, names in pairs
-        if isinstance(one, str) and isinstance(names, list) and names and isinstance(names[0], str)
+        container_id: names[0]
+        for container_id, names in pairs
+        if isinstance(container_id, str) and isinstance(names, list) and names and isinstance(names[0], str)
     }
 
 
