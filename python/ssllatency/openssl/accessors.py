@@ -60,7 +60,7 @@ def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] |
     if function is None:
         return None
     values = returned(image, function.address, rdi=Place("argument", 0))
-    paths = {each.path for each in values if isinstance(each, Field) and len(each.path) == depth}
+    paths = {field.path for field in values if isinstance(field, Field) and len(field.path) == depth}
     paths = {path for path in paths if any(path)} or paths
     path = paths.pop() if len(paths) == 1 else None
     return path if path and all(0 <= offset < _MAX_OFFSET for offset in path) else None
@@ -92,7 +92,7 @@ def _name_in_data(image: Image) -> str:
 
 def _version_in_data(image: Image) -> str:
     for _, piece in image.pieces(_LONGEST_VERSION):
-        found = _VERSION.search(piece)
-        if found:
-            return found[0].decode("ascii")
+        match = _VERSION.search(piece)
+        if match:
+            return match[0].decode("ascii")
     return ""

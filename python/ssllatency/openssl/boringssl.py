@@ -34,8 +34,12 @@ def boringssl_offsets(image: Image) -> dict[str, int] | None:
         "rbio": _bio(image, function.address, path, _WANT_READ, "SSL_get_rbio"),
         "wbio": _bio(image, function.address, path, _WANT_WRITE, "SSL_get_wbio"),
     }
-    found = {"boringssl": path[0], "rwstate": path[1], **{name: offset for name, offset in bios.items() if offset is not None}}
-    return {**found, **_server(image)}
+    offsets = {
+        "boringssl": path[0],
+        "rwstate": path[1],
+        **{name: offset for name, offset in bios.items() if offset is not None},
+    }
+    return {**offsets, **_server(image)}
 
 
 def _state(image: Image, address: int) -> Path | None:
@@ -43,8 +47,8 @@ def _state(image: Image, address: int) -> Path | None:
     read = _followed(image, address).fields
     paths = {field.path for field in read if len(field.path) == 2 and field.size == 4}
     paths = {path for path in paths if all(0 <= offset < _MAX_OFFSET for offset in path) and _holds_codes(image, address, path)}
-    found = paths.pop() if len(paths) == 1 else None
-    return (found[0], found[1]) if found else None
+    state = paths.pop() if len(paths) == 1 else None
+    return (state[0], state[1]) if state else None
 
 
 def _holds_codes(image: Image, address: int, path: tuple[int, ...]) -> bool:
@@ -57,8 +61,8 @@ def _bio(image: Image, address: int, path: Path, code: int, accessor: str) -> in
     calls = _followed(image, address, {path: code}).calls
     passed = {call.arguments[0] for call in calls if isinstance(call.arguments[0], Field) and call.arguments[0].size == 8}
     paths = {field.path for field in passed if isinstance(field, Field)}
-    found = paths.pop() if len(paths) == 1 else field_returned(image, accessor, 1) or ()
-    return found[0] if len(found) == 1 and 0 <= found[0] < _MAX_OFFSET else None
+    bio = paths.pop() if len(paths) == 1 else field_returned(image, accessor, 1) or ()
+    return bio[0] if len(bio) == 1 and 0 <= bio[0] < _MAX_OFFSET else None
 
 
 def _followed(image: Image, address: int, fields: dict[tuple[int, ...], int] | None = None) -> Evaluation:
@@ -83,7 +87,9 @@ def _server(image: Image) -> dict[str, int]:
     function = image.function("SSL_is_server")
     if function is None:
         return {}
-    fields = [each for each in followed_in(image, function.address, Case({"rdi": _CONNECTION})).fields if len(each.path) == 1]
+    fields = [
+        field for field in followed_in(image, function.address, Case({"rdi": _CONNECTION})).fields if len(field.path) == 1
+    ]
     if len(fields) != 1 or not 0 <= fields[0].path[0] < _MAX_OFFSET:
         return {}
     path, bits = fields[0].path, [1 << number for number in range(8 * fields[0].size)]

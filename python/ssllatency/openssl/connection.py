@@ -30,12 +30,12 @@ class Accessors:
 
     def __init__(self, image: Image) -> None:
         self.image = image
-        self._known: dict[tuple[int, ...], int] = {}
-        fields = {each for each in self.follow("SSL_version").results if isinstance(each, Field)}
-        fields = {each for each in fields if each.path != _FIRST} or fields
+        self._field_values: dict[tuple[int, ...], int] = {}
+        fields = {field for field in self.follow("SSL_version").results if isinstance(field, Field)}
+        fields = {field for field in fields if field.path != _FIRST} or fields
         self.version = only(fields, "SSL_version doesn't simply return it", 4)
         if self.version.path != _FIRST:
-            self._known = {_FIRST: 0}
+            self._field_values = {_FIRST: 0}
 
     def follow(self, name: str, **arguments: Value) -> Evaluation:
         """What the function does with the connection and these further arguments."""
@@ -45,18 +45,18 @@ class Accessors:
         return self._follow(function.address, arguments)
 
     def _follow(self, address: int, arguments: dict[str, Value]) -> Evaluation:
-        return followed(self.image, address, {"rdi": _CONNECTION, **arguments}, self._known)
+        return followed(self.image, address, {"rdi": _CONNECTION, **arguments}, self._field_values)
 
     def returned(self, *names: str, size: int = 8, depth: int = 1) -> Field:
         """The one field that the first of `names` that there is returns, `depth` pointers from its argument."""
-        name = next((each for each in names if self.image.function(each)), names[0])
-        fields = (each for each in self.follow(name).results if isinstance(each, Field))
+        name = next((candidate for candidate in names if self.image.function(candidate)), names[0])
+        fields = (field for field in self.follow(name).results if isinstance(field, Field))
         return only(fields, f"{name} doesn't simply return it", size, depth)
 
     def passed(self, name: str) -> Field:
         """The one pointer in the connection that the function calls another one with."""
         arguments = (call.arguments[0] for call in self.follow(name).calls)
-        fields = (each for each in arguments if isinstance(each, Field) and len(each.path) == 1)
+        fields = (field for field in arguments if isinstance(field, Field) and len(field.path) == 1)
         return only(fields, f"{name} doesn't simply pass it on", 8)
 
     def control(self, command: int) -> Evaluation:
@@ -76,7 +76,7 @@ class Accessors:
         values = {value for place, value in evaluation.stores if place.base == _OUTPUT.base}
         if not all(isinstance(value, Field) for value in values):
             raise UnclearError(problem)
-        return only((each for each in values if isinstance(each, Field)), problem, 4)
+        return only((field for field in values if isinstance(field, Field)), problem, 4)
 
     def stored_by(self, name: str) -> Field:
         """The one number that the function stores for its caller, by its second argument."""

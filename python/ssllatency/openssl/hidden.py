@@ -54,8 +54,8 @@ class Hidden:
         if state is None:
             raise Unplannable("the handshake's state can't be found in SSL, so it can't be told what sets it")
         raising = self._raising()
-        found = [start for start in raising if self._breaks_off(start, state, raising)]
-        return _single(found, "set the handshake's state to that of an error")
+        starts = [start for start in raising if self._breaks_off(start, state, raising)]
+        return _single(starts, "set the handshake's state to that of an error")
 
     def _named(self, name: str) -> int | None:
         function = self._image.function(name)
@@ -63,8 +63,8 @@ class Hidden:
 
     def _only(self, *names: str) -> int:
         callers = [self._bodies.functions(self._sites[name]) for name in names]
-        found = [start for start in set.intersection(*callers) if self._code.holds(start)]
-        return _single([start for start in found if not self._image.is_part(start)], f"call {' and '.join(names)}")
+        functions = [start for start in set.intersection(*callers) if self._code.holds(start)]
+        return _single([start for start in functions if not self._image.is_part(start)], f"call {' and '.join(names)}")
 
     def _raising(self) -> list[int]:
         """Functions that pass an error on: the most called ones of those that call libcrypto's function for it."""
@@ -83,7 +83,7 @@ class Hidden:
         return (Place("argument", state), _MSG_FLOW_ERROR) in stores
 
 
-def _single(found: list[int], what: str) -> int:
-    if len(found) != 1:
-        raise Unplannable(f"{len(found) or 'no'} functions in libssl {what}, where one is expected")
-    return found[0]
+def _single(starts: list[int], what: str) -> int:
+    if len(starts) != 1:
+        raise Unplannable(f"{len(starts) or 'no'} functions in libssl {what}, where one is expected")
+    return starts[0]

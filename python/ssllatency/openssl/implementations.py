@@ -29,24 +29,24 @@ class Inside:
 
 def tls_inside(image: Image) -> Inside:
     """What the image's bytes tell, read once from one end to the other. ElfError where it is cut short."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for _, piece in image.pieces(_LONGEST):
         for name, (mark, version) in _MARKS.items():
-            at = piece.find(mark) if not found.get(name) else -1
+            at = piece.find(mark) if not versions.get(name) else -1
             while at >= 0 and (seen := version(piece, at)) is None:
                 at = piece.find(mark, at + 1)
             if at >= 0:
-                found[name] = seen or ""
-    shown = [("Go crypto/tls", found["Go"])] if {"Go", "Go crypto/tls"} <= found.keys() else []
-    shown += [("rustls", found["rustls"])] if "rustls" in found else []
-    return Inside(tuple(shown), _traceable(found))
+                versions[name] = seen or ""
+    shown = [("Go crypto/tls", versions["Go"])] if {"Go", "Go crypto/tls"} <= versions.keys() else []
+    shown += [("rustls", versions["rustls"])] if "rustls" in versions else []
+    return Inside(tuple(shown), _traceable(versions))
 
 
-def _traceable(found: dict[str, str]) -> str:
+def _traceable(versions: dict[str, str]) -> str:
     """AWS-LC's libssl is BoringSSL's; its libcrypto alone does no TLS."""
-    if "OpenSSL" in found or "BoringSSL" not in found:
-        return "OpenSSL" if "OpenSSL" in found else ""
-    return f"AWS-LC {found['AWS-LC']}".rstrip() if "AWS-LC" in found else "BoringSSL"
+    if "OpenSSL" in versions or "BoringSSL" not in versions:
+        return "OpenSSL" if "OpenSSL" in versions else ""
+    return f"AWS-LC {versions['AWS-LC']}".rstrip() if "AWS-LC" in versions else "BoringSSL"
 
 
 def _go_version(piece: bytes, at: int) -> str | None:

@@ -65,19 +65,19 @@ def _peer_certificate(accessors: Accessors) -> Field:
 
 
 def _group_tls13(accessors: Accessors) -> Field:
-    return only((each for each in _group_fields(accessors) if len(each.path) == 1), _NO_GROUP)
+    return only((field for field in _group_fields(accessors) if len(field.path) == 1), _NO_GROUP)
 
 
 def _group_session(accessors: Accessors) -> Field:
     session = _session(accessors).path
-    return only((each for each in _group_fields(accessors) if each.path[:-1] == session), _NO_GROUP)
+    return only((field for field in _group_fields(accessors) if field.path[:-1] == session), _NO_GROUP)
 
 
 def _group_fields(accessors: Accessors) -> set[Field]:
     """The fields that SSL_ctrl has translated from a code point to a number of its own, all by the same function."""
     calls = [call for call in accessors.control(_GET_NEGOTIATED_GROUP).calls if isinstance(call.arguments[0], Field)]
     fields = {call.arguments[0] for call in calls if isinstance(call.arguments[0], Field)}
-    if len({call.target for call in calls}) != 1 or len(fields) != 2 or {len(each.path) for each in fields} != {1, 2}:
+    if len({call.target for call in calls}) != 1 or len(fields) != 2 or {len(field.path) for field in fields} != {1, 2}:
         raise UnclearError(_NO_GROUP)
     return fields
 
@@ -86,7 +86,7 @@ def _did_kex(accessors: Accessors) -> Field:
     """The one flag in the connection that SSL_ctrl looks at before it takes the group from there."""
     _group_tls13(accessors)
     fields = accessors.control(_GET_NEGOTIATED_GROUP).fields
-    return only((each for each in fields if len(each.path) == 1 and each.size == 1), _NO_GROUP)
+    return only((field for field in fields if len(field.path) == 1 and field.size == 1), _NO_GROUP)
 
 
 def _signature(accessors: Accessors) -> Field:

@@ -39,8 +39,8 @@ def ssl_methods(image: Image) -> dict[str, dict[int, int]]:
 
 
 def _table(image: Image, function: str, slots: Iterable[int]) -> dict[int, int]:
-    found = image.function(function)
-    table = returned_address(image, found.address) if found else None
+    accessor = image.function(function)
+    table = returned_address(image, accessor.address) if accessor else None
     if table is None:
         return {}
     targets = ((offset, image.pointer(table + offset)) for offset in slots)

@@ -45,9 +45,9 @@ def algorithms(image: Image) -> tuple[Algorithm, ...]:
     ElfError where the image's relocations are damaged.
     """
     for query in _query_functions(image):
-        found = tuple(each for operation in OPERATIONS for each in _offered(image, query, operation))
-        if found:
-            return found
+        algorithms = tuple(algorithm for operation in OPERATIONS for algorithm in _offered(image, query, operation))
+        if algorithms:
+            return algorithms
     return ()
 
 
@@ -55,7 +55,7 @@ def _query_functions(image: Image) -> Iterator[int]:
     """The query functions of all providers in the image."""
     places = image.find_word(_QUERY_OPERATION)
     queries = (image.pointer(place + 8) for place in places)
-    for query, _ in zip((each for each in queries if each and image.executable(each)), range(MAX_PROVIDERS), strict=False):
+    for query, _ in zip((query for query in queries if query and image.executable(query)), range(MAX_PROVIDERS), strict=False):
         yield query
 
 

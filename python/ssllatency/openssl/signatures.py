@@ -28,8 +28,8 @@ def code_point_offset(image: Image, hash_offset: int, key_offset: int) -> int | 
 
     ElfError for damaged relocations.
     """
-    found = [_offsets(image, name, hash_offset, key_offset) for name in _KNOWN]
-    common = set.intersection(*found)
+    places = [_offsets(image, name, hash_offset, key_offset) for name in _KNOWN]
+    common = set.intersection(*places)
     return common.pop() if len(common) == 1 else None
 
 

@@ -21,13 +21,13 @@ def file_names(image: Image, folder: str) -> set[int]:
     """The addresses of the texts that are paths of C and C++ files below a folder called `folder`, _MAX_FILES at most."""
     rest = rb"%b/(?:\w+/)*\w+\.(?:cc|c)\0" % re.escape(folder.encode())
     names = [re.compile(before + rest) for before in (rb"/", rb"\0")]  # each begins as it is, which makes the search quick
-    found: set[int] = set()
+    addresses: set[int] = set()
     for start, data in image.pieces(_LONGEST_PATH):
         for match in (match for name in names for match in name.finditer(data)):
             begin = data.rfind(b"\0", max(0, match.start() - _LONGEST_PATH), match.start() + 1) + 1
-            if begin and len(found) < _MAX_FILES:
-                found.add(start + begin)
-    return found
+            if begin and len(addresses) < _MAX_FILES:
+                addresses.add(start + begin)
+    return addresses
 
 
 def places_naming(image: Image, texts: Collection[int]) -> Iterator[int]:

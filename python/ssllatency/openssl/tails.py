@@ -59,11 +59,11 @@ class Tails:
             (self._addresses(["SSL_do_handshake"]), self._handshake),
             (self._addresses(_SSL), self._ssl),
         )
-        found: dict[int, _Resolver] = {}
+        resolvers: dict[int, _Resolver] = {}
         for addresses, resolver in groups:
             for address in addresses:
-                found.setdefault(address, resolver)
-        return found
+                resolvers.setdefault(address, resolver)
+        return resolvers
 
     def _addresses(self, names: Iterable[str]) -> list[int]:
         functions = (self._image.function(name) for name in names)

@@ -104,7 +104,7 @@ def _program(architecture: int, mappings: tuple[int, ...], others: tuple[int, ..
 
 
 def _filter(library: ctypes.CDLL, program: list[tuple[int, int, int, int]]) -> None:
-    instructions = b"".join(struct.pack("<HBBI", *each) for each in program)
+    instructions = b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
     head = struct.pack("<H6xQ", len(program), ctypes.addressof(buffer))
     with suppress(OSError):

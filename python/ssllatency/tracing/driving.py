@@ -22,21 +22,21 @@ _UNKNOWN_S, _LATER_S = 3600.0, 60.0  # how long a tool may run whose end isn't k
 def serving_there(where: Endpoint) -> Selection:
     """The processes that listen there; SsllatencyError where none on this host does."""
     try:
-        addresses = {str(one[4][0]) for one in socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)}
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)}
     except OSError as error:
         raise SsllatencyError(f"{where.host} can't be found: {error.strerror}.") from None
     except UnicodeError:
         raise SsllatencyError(f"{where.host} can't be found: it isn't a name of a host.") from None
     processes = {process.pid: process for process in all_processes() if process.pid != os.getpid()}
-    found, hidden = serving(where.port, addresses, processes) if any(map(is_own, addresses)) else ([], 0)
-    if not found:
+    pids, hidden = serving(where.port, addresses, processes) if any(map(is_own, addresses)) else ([], 0)
+    if not pids:
         unseen = f" ({counted(hidden, 'process')} couldn't be inspected)" if hidden else ""
         raise SsllatencyError(
             f"No process on this host listens on {where.host} port {where.port}{unseen}: name the server by -p PID, --comm NAME"
             " or --container ID."
         )
     # A server's workers have its socket as well, and come with it.
-    return Selection(pids=tuple(pid for pid in found if processes[pid].ppid not in found))
+    return Selection(pids=tuple(pid for pid in pids if processes[pid].ppid not in pids))
 
 
 def timeout_s(asked_s: float | None, whole_s: float | None) -> float:

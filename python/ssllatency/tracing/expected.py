@@ -33,15 +33,15 @@ def add_expected(planned: Planned, expected: Sequence[ExpectedFile], source: Pla
     A file that has the build-id of another is left out: to the kernel the two may be one. A process that maps it is found then.
     """
     source.make_ahead([as_file(file) for file in expected], handshakes=handshakes)
-    known = {file.mapping.identity for file, _ in planned}
+    identities = {file.mapping.identity for file, _ in planned}
     build_ids = {image.plan.build_id for _, image in planned if image.plan.build_id}
-    found = list(planned)
+    files = list(planned)
     for file in expected:
-        image = None if file.identity in known else image_of(file, source)
-        if image and image.plan.build_id not in build_ids and len(found) < MOST_LIBRARIES:
-            found.append((_as_traced(file, image), image))
+        image = None if file.identity in identities else image_of(file, source)
+        if image and image.plan.build_id not in build_ids and len(files) < MOST_LIBRARIES:
+            files.append((_as_traced(file, image), image))
             build_ids |= {image.plan.build_id} - {""}
-    return _completed(found, expected)
+    return _completed(files, expected)
 
 
 def image_of(file: ExpectedFile, source: PlanSource) -> TracedImage | None:
@@ -64,9 +64,9 @@ def _as_traced(file: ExpectedFile, image: TracedImage) -> TracedFile:
     return TracedFile(image.plan.kind, 0, MappedFile(file.path, (device[0], device[1]), inode, "", deleted=False), ())
 
 
-def _completed(found: Planned, expected: Sequence[ExpectedFile]) -> Planned:
+def _completed(files: Planned, expected: Sequence[ExpectedFile]) -> Planned:
     """Each plan with what the library tells that goes with it. Numbers below 0 stand for the processes that will map both."""
     pairs = {pair: -number for number, pair in enumerate(dict.fromkeys(file.pair for file in expected), 1)}
     users = {file.identity: pairs[file.pair] for file in expected}
-    plans = complete([(image.plan, (*image.pids, users.get(file.mapping.identity, 0))) for file, image in found])
-    return [(file, replace(image, plan=plan)) for (file, image), plan in zip(found, plans, strict=True)]
+    plans = complete([(image.plan, (*image.pids, users.get(file.mapping.identity, 0))) for file, image in files])
+    return [(file, replace(image, plan=plan)) for (file, image), plan in zip(files, plans, strict=True)]

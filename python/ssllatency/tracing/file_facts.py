@@ -35,7 +35,7 @@ class KnownFiles:
 
     def __init__(self) -> None:
         self._name = store.entry_name("what is in files")
-        self._known = _read(store.load(store.default_directory(), self._name)) if self._name else {}
+        self._facts = _read(store.load(store.default_directory(), self._name)) if self._name else {}
         self._used: dict[str, FileFacts] = {}
         self._learned = False
         self._bytes, self._in_vain = 0, 0
@@ -46,7 +46,7 @@ class KnownFiles:
         root lies, in which its debug file may be."""
         status = os.fstat(fd)
         key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
-        facts = self._known.get(key) or self._used.get(key)
+        facts = self._facts.get(key) or self._used.get(key)
         if facts is None:
             obstacle = self._too_much(path, status.st_size)
             if obstacle:
@@ -86,7 +86,7 @@ class KnownFiles:
         """Keeps them for the next run, those of this one above all."""
         if not (self._learned and self._name):
             return
-        kept = list({**self._known, **self._used}.items())[-_MOST:]
+        kept = list({**self._facts, **self._used}.items())[-_MOST:]
         entry = {key: asdict(facts) if facts != NOTHING else None for key, facts in kept}
         store.store(store.default_directory(), self._name, entry)
         self._learned = False

@@ -155,21 +155,21 @@ class Follower:
             self._waiting.setdefault(pid, {})
         if following.cgroup_is_new():
             self._refill(following)
-        for one in following.mapped():
-            self._take_notice(one)
-            if self._matters(one) and (one.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
-                times = self._waiting.setdefault(one.pid, {})
+        for mapping in following.mapped():
+            self._take_notice(mapping)
+            if self._matters(mapping) and (mapping.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
+                times = self._waiting.setdefault(mapping.pid, {})
                 if len(times) < _MOST_TOLD:
-                    times.setdefault(one.identity, one)
+                    times.setdefault(mapping.identity, mapping)
 
-    def _take_notice(self, one: Mapping) -> None:
+    def _take_notice(self, mapping: Mapping) -> None:
         """Notes that a process has come that maps a traced file, and whether it came before the probes did."""
-        number = self._numbers.get(one.identity)
+        number = self._numbers.get(mapping.identity)
         if number is None:
             return
         self.arrived = True
-        if one.at_ns < self._attached_ns.get(number, 0):
-            self._attachment.late.add(one.pid)
+        if mapping.at_ns < self._attached_ns.get(number, 0):
+            self._attachment.late.add(mapping.pid)
 
     def _refill(self, following: Following) -> None:
         self._joined_late |= {pid for pid in following.refill() if self._has_begun(pid)}
@@ -182,15 +182,15 @@ class Follower:
             maps = False
         return maps or not exists(pid)
 
-    def _matters(self, one: Mapping) -> bool:
+    def _matters(self, mapping: Mapping) -> bool:
         """Whether what was mapped may be new: a file, or to the process a file that is traced."""
-        if one.identity not in self._examined:
-            return not self._resolved.selection.libraries and one.identity not in self._dismissed
-        number = self._numbers.get(one.identity)
+        if mapping.identity not in self._examined:
+            return not self._resolved.selection.libraries and mapping.identity not in self._dismissed
+        number = self._numbers.get(mapping.identity)
         if number is None:
             return False
-        alone = self._attachment.each_process and (one.pid, number) not in self._linked
-        return alone or one.pid not in self._attachment.targets
+        alone = self._attachment.each_process and (mapping.pid, number) not in self._linked
+        return alone or mapping.pid not in self._attachment.targets
 
     def _is_time(self) -> bool:
         """Whether it is to be looked who is there."""
@@ -242,36 +242,36 @@ class Follower:
         if not self._attachment.following and not self._resolved.selection.libraries:
             self._attachment.admit(pid)
         try:
-            found, taken = tls_candidates(pid), 0
-            if not found and mapped and not self._resolved.selection.libraries:
+            candidates, taken = tls_candidates(pid), 0
+            if not candidates and mapped and not self._resolved.selection.libraries:
                 self._look_back(pid, mapped)
-            while (new := self._unknown(pid, found)) and taken < _MOST_FILES and not (taken and self._is_late()):
+            while (new := self._unknown(pid, candidates)) and taken < _MOST_FILES and not (taken and self._is_late()):
                 mapped |= self._heard_of(pid)
                 self._take(pid, new[: _MOST_FILES - taken], mapped)
                 taken += len(new)
-                found = tls_candidates(pid)  # its loader may have gone on meanwhile
+                candidates = tls_candidates(pid)  # its loader may have gone on meanwhile
             if new:
                 self._put_off(pid, mapped)
             elif pid in self._waiting:
                 self._waiting[pid] = mapped | self._waiting[pid]
-            self._enlist(pid, found)
+            self._enlist(pid, candidates)
         except SsllatencyError as error:
             if exists(pid):
                 self._say(f"{self._name(pid)} can't be inspected: {error}")
-        for one in mapped.values():
-            self._take_notice(one)
+        for mapping in mapped.values():
+            self._take_notice(mapping)
         self._looked.add(pid)
 
     def _look_back(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
         """Has those files traced that a process had mapped which is gone: the next one like it maps them as well."""
         fresh: list[tuple[Mapping, TracedImage]] = []
-        for identity, one in mapped.items():
+        for identity, mapping in mapped.items():
             if identity in self._examined:
                 if identity in self._numbers and self._attachment.each_process:
                     self._attachment.late.add(pid)
-            elif not self._resolved.everyone or has_library_name(one.path):
-                image = self._image_on_disk(one)
-                fresh += [(one, image)] if image else []
+            elif not self._resolved.everyone or has_library_name(mapping.path):
+                image = self._image_on_disk(mapping)
+                fresh += [(mapping, image)] if image else []
         if not fresh:
             return
         self._attachment.late.add(pid)
@@ -282,37 +282,38 @@ class Follower:
         first = len(self._attachment.images)
         self._extend([replace(image, plan=plan) for (_, image), plan in zip(fresh, plans, strict=False)])
         numbered = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
-        for one, image in fresh:
+        for mapping, image in fresh:
             if image.file in numbered:
-                self._attached(one.identity, numbered[image.file])
-                self._say_when(pid, one.path, one.at_ns)
+                self._attached(mapping.identity, numbered[image.file])
+                self._say_when(pid, mapping.path, mapping.at_ns)
 
-    def _image_on_disk(self, one: Mapping) -> TracedImage | None:
+    def _image_on_disk(self, mapping: Mapping) -> TracedImage | None:
         """The file that a process had mapped, found by its path in the root of one that is there, if it is to be traced."""
         with ExitStack() as passing:
-            file = self._file_on_disk(one, passing)
+            file = self._file_on_disk(mapping, passing)
             if file is None:
-                if has_library_name(one.path):
-                    self._attachment.late.add(one.pid)
+                if has_library_name(mapping.path):
+                    self._attachment.late.add(mapping.pid)
                 return None
             image = image_of(file, self._resolved.source)
             if image is None:
-                self._examined.add(one.identity)
+                self._examined.add(mapping.identity)
                 return None
             traced = {other.plan.build_id for other in self._attachment.images} - {""}
             if image.plan.build_id in traced or self._attachment.each_process:
-                self._attachment.late.add(one.pid)  # perhaps a traced file by another name: a process that is there will tell
+                # Perhaps a traced file by another name: a process that maps it will show that.
+                self._attachment.late.add(mapping.pid)
                 return None
             descriptor = os.dup(file.descriptor)
             self._stack.callback(os.close, descriptor)
             return replace(image, file=f"/proc/self/fd/{descriptor}")
 
-    def _file_on_disk(self, one: Mapping, stack: ExitStack) -> ExpectedFile | None:
+    def _file_on_disk(self, mapping: Mapping, stack: ExitStack) -> ExpectedFile | None:
         if self._is_late() or len(self._examined) >= _MOST_EXAMINED:
             return None
         roots = [*root_paths(sorted(self._present())), "/"]
-        opened = (open_expected(one.path, root, stack) for root in roots)
-        return next((file for file in opened if file and file.identity == one.identity), None)
+        opened = (open_expected(mapping.path, root, stack) for root in roots)
+        return next((file for file in opened if file and file.identity == mapping.identity), None)
 
     def _attached(self, identity: Identity, number: int) -> None:
         self._examined.add(identity)
@@ -385,17 +386,17 @@ class Follower:
 
     def _recognised(self, pid: int, new: Sequence[MappedFile]) -> list[TracedFile]:
         """Those that hold TLS code. One that is damaged, or can't be opened, doesn't keep the others from being traced."""
-        found = []
-        for each in new:
+        files = []
+        for mapping in new:
             try:
-                file = recognised_file(pid, each, self._recognise)
+                file = recognised_file(pid, mapping, self._recognise)
             except SsllatencyError as error:
                 if not exists(pid):
                     raise
                 self._say(f"{self._name(pid)} maps a file that can't be inspected: {error}")
                 continue
-            found += [file] if file else []
-        return found
+            files += [file] if file else []
+        return files
 
     def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, Mapping]) -> None:
         first = len(self._attachment.images)
@@ -407,7 +408,8 @@ class Follower:
                 self._linked.add((pid, numbers[image.file]))
                 self._attachment.late.add(pid)
                 told = mapped.get(file.identity)
-                self._say_when(pid, file.path, told.at_ns if told else min((one.at_ns for one in mapped.values()), default=0))
+                earliest_ns = min((mapping.at_ns for mapping in mapped.values()), default=0)
+                self._say_when(pid, file.path, told.at_ns if told else earliest_ns)
 
     def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
         """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
@@ -424,9 +426,9 @@ class Follower:
         numbers = [self._numbers[file.identity] for file in tls_candidates(pid) if file.identity in self._numbers]
         return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers]
 
-    def _enlist(self, pid: int, found: Sequence[MappedFile]) -> None:
+    def _enlist(self, pid: int, candidates: Sequence[MappedFile]) -> None:
         """Notes the process for the report, and attaches what it maps where every process has links of its own."""
-        numbers = {self._numbers[file.identity]: file for file in found if file.identity in self._numbers}
+        numbers = {self._numbers[file.identity]: file for file in candidates if file.identity in self._numbers}
         process, before = process_of(pid), self._attachment.targets.get(pid)
         if process is None or all(self._attachment.images[index].companion for index in numbers):
             return

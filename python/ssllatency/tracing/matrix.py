@@ -188,5 +188,5 @@ class _Bench:
         if measured is None or not measured.mix:
             raise LoadError("the server counted no successful handshake.")
         full = 1 if run.cell[Factor.TOOL] == "s_time" else self.matrix.clients
-        if found := differences(run.cell, measured, full):
-            raise LoadError(f"its handshakes were something else: {'; '.join(found)}.")
+        if mismatches := differences(run.cell, measured, full):
+            raise LoadError(f"its handshakes were something else: {'; '.join(mismatches)}.")

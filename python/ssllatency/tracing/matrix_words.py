@@ -25,7 +25,10 @@ def dry_run(matrix: Matrix, plan: Plan, left: Sequence[Run]) -> str:
     """The cells by the factors that vary, why others aren't run, and how long those take that are left."""
     varied = [factor for factor in Factor if len({cell[factor] for cell in plan.cells}) > 1]
     fixed = [f"{factor} {plan.cells[0][factor]}" for factor in Factor if factor not in varied]
-    rows = [["CELL", *varied], *([str(number), *(cell[one] for one in varied)] for number, cell in enumerate(plan.cells, 1))]
+    rows = [
+        ["CELL", *varied],
+        *([str(number), *(cell[factor] for factor in varied)] for number, cell in enumerate(plan.cells, 1)),
+    ]
     lines = table([[printable(word) for word in row] for row in rows], left=len(rows[0]))
     rounds = f"{counted(matrix.warm_up, 'warm-up')} and {counted(matrix.repeats, 'repeat')}"
     return "\n".join(
@@ -46,8 +49,8 @@ def dropped(plan: Plan) -> list[str]:
 
 
 def _time(matrix: Matrix, runs: Sequence[Run]) -> str:
-    known, unknown = known_s(matrix, runs)
-    parts = [f"about {_clock(known)}"] if known else []
+    total_s, unknown = known_s(matrix, runs)
+    parts = [f"about {_clock(total_s)}"] if total_s else []
     if unknown:
         parts.append(f"{counted(unknown, 'run')} of h2load with {counted(matrix.connections, 'connection')} each")
     return " and ".join(parts) or "nothing"
@@ -71,22 +74,25 @@ def beginning(matrix: Matrix, plan: Plan, kept: Kept, runs: Sequence[Run]) -> li
 
 def causes(measured: Handshakes | None) -> str:
     """Why handshakes failed on the server, as a sentence after another; "" where none did."""
-    found = [f"{cause.reason} ({cause.count})" for cause in measured.causes] if measured else []
-    return f" On the server: {'; '.join(found)}." if found else ""
+    reasons = [f"{cause.reason} ({cause.count})" for cause in measured.causes] if measured else []
+    return f" On the server: {'; '.join(reasons)}." if reasons else ""
 
 
 def effects(rows: Sequence[_Row], cells: Sequence[Cell]) -> str:
     """The table of the main effects of these cells; "" while no repeat has them all."""
-    found: dict[str, Effects] = {}
+    by_heading: dict[str, Effects] = {}
     factors = [str(factor) for factor in Factor]
     wanted = [cell.key for cell in cells]
     planned = design(factors, wanted)
     for heading, column in _MEASURED.items():
-        known = [row for row in rows if float(row[column] or 0) > 0]
-        numbers = [Observation(_levels(row), int(row[REPEAT]), float(row[column])) for row in known]
+        positive = [row for row in rows if float(row[column] or 0) > 0]
+        numbers = [Observation(_levels(row), int(row[REPEAT]), float(row[column])) for row in positive]
         if measured := effects_of(planned, wanted, numbers):
-            found[heading] = measured
-    return effects_text.render(found, {name: _mean(name, one) for name, one in found.items()}, output_page()) if found else ""
+            by_heading[heading] = measured
+    if not by_heading:
+        return ""
+    means = {heading: _mean(heading, effects) for heading, effects in by_heading.items()}
+    return effects_text.render(by_heading, means, output_page())
 
 
 def _levels(row: _Row) -> tuple[str, ...]:

@@ -57,20 +57,20 @@ class _Asked:
     def key(self) -> _Key:
         """What an answer is remembered by: the file as it is now."""
         status = os.stat(self.file.path)  # noqa: PTH116 - a path under /proc is not to be resolved
-        found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, self.file.label, self.file.root)
-        return (self.kind.name, *found)
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, self.file.label, self.file.root)
+        return (self.kind.name, *identity)
 
 
 class PlanSource:
     """Plans files as the command's options say, through the cache unless they say otherwise."""
 
-    def __init__(self, arguments: argparse.Namespace, found: Hazards = NO_HAZARDS) -> None:
+    def __init__(self, arguments: argparse.Namespace, hazards: Hazards = NO_HAZARDS) -> None:
         version = kernel.release()
-        self.danger = kernel.return_probes_kill(version, seccomp=found.seccomp, shadow_stack=found.shadow_stack)
+        self.danger = kernel.return_probes_kill(version, seccomp=hazards.seccomp, shadow_stack=hazards.shadow_stack)
         self._cache = Cache(keeps=not arguments.no_cache)
         # The kernel can't be asked what it emulates. Since Linux 6.16 (canonical nops) and 6.18 (5-byte nops).
         nops, nop5 = version >= (6, 16, 0), version >= (6, 18, 0)
-        emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not found.shadow_stack)
+        emulation = Emulation(multibyte_nops=nops, optimised_nop5=nop5, calls=not hazards.shadow_stack)
         self._plans = PlanSettings(not arguments.no_return_probes and not self.danger, emulation)
         self._handshake_plans = HandshakeSettings(emulation)
         self._answers: dict[_Key, Any] = {}
@@ -95,10 +95,10 @@ class PlanSource:
         when a signal may have ended the run."""
         asked = _Asked(NAMES, (), names_in, File(image.file, image.plan.path, _root_of(image)))
         try:
-            found: Names = self._answer(asked, partial(run_apart, heeding=False))
+            names: Names = self._answer(asked, partial(run_apart, heeding=False))
         except ElfError:
             return Names()
-        return found
+        return names
 
     def make_ahead(
         self,
@@ -155,8 +155,8 @@ class PlanSource:
         if key in self._failures:
             raise self._failures[key]
         if key not in self._answers:
-            found = self._cache.found(asked.kind, asked.file.subject, asked.settings, asked.make, run or run_apart)
-            self._answers[key] = found[0]
+            answer = self._cache.found(asked.kind, asked.file.subject, asked.settings, asked.make, run or run_apart)
+            self._answers[key] = answer[0]
         return self._answers[key]
 
 

@@ -69,7 +69,7 @@ def curves(image: Image) -> dict[int, int]:
 
 def _curves(image: Image, table: int) -> dict[int, int]:
     """The table has no end of its own: it goes on as long as its rows could be ones."""
-    found: dict[int, int] = {}
+    nids: dict[int, int] = {}
     for number in range(1, MAX_GROUPS):
         try:
             nid, bits, kind = _GROUP.unpack(image.code(table + (number - 1) * _GROUP.size, _GROUP.size))
@@ -77,8 +77,8 @@ def _curves(image: Image, table: int) -> dict[int, int]:
             break
         if nid not in _NIDS or bits not in _SECURITY_BITS or kind not in _KINDS:
             break
-        found[number] = nid
-    return found
+        nids[number] = nid
+    return nids
 
 
 def objects(image: Image) -> dict[int, str]:

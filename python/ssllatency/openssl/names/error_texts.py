@@ -47,14 +47,14 @@ class ErrorTexts:
 def error_texts(image: Image) -> ErrorTexts:
     """The texts of the image's tables. ElfError where its relocations are damaged."""
     tables = sorted(_tables(image), key=len, reverse=True)
-    major = next((found for table in tables for row in table if (found := _major(row))), 0)
+    major = next((version for table in tables for row in table if (version := _major(row))), 0)
     if not major:
         return ErrorTexts()
     unpacked = [[(*unpack(code, major), text) for code, text in table] for table in tables]
     libraries = next((_libraries(table) for table in unpacked if (_SSL, 0, "SSL routines") in table), {})
     done: set[int] = set()
     reasons = {(0, code): text for code, text in _common(image)}
-    for table in (each for each in unpacked if len(each) >= _FEWEST):
+    for table in (table for table in unpacked if len(table) >= _FEWEST):
         number = table[0][0]
         if _is_of_library(table, number) and number not in done:
             done.add(number)
@@ -82,8 +82,8 @@ def _major(row: Row) -> int:
 
 def _tables(image: Image) -> Iterator[list[Row]]:
     """The runs of entries that {0, NULL} follows: a library's reasons, the libraries' names, or something else by chance."""
-    found = ((address, code, readable(image, target)) for address, code, target in image.numbered_pointers(_is_code))
-    rows = {address: (code, text) for address, code, text in found if text}
+    texts = ((address, code, readable(image, target)) for address, code, target in image.numbered_pointers(_is_code))
+    rows = {address: (code, text) for address, code, text in texts if text}
     for start in rows:
         if start - _ENTRY not in rows:
             end = next(address for address in count(start, _ENTRY) if address not in rows)

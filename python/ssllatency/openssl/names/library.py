@@ -18,7 +18,7 @@ def names(image: Image) -> Names:
         reasons = {(boringssl_names.SSL, number): text for number, text in boringssl_names.REASONS.items()}
         return Names(reasons, libraries, boringssl_names.ALERTS, major=1, ssl=boringssl_names.SSL)
     errors = error_texts.error_texts(image)
-    found = Names(
+    own_names = Names(
         reasons=errors.reasons,
         libraries=errors.libraries,
         alerts=tls_names.alerts(image),
@@ -30,4 +30,4 @@ def names(image: Image) -> Names:
         curves=capabilities.curves(image) if errors.major == 1 else {},
         objects=capabilities.objects(image) if errors.major == 1 else {},
     )
-    return join(found, Names())
+    return join(own_names, Names())

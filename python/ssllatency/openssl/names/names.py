@@ -55,24 +55,24 @@ def unpack(code: int, major: int) -> tuple[int, int]:
     return code >> 24 & 0xFF, code & 0xFFF
 
 
-def join(one: Names, other: Names) -> Names:
+def join(first: Names, other: Names) -> Names:
     """The names of both; where both have a code, the name from `one`."""
-    curves, objects = {**other.curves, **one.curves}, {**other.objects, **one.objects}
+    curves, objects = {**other.curves, **first.curves}, {**other.objects, **first.objects}
     return Names(
-        reasons={**other.reasons, **one.reasons},
-        libraries={**other.libraries, **one.libraries},
-        alerts={**other.alerts, **one.alerts},
-        states={**other.states, **one.states},
-        ciphers={**other.ciphers, **one.ciphers},
-        groups={**_groups_of(curves, objects), **other.groups, **one.groups},
-        signatures={**other.signatures, **one.signatures},
-        major=one.major or other.major,
-        ssl=one.ssl if one.major else other.ssl,
+        reasons={**other.reasons, **first.reasons},
+        libraries={**other.libraries, **first.libraries},
+        alerts={**other.alerts, **first.alerts},
+        states={**other.states, **first.states},
+        ciphers={**other.ciphers, **first.ciphers},
+        groups={**_groups_of(curves, objects), **other.groups, **first.groups},
+        signatures={**other.signatures, **first.signatures},
+        major=first.major or other.major,
+        ssl=first.ssl if first.major else other.ssl,
         curves=curves,
         objects=objects,
     )
 
 
 def _groups_of(curves: Mapping[int, int], objects: Mapping[int, str]) -> dict[int, str]:
-    found = {number: objects[nid] for number, nid in curves.items() if nid in objects}
-    return {number: _IANA.get(name, name) for number, name in found.items()}
+    names = {number: objects[nid] for number, nid in curves.items() if nid in objects}
+    return {number: _IANA.get(name, name) for number, name in names.items()}

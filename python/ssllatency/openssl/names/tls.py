@@ -54,10 +54,10 @@ def _by_number(image: Image, function: str, numbers: range, unnamed: int, case: 
 
     What can be returned for every number, as for an SSL in error, is no name; nor is a text where anything else is possible.
     """
-    found = image.function(function)
-    if found is None:
+    accessor = image.function(function)
+    if accessor is None:
         return {}
-    other, *results = ({*values} for values in returned_in_cases(image, found.address, map(case, [unnamed, *numbers])))
+    other, *results = ({*values} for values in returned_in_cases(image, accessor.address, map(case, [unnamed, *numbers])))
     always = other.intersection(*results) - {None}
     names = {number: values - always for number, values in zip(numbers, results, strict=True)}
     alone = {number: next(iter(values)) for number, values in names.items() if len(values) == 1 and not values & other}
@@ -80,12 +80,12 @@ def ciphers(image: Image) -> dict[int, str]:
 
     anchors = (place - standard for text in _CIPHERS for place in pointers_to_text(image, text))
     return dict(
-        islice((each for anchor in anchors if row(anchor) for each in _rows(row, anchor, _stride(row, anchor))), MAX_ROWS)
+        islice((entry for anchor in anchors if row(anchor) for entry in _rows(row, anchor, _stride(row, anchor))), MAX_ROWS)
     )
 
 
 def _stride(row: Callable[[int], Row | None], anchor: int) -> int:
-    return next((each for each in _STRIDES if row(anchor + each) or row(anchor - each)), 0)
+    return next((stride for stride in _STRIDES if row(anchor + stride) or row(anchor - stride)), 0)
 
 
 def signatures(image: Image) -> dict[int, str]:
@@ -102,18 +102,18 @@ def signatures(image: Image) -> dict[int, str]:
 def _signature_row(image: Image, address: int, offset: int) -> Row | None:
     """A row may have no name. After the code point come the NIDs and table indexes of the hash and of the signature."""
     code, name = image.constant(address + offset, 4), text_at(image, address)
-    nids = [image.constant(address + offset + each, 4) for each in (4, 12)]
-    indexes = [image.constant(address + offset + each, 4) for each in (8, 16)]
-    known = all(each in _NIDS for each in nids) and all(each in (*_INDEXES, _NO_INDEX) for each in indexes)
+    nids = [image.constant(address + offset + place, 4) for place in (4, 12)]
+    indexes = [image.constant(address + offset + place, 4) for place in (8, 16)]
+    valid = all(number in _NIDS for number in nids) and all(number in (*_INDEXES, _NO_INDEX) for number in indexes)
     named = name or image.constant(address, 8) == 0
-    return (code, name) if code and code in _CODE_POINTS and known and named else None
+    return (code, name) if code and code in _CODE_POINTS and valid and named else None
 
 
 def _rows(row: Callable[[int], Row | None], anchor: int, stride: int) -> Iterator[Row]:
     """The rows of the table that has one at `anchor`, in both directions, one each `stride` bytes (0: that one alone)."""
     for step in (stride, -stride) if stride else (1,):
         for address in range(anchor, anchor + step * (MAX_ROWS if stride else 1), step):
-            found = row(address)
-            if found is None:
+            entry = row(address)
+            if entry is None:
                 break
-            yield found
+            yield entry
