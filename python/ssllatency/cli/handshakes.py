@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
         session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
-        end = live.Ending(resolved, arguments.duration, follower)
+        end = live.RunEnd(resolved, arguments.duration, follower)
         for snapshot in live.snapshots(session, end, arguments.interval, lambda: _print_slow(session.poll(), arguments)):
             _print(resolved.noted(snapshot), arguments)
     return 0

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         writer = stack.enter_context(recordings.Writer(arguments.output, force=arguments.force))
         earlier = session.read(per_interval=True)
         live.announce(resolved, arguments.duration, what="functions and handshakes")
-        end = live.Ending(resolved, arguments.duration, follower)
+        end = live.RunEnd(resolved, arguments.duration, follower)
         intervals = live.snapshots(session, end, arguments.interval, session.poll, earlier)
         _write(writer, (resolved.noted(interval) for interval in intervals), earlier, arguments)
     return 0

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         session.start()
         follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))
         live.announce(resolved, arguments.duration)
-        _Printer(session, arguments, live.Ending(resolved, arguments.duration, follower)).print_all()
+        _Printer(session, arguments, live.RunEnd(resolved, arguments.duration, follower)).print_all()
     return 0
 
 
@@ -98,7 +98,7 @@ def _chosen(patterns: list[str] | None, images: Sequence[TracedImage]) -> list[T
 class _Printer:
     """Prints a session's events to standard output, and what was missed to standard error."""
 
-    def __init__(self, session: SnoopSession, arguments: argparse.Namespace, ending: live.Ending) -> None:
+    def __init__(self, session: SnoopSession, arguments: argparse.Namespace, ending: live.RunEnd) -> None:
         self._session, self._ending, self._left = session, ending, arguments.count
         self._json = JsonLines(session.keys) if arguments.json else None
         self._lines = self._json or Columns(session.keys)

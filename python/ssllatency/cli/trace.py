@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         stack.callback(session.close)
         follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
         live.announce(resolved if follower else replace(resolved, waits=False), arguments.duration)
-        end, show = live.Ending(resolved, arguments.duration, follower), _printer(arguments)
+        end, show = live.RunEnd(resolved, arguments.duration, follower), _printer(arguments)
         for snapshot in live.snapshots(session, end, arguments.interval):
             show(resolved.noted(snapshot))
     return 0

@@ -23,7 +23,7 @@ def value_bits(convention: Convention) -> int:
 
 
 @dataclass(frozen=True)
-class Ending:
+class ExitValues:
     """What is returned past an exit site. At a branch: if it is taken, and otherwise, None for the direction in which the call
     goes on. At any other instruction both are the same."""
 
@@ -44,21 +44,21 @@ class Ending:
         """What is returned if control goes from `each` to `successor`."""
         return self.other if successor == each.end else self.taken
 
-    def apart(self, each: Instruction, successors: Sequence[int]) -> Iterator[tuple[int, Ending]]:
+    def apart(self, each: Instruction, successors: Sequence[int]) -> Iterator[tuple[int, ExitValues]]:
         """For each successor by which the call ends, the ending of that direction alone."""
         for successor in successors if len(self.registers) <= 1 else ():
             value = self.towards(each, successor)
             if value is not None:
-                yield successor, Ending(None, value) if successor == each.end else Ending(value, None)
+                yield successor, ExitValues(None, value) if successor == each.end else ExitValues(value, None)
 
-    def joined(self, opposite: Ending) -> Ending:
+    def joined(self, opposite: ExitValues) -> ExitValues:
         """This ending joined with that of the other direction."""
-        return Ending(
+        return ExitValues(
             opposite.taken if self.taken is None else self.taken, opposite.other if self.other is None else self.other
         )
 
 
-NOT_LEFT = Ending()
+NOT_LEFT = ExitValues()
 
 
 def return_values(graph: Graph, order: Iterable[int], result: str, bits: int) -> dict[int, Value | None]:

@@ -48,7 +48,7 @@ class Keys(Protocol):
         """The call of this key."""
 
 
-def signed(returned: int) -> int:
+def as_int32(returned: int) -> int:
     """The register's lower half as C's int."""
     low = returned & 0xFFFFFFFF
     return low - (1 << 32) if low >> 31 else low

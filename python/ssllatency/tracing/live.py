@@ -86,7 +86,7 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
     )
 
 
-class Ending:
+class RunEnd:
     """When a run is to end: after so long, at a signal, or once all traced processes have ended. Meanwhile `follower` looks.
 
     `at` is when by the monotonic clock, as far as that is known: a run that waits for processes lasts from the arrival of the
@@ -143,7 +143,7 @@ class Ending:
 
 def snapshots(
     session: Session,
-    end: Ending,
+    end: RunEnd,
     interval: float | None,
     look: Callable[[], None] | None = None,
     earlier: Snapshot | None = None,

@@ -13,7 +13,7 @@ import pytest
 
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets import Selection
-from ssllatency.tracing.live import STOP, Ending, snapshots
+from ssllatency.tracing.live import STOP, RunEnd, snapshots
 from ssllatency.tracing.resolve import Resolved
 
 
@@ -45,8 +45,8 @@ def blocked() -> Iterator[None]:
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def ending(duration: float) -> Ending:
-    return Ending(Resolved((), (), True, (), cast("Any", None), (), Selection(everything=True)), duration)
+def ending(duration: float) -> RunEnd:
+    return RunEnd(Resolved((), (), True, (), cast("Any", None), (), Selection(everything=True)), duration)
 
 
 @pytest.mark.parametrize("number", sorted(STOP))
@@ -73,7 +73,7 @@ class Arriving:
 
 def test_a_run_that_waits_lasts_from_the_first_arrival_on() -> None:
     follower = Arriving()
-    end = Ending(Resolved((), (), False, (), cast("Any", None), waits=True), 1e-9, cast("Any", follower))
+    end = RunEnd(Resolved((), (), False, (), cast("Any", None), waits=True), 1e-9, cast("Any", follower))
     assert end.at == float("inf")
     assert not end.has_come()
     assert not end.has_come()

@@ -7,20 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 
 from ssllatency.code.flow import Graph
 from ssllatency.code.machine import Flow
-from ssllatency.code.return_values import Ending, Value
+from ssllatency.code.return_values import ExitValues, Value
 from ssllatency.probes.plan import CONSTANTS
 
 
-def endings(graph: Graph, address: int, values: Mapping[int, Value | None]) -> Ending | None:
+def endings(graph: Graph, address: int, values: Mapping[int, Value | None]) -> ExitValues | None:
     """What is returned past a branch in each direction, as far as `values` knows; None where it isn't such a branch."""
     each, successors = graph.nodes[address], graph.successors[address]
     if each.flow is not Flow.BRANCH or not each.condition or len(successors) != 2:
         return None
     towards = {target == each.end: values.get(target) for target in successors}
-    return Ending(towards.get(False), towards.get(True))
+    return ExitValues(towards.get(False), towards.get(True))
 
 
-def settled(ending: Ending, *, branches: bool) -> bool:
+def settled(ending: ExitValues, *, branches: bool) -> bool:
     """Whether a cookie has room for it: one register, and constants that are small. Without `branches`, a register alone."""
     if not branches:
         return isinstance(ending.taken, str) and ending.taken == ending.other

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import Cost, Emulation, Flow, Instruction
-from ssllatency.code.return_values import NOT_LEFT, Ending
+from ssllatency.code.return_values import NOT_LEFT, ExitValues
 from ssllatency.probes.costs import COST_NS
 from ssllatency.probes.plan import LARGEST_FRAME
 
@@ -22,7 +22,7 @@ class Site:
     instruction: Instruction
     cost: Cost
     stack_delta: int
-    ending: Ending = NOT_LEFT
+    ending: ExitValues = NOT_LEFT
 
     @property
     def address(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ssllatency.abi import Convention
 from ssllatency.code.flow import Graph, Unplannable
 from ssllatency.code.machine import CALLS, Cost, Emulation, Flow
-from ssllatency.code.return_values import Ending, Value, return_values, value_bits
+from ssllatency.code.return_values import ExitValues, Value, return_values, value_bits
 from ssllatency.probes.catalogue import succeeds
 from ssllatency.probes.sites.branches import endings, run_once, settled, topological_order
 from ssllatency.probes.sites.cut import Edge, Point, Points, cut
@@ -83,7 +83,7 @@ class Chooser:
     def _on(self, address: int, values: dict[int, Value | None]) -> Site | None:
         """A site on an instruction of the tail, left whichever way it goes on."""
         each, value = self.graph.nodes[address], values[address]
-        ending = Ending(value, value) if value is not None else self._endings(address, values)
+        ending = ExitValues(value, value) if value is not None else self._endings(address, values)
         if ending is None or ending.goes_on or not settled(ending, branches=self.branches):
             return None
         cost = site_cost(self.graph, each, self.emulation)
@@ -91,10 +91,10 @@ class Chooser:
         single_stepped = cost is Cost.SINGLE_STEPPED and each.flow is not Flow.RETURN
         return None if cost is None or delta is None or single_stepped else Site(each, cost, delta, ending)
 
-    def _endings(self, address: int, values: dict[int, Value | None]) -> Ending | None:
+    def _endings(self, address: int, values: dict[int, Value | None]) -> ExitValues | None:
         return endings(self.graph, address, values) if self.branches else None
 
-    def _fails(self, ending: Ending) -> bool:
+    def _fails(self, ending: ExitValues) -> bool:
         values = {ending.taken, ending.other} - {None}
         return all(isinstance(value, int) and not succeeds(self.convention, value) for value in values)
 

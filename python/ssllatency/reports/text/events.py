@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from ssllatency.model.events import Call, Caller, Event, Keys, Returned, signed
+from ssllatency.model.events import Call, Caller, Event, Keys, Returned, as_int32
 from ssllatency.model.snapshot import Outcome
 from ssllatency.reports.words.units import printable
 
@@ -46,7 +46,7 @@ class _Clock:
 def returned_text(kind: Returned, returned: int) -> str:
     """A return value as C would print it: an int with its sign, a pointer or status in hexadecimal, "-" for void."""
     if kind is Returned.NUMBER:
-        return str(signed(returned))
+        return str(as_int32(returned))
     if kind is Returned.NOTHING:
         return "-"
     return f"0x{returned & 0xFFFFFFFF:08x}" if kind is Returned.STATUS else f"0x{returned:x}"
@@ -70,7 +70,7 @@ class Columns:
             second, micro = divmod((ended_ns + wall_ns) // 1000, 1_000_000)
             who = callers.get(caller) or self._caller(caller)
             kind, function, outcome = calls.get(call) or self._call(call)
-            value = signed(returned) if kind is number else returned_text(kind, returned)
+            value = as_int32(returned) if kind is number else returned_text(kind, returned)
             length = size if size >= 0 else ""
             lines.append(
                 f"{at(second)}{micro:06d} {who} {function} {value:>10} {length:>9} {duration_ns / 1000:>10.1f} {outcome}\n"

@@ -11,7 +11,7 @@ from tests.fixtures.assembled import Assembled, function
 
 from ssllatency.code.flow import Graph, Unplannable, build
 from ssllatency.code.machine import BASELINE, Cost
-from ssllatency.code.return_values import NOT_LEFT, Ending
+from ssllatency.code.return_values import NOT_LEFT, ExitValues
 from ssllatency.probes.costs import cost_ns
 from ssllatency.probes.plan import Role
 from ssllatency.probes.sites.entry import Site, entry_site
@@ -102,14 +102,14 @@ def planned(assembled: Assembler) -> tuple[Graph, Site, list[Site]]:
 
 
 def returns(graph: Graph) -> list[Site]:
-    return [Site(graph.nodes[address], Cost.SINGLE_STEPPED, 0, Ending("rax", "rax")) for address in graph.ways_out()]
+    return [Site(graph.nodes[address], Cost.SINGLE_STEPPED, 0, ExitValues("rax", "rax")) for address in graph.ways_out()]
 
 
 def site_at(graph: Graph, text: str) -> Site:
     each = next(each for each in graph.nodes.values() if each.text.startswith(text))
     delta = graph.delta(each.address)
     assert delta is not None
-    return Site(each, Cost.EMULATED, delta, Ending("rbx", "rbx"))
+    return Site(each, Cost.EMULATED, delta, ExitValues("rbx", "rbx"))
 
 
 def test_the_check_passes_what_was_planned(planned: tuple[Graph, Site, list[Site]]) -> None:
@@ -129,7 +129,7 @@ def test_the_check_finds_what_is_wrong(planned: tuple[Graph, Site, list[Site]]) 
         "after another exit": [leaving, first, second],  # twice
         "two exit sites": [leaving, leaving],
         "is crossed": [loop, leaving],  # in the loop
-        "from an exit site": [replace(leaving, ending=Ending("r12", "r12"))],  # the value is elsewhere
+        "from an exit site": [replace(leaving, ending=ExitValues("r12", "r12"))],  # the value is elsewhere
         "doesn't fit": [replace(leaving, stack_delta=16)],
     }
     for text, sites in wrong.items():
@@ -165,12 +165,12 @@ def test_the_check_knows_what_a_branch_tells(assembled: Assembler) -> None:
     entry, branch = entry_site(graph, frozenset(), BASELINE), site_at(graph, "je")
     last = max(returns(graph), key=lambda site: site.address)
 
-    def said(ending: Ending) -> str:
+    def said(ending: ExitValues) -> str:
         return problem(graph, entry, [replace(branch, ending=ending), last], "rax")
 
-    assert said(Ending(None, 1)) == ""
-    assert "without its value" in said(Ending(None, 0))
-    assert "without its value" in said(Ending(None, "rax"))
-    assert "without its value" in said(Ending(1, None))  # the other way out isn't covered
-    assert "a call follows" in said(Ending(0, 1))
+    assert said(ExitValues(None, 1)) == ""
+    assert "without its value" in said(ExitValues(None, 0))
+    assert "without its value" in said(ExitValues(None, "rax"))
+    assert "without its value" in said(ExitValues(1, None))  # the other way out isn't covered
+    assert "a call follows" in said(ExitValues(0, 1))
     assert "without its value" in said(NOT_LEFT)

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import pytest
 
-from ssllatency.model.events import Call, Caller, Event, Returned, signed
+from ssllatency.model.events import Call, Caller, Event, Returned, as_int32
 from ssllatency.model.snapshot import Outcome
 from ssllatency.reports.text.events import Columns, JsonLines, returned_text
 
@@ -115,7 +115,7 @@ def test_the_time_is_that_of_the_end_on_the_wall_clock() -> None:
 
 @pytest.mark.parametrize(("register", "number"), [(1, 1), ((1 << 32) - 1, -1), ((1 << 63) | 5, 5), (0x80000000, -(1 << 31))])
 def test_an_int_is_the_lower_half_of_the_register(register: int, number: int) -> None:
-    assert signed(register) == number
+    assert as_int32(register) == number
     assert returned_text(Returned.NUMBER, register) == str(number)
 
 
