@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,6 +48,31 @@ def crowded(folders: Iterable[Path]) -> dict[str, int]:
     files = {folder: [file.name for file in folder.iterdir() if file.is_file()] for folder in folders}
     shown = {folder: len([name for name in names if name != "__init__.py"]) for folder, names in files.items()}
     return {str(folder.relative_to(TOP)): number for folder, number in shown.items() if number > 15}
+
+
+# What takes a text apart. Where a layout needs it, a fact is missing in the rows that it lays out.
+TAKING_APART = {
+    *("split", "rsplit", "splitlines", "partition", "rpartition", "strip", "lstrip", "rstrip", "removeprefix", "removesuffix"),
+    *("find", "rfind", "index", "rindex", "startswith", "endswith", "match", "fullmatch", "search", "findall", "finditer"),
+}
+# The layouts' own work on characters: how numbers and names are set, a plotting library's SVG, and the end of a line.
+ON_CHARACTERS = {"html/words.py", "html/plots/svg.py"}
+ENDS_OF_LINES = {("text/page.py", "rstrip")}
+
+
+def taken_apart(source: str) -> set[str]:
+    """The methods that take text apart which this source calls."""
+    calls = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return {function.attr for function in calls if isinstance(function, ast.Attribute)} & TAKING_APART
+
+
+def test_layouts_take_no_text_apart() -> None:
+    reports = PACKAGE / "reports"
+    files = [file for room in ("text", "html") for file in (reports / room).rglob("*.py")]
+    assert len(files) > 25
+    places = {(file.relative_to(reports).as_posix(), method) for file in files for method in taken_apart(file.read_text())}
+    assert {place for place in places if place[0] not in ON_CHARACTERS} == ENDS_OF_LINES
+    assert taken_apart("words = why(cause).removeprefix(ending)") == {"removeprefix"}
 
 
 def test_no_room_shows_more_than_fifteen_files() -> None:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from ssllatency.cli import options
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.printing import show
-from ssllatency.reports.words.units import printable, table, wrapped
+from ssllatency.reports.text.page import table, wrapped
+from ssllatency.reports.words.units import printable
 from ssllatency.targets import Selection, Survey, listing, select, survey
 from ssllatency.tracing.file_facts import KnownFiles
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import shutil
 import sys
 
-from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.units import WIDTH
+from ssllatency.reports.text.page import WIDTH, Page
 
 # Tables don't fit into fewer columns than this.
 _NARROWEST = 80

@@ -14,8 +14,8 @@ from ssllatency.model.client import ClientReport, Connections, Figure
 from ssllatency.model.handshakes import NO, YES, Ending, Label, Part
 from ssllatency.model.snapshot import Losses, Snapshot
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
+from ssllatency.reports.rows.both_sides import checks
 from ssllatency.reports.text.client import render
-from ssllatency.reports.words.both_sides import checks
 
 FULL = Shake({Part.PRIVATE_KEY: 600_000, Part.REST: 400_000, Part.WAIT_PEER: 1_000_000}, {Label.RESUMED: NO})
 RESUMED = Shake({Part.REST: 500_000}, {Label.RESUMED: YES})

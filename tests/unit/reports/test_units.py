@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssllatency.reports.words.units import WIDTH, counted, duration, printable, ranges, seconds, table, wrapped
+from ssllatency.reports.text.page import WIDTH, table, wrapped
+from ssllatency.reports.words.units import counted, duration, printable, ranges, seconds
 
 SIZES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from ssllatency.model.client import ClientReport, Connections, Figure
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.documents.fields import Field
-from ssllatency.reports.words.both_sides import checks
+from ssllatency.reports.rows.both_sides import checks
 
 
 def client_fields(snapshot: Snapshot) -> dict[str, object]:

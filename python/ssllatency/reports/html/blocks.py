@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a page is made of: sections of tables, figures, sentences and listings. The template shows each by its `kind`."""
+"""What a page is made of: sections of tables, figures and sentences. The template shows each by its `kind`."""
 
 from __future__ import annotations
 
@@ -46,16 +46,7 @@ class Sentences:
     kind: ClassVar[str] = "sentences"
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Lines of text as they stand in the text report."""
-
-    name: str
-    lines: Sequence[str]
-    kind: ClassVar[str] = "listing"
-
-
-Block = Figure | Tabular | Sentences | Listing
+Block = Figure | Tabular | Sentences
 
 
 @dataclass(frozen=True)

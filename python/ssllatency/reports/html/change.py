@@ -7,15 +7,13 @@ from ssllatency.model.handshakes import Part
 from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html.tables import Verdicts
-from ssllatency.reports.text.circumstances import differences
-from ssllatency.reports.text.diff import handshake_words, interval, percent
-from ssllatency.reports.text.page import Page
+from ssllatency.reports.rows.changes import differences, handshake_words, interval, percent
 from ssllatency.reports.words.handshakes import PARTS
 
 
-def findings(comparison: Comparison, page: Page) -> list[str]:
+def findings(comparison: Comparison) -> list[str]:
     """The change of the mean handshake, and what else is different."""
-    others = [f"Different: {line.strip()}." for line in differences(comparison.before, comparison.after, page)[1:]]
+    others = [f"Different: {phrase}." for phrase in differences(comparison.before, comparison.after)]
     return [*filter(None, [handshake_words(comparison)]), *others]
 
 

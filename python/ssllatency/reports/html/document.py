@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -19,17 +19,17 @@ from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html import frame as html_frame
 from ssllatency.reports.html import handshakes as html_handshakes
-from ssllatency.reports.html.blocks import Block, Figure, Listing, Section, Sentences, Tabular
+from ssllatency.reports.html.blocks import Block, Figure, Section, Sentences, Tabular
 from ssllatency.reports.html.over_time import over_time
-from ssllatency.reports.html.plots.bars import bar, bars
-from ssllatency.reports.html.words import name, typeset, visible
-from ssllatency.reports.text.handshakes import endings as handshake_endings
-from ssllatency.reports.text.handshakes import offload as offload_text
-from ssllatency.reports.text.page import Page
+from ssllatency.reports.html.plots.bars import Bar, bars
+from ssllatency.reports.html.words import in_plot, name, typeset, visible
+from ssllatency.reports.rows.endings import SingleWords, none_ended, single_words, summary
+from ssllatency.reports.rows.losses import incomplete
+from ssllatency.reports.rows.offload import Fill, engine_words, fills, offload_phrases
+from ssllatency.reports.rows.parts import mean_ns, mostly_waits
 from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.units import sentence
 
-_ONE_LINE = Page(100_000)
-_LISTING = Page(88, unicode=True)
 _MOST_SLOW = 10
 _MOST_HOSTS = 4
 _INCOMPLETE = "Not everything was counted: what is known of that stands at the end."
@@ -98,22 +98,26 @@ def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group 
 
 
 def _findings(whole: Snapshot, comparison: Comparison | None) -> list[str]:
-    incomplete = [_INCOMPLETE] if html_frame.incomplete(whole) else []
+    missing = [_INCOMPLETE] if incomplete(whole) else []
     if not whole.handshakes:
-        return [*incomplete, "Whole handshakes weren't measured: the functions below show where the time in calls went."]
-    summary = handshake_endings.summary(whole.handshakes, whole.duration_s, _ONE_LINE)
-    changes = html_change.findings(comparison, _ONE_LINE) if comparison else []
-    return [*changes, *(f"{sentence.rstrip('.')}." for sentence in summary), *diagnose(whole.handshakes), *incomplete]
+        return [*missing, "Whole handshakes weren't measured: the functions below show where the time in calls went."]
+    ended = summary(whole.handshakes, whole.duration_s)
+    changes = html_change.findings(comparison) if comparison else []
+    return [*changes, f"{ended}." if ended else none_ended(whole.duration_s), *diagnose(whole.handshakes), *missing]
 
 
 def _phases(group: Group, former: Group | None, comparison: Comparison | None) -> Section:
     names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake", "")
-    shown = [bar(name, one) for name, one in zip(names, (group, former), strict=True) if one]
+    shown = [Bar(name, mean_ns(one)) for name, one in zip(names, (group, former), strict=True) if one]
     title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
     blocks: list[Block] = [Figure(bars("bars", shown, title, "Hatched pieces are waits."))]
     blocks.append(Tabular(html_handshakes.pieces(shown[0], shown[1] if former else None)))
-    if 2 * group.parts[Part.CALLS].total_ns < group.parts[Part.WALL].total_ns:
-        inner = [bar(f"{one.name}, in calls", part, PHASES) for one, part in zip(shown, (group, former), strict=False) if part]
+    if mostly_waits(group):
+        inner = [
+            Bar(f"{one.name}, in calls", mean_ns(part, PHASES))
+            for one, part in zip(shown, (group, former), strict=False)
+            if part
+        ]
         blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
     blocks.append(Tabular(html_handshakes.parts(group, former, comparison)))
     return Section("phases", "Where the time goes", blocks)
@@ -130,13 +134,42 @@ def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterat
     blocks += [Sentences(unknown)] if unknown else []
     yield Section("kinds", "Keys and kinds of handshakes", blocks) if blocks else None
     if handshakes.offload:
-        successful = total(handshakes, Ending.SUCCESS)
-        lines = offload_text.offload(handshakes.offload, successful, whole.duration_s, _LISTING)
-        yield Section("offload", "Offload", [Listing("Lines about the offload", lines)])
-    slow = sorted(handshakes.slowest, key=lambda one: -one.parts.get(Part.WALL, 0))[:_MOST_SLOW]
+        yield Section("offload", "Offload", _offload(whole, old))
+    slow = sorted(handshakes.slowest, key=lambda single: -single.parts[Part.WALL])[:_MOST_SLOW]
     if slow:
-        lines = [line for one in slow for line in handshake_endings.single_lines(one, _LISTING)]
-        yield Section("slowest", "The slowest handshakes", [Listing("Lines about the slowest", lines)])
+        yield Section("slowest", "The slowest handshakes", _slowest([single_words(single) for single in slow]))
+
+
+def _offload(whole: Snapshot, old: Snapshot | None) -> list[Block]:
+    """Sentences, those of before after them, and a table for each function that batches."""
+    blocks: list[Block] = [Sentences(_offload_sentences(whole))]
+    if old and old.handshakes and old.handshakes.offload:
+        blocks.append(Sentences([f"Before: {words}" for words in _offload_sentences(old)]))
+    former = {fill.function: fill for fill in _fills(old)}
+    return [*blocks, *(Tabular(html_handshakes.fill(fill, former.get(fill.function))) for fill in _fills(whole))]
+
+
+def _offload_sentences(snapshot: Snapshot) -> list[str]:
+    handshakes = snapshot.handshakes
+    if handshakes is None or handshakes.offload is None:
+        return []
+    successful = total(handshakes, Ending.SUCCESS)
+    phrases = [engine_words(handshakes.offload), *offload_phrases(handshakes.offload, successful, snapshot.duration_s)]
+    return [sentence(phrase) for phrase in phrases]
+
+
+def _fills(snapshot: Snapshot | None) -> list[Fill]:
+    return fills(snapshot.handshakes.offload) if snapshot and snapshot.handshakes and snapshot.handshakes.offload else []
+
+
+def _slowest(singles: Sequence[SingleWords]) -> list[Block]:
+    names = [in_plot(html_handshakes.single_name(number, single)) for number, single in enumerate(singles, 1)]
+    shown = [Bar(name, single.times_ns) for name, single in zip(names, singles, strict=True)]
+    title, caption = (
+        "What the slowest handshakes spent their time on",
+        "Each bar is all of one handshake. Hatched pieces are waits.",
+    )
+    return [Figure(bars("singles", shown, title, caption, one_scale=False)), Tabular(html_handshakes.slowest(singles))]
 
 
 def _functions(whole: Snapshot, comparison: Comparison | None) -> Section | None:

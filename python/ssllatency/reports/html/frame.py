@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.recording import Recording
-from ssllatency.model.snapshot import Missing, Outcome, Snapshot
+from ssllatency.model.snapshot import Missing, Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
-from ssllatency.reports.html.tables import Row, Table, compared, table, title
-from ssllatency.reports.text import trace as text
-from ssllatency.reports.text.frame import lost
-from ssllatency.reports.text.handshakes.report import lost_handshakes, uncounted
-from ssllatency.reports.words.units import counted, printable, ranges, seconds
+from ssllatency.reports.html.tables import Table, compared, table
+from ssllatency.reports.rows import losses as loss_rows
+from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
+from ssllatency.reports.rows.row import Row
+from ssllatency.reports.words.units import counted, ranges, seconds
 
 _MOST_NAMES = 12
 
@@ -62,34 +62,26 @@ def targets(whole: Snapshot) -> Table:
 
 def functions(after: Snapshot, comparison: Comparison | None) -> Table:
     """Calls by function and outcome, the function that took the most time first."""
-    headings = [title(heading) for heading in text.HEADINGS]
     before = comparison.before if comparison else None
     verdicts = html_change.function_verdicts(comparison) if comparison else None
-    return compared("Calls by function and outcome", headings, _functions, after, before, verdicts)
+    return compared("Calls by function and outcome", HEADINGS, _functions, after, before, verdicts)
 
 
-def _functions(snapshot: Snapshot) -> Iterator[Row]:
-    for group in text.by_time(one for one in by_function(snapshot).series if one.count):
-        for one in group:
-            function, outcome, *cells = text.row(one)
-            yield Row((function, outcome), tuple(cells))
+def _functions(snapshot: Snapshot) -> list[Row]:
+    return function_rows(by_function(snapshot).series)
 
 
 def reasons(snapshot: Snapshot) -> list[str]:
     """Why calls were retried or failed, a sentence a function."""
-    sentences = []
-    for group in text.by_time(one for one in by_function(snapshot).series if one.count):
-        parts = [text.reasons(one) for one in group if one.outcome is not Outcome.SUCCESS]
-        sentences += [f"{group[0].function}: {', '.join(parts)}."] if parts else []
-    return sentences
+    return [f"{calls.words}." for calls in unsuccessful(by_function(snapshot).series)]
 
 
 def missing(functions: Iterable[Missing]) -> Table:
     """What was not traced, by library and reason."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for one in functions:
-        groups.setdefault((one.library, one.reason), []).append(one.function)
-    rows = [Row((library, reason, _listed(names)), ()) for (library, reason), names in sorted(groups.items())]
+    rows = [
+        Row((left_out.library, left_out.reason, _listed(left_out.functions)), ())
+        for left_out in loss_rows.not_traced(functions)
+    ]
     return table("Not traced", ("Library", "Reason", "Functions"), rows)
 
 
@@ -98,19 +90,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + beyond
 
 
-def incomplete(whole: Snapshot) -> bool:
-    """Whether something was left out because there was no room for it."""
-    dropped = whole.handshakes.dropped if whole.handshakes else 0
-    return bool(dropped or whole.losses.map_full or whole.losses.events_dropped)
-
-
 def unseen(whole: Snapshot) -> list[str]:
     """Sentences about what was lost and what was still under way."""
     handshakes = whole.handshakes
-    lines = [line.strip() for line in lost(whole.losses, lost_handshakes(handshakes) if handshakes else ())[1:]]
-    lost_words = [f"Lost: {line}." for line in lines] or ["Nothing was lost."]
-    under_way = text.in_flight(whole.in_flight)
-    if handshakes and handshakes.in_flight:
-        under_way.append(f"In flight at the end: {counted(handshakes.in_flight, 'handshake')} had begun and not ended.")
-    notes = [*(uncounted(handshakes) if handshakes else ()), *whole.notes]
-    return [*lost_words, *under_way, *(f"Note: {printable(note)}" for note in notes)]
+    return [
+        *([f"Lost: {phrase}." for phrase in loss_rows.losses(whole.losses, handshakes)] or ["Nothing was lost."]),
+        *loss_rows.calls_in_flight(whole.in_flight),
+        *(loss_rows.handshakes_in_flight(handshakes.in_flight) if handshakes else ()),
+        *(f"Note: {note}" for note in loss_rows.notes(whole)),
+    ]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
@@ -11,15 +11,17 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html.plots.bars import Bar
-from ssllatency.reports.html.tables import Row, Table, compared, table, title
-from ssllatency.reports.html.words import LETTERS, style_name
-from ssllatency.reports.text.diff import percent, signed
-from ssllatency.reports.text.handshakes import endings as handshake_endings
-from ssllatency.reports.text.handshakes import mix as handshake_mix
-from ssllatency.reports.text.handshakes import parts as handshake_parts
-from ssllatency.reports.words.handshakes import ADJECTIVES, LABELS, PARTS, key_words, value_words
+from ssllatency.reports.html.tables import Table, compared, table
+from ssllatency.reports.html.words import typeset
+from ssllatency.reports.rows import kinds
+from ssllatency.reports.rows.changes import percent, with_sign
+from ssllatency.reports.rows.endings import SingleWords, cause_words
+from ssllatency.reports.rows.offload import Fill
+from ssllatency.reports.rows.parts import HEADINGS, part_rows
+from ssllatency.reports.rows.row import Row
+from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS, PIECES
 from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import duration, share
+from ssllatency.reports.words.units import duration, rate, share
 
 _QUANTILES = (0.5, 0.9, 0.99)
 
@@ -40,37 +42,35 @@ def _endings(snapshot: Snapshot) -> Iterator[Row]:
         yield Row((ADJECTIVES[ending],), _ending(group, everything, snapshot.duration_s) if group else ("0", *["-"] * 7))
         causes = sorted((one for one in handshakes.causes if one.ending is ending and one.count), key=lambda one: -one.count)
         for cause in causes:
-            rate = handshake_endings.rate(cause.count / snapshot.duration_s) if snapshot.duration_s else "-"
-            words = handshake_endings.why(cause).removeprefix(f"{ADJECTIVES[ending]}: ")
-            cells = (str(cause.count), share(cause.count, everything), rate, duration(cause.total_ns / cause.count))
-            yield Row((words,), (*cells, "", "", "", ""), depth=1)
+            mean = duration(cause.total_ns / cause.count)
+            cells = (str(cause.count), share(cause.count, everything), _rate(cause.count, snapshot.duration_s), mean)
+            yield Row((cause_words(cause),), (*cells, "", "", "", ""), depth=1)
 
 
 def _ending(group: Group, everything: int, duration_s: float) -> tuple[str, ...]:
     wall = group.parts[Part.WALL]
-    rate = handshake_endings.rate(group.count / duration_s) if duration_s else "-"
     times = (duration(wall.total_ns / group.count), *(quantile(wall, q) for q in _QUANTILES), duration(wall.max_ns))
-    return str(group.count), share(group.count, everything), rate, *times
+    return str(group.count), share(group.count, everything), _rate(group.count, duration_s), *times
+
+
+def _rate(number: int, duration_s: float) -> str:
+    return rate(number / duration_s) if duration_s else "-"
 
 
 def pieces(after: Bar, before: Bar | None) -> Table:
     """What each piece of the bars is, and by how much it changed."""
-    parts = [part for part in after.mean_ns if after.mean_ns[part] or (before and before.mean_ns.get(part))]
-    parts += [part for part in before.mean_ns if before.mean_ns[part] and part not in after.mean_ns] if before else []
-    rows = [
-        Row((PARTS[part],), _piece(after, before, part), mark=style_name(part), letter=LETTERS[part])
-        for part in LETTERS
-        if part in parts
-    ]
+    parts = [part for part in after.times_ns if after.times_ns[part] or (before and before.times_ns.get(part))]
+    parts += [part for part in before.times_ns if before.times_ns[part] and part not in after.times_ns] if before else []
+    rows = [Row((PARTS[part],), _piece(after, before, part), part=part) for part in PIECES if part in parts]
     change = ("Before", "Change", "Change in %") if before else ()
     whole = Row(("all of it",), _sums(after, before))
     return table("The pieces: time of a mean handshake", ("Part", "Mean", "Share", *change), [*rows, whole])
 
 
 def _piece(after: Bar, before: Bar | None, part: Part) -> tuple[str, ...]:
-    now = after.mean_ns.get(part, 0.0)
+    now = after.times_ns.get(part, 0.0)
     cells = duration(now), share(now, after.whole_ns)
-    return (*cells, *_changed(now, before.mean_ns.get(part, 0.0))) if before else cells
+    return (*cells, *_changed(now, before.times_ns.get(part, 0.0))) if before else cells
 
 
 def _sums(after: Bar, before: Bar | None) -> tuple[str, ...]:
@@ -79,24 +79,14 @@ def _sums(after: Bar, before: Bar | None) -> tuple[str, ...]:
 
 
 def _changed(now: float, was: float) -> tuple[str, str, str]:
-    return duration(was), signed(now - was), percent(now / was if was else None)
+    return duration(was), with_sign(now - was), percent(now / was if was else None)
 
 
 def parts(after: Group, before: Group | None, comparison: Comparison | None) -> Table:
     """Phases and waits, each of the handshakes that had it."""
-    headings = [title(heading) for heading in handshake_parts.HEADINGS]
     verdicts = html_change.part_verdicts(comparison, str(after.ending)) if comparison and before else None
     caption = "Phases and waits, each of the handshakes that had it"
-    return compared(caption, headings, _parts, after, before, verdicts)
-
-
-def _parts(group: Group) -> Iterator[Row]:
-    wall_ns = group.parts[Part.WALL].total_ns
-    for part, depth in handshake_parts.ROWS:
-        times = group.parts.get(part)
-        if times and times.count:
-            cells = tuple(handshake_parts.cells(times, wall_ns))
-            yield Row((PARTS[part],), cells, depth, style_name(part) if part in LETTERS else "", LETTERS.get(part, ""))
+    return compared(caption, HEADINGS, part_rows, after, before, verdicts)
 
 
 def keys(after: Handshakes, before: Handshakes | None) -> Table:
@@ -106,20 +96,7 @@ def keys(after: Handshakes, before: Handshakes | None) -> Table:
 
 
 def _keys(handshakes: Handshakes) -> list[Row]:
-    group = total(handshakes, Ending.SUCCESS)
-    ordered = sorted((one for one in handshakes.keys if one.count), key=lambda one: -one.total_ns)
-    return [
-        Row(
-            (key_words(one.operation, one.key),),
-            (
-                str(one.count),
-                share(one.count, group.count if group else 0),
-                duration(one.total_ns / one.count),
-                duration(one.total_ns),
-            ),
-        )
-        for one in ordered
-    ]
+    return [Row((key.words,), (key.count, key.share, key.mean, key.total)) for key in kinds.keys(handshakes)]
 
 
 def mix(after: Handshakes, before: Handshakes | None) -> Table:
@@ -128,25 +105,49 @@ def mix(after: Handshakes, before: Handshakes | None) -> Table:
     return compared("Kinds of successful handshakes", headings, _mix, after, before)
 
 
-def _mix(handshakes: Handshakes) -> Iterator[Row]:
-    for label, counts in handshake_mix.in_order(handshakes.mix):
-        everything = sum(counts.values())
-        for value, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            if count:
-                yield Row((LABELS[label], value_words(label, value)), (str(count), share(count, everything)))
+def _mix(handshakes: Handshakes) -> list[Row]:
+    return [
+        Row((label.name, value.words), (str(value.count), value.share))
+        for label in kinds.mix(handshakes)
+        for value in label.values
+        if value.count
+    ]
 
 
 def unknown(handshakes: Handshakes) -> list[str]:
     """A sentence for each label that isn't known."""
-    return [f"{LABELS[label]}: not known, {reason}." for label, reason in handshake_mix.in_order(handshakes.unknown_labels)]
+    return [f"{label}: not known, {reason}." for label, reason in kinds.unknown_labels(handshakes).items()]
 
 
 def groups(after: Handshakes, before: Handshakes | None) -> Table:
     """Groups by the labels that handshakes were told apart by."""
-    headings = [*(LABELS[label].capitalize() for label in after.by), *map(title, handshake_mix.HEADINGS)]
     same = before if before and before.by == after.by else None
-    return compared("Groups: wall times, means of calls and of the key", headings, _groups, after, same)
+    caption = "Groups: wall times, means of calls and of the key"
+    return compared(caption, kinds.group_headings(after), kinds.group_rows, after, same)
 
 
-def _groups(handshakes: Handshakes) -> list[Row]:
-    return [Row((*labels, cells[0]), tuple(cells[1:])) for labels, cells in handshake_mix.group_rows(handshakes)]
+def fill(after: Fill, before: Fill | None) -> Table:
+    """How full the batches of one function were."""
+    return compared(after.words, ("Lanes used", "Calls", "Share"), _fill, after, before)
+
+
+def _fill(batches: Fill) -> list[Row]:
+    everything = sum(calls for _, calls in batches.calls)
+    return [Row((str(lanes),), (str(calls), share(calls, everything))) for lanes, calls in batches.calls]
+
+
+def slowest(singles: Sequence[SingleWords]) -> Table:
+    """Handshakes one by one: whose, how they ended and why, what took the most time, and when."""
+    headings = ("Handshake", "What it was", "Longest parts", "Time", "Calls", "Ended")
+    return table("The slowest handshakes", headings, [_single(number, single) for number, single in enumerate(singles, 1)])
+
+
+def single_name(number: int, single: SingleWords) -> str:
+    """What a handshake is called beside its bar and in the table."""
+    return f"{number}: {single.process}"
+
+
+def _single(number: int, single: SingleWords) -> Row:
+    ended = f"{single.ending}: {single.why}" if single.why else single.ending
+    what = f"{ended}; {single.labels}" if single.labels else ended
+    return Row((single_name(number, single), what, typeset(single.longest)), (single.wall, single.calls, single.ended))

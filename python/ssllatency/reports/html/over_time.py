@@ -15,11 +15,11 @@ from ssllatency.reports.html.plots import heatmap as html_heatmap
 from ssllatency.reports.html.plots import lines as html_lines
 from ssllatency.reports.html.plots.columns import Column, Pick, calls_of, side_by_side, successful_walls
 from ssllatency.reports.html.plots.plots import clock
-from ssllatency.reports.html.tables import Row, Table, table
+from ssllatency.reports.html.tables import Table, table
 from ssllatency.reports.html.words import visible
-from ssllatency.reports.text.handshakes.endings import rate
+from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import duration, share
+from ssllatency.reports.words.units import capitalized, duration, rate, share
 
 _HANDSHAKE_CALLS = ("SSL_do_handshake", "SSL_accept")
 # The columns and rows of the heatmap's table: more can't be read.
@@ -57,7 +57,7 @@ def _subject(whole: Snapshot) -> tuple[str, Pick]:
 
 
 def _introduction(what: str, timelines: Sequence[Sequence[Column]], longer: bool) -> str:
-    what, width = f"{what[0].upper()}{what[1:]}", clock(timelines[0][0].end_s)
+    what, width = capitalized(what), clock(timelines[0][0].end_s)
     if longer:
         return f"{what}, in columns of {width} from the beginning on."
     return f"{what}, {'each recording as a whole' if len(timelines) > 1 else f'in one interval of {width}'}."

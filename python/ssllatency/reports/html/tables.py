@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ssllatency.reports.html.words import typeset
+from ssllatency.reports.html.words import LETTERS, style_name, typeset
+from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.units import counted
 
 MOST_ROWS = 200
@@ -16,24 +17,6 @@ VERDICT = "Change of the mean"
 Measured = TypeVar("Measured")
 # By the names of rows: a change, and what to make of it.
 Verdicts = Mapping[tuple[str, ...], tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row: its names to the left, its cells to the right, how deep it stands below the one that it is a part of, `mark`: the
-    part that its colour and letter stand for, and `place`, which tells apart rows of the same names."""
-
-    names: tuple[str, ...]
-    cells: tuple[str, ...]
-    depth: int = 0
-    mark: str = ""
-    letter: str = ""
-    place: int = 0
-
-    @property
-    def key(self) -> tuple[tuple[str, ...], int, int]:
-        """What the row before has in common with it."""
-        return self.names, self.depth, self.place
 
 
 @dataclass(frozen=True)
@@ -51,6 +34,16 @@ class Line:
 
     row: Row
     cells: tuple[Cell, ...]
+
+    @property
+    def mark(self) -> str:
+        """The style of the mark before its name; "" where it is about none of the pieces of a bar."""
+        return style_name(self.row.part) if self.row.part in LETTERS else ""
+
+    @property
+    def letter(self) -> str:
+        """The letter in the mark."""
+        return LETTERS.get(self.row.part, "") if self.row.part else ""
 
 
 @dataclass(frozen=True)
@@ -111,8 +104,3 @@ def _line(row: Row, before: Row | None, compared: bool) -> Line:
         return Line(row, tuple(Cell(typeset(cell)) for cell in row.cells))
     was = before.cells if before else ("-",) * len(row.cells)
     return Line(row, tuple(Cell(typeset(cell), typeset(old)) for cell, old in zip(row.cells, was, strict=True)))
-
-
-def title(heading: str) -> str:
-    """A heading of the text reports as the page has it: "P99" is "p99", "COUNT" is "Count"."""
-    return heading.lower() if heading[:1] == "P" and heading[1:2].isdigit() else heading.capitalize()

@@ -7,12 +7,13 @@ import re
 
 from markupsafe import Markup, escape
 
-from ssllatency.model.handshakes import PHASES, WAITS, Part
+from ssllatency.model.handshakes import Part
+from ssllatency.reports.words.units import NO_BREAK, together
 
 # Readers don't read longer texts; files, functions and reasons have no longer names.
 _LONGEST = 4000
 _LONGEST_NAME = 400
-_UNIT = re.compile(r"(?<=\d) (?=(?:ns|us|\u00b5s|ms|s|%)(?![^\W_]))")
+_LONGEST_IN_PLOT = 32
 _MICROSECONDS = re.compile(r"(?<=\d\u00a0)us(?![^\W_])")
 
 _BREAKS = re.compile(r"([/_])(?=\w)")
@@ -31,7 +32,6 @@ LETTERS = {
     Part.WAIT_APPLICATION: "A",
     Part.WAIT_UNKNOWN: "U",
 }
-ORDER = (*PHASES, *WAITS)
 
 
 def style_name(part: Part) -> str:
@@ -44,17 +44,22 @@ def visible(text: str) -> str:
     shown = _cut(text, _LONGEST)
     if shown.isprintable():
         return shown
-    return "".join(one if one.isprintable() or one in "\n\u00a0" else f"\\x{ord(one):02x}" for one in shown)
+    return "".join(one if one.isprintable() or one in f"\n{NO_BREAK}" else f"\\x{ord(one):02x}" for one in shown)
 
 
 def typeset(text: str) -> str:
     """Numbers that stay beside their units, and microseconds as they are written: "706 \u00b5s"."""
-    return _MICROSECONDS.sub("\u00b5s", _UNIT.sub("\u00a0", text))
+    return _MICROSECONDS.sub("\u00b5s", together(text))
 
 
 def name(text: str) -> Markup:
     """A name, cut where it is too long to be one, that may go on in the next line after a slash or underscore."""
     return Markup(_BREAKS.sub(r"\1<wbr>", str(escape(visible(_cut(text, _LONGEST_NAME))))))
+
+
+def in_plot(text: str) -> str:
+    """A name in a plot, where nothing else makes it harmless and one line is all the room there is."""
+    return visible(text if len(text) <= _LONGEST_IN_PLOT else f"{text[:_LONGEST_IN_PLOT]} ...")
 
 
 def _cut(text: str, longest: int) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ssllatency.model.handshakes import PHASES, WAITS, Part
+from ssllatency.model.handshakes import Part
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.handshakes import PARTS
+from ssllatency.reports.words.handshakes import PARTS, PIECES
 from ssllatency.reports.words.units import duration, share
 
 # What fills a part's piece of the bar: in ASCII, and where the terminal shows more. Work is dark, waits are light.
@@ -24,12 +24,11 @@ _FILLS = {
     Part.WAIT_APPLICATION: ("-", "-"),
     Part.WAIT_UNKNOWN: ("?", "?"),
 }
-_ORDER = (*PHASES, *WAITS)
 
 
 def split_bar(times_ns: Mapping[Part, float], cells: int, page: Page) -> str:
     """A bar of so many cells, each part's share of it filled with its own character, between two bounds."""
-    present = [part for part in _ORDER if times_ns.get(part)]
+    present = [part for part in PIECES if times_ns.get(part)]
     widths = _shared_out([times_ns[part] for part in present], cells)
     filled = "".join(_fill(part, page) * width for part, width in zip(present, widths, strict=True))
     return f"|{filled}|"
@@ -37,10 +36,10 @@ def split_bar(times_ns: Mapping[Part, float], cells: int, page: Page) -> str:
 
 def legend(times_ns: Mapping[Part, float], page: Page) -> list[str]:
     """What fills which part's piece, its share and its time: as many in a line as fit."""
-    whole = sum(times_ns.get(part, 0) for part in _ORDER)
+    whole = sum(times_ns.get(part, 0) for part in PIECES)
     entries = [
         f"{_fill(part, page)} {PARTS[part]} {share(times_ns[part], whole)} ({duration(times_ns[part])})"
-        for part in _ORDER
+        for part in PIECES
         if times_ns.get(part)
     ]
     return _in_lines(entries, page.width)

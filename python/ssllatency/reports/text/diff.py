@@ -15,10 +15,9 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
 from ssllatency.model.statistics.resampling import Quantity
-from ssllatency.reports.text.circumstances import differences
+from ssllatency.reports.rows.changes import differences, handshake_words, interval, percent, with_sign
 from ssllatency.reports.text.frame import heading, lost
-from ssllatency.reports.text.handshakes.report import lost_handshakes
-from ssllatency.reports.text.page import PLAIN, Page
+from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS
 from ssllatency.reports.words.units import duration, printable
 
@@ -36,20 +35,20 @@ def render(before: Recording, after: Recording, comparison: Comparison, page: Pa
     sides = {"Before": (before, comparison.before), "After": (after, comparison.after)}
     blocks = [
         *(_heading(name, *side, page) for name, side in sides.items()),
-        differences(comparison.before, comparison.after, page),
+        _differences(comparison, page),
         _handshake(comparison, page),
         _contributions(comparison.contributions, page),
         *_rows(comparison.rows, page),
         page.wrapped(_EXPLAINED) if comparison.rows else page.wrapped("Neither holds a handshake or call."),
-        *(_missed(name, snapshot) for name, (_, snapshot) in sides.items()),
+        *(lost(snapshot.losses, snapshot.handshakes, f"{name}: lost:") for name, (_, snapshot) in sides.items()),
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return joined(blocks)
 
 
 def change_words(change: Change) -> str:
     """The change in percent with what to make of it, one word: "+12 % slower", "-0.3 % noise"; "-" where it isn't known."""
     word = _WORDS.get(change.verdict, str(change.verdict))
-    return f"{percent(change.ratio)} {word}".strip() if change.ratio is not None else word or "-"
+    return " ".join(filter(None, (percent(change.ratio) if change.ratio is not None else "", word))) or "-"
 
 
 def subject_words(subject: Subject) -> str:
@@ -61,30 +60,14 @@ def subject_words(subject: Subject) -> str:
 
 
 def _heading(name: str, recording: Recording, total: Snapshot, page: Page) -> list[str]:
-    first, *others = heading(total, page.width - 2)
-    return [*page.wrapped(f"{name}: {recording.label}", hanging="  "), *(f"  {line}" for line in (first, *others))]
+    lines = heading(total, page.width - 2)
+    return [*page.wrapped(f"{name}: {recording.label}", hanging="  "), *(f"  {line}" for line in lines)]
 
 
-def handshake_words(comparison: Comparison) -> str:
-    """How the mean handshake changed, in a sentence or two; "" where either side has none."""
-    change, largest = comparison.handshake, comparison.largest
-    if change is None or change.before is None or change.after is None:
-        return ""
-    both = f"The mean successful handshake takes {duration(change.before)} before and {duration(change.after)} after"
-    bounds = f", 95 % sure between {interval(change)}" if change.low is not None else ""
-    sentence = f"{both} ({percent(change.ratio)}{bounds}): {_verdict(change, comparison.intervals)}."
-    if largest:
-        most = f"{PARTS[largest.part]}, {signed(largest.change_ns)} of {signed(change.after - change.before)}"
-        sentence += f" The largest contribution: {most}."
-    return sentence
-
-
-def _verdict(change: Change, intervals: int) -> str:
-    """The verdict in words. Bounds that leave no change out, beside "no change", would contradict it."""
-    if change.leaning is change.verdict:
-        return str(change.verdict)
-    few = f"{intervals} interval{'' if intervals == 1 else 's'} {'is' if intervals == 1 else 'are'} too few to be sure"
-    return f"probably {change.leaning}, but {few} among so many comparisons; record {2 * intervals} or more"
+def _differences(comparison: Comparison, page: Page) -> list[str]:
+    phrases = differences(comparison.before, comparison.after)
+    lines = [line for phrase in phrases for line in page.wrapped(phrase, "  ", "    ")]
+    return ["Different:", *lines] if lines else []
 
 
 def _handshake(comparison: Comparison, page: Page) -> list[str]:
@@ -107,7 +90,7 @@ def _times(contribution: Contribution) -> tuple[Fraction, Fraction]:
 
 def _cells(one: Contribution, whole: Fraction) -> list[str]:
     times = [duration(float(value)) for value in _times(one)]
-    return [PARTS[one.part], *times, signed(one.change_ns), f"{float(100 * one.change_ns / whole):.0f} %" if whole else "-"]
+    return [PARTS[one.part], *times, with_sign(one.change_ns), f"{float(100 * one.change_ns / whole):.0f} %" if whole else "-"]
 
 
 def _rows(rows: Sequence[Row], page: Page) -> Iterator[list[str]]:
@@ -132,31 +115,3 @@ def _value(quantity: Quantity, value: float | None) -> str:
     if quantity is not Quantity.RATE or value is None:
         return duration(value)
     return f"{value:.0f} /s" if value >= 999.5 or not value else f"{value:.3g} /s"
-
-
-def interval(change: Change) -> str:
-    """The bounds of a change in percent, "" where it isn't known itself."""
-    if change.low is None or change.high is None:
-        return "" if change.ratio is None else "-"
-    return f"{percent(change.low, '')}..{percent(change.high)}"
-
-
-def percent(ratio: float | None, unit: str = " %") -> str:
-    """A ratio as a change in percent."""
-    if ratio is None:
-        return "-"
-    change = 100 * (ratio - 1)
-    number = f"{change:+.1f}" if abs(change) < 9.95 else f"{change:+.0f}"
-    return f"{'0' if number in ('+0.0', '-0.0') else number}{unit}"
-
-
-def signed(value_ns: Fraction | float) -> str:
-    """A change with its sign: "+35.0 us"."""
-    return f"{'+' if value_ns > 0 else ''}{duration(float(value_ns))}"
-
-
-def _missed(name: str, snapshot: Snapshot) -> list[str]:
-    """What was missed on one side."""
-    handshakes = lost_handshakes(snapshot.handshakes) if snapshot.handshakes else []
-    words = lost(snapshot.losses, handshakes)
-    return [f"{name}: {words[0].lower()}", *words[1:]] if words else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ssllatency.model.events import Call, Caller, Event, Keys, Returned, as_int32
@@ -32,15 +32,16 @@ class Lines(Protocol):
 
 
 class _Clock:
-    """The local time of day to the second, formatted anew only when the second changes."""
+    """The local time by patterns of strftime, to the second: formatted anew only when the second changes."""
 
-    def __init__(self, pattern: str) -> None:
-        self._pattern, self._second, self._text = pattern, -1, ""
+    def __init__(self, *patterns: str) -> None:
+        self._patterns, self._second, self._texts = patterns, -1, [""]
 
-    def at(self, second: int) -> str:
+    def at(self, second: int) -> list[str]:
         if second != self._second:
-            self._second, self._text = second, time.strftime(self._pattern, time.localtime(second))
-        return self._text
+            local = time.localtime(second)
+            self._second, self._texts = second, [time.strftime(pattern, local) for pattern in self._patterns]
+        return self._texts
 
 
 def returned_text(kind: Returned, returned: int) -> str:
@@ -73,7 +74,7 @@ class Columns:
             value = as_int32(returned) if kind is number else returned_text(kind, returned)
             length = size if size >= 0 else ""
             lines.append(
-                f"{at(second)}{micro:06d} {who} {function} {value:>10} {length:>9} {duration_ns / 1000:>10.1f} {outcome}\n"
+                f"{at(second)[0]}{micro:06d} {who} {function} {value:>10} {length:>9} {duration_ns / 1000:>10.1f} {outcome}\n"
             )
         return lines
 
@@ -86,7 +87,7 @@ class Columns:
 
     def _call(self, key: int) -> tuple[Returned, str, str]:
         call = self._keys.call(key)
-        outcome = f"{call.outcome} {call.reason}".rstrip()
+        outcome = f"{call.outcome} {call.reason}" if call.reason else str(call.outcome)
         made = self._calls[key] = call.returned, f"{call.function:{_FUNCTION_WIDTH}}", outcome
         return made
 
@@ -97,7 +98,7 @@ class JsonLines:
     heading = ""
 
     def __init__(self, keys: Keys) -> None:
-        self._keys, self._clock = keys, _Clock("%Y-%m-%dT%H:%M:%S.|%z")
+        self._keys, self._clock = keys, _Clock("%Y-%m-%dT%H:%M:%S.", "%z")
         self._callers: dict[bytes, str] = {}
         self._calls: dict[int, tuple[Returned, str]] = {}
 
@@ -120,7 +121,7 @@ class JsonLines:
     def moment(self, wall_ns: int) -> str:
         """RFC 3339 with microseconds, in local time."""
         second, micro = divmod(wall_ns // 1000, 1_000_000)
-        head, _, zone = self._clock.at(second).partition("|")
+        head, zone = self._clock.at(second)
         return f"{head}{micro:06d}{zone[:3]}:{zone[3:]}"
 
     def _caller(self, key: bytes) -> str:
@@ -136,12 +137,17 @@ class JsonLines:
 
 
 def _fields(caller: Caller) -> str:
-    return json.dumps(caller._asdict())[1:-1]
+    return _members(caller._asdict())
 
 
 def _call_fields(call: Call) -> str:
     reason = {"reason": call.reason} if call.reason and call.outcome is not Outcome.SUCCESS else {}
-    return json.dumps({"function": call.function, "outcome": str(call.outcome), **reason})[1:-1]
+    return _members({"function": call.function, "outcome": str(call.outcome), **reason})
+
+
+def _members(fields: Mapping[str, object]) -> str:
+    """The fields as an object has them, without its braces."""
+    return ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in fields.items())
 
 
 def _json_returned(kind: Returned, returned: int) -> str:

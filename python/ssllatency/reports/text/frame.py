@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
+from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
-from ssllatency.reports.words.units import WIDTH, counted, printable, ranges, seconds, wrapped
+from ssllatency.reports.rows import losses as loss_rows
+from ssllatency.reports.text.page import WIDTH, wrapped
+from ssllatency.reports.words.units import counted, printable, ranges, seconds
 
 _MANY_PROGRAMS = 8
 
@@ -29,30 +33,19 @@ def heading(snapshot: Snapshot, width: int = WIDTH) -> list[str]:
 
 def not_traced(missing: Iterable[Missing], width: int = WIDTH) -> list[str]:
     """What was left out, by library and reason."""
-    groups: dict[str, dict[str, list[str]]] = {}
-    for one in missing:
-        groups.setdefault(one.library, {}).setdefault(one.reason, []).append(one.function)
     lines = []
-    for library, reasons in sorted(groups.items()):
+    for library, reasons in groupby(loss_rows.not_traced(missing), key=lambda left_out: left_out.library):
         lines.append(f"  {printable(library)}")
-        for reason, functions in sorted(reasons.items()):
-            lines += [*wrapped(f"{reason}:", "    ", "    ", width), *wrapped(", ".join(functions), "      ", "", width)]
+        for left_out in reasons:
+            lines += wrapped(f"{left_out.reason}:", "    ", "    ", width)
+            lines += wrapped(", ".join(left_out.functions), "      ", "", width)
     return ["Not traced:", *lines] if lines else []
 
 
-def lost(losses: Losses, before: Iterable[tuple[int, str, str]] = ()) -> list[str]:
-    """The losses that aren't zero, after others: each a number, what was lost (a noun) and how."""
-    lines = [
-        *before,
-        (losses.unmatched_entries, "call", "seen to begin but never to end"),
-        (losses.unmatched_exits, "call", "seen to end but not to begin, those that ran when the trace began among them"),
-        (losses.map_full, "call", "not counted because a kernel map was full"),
-        (losses.events_dropped, "record", "dropped because a ring buffer was full"),
-        (losses.folded_processes, "process", 'counted together as "other", being more than the maximum'),
-        (losses.late_processes, "process", "traced late, whose calls until then aren't counted"),
-    ]
-    words = [f"  {counted(number, noun)} {what}" for number, noun, what in lines if number]
-    return ["Lost:", *words] if words else []
+def lost(losses: Losses, handshakes: Handshakes | None = None, title: str = "Lost:") -> list[str]:
+    """The losses that aren't zero, those of handshakes first."""
+    lines = [f"  {phrase}" for phrase in loss_rows.losses(losses, handshakes)]
+    return [title, *lines] if lines else []
 
 
 def notes(sentences: Iterable[str], width: int = WIDTH) -> list[list[str]]:

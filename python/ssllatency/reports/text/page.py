@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page that a report is laid out for."""
+"""The page that a text report is laid out for: lines that fit, and columns that line up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ssllatency.reports.words.units import WIDTH, table, wrapped
+from ssllatency.reports.words.units import NO_BREAK, printable, together
+
+WIDTH = 100
+_GAP = 2
 
 
 @dataclass(frozen=True)
@@ -17,22 +21,58 @@ class Page:
     unicode: bool = False
 
     def wrapped(self, text: str, indent: str = "", hanging: str = "") -> list[str]:
-        """Lines that fit, as units.wrapped()."""
+        """Lines that fit, as wrapped()."""
         return wrapped(text, indent, hanging, self.width)
 
     def table(self, rows: Sequence[Sequence[str]], left: int) -> list[str]:
-        """A table as units.table(), indented by two; its columns closer together where it wouldn't fit otherwise."""
+        """A table as table(), indented by two; its columns closer together where it wouldn't fit otherwise."""
         lines = [f"  {line}" for line in table(rows, left)]
         return lines if max(map(len, lines)) <= self.width else [f"  {line}" for line in table(rows, left, gap=1)]
 
     def explained(self, rows: Sequence[Sequence[str]], texts: Sequence[str]) -> list[str]:
         """A table with a text at the end of each row, which goes on in lines below where it is long."""
-        lines = []
-        beginnings = table([[*row, "|"] for row in rows], left=0)
-        for beginning, text in zip(beginnings, texts, strict=True):
-            indent = f"  {beginning[:-1]}"
-            lines += self.wrapped(text, indent, " " * len(indent))
-        return lines
+        indents = [f"  {columns}{' ' * _GAP}" for columns in _columns(rows, 0, _GAP)]
+        pairs = zip(indents, texts, strict=True)
+        return [line for indent, text in pairs for line in self.wrapped(text, indent, " " * len(indent))]
 
 
 PLAIN = Page()
+
+
+def joined(blocks: Iterable[Sequence[str]]) -> str:
+    """A report of blocks of lines with an empty line between any two, ending in a newline."""
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def wrapped(text: str, indent: str = "", hanging: str = "", width: int = WIDTH) -> list[str]:
+    """Lines of at most `width` columns where words allow it: the first after `indent`, the others after `hanging`.
+
+    A number and its unit stay together.
+    """
+    lines = textwrap.wrap(
+        together(printable(text)),
+        width,
+        initial_indent=indent,
+        subsequent_indent=hanging or indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(NO_BREAK, " ") for line in lines]
+
+
+def table(rows: Sequence[Sequence[str]], left: int, gap: int = _GAP) -> list[str]:
+    """The rows in columns so many spaces apart: the first `left` columns set to the left, the others to the right. Nothing in a
+    cell moves the cursor, whoever chose its text."""
+    return [line.rstrip() for line in _columns(rows, left, gap)]
+
+
+def _columns(rows: Sequence[Sequence[str]], left: int, gap: int) -> list[str]:
+    """The lines of a table, all of the same length."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        columns = enumerate(zip(row, widths, strict=True))
+        aligned = [cell.ljust(width) if position < left else cell.rjust(width) for position, (cell, width) in columns]
+        lines.append((" " * gap).join(aligned))
+    return lines

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
-from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target
+from ssllatency.model.snapshot import Series, Snapshot, Target
+from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
+from ssllatency.reports.rows.losses import calls_in_flight
 from ssllatency.reports.text import distribution
 from ssllatency.reports.text.frame import heading, lost, not_traced, notes
-from ssllatency.reports.words.quantiles import quantile
-from ssllatency.reports.words.units import counted, duration, printable, seconds, table, wrapped
-
-_QUANTILES = (0.5, 0.9, 0.99, 0.999)
-HEADINGS = ("FUNCTION", "OUTCOME", "COUNT", "MEAN", "P50", "P90", "P99", "P99.9", "MAX")
-_OUTCOMES = (Outcome.SUCCESS, Outcome.RETRY, Outcome.CLOSED, Outcome.FAILURE)
+from ssllatency.reports.text.page import joined, table, wrapped
+from ssllatency.reports.words.units import printable, seconds
 
 
 def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
@@ -32,9 +30,9 @@ def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
             blocks += [[f"--- {title} ---"], *_calls(process)]
     else:
         blocks += _calls(by_function(snapshot).series)
-    blocks += [in_flight(snapshot.in_flight), not_traced(snapshot.missing), lost(snapshot.losses)]
+    blocks += [calls_in_flight(snapshot.in_flight), not_traced(snapshot.missing), lost(snapshot.losses)]
     blocks += notes(snapshot.notes)
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return joined(blocks)
 
 
 def _nothing_seen(snapshot: Snapshot) -> list[str]:
@@ -67,52 +65,17 @@ def _title(pid: int | None, comms: dict[int, str]) -> str:
 def _calls(series: Sequence[Series]) -> list[list[str]]:
     """Everything about these calls: one series a function and outcome."""
     histograms, stats, other_stats = distribution.paragraphs([one for one in series if one.count])
-    functions = by_time(one for one in series if one.count)
+    rows = [[*row.names, *row.cells] for row in function_rows(series)]
     return [
         ["Latency distribution in microsecond:"],
         histograms,
         stats,
         other_stats,
-        table([HEADINGS, *(row(one) for group in functions for one in group)], left=2),
-        _retries_and_failures(functions),
+        table([[*map(str.upper, HEADINGS)], *rows], left=2),
+        _retries_and_failures(series),
     ]
 
 
-def by_time(series: Iterable[Series]) -> list[list[Series]]:
-    """The series of each function, success first; the function that took the most time in all first."""
-    groups: dict[str, list[Series]] = {}
-    for one in series:
-        groups.setdefault(one.function, []).append(one)
-    ordered = sorted(groups.values(), key=lambda group: (-sum(one.total_ns for one in group), group[0].function))
-    return [sorted(group, key=lambda one: _OUTCOMES.index(one.outcome)) for group in ordered]
-
-
-def row(series: Series) -> list[str]:
-    """The cells under HEADINGS."""
-    quantiles = [quantile(series, q) for q in _QUANTILES]
-    mean = duration(series.total_ns / series.count)
-    return [printable(series.function), series.outcome, str(series.count), mean, *quantiles, duration(series.max_ns)]
-
-
-def _retries_and_failures(functions: Sequence[Sequence[Series]]) -> list[str]:
-    lines = []
-    for group in functions:
-        parts = [reasons(one) for one in group if one.outcome is not Outcome.SUCCESS]
-        if parts:
-            lines += wrapped(f"{group[0].function}: {', '.join(parts)}", "  ", "    ")
+def _retries_and_failures(series: Sequence[Series]) -> list[str]:
+    lines = [line for calls in unsuccessful(series) for line in wrapped(calls.words, "  ", "    ")]
     return ["Retries and failures:", *lines] if lines else []
-
-
-def reasons(series: Series) -> str:
-    """How many calls ended so, and why."""
-    if series.outcome is Outcome.CLOSED:  # close_notify: SSL_read returns 0 at the regular end of a connection
-        return f"{series.count} closed by the peer in good order"
-    number = counted(series.count, str(series.outcome))
-    ordered = sorted(series.reasons.items(), key=lambda item: (-item[1], item[0]))
-    named = [f"{name} {count}" for name, count in ordered]
-    return f"{number} ({', '.join(named)})" if named else number
-
-
-def in_flight(number: int) -> list[str]:
-    """The sentence about calls that hadn't returned at the end, if there are any."""
-    return [f"In flight at the end: {counted(number, 'call')} had begun and not returned."] if number else []

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ssllatency.model.handshakes import GIVEN, NO, YES, Ending, Label, Part
-from ssllatency.reports.words.units import printable
+from ssllatency.model.handshakes import GIVEN, NO, PHASES, WAITS, YES, Ending, Label, Part
 
 PARTS = {
     Part.WALL: "wall",
@@ -27,6 +26,8 @@ PARTS = {
     Part.COMPLETION: "submit to done",
     Part.RESUMPTION: "done to resume",
 }
+# What a handshake is made up of without remainder, in the order in which it is shown: work, then waits.
+PIECES = (*PHASES, *WAITS)
 ADJECTIVES = {Ending.SUCCESS: "successful", Ending.FAILURE: "failed", Ending.ABANDONED: "abandoned"}
 LABELS = {label: str(label).replace("_", " ") for label in Label}
 
@@ -38,7 +39,7 @@ _ANSWERS = {
 
 def value_words(label: Label, value: str | None) -> str:
     """The value beside its label: "full" for a handshake that wasn't resumed."""
-    return printable(_ANSWERS.get((label, value or ""), value or "unknown"))
+    return _ANSWERS.get((label, value or ""), value or "unknown")
 
 
 def labels_words(labels: Mapping[Label, str | None]) -> str:
@@ -51,4 +52,4 @@ def labels_words(labels: Mapping[Label, str | None]) -> str:
 def key_words(operation: str, key: str) -> str:
     """What a private key did: "RSA-2048 signing"."""
     verb = {"sign": "signing", "decrypt": "decryption"}.get(operation, operation)
-    return printable(f"{key} {verb}" if key else f"{verb} with an unknown key")
+    return f"{key} {verb}" if key else f"{verb} with an unknown key"

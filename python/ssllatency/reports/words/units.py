@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and names as people read them, in printable ASCII."""
+"""Numbers and names as people read them, in printable ASCII, however they are laid out."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Iterable, Sequence
-
-WIDTH = 100
+from collections.abc import Iterable
 
 # printable() leaves no such character in a text, and textwrap takes it for a letter.
-_NO_BREAK = "\u00a0"
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|us|ms|s)(?![^\W_]))")
+NO_BREAK = "\u00a0"
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|us|\u00b5s|ms|s)(?![^\W_]))")
 
 
 def duration(value_ns: float | None) -> str:
@@ -41,6 +38,11 @@ def counted(number: int, noun: str) -> str:
     if noun.endswith("y"):
         return f"{number} {noun[:-1]}ies"
     return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def rate(number: float) -> str:
+    """So many a second, in two or three digits."""
+    return f"{number:.0f}" if number >= 100 else f"{number:.2g}" if number < 10 else f"{number:.1f}"
 
 
 def share(part: float, whole: float) -> str:
@@ -74,33 +76,19 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in escaped)
 
 
-def wrapped(text: str, indent: str = "", hanging: str = "", width: int = WIDTH) -> list[str]:
-    """Lines of at most `width` columns where words allow it: the first after `indent`, the others after `hanging`.
-
-    A number and its unit stay together.
-    """
-    lines = textwrap.wrap(
-        _BEFORE_UNIT.sub(_NO_BREAK, printable(text)),
-        width,
-        initial_indent=indent,
-        subsequent_indent=hanging or indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [line.replace(_NO_BREAK, " ") for line in lines]
+def together(text: str) -> str:
+    """The text with a no-break space between each number and its unit, for a layout that breaks lines at spaces."""
+    return _BEFORE_UNIT.sub(NO_BREAK, text)
 
 
-def table(rows: Sequence[Sequence[str]], left: int, gap: int = 2) -> list[str]:
-    """The rows in columns so many spaces apart: the first `left` columns set to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if position < left else cell.rjust(width)
-            for position, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append((" " * gap).join(cells).rstrip())
-    return lines
+def sentence(phrase: str) -> str:
+    """The phrase with a capital letter and a full stop."""
+    return f"{capitalized(phrase)}."
+
+
+def capitalized(text: str) -> str:
+    """The text with a capital letter; the other letters stay as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def _three_digits(value: float) -> float:

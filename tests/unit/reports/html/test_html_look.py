@@ -16,16 +16,16 @@ from tests.unit.reports.html.html_samples import RECORDINGS
 from ssllatency.reports.html.page import page
 from ssllatency.reports.html.plots.heatmap import HEAT
 from ssllatency.reports.html.plots.svg import COLOURS
-from ssllatency.reports.html.words import ORDER, style_name
+from ssllatency.reports.html.words import style_name
+from ssllatency.reports.words.handshakes import PIECES
 
 CSS = files("ssllatency.reports.html").joinpath("templates/page.css").read_text(encoding="utf-8")
 WIDTHS = (320, 390, 1100)
-_WAITS = tuple(style_name(part) for part in ORDER if part.value.startswith("wait"))
-_WORK = tuple(style_name(part) for part in ORDER if not part.value.startswith("wait"))
+_WAITS = tuple(style_name(part) for part in PIECES if part.value.startswith("wait"))
+_WORK = tuple(style_name(part) for part in PIECES if not part.value.startswith("wait"))
 # What is written on what.
 PAIRS = (
-    *((text, ground) for text in ("ink", "muted", "link") for ground in ("paper", "raised")),
-    *((text, "paper") for text in ("p50", "p90", "p99", "after", "before")),
+    *((text, "paper") for text in ("ink", "muted", "link", "p50", "p90", "p99", "after", "before")),
     *(("on-work", part) for part in _WORK),
     *(("ink", part) for part in _WAITS),
 )

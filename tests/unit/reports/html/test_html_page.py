@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from tests.unit.reports.handshake_samples import failing
+from tests.unit.reports.handshake_samples import distant, failing, offloaded
 from tests.unit.reports.html.html_reading import Reading
 from tests.unit.reports.html.html_samples import RECORDINGS, alone, at, served
 from tests.unit.reports.report_samples import LIBSSL, busy, series_of, snapshot_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import by_function
+from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Target
 from ssllatency.reports.html import page as html_page
@@ -90,6 +91,8 @@ def test_what_a_target_chose_stays_text() -> None:
     assert known.handshakes
     cause = replace(known.handshakes.causes[0], reason=HOSTILE, state=HOSTILE, library=HOSTILE, alert=HOSTILE)
     library = replace(LIBSSL, path=HOSTILE, version=HOSTILE)
+    slow = [replace(single, comm=HOSTILE, reason=HOSTILE) for single in distant().handshakes.slowest]  # type: ignore[union-attr]
+    assert slow
     hostile = replace(
         known,
         host=HOSTILE,
@@ -98,7 +101,7 @@ def test_what_a_target_chose_stays_text() -> None:
         series=(series_of(HOSTILE, Outcome.RETRY, [1000], 7, {HOSTILE: 1}), series_of(HOSTILE, Outcome.SUCCESS, [5000], 7)),
         missing=(Missing(HOSTILE, HOSTILE, HOSTILE),),
         notes=(HOSTILE,),
-        handshakes=replace(known.handshakes, causes=(cause,)),
+        handshakes=replace(known.handshakes, causes=(cause,), slowest=tuple(slow)),
     )
     text = page(replace(alone(hostile), label=HOSTILE))
     read = Reading(text)
@@ -131,6 +134,31 @@ def test_much_of_everything_is_below_a_megabyte() -> None:
 def test_time_that_was_not_measured_is_hatched() -> None:
     assert "Hatched: not measured." in Reading(_page("interrupted")).text
     assert "not measured" not in Reading(_page("over_time")).text
+
+
+def test_slowest_handshakes_are_bars_with_their_numbers_beside_them() -> None:
+    recording, _ = RECORDINGS["kinds"]()
+    handshakes = recording.total().handshakes
+    assert handshakes
+    walls = sorted((single.parts[Part.WALL] for single in handshakes.slowest), reverse=True)
+    read = Reading(_page("kinds"))
+    table = next(table for table in read.tables if table[0][0] == "Handshake")
+    assert [row[3] for row in table[1:]] == [typeset(duration(wall)) for wall in walls]
+    assert "1: nginx (1240): 30.0 s, of it rest" in read.text
+    assert "wait: peer 27.0\u00a0s, rest 3.00\u00a0s" in table[1]
+
+
+def test_says_how_many_lanes_batches_used() -> None:
+    handshakes = offloaded().handshakes
+    assert handshakes
+    assert handshakes.offload
+    read = Reading(_page("offloaded"))
+    tables = [table for table in read.tables if table[0][0] == "Lanes used"]
+    for table, batches in zip(tables, handshakes.offload.batches, strict=True):
+        assert {int(lanes): int(calls) for lanes, calls, _ in table[1:] if int(calls)} == {
+            lanes: calls for lanes, calls in enumerate(batches.fill) if calls
+        }
+    assert "Handshakes waiting for it: 3 at the end, 41 at most." in read.text
 
 
 def test_says_what_was_lost() -> None:

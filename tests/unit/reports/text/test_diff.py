@@ -9,7 +9,7 @@ import pytest
 
 from ssllatency.model.statistics.comparison import WHOLE, Change, Comparison, Row, Verdict
 from ssllatency.model.statistics.resampling import Quantity
-from ssllatency.reports.text.diff import handshake_words
+from ssllatency.reports.rows.changes import handshake_words
 
 NOBODY: Any = None  # the headline reads neither total
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from ssllatency.model.handshakes import Group, Part
+from ssllatency.model.handshakes import Part
 from ssllatency.reports.html.plots.plots import Plot, Size, plot
 from ssllatency.reports.html.plots.svg import COLOURS
-from ssllatency.reports.html.words import LETTERS, ORDER, style_name, typeset
+from ssllatency.reports.html.words import LETTERS, style_name, typeset
 from ssllatency.reports.words.handshakes import PARTS
 from ssllatency.reports.words.units import duration, share
 
@@ -28,60 +28,54 @@ _LETTER_WIDTH = 0.62
 
 @dataclass(frozen=True)
 class Bar:
-    """One mean handshake: what to call it, and each part's mean in nanoseconds, whether a handshake had the part or not, so
-    that they add up to the whole."""
+    """One handshake, or the mean one: what to call it, and the time of each of its pieces in nanoseconds."""
 
     name: str
-    mean_ns: Mapping[Part, float]
+    times_ns: Mapping[Part, float]
 
     @property
     def whole_ns(self) -> float:
         """All parts together."""
-        return sum(self.mean_ns.values())
+        return sum(self.times_ns.values())
 
 
-def bar(name: str, group: Group, parts: Sequence[Part] = ORDER) -> Bar:
-    """The bar of a group's handshakes, of these parts of theirs."""
-    return Bar(name, {part: group.parts[part].total_ns / group.count for part in parts if part in group.parts})
-
-
-def bars(key: str, shown: Sequence[Bar], title: str, caption: str) -> Plot:
-    """The bars under one another on the same scale."""
+def bars(key: str, shown: Sequence[Bar], title: str, caption: str, *, one_scale: bool = True) -> Plot:
+    """The bars under one another: on one scale, or each as long as the plot is wide."""
     description = " ".join(f"{typeset(_described(one))}." for one in shown)
-    return plot(key, lambda axes, size: _draw(axes, size, shown), 62 * len(shown) + 10, title, description, caption)
+    return plot(key, lambda axes, size: _draw(axes, size, shown, one_scale), 62 * len(shown) + 10, title, description, caption)
 
 
 def _described(shown: Bar) -> str:
     parts = [
         f"{PARTS[part]} {duration(time_ns)} ({share(time_ns, shown.whole_ns)})"
-        for part, time_ns in shown.mean_ns.items()
+        for part, time_ns in shown.times_ns.items()
         if time_ns
     ]
     return f"{shown.name}: {duration(shown.whole_ns)}, of it {', '.join(parts) or 'nothing'}"
 
 
-def _draw(axes: Axes, size: Size, shown: Sequence[Bar]) -> None:
+def _draw(axes: Axes, size: Size, shown: Sequence[Bar], one_scale: bool) -> None:
     longest = max(one.whole_ns for one in shown) or 1
     for position, one in enumerate(shown):
-        _pieces(axes, size, one, -position, longest)
+        _pieces(axes, size, one, -position, longest if one_scale else one.whole_ns or 1)
         axes.text(0, 0.47 - position, typeset(f"{one.name}: {duration(one.whole_ns)}"), va="center", weight="bold")
-    axes.set_xlim(0, longest)
+    axes.set_xlim(0, 1)
     axes.set_ylim(-len(shown) + 0.6, 0.65)
     axes.set_axis_off()
 
 
 def _pieces(axes: Axes, size: Size, shown: Bar, position: float, longest: float) -> None:
     left = 0.0
-    for part, time_ns in shown.mean_ns.items():
+    for part, time_ns in shown.times_ns.items():
         if not time_ns:
             continue
         waiting = part in _HATCHES
-        axes.barh(position, time_ns, 0.56, left, color=COLOURS[style_name(part)], hatch=_HATCHES.get(part),
+        axes.barh(position, time_ns / longest, 0.56, left / longest, color=COLOURS[style_name(part)], hatch=_HATCHES.get(part),
                   edgecolor=COLOURS["hatch"] if waiting else COLOURS["paper"], linewidth=0.8)  # fmt: skip
         words = _fitting(part, share(time_ns, shown.whole_ns), size.width * time_ns / longest, size)
         box = {"facecolor": COLOURS[style_name(part)], "edgecolor": "none", "pad": 1.5} if waiting else None
-        axes.text(left + time_ns / 2, position, typeset(words), ha="center", va="center", bbox=box if words else None,
-                  color=COLOURS["ink" if waiting else "on-work"])  # fmt: skip
+        middle, colour = (left + time_ns / 2) / longest, COLOURS["ink" if waiting else "on-work"]
+        axes.text(middle, position, typeset(words), ha="center", va="center", bbox=box if words else None, color=colour)
         left += time_ns
 
 

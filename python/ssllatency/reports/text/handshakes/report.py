@@ -11,21 +11,26 @@ from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.diagnosis.diagnosis import diagnose
+from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.text.frame import heading, lost, not_traced, notes
 from ssllatency.reports.text.handshakes import endings as handshake_endings
 from ssllatency.reports.text.handshakes import mix as handshake_mix
-from ssllatency.reports.text.handshakes import offload as offload_text
 from ssllatency.reports.text.handshakes import parts as handshake_parts
-from ssllatency.reports.text.page import PLAIN, Page
-from ssllatency.reports.words.units import counted
+from ssllatency.reports.text.handshakes.offload import offload_lines
+from ssllatency.reports.text.page import PLAIN, Page, joined
 
 
 def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
     """The report, ending in a newline; "" where handshakes weren't measured. ASCII unless the page shows more."""
+    return joined(blocks(snapshot, page)) if snapshot.handshakes else ""
+
+
+def blocks(snapshot: Snapshot, page: Page) -> list[list[str]]:
+    """The report as blocks of lines, some of them empty; none where handshakes weren't measured."""
     handshakes = snapshot.handshakes
     if handshakes is None:
-        return ""
-    blocks = [
+        return []
+    return [
         heading(snapshot, page.width),
         handshake_endings.summary(handshakes, snapshot.duration_s, page),
         *_times(handshakes, page),
@@ -33,13 +38,12 @@ def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
         _offload(snapshot, handshakes, page),
         handshake_mix.groups(handshakes, page),
         handshake_endings.slowest(handshakes, page),
-        _in_flight(handshakes),
+        loss_rows.handshakes_in_flight(handshakes.in_flight),
         not_traced(snapshot.missing, page.width),
-        lost(snapshot.losses, lost_handshakes(handshakes)),
-        *notes((*uncounted(handshakes), *snapshot.notes), page.width),
+        lost(snapshot.losses, handshakes),
+        *notes(loss_rows.notes(snapshot), page.width),
         _diagnosis(handshakes, page),
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _times(handshakes: Handshakes, page: Page) -> list[list[str]]:
@@ -47,7 +51,7 @@ def _times(handshakes: Handshakes, page: Page) -> list[list[str]]:
     group = _first(handshakes)
     if group is None:
         return []
-    kinds = handshake_mix.mix(handshakes, group.count, page) if group.ending is Ending.SUCCESS else []
+    kinds = handshake_mix.mix(handshakes, page) if group.ending is Ending.SUCCESS else []
     return [*handshake_parts.bars(group, page), handshake_parts.table(group, page), kinds]
 
 
@@ -58,32 +62,7 @@ def _first(handshakes: Handshakes) -> Group | None:
 def _offload(snapshot: Snapshot, handshakes: Handshakes, page: Page) -> list[str]:
     if handshakes.offload is None:
         return []
-    return offload_text.offload(handshakes.offload, total(handshakes, Ending.SUCCESS), snapshot.duration_s, page)
-
-
-def _in_flight(handshakes: Handshakes) -> list[str]:
-    number = handshakes.in_flight
-    return [f"In flight at the end: {counted(number, 'handshake')} had begun and not ended."] if number else []
-
-
-def lost_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
-    """What was missed, as frame.lost() takes it."""
-    return [
-        (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
-        (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
-        (handshakes.unsplit, "handshake", "not split into on and off CPU, as the kernel didn't announce all switches"),
-        (
-            handshakes.slept,
-            "handshake",
-            "whose calls slept before reads and writes were watched: waits for the peer may be told as rest",
-        ),
-    ]
-
-
-def uncounted(handshakes: Handshakes) -> list[str]:
-    """A sentence about handshakes that began before the trace, if there were any."""
-    number = handshakes.partial
-    return [f"Handshakes whose beginning was not seen, and that aren't counted: {number}."] if number else []
+    return offload_lines(handshakes.offload, total(handshakes, Ending.SUCCESS), snapshot.duration_s, page)
 
 
 def _diagnosis(handshakes: Handshakes, page: Page) -> list[str]:

@@ -7,7 +7,7 @@ from ssllatency.model.client import ClientReport, Connections
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import YES, Ending, Group, Handshakes, Label, Part
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.words.units import counted, seconds, share
+from ssllatency.reports.words.units import capitalized, counted, seconds, share
 
 
 def checks(snapshot: Snapshot) -> tuple[str, ...]:
@@ -36,15 +36,15 @@ def _counts(client: ClientReport, number: int, snapshot: Snapshot) -> str:
         return f"How many connections {client.tool} made isn't known; {server} can't be held against them."
     if number < known.least:
         fewer = known.least - number
-        return f"{_upper(server)} {_are(number)} {fewer} fewer than {_client(client, known)}: {_missed(snapshot, fewer)}."
+        return f"{capitalized(server)} {_are(number)} {fewer} fewer than {_client(client, known)}: {_missed(snapshot, fewer)}."
     if known.most is not None and number > known.most:
         return (
-            f"{_upper(server)} {_are(number)} {number - known.most} more than {_client(client, known)} can be: other clients"
-            " were served meanwhile."
+            f"{capitalized(server)} {_are(number)} {number - known.most} more than {_client(client, known)} can be: other"
+            " clients were served meanwhile."
         )
     if known.least == known.most:
-        return f"{_upper(server)} {_are(number)} {_client(client, known)}, one for one."
-    return f"{_upper(server)} agree{'s' if number == 1 else ''} with {_client(client, known)} ({known.why})."
+        return f"{capitalized(server)} {_are(number)} {_client(client, known)}, one for one."
+    return f"{capitalized(server)} agree{'s' if number == 1 else ''} with {_client(client, known)} ({known.why})."
 
 
 def _client(client: ClientReport, known: Connections) -> str:
@@ -149,7 +149,3 @@ def _difference(what: str, client_s: float, wall_s: float, rest: str) -> str:
 
 def _are(number: int) -> str:
     return "is" if number == 1 else "are"
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]

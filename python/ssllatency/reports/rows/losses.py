@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a measurement didn't count or wasn't about: losses, what was under way at the end, what was not traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ssllatency.model.handshakes import Handshakes
+from ssllatency.model.snapshot import Losses, Missing, Snapshot
+from ssllatency.reports.words.units import counted
+
+
+def losses(counts: Losses, handshakes: Handshakes | None = None) -> list[str]:
+    """The losses that aren't zero, those of handshakes first, each as a phrase: "7 calls not counted because ..."."""
+    lines = [
+        *(_of_handshakes(handshakes) if handshakes else ()),
+        (counts.unmatched_entries, "call", "seen to begin but never to end"),
+        (counts.unmatched_exits, "call", "seen to end but not to begin, those that ran when the trace began among them"),
+        (counts.map_full, "call", "not counted because a kernel map was full"),
+        (counts.events_dropped, "record", "dropped because a ring buffer was full"),
+        (counts.folded_processes, "process", 'counted together as "other", being more than the maximum'),
+        (counts.late_processes, "process", "traced late, whose calls until then aren't counted"),
+    ]
+    return [f"{counted(number, noun)} {how}" for number, noun, how in lines if number]
+
+
+def _of_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
+    """How many, of what, and how they were lost."""
+    return [
+        (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
+        (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
+        (handshakes.unsplit, "handshake", "not split into on and off CPU, as the kernel didn't announce all switches"),
+        (
+            handshakes.slept,
+            "handshake",
+            "whose calls slept before reads and writes were watched: waits for the peer may be told as rest",
+        ),
+    ]
+
+
+def incomplete(snapshot: Snapshot) -> bool:
+    """Whether something was left out because there was no room for it."""
+    dropped = snapshot.handshakes.dropped if snapshot.handshakes else 0
+    return bool(dropped or snapshot.losses.map_full or snapshot.losses.events_dropped)
+
+
+def calls_in_flight(number: int) -> list[str]:
+    """The sentence about calls that hadn't returned at the end, if there were any."""
+    return [f"In flight at the end: {counted(number, 'call')} had begun and not returned."] if number else []
+
+
+def handshakes_in_flight(number: int) -> list[str]:
+    """The sentence about handshakes that were under way at the end, if there were any."""
+    return [f"In flight at the end: {counted(number, 'handshake')} had begun and not ended."] if number else []
+
+
+def notes(snapshot: Snapshot) -> list[str]:
+    """Sentences: about handshakes that began before the trace, if there were any, and what the engine has to say."""
+    number = snapshot.handshakes.partial if snapshot.handshakes else 0
+    partial = [f"Handshakes whose beginning was not seen, and that aren't counted: {number}."] if number else []
+    return [*partial, *snapshot.notes]
+
+
+@dataclass(frozen=True)
+class NotTraced:
+    """The functions of a library that were left out for one reason."""
+
+    library: str
+    reason: str
+    functions: tuple[str, ...]
+
+
+def not_traced(missing: Iterable[Missing]) -> list[NotTraced]:
+    """What was left out, by library and reason."""
+    functions: dict[tuple[str, str], list[str]] = {}
+    for one in missing:
+        functions.setdefault((one.library, one.reason), []).append(one.function)
+    return [NotTraced(library, reason, tuple(names)) for (library, reason), names in sorted(functions.items())]

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the time of one ending's handshakes went: the mean handshake's pieces, and a row for each part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ssllatency.model.handshakes import PHASES, Group, Part, Times
+from ssllatency.reports.rows.row import Row
+from ssllatency.reports.words.handshakes import PARTS, PIECES
+from ssllatency.reports.words.quantiles import quantile
+from ssllatency.reports.words.units import duration, share
+
+HEADINGS = ("Part", "Count", "Share", "Mean", "p50", "p90", "p99", "Max")
+_QUANTILES = (0.5, 0.9, 0.99)
+
+# Each row of the table and how deep it stands below the one that it is a part of.
+_ROWS = (
+    (Part.WALL, 0),
+    (Part.CALLS, 1),
+    *((phase, 2) for phase in PHASES),
+    (Part.ON_CPU, 2),
+    (Part.OFF_CPU, 2),
+    (Part.WAIT_PEER, 1),
+    (Part.WAIT_WINDOW, 1),
+    (Part.WAIT_OFFLOAD, 1),
+    (Part.COMPLETION, 2),
+    (Part.RESUMPTION, 2),
+    (Part.WAIT_APPLICATION, 1),
+    (Part.WAIT_UNKNOWN, 1),
+)
+
+
+def mean_ns(group: Group, parts: Sequence[Part] = PIECES) -> dict[Part, float]:
+    """The time of each part in the mean handshake, whether a handshake had it or not, so that they add up to the whole."""
+    return {part: group.parts[part].total_ns / group.count for part in parts if part in group.parts}
+
+
+def mostly_waits(group: Group) -> bool:
+    """Whether most of the time was spent waiting, so that what is in the calls is to be seen only in a bar of its own."""
+    calls_ns, wall_ns = group.parts[Part.CALLS].total_ns, group.parts[Part.WALL].total_ns
+    return 2 * calls_ns < wall_ns and sum(bool(group.parts[phase].total_ns) for phase in PHASES if phase in group.parts) > 1
+
+
+def part_rows(group: Group) -> list[Row]:
+    """A row for each part, under HEADINGS: each of the handshakes that had it, with its share of the wall time."""
+    wall_ns = group.parts[Part.WALL].total_ns
+    present = [(part, depth, group.parts[part]) for part, depth in _ROWS if part in group.parts and group.parts[part].count]
+    return [Row((PARTS[part],), _cells(times, wall_ns), depth, part) for part, depth, times in present]
+
+
+def _cells(times: Times, wall_ns: int) -> tuple[str, ...]:
+    quantiles = (quantile(times, q) for q in _QUANTILES)
+    mean = duration(times.total_ns / times.count)
+    return str(times.count), share(times.total_ns, wall_ns), mean, *quantiles, duration(times.max_ns)
