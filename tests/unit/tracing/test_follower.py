@@ -45,7 +45,7 @@ class Kernel:
     lost: int = 0
     sees_mappings: bool = True
     found_late: set[int] = field(default_factory=set)  # whom the next look adds to the set
-    account: Any = field(default_factory=lambda: SimpleNamespace(joined=0))
+    counters: Any = field(default_factory=lambda: SimpleNamespace(joined=0))
 
     def joined(self) -> dict[int, int]:
         return {}
