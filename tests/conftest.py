@@ -14,13 +14,17 @@ from hypothesis import settings
 from tests import bpftraces
 from tests.machine import Lacking
 
+# Nothing is said of how long an example takes: on a busy machine that tells nothing.
+settings.register_profile("untimed", settings(), deadline=None)
+settings.register_profile("quick", settings(), deadline=None, max_examples=10)
+settings.load_profile("untimed")
+
 _left_out: dict[str, str] = {}  # by test, what this machine lacks for it
 
 
 def pytest_configure() -> None:
     """Has Ctrl-C interrupt the tests and what they start, also where a shell's background job is to ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    settings.register_profile("quick", max_examples=10)
 
 
 @pytest.fixture(scope="session", params=[bpftraces.OWN, bpftraces.DEBIAN_13])

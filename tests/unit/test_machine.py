@@ -25,6 +25,7 @@ def run(folder: Path, body: str, *, in_ci: bool) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("in_ci", [False, True])
+@pytest.mark.slow
 def test_what_the_hardware_lacks_is_named_and_no_failure(tmp_path: Path, in_ci: bool) -> None:
     status, output = run(tmp_path, 'raise Lacking("this machine has no abacus")', in_ci=in_ci)
     assert status == 0
@@ -33,6 +34,7 @@ def test_what_the_hardware_lacks_is_named_and_no_failure(tmp_path: Path, in_ci: 
 
 
 @pytest.mark.parametrize(("in_ci", "status"), [(False, 0), (True, 1)])
+@pytest.mark.slow
 def test_another_skip_is_a_failure_in_ci(tmp_path: Path, in_ci: bool, status: int) -> None:
     found, output = run(tmp_path, 'pytest.skip("nginx is missing")', in_ci=in_ci)
     assert found == status

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests import slow
 from tests.fixtures import build
 
 from ssllatency.elf.headers import Headers
@@ -72,7 +73,9 @@ def interrogate(data: bytes) -> int:
     return answered
 
 
-@pytest.fixture(scope="module", params=["rela", "relr", "sysv", "no-header", "symbols", "labels", "names"])
+@pytest.fixture(
+    scope="module", params=slow.all_but(("rela", "relr", "sysv", "no-header", "symbols", "labels", "names"), "relr", "names")
+)
 def good(request: pytest.FixtureRequest, folder: Path) -> bytes:
     flags = {
         "rela": (),

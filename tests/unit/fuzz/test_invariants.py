@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import programs
+from tests import programs, slow
 from tests.fuzz import invariants, seeds
 from tests.fuzz.running import changed
 from tests.fuzz.targets import TARGETS
@@ -31,7 +31,7 @@ def _tools() -> None:
         pytest.skip("the functions are x86-64 code for the machine's own assembler")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", slow.all_but(TARGETS, "kept", "matrix"))
 def test_invariants_hold_of_changed_seeds(target: str, tmp_path: Path) -> None:
     programs.needed(*TARGETS[target].programs)
     check, files = TARGETS[target].make(tmp_path)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each of them runs pip
 SYSTEM = Path(__file__).resolve().parents[3] / "install" / "system"
 WHEEL = {
     "ssllatency/__init__.py": "",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests import foreign
+from tests import foreign, slow
 from tests.fixtures import build
 
 from ssllatency.elf.image import Image
@@ -95,7 +95,7 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", slow.all_but(GOLDEN, "libssl-3.0-arm64", "libssl-3.5-x86-64"))
 def test_places_in_a_library_as_it_ships(name: str) -> None:
     image = Image.open(foreign.needed(foreign.find(name)))
     assert label_paths(image) == {label: FieldPath(offsets, SIZES[label]) for label, offsets in GOLDEN[name].items()}

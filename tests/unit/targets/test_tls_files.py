@@ -211,6 +211,7 @@ def test_no_tls_in_several_processes(proc: Path, add_process: AddProcess, recogn
         tls_files(all_processes(proc), recognise, proc)
 
 
+@pytest.mark.slow
 def test_a_process_that_maps_a_thousand_files_is_not_looked_through(
     proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
 ) -> None:
@@ -228,6 +229,7 @@ def test_a_process_that_maps_a_thousand_files_is_not_looked_through(
     assert told == ["greedy (PID 10) maps more than 64 files with TLS: only that many were inspected."]
 
 
+@pytest.mark.slow
 def test_a_process_that_maps_thousands_of_files_is_looked_at_in_part(
     proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
 ) -> None:

@@ -54,6 +54,7 @@ def planned(pid: int, cache: Path) -> Any:
     return file
 
 
+@pytest.mark.slow
 def test_debug_files_of_a_namespace_choose_no_site_in_the_hosts_library(tmp_path: Path) -> None:
     image = Image.open(LIBCRYPTO, debug_roots=())
     ranges = sorted(image.function_ranges())

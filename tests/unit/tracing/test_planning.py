@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import foreign
+from tests import foreign, slow
 
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
@@ -156,6 +156,7 @@ def endless(_: Image) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_SECONDS", 1)
     monkeypatch.setattr(planning, "_BYTES_A_SECOND", 1 << 40)
@@ -217,7 +218,7 @@ run_apart(Work(Kind("plain", None, None, None), Subject(sys.executable, "x"), en
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", slow.all_but((signal.SIGKILL, signal.SIGINT, signal.SIGTERM), signal.SIGKILL))
 def test_no_process_outlives_the_one_that_started_it(number: int) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", _PARENT]
@@ -242,6 +243,10 @@ def test_without_processes_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+FILES = (
+    *("libssl.so.3", "libcrypto.so.3"),
+    *("libssl-3.5-x86-64", "libcrypto-3.5-x86-64", "libssl-3.5-arm64", "libcrypto-3.5-arm64"),
+)
 KINDS: dict[str, tuple[Kind[Any], Callable[[Image], object]]] = {
     "plan": (PLANS, PlanSettings().make),
     "handshake plan": (HANDSHAKE_PLANS, HandshakeSettings().make),
@@ -249,11 +254,8 @@ KINDS: dict[str, tuple[Kind[Any], Callable[[Image], object]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "name",
-    ["libssl.so.3", "libcrypto.so.3", "libssl-3.5-x86-64", "libcrypto-3.5-x86-64", "libssl-3.5-arm64", "libcrypto-3.5-arm64"],
-)
+@pytest.mark.parametrize("kind", slow.all_but(KINDS, "plan", "names"))
+@pytest.mark.parametrize("name", slow.all_but(FILES, "libssl.so.3"))
 def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, kind: str) -> None:
     """Nothing that it takes is missed there: no module, no file."""
     path = LIBRARIES / name if ".so" in name else foreign.needed(foreign.find(name))

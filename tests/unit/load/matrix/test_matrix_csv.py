@@ -83,6 +83,7 @@ def test_a_table_is_continued(tmp_path: Path) -> None:
     assert tuple(rows[0]) == COLUMNS
 
 
+@pytest.mark.slow
 def test_every_torn_end_is_mended(tmp_path: Path) -> None:
     """Wherever a crash cut the last row, what was whole stays, and what is appended begins a line of its own."""
     file = tmp_path / "runs.csv"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests import slow
 from tests.fixtures import build
 from tests.unit.openssl.test_tables import LIBRARIES, PROGRAMS
 
@@ -57,13 +58,13 @@ def check(read: Names) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", LIBRARIES)
+@pytest.mark.parametrize("kind", slow.all_but(LIBRARIES, "rela", "relr"))
 def test_libraries(folder: Path, kind: str) -> None:
     path = build.library(folder, f"libnames-{kind}.so", ["names.c"], *LIBRARIES[kind])
     check(names(Image.open(build.stripped(path, f"libnames-{kind}-stripped.so"))))
 
 
-@pytest.mark.parametrize("kind", PROGRAMS)
+@pytest.mark.parametrize("kind", slow.all_but(PROGRAMS, "static-pie-relr"))
 def test_programs(folder: Path, kind: str) -> None:
     check(names(Image.open(build.program(folder, f"names-{kind}", "names.c", *PROGRAMS[kind]))))
 

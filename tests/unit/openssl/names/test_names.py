@@ -145,6 +145,7 @@ def test_other_versions_of_another_machine(version: str) -> None:
     assert min(map(len, (read.reasons, read.libraries, read.ciphers))) >= 30
 
 
+@pytest.mark.slow
 def test_node() -> None:
     """What its own texts say, and as many as in the library of the same version."""
     read = names(Image.open(foreign.needed(foreign.find("node"))))

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests import slow
 from tests.unit.probes.golden import locate
 from tests.unit.probes.handshake.handshake_walk import calls, function, walk
 from tests.unit.probes.libraries.test_system_plans import depth, unwind_tables
@@ -23,6 +24,7 @@ from ssllatency.probes.plan import Role
 
 X86 = ("libssl-host", "libssl-1.1-x86-64", "libssl-3.5-x86-64", "node")
 LIBSSL = (*X86, "libssl-1.1-arm64", "libssl-3.0-arm64", "libssl-3.5-arm64")
+QUICK = slow.all_but(LIBSSL, "libssl-host", "libssl-3.0-arm64")
 LIBCRYPTO = tuple(name.replace("libssl", "libcrypto") for name in LIBSSL if name != "node")
 NO_CALLS = Emulation(calls=False)
 
@@ -78,7 +80,7 @@ def found(name: str, emulation: Emulation = Emulation()) -> tuple[Image, Handsha
     return opened(place.path), planned(place.path, emulation)
 
 
-@pytest.mark.parametrize("name", LIBSSL)
+@pytest.mark.parametrize("name", QUICK)
 def test_every_call_of_a_handshake_is_found(name: str) -> None:
     _, plan = found(name)
     assert Counter(call.callee for call in plan.calls) == EXPECTED[name]
@@ -117,7 +119,7 @@ def _calls(image: Image, instruction: object, callee: str) -> bool:
     return calls(image, instruction, callee)
 
 
-@pytest.mark.parametrize("name", LIBSSL)
+@pytest.mark.parametrize("name", QUICK)
 def test_no_end_is_where_a_phase_begins(name: str) -> None:
     _, plan = found(name)
     begins = [call.begin.address for call in plan.calls]
@@ -125,7 +127,7 @@ def test_no_end_is_where_a_phase_begins(name: str) -> None:
     assert not set(begins) & {end.address for call in plan.calls for end in call.ends}
 
 
-@pytest.mark.parametrize("name", ["libssl-host", "libssl-1.1-x86-64", "libssl-3.5-x86-64"])
+@pytest.mark.parametrize("name", slow.all_but(X86[:-1], "libssl-host"))
 def test_stack_depths_are_those_of_the_unwind_tables(name: str) -> None:
     image, plan = found(name)
     tables = unwind_tables(image.path)
@@ -136,14 +138,14 @@ def test_stack_depths_are_those_of_the_unwind_tables(name: str) -> None:
             assert depth(tables[bounds[0]], probe.address) == probe.stack_delta, call
 
 
-@pytest.mark.parametrize("name", LIBSSL)
+@pytest.mark.parametrize("name", QUICK)
 def test_every_site_is_cheap(name: str) -> None:
     _, plan = found(name)
     probes = [probe for call in plan.calls for probe in (call.begin, *call.ends)]
     assert {probe.cost for probe in probes} == {Cost.EMULATED}
 
 
-@pytest.mark.parametrize("name", X86)
+@pytest.mark.parametrize("name", slow.all_but(X86, "libssl-host"))
 def test_a_callback_begins_at_the_branch_that_finds_it_set(name: str) -> None:
     """So a callback that isn't set costs a trap and counts nothing, and none is single-stepped. Before the session's callback a
     reference is taken: by a call, which is the begin, or in place."""
@@ -167,7 +169,7 @@ def test_what_tells_of_the_private_key() -> None:
     assert arguments(calls["EVP_DigestVerify"]) == (Phase.PEER_VERIFICATION, "", None, None, False)
 
 
-@pytest.mark.parametrize("name", X86)
+@pytest.mark.parametrize("name", slow.all_but(X86, "libssl-host"))
 def test_with_a_shadow_stack_no_site_is_a_call(name: str) -> None:
     """Then sites lie before the calls; where the argument that tells a size query isn't set there, the call is left out."""
     _, plan = found(name, NO_CALLS)
@@ -179,7 +181,7 @@ def test_with_a_shadow_stack_no_site_is_a_call(name: str) -> None:
     assert all("arguments in place" in each.reason for each in plan.missing)
 
 
-@pytest.mark.parametrize("name", LIBSSL)
+@pytest.mark.parametrize("name", QUICK)
 def test_alerts_are_seen_where_the_handshake_is_broken_off(name: str) -> None:
     image, plan = found(name)
     fatal = [site for site in plan.errors if site.kind == "fatal"]
@@ -190,7 +192,7 @@ def test_alerts_are_seen_where_the_handshake_is_broken_off(name: str) -> None:
         assert image.function_bounds(fatal[0].probe.address) == image.function_bounds(named.address)
 
 
-@pytest.mark.parametrize("name", [*LIBCRYPTO, "node"])
+@pytest.mark.parametrize("name", slow.all_but([*LIBCRYPTO, "node"], "libcrypto-host"))
 def test_errors_and_offload_are_seen_in_libcrypto(name: str) -> None:
     image, plan = found(name)
     kind, function_name = ("raise_1_1", "ERR_put_error") if "1.1" in name else ("raise", "ERR_vset_error")
@@ -203,6 +205,7 @@ def test_errors_and_offload_are_seen_in_libcrypto(name: str) -> None:
         assert (plan.calls, dict(plan.labels), plan.missing) == ((), {}, ())
 
 
+@pytest.mark.slow
 def test_hidden_functions_are_those_that_names_tell() -> None:
     """In node they have names; without looking at them, the same ones are found by what they call."""
     image, _ = found("node")

@@ -15,7 +15,7 @@ import pytest
 from capstone import arm64
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
-from tests import foreign
+from tests import foreign, slow
 from tests.unit.probes.libraries.damage import survive_damage
 
 from ssllatency.code.aarch64.machine import Aarch64
@@ -62,7 +62,7 @@ def _plan(of: Image, return_probes: bool) -> ImagePlan:
 
 
 @pytest.mark.parametrize("return_probes", [True, False])
-@pytest.mark.parametrize("name", MISSING)
+@pytest.mark.parametrize("name", slow.all_but(MISSING, "libssl-3.0-arm64"))
 def test_all_operations_that_the_library_has_are_planned(name: str, return_probes: bool) -> None:
     plan = _plan(image(name), return_probes)
     library = name.split("-")[0]
@@ -72,7 +72,7 @@ def test_all_operations_that_the_library_has_are_planned(name: str, return_probe
     assert {each.operation for each in plan.operations} == wanted - MISSING[name]
 
 
-@pytest.mark.parametrize("name", MISSING)
+@pytest.mark.parametrize("name", slow.all_but(MISSING, "libssl-3.0-arm64"))
 def test_sites_cost_what_their_instructions_do(name: str) -> None:
     for plan in _plan(image(name), True).operations:
         roles, operation = [probe.role for probe in plan.probes], BY_NAME[plan.operation]
@@ -155,6 +155,7 @@ def decoded(code: bytes, start: int) -> Iterator[Instruction]:
 
 
 @pytest.mark.parametrize("name", SSL + CRYPTO)
+@pytest.mark.slow
 def test_every_return_of_a_covered_function_is_reached(name: str) -> None:
     """A jump table that was read too short would leave some out."""
     checked = 0
@@ -211,7 +212,7 @@ def _names() -> dict[int, str]:
     return {**names, **dict.fromkeys(frame, "x29"), **dict.fromkeys(link, "x30")}
 
 
-@pytest.mark.parametrize("name", CRYPTO)
+@pytest.mark.parametrize("name", slow.all_but(CRYPTO, "libcrypto-3.0-arm64"))
 def test_capstone_knows_of_no_other_register_written_and_no_other_jump(name: str) -> None:
     checked = 0
     for start in islice(_sample(image(name)), 0, None, 5):

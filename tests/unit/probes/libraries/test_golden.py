@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests import foreign
+from tests import foreign, slow
 from tests.unit.probes import golden
 from tests.unit.probes.golden import tables
 
@@ -18,6 +18,7 @@ from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import NOT_IN_LIBRARY
 
 ALL = golden.all_golden()
+HOSTS = [subject for subject in golden.SUBJECTS if subject.file.endswith("-host")]
 SAMPLE = next(each for each in ALL if (each["library"], each["family"], each["machine"]) == ("libssl", "3.0", "x86-64"))
 
 
@@ -40,7 +41,7 @@ def said(request: pytest.FixtureRequest) -> _Said:
     return found  # it stays registered until the summary is written
 
 
-@pytest.mark.parametrize("subject", golden.SUBJECTS, ids=lambda subject: subject.file)
+@pytest.mark.parametrize("subject", slow.all_but(golden.SUBJECTS, *HOSTS), ids=lambda subject: subject.file)
 def test_plan_is_the_golden_one(subject: golden.Subject, said: _Said) -> None:
     path = foreign.needed(golden.locate(subject.file))
     kept = golden.golden_path(subject, path)

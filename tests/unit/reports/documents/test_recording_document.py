@@ -60,6 +60,7 @@ def test_each_line_is_a_document_of_its_own() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(TEXT)))
+@pytest.mark.slow
 def test_cut_anywhere_it_lacks_at_most_the_interval_that_was_being_written(length: int) -> None:
     text, whole = TEXT[:length], kept()
     written = max(0, TEXT[: length + 1].count("\n") - 1)  # lines of intervals that were written whole, but for the newline

@@ -98,6 +98,7 @@ _OUTSIDE = """[...document.querySelectorAll('svg text')].filter(one => {
 }).map(one => one.textContent)"""
 
 
+@pytest.mark.slow
 def test_light_and_dark_differ(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(page(*RECORDINGS["changed"]()), encoding="utf-8")

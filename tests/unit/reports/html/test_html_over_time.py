@@ -44,6 +44,7 @@ def _introduction(section: Section) -> str:
     return first.texts[0]
 
 
+@pytest.mark.slow
 def test_what_was_stands_beside_the_same_time_though_no_interval_is_exactly_a_second() -> None:
     counts = list(range(1, 131))
     after, before = _every(1.00021, counts), _every(1.00007, [2 * count for count in counts])
@@ -52,6 +53,7 @@ def test_what_was_stands_beside_the_same_time_though_no_interval_is_exactly_a_se
     assert _counts(short)[:3] == [("1", "3"), ("2", "4"), ("3", "-")]
 
 
+@pytest.mark.slow
 def test_columns_are_told_apart_where_the_clock_writes_them_alike() -> None:
     recording = _every(0.7, list(range(1, 191)))  # past two minutes two of them begin within some seconds
     assert _counts(_section(recording, recording)) == [(str(count), str(count)) for count in range(1, 191)]
@@ -79,6 +81,7 @@ def test_recordings_of_an_interval_each_are_said_to_be_wholes() -> None:
     assert _introduction(_section(_every(10.0, [7]))) == "Successful calls of SSL_read, in one interval of 10 s."
 
 
+@pytest.mark.slow
 def test_what_is_too_short_or_too_long_has_no_bounds_that_are_not_known() -> None:
     values = [0, 40, 64, 65, 128, 2**36, 2**36 + 1, 2**40]
     recording = Recording.of([at(snapshot_of(series_of("SSL_read", Outcome.SUCCESS, values)), second) for second in range(2)])
@@ -92,6 +95,7 @@ def test_what_is_too_short_or_too_long_has_no_bounds_that_are_not_known() -> Non
         assert [(line.row.names[0], str(count)) for line, count in zip(lines, counts, strict=True)] == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "words"),
     [

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from tests import slow
 from tests.unit.reports.handshake_samples import distant, failing, offloaded
 from tests.unit.reports.html.html_reading import Reading
 from tests.unit.reports.html.html_samples import RECORDINGS, alone, at, served
@@ -25,6 +26,7 @@ from ssllatency.reports.words.units import duration
 
 HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}${x}$\u202e\x1b[31m\ud800"
 _ADDRESS = re.compile(r"(?:[a-z]+:)?//[^\s\"')]+|url\([^#)][^)]*\)|@import")
+QUICK = slow.all_but(RECORDINGS, "changed", "interrupted", "failing", "functions", "nothing")
 NOTHING = {"nothing", "no_call"}
 
 
@@ -33,7 +35,7 @@ def _page(name: str) -> str:
     return page(*RECORDINGS[name]())
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", QUICK)
 def test_sound_and_needs_nothing_beside_itself(name: str) -> None:
     text = _page(name)
     read = Reading(text)
@@ -43,7 +45,7 @@ def test_sound_and_needs_nothing_beside_itself(name: str) -> None:
     assert "#fe01" not in text  # every stand-in of a colour was found
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", QUICK)
 def test_accessible(name: str) -> None:
     read = Reading(_page(name))
     tags = [tag for tag, _ in read.elements]
@@ -60,7 +62,7 @@ def test_accessible(name: str) -> None:
     assert tags.count("desc") == tags.count("svg")
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", QUICK)
 def test_has_the_numbers_of_the_total(name: str) -> None:
     recording, _ = RECORDINGS[name]()
     whole = recording.total()
@@ -82,6 +84,7 @@ def test_says_what_changed_and_why() -> None:
     )
 
 
+@pytest.mark.slow
 def test_same_recording_makes_the_same_page() -> None:
     assert page(*RECORDINGS["changed"]()) == _page("changed")
 
@@ -113,12 +116,14 @@ def test_what_a_target_chose_stays_text() -> None:
     text.encode()
 
 
+@pytest.mark.slow
 def test_an_hour_by_the_second_is_below_a_megabyte() -> None:
     few = served(30).intervals
     recording = Recording.of([at(few[second % 30], second) for second in range(3600)])
     assert len(page(recording).encode()) < 1_000_000
 
 
+@pytest.mark.slow
 def test_much_of_everything_is_below_a_megabyte() -> None:
     functions = [
         series_of(f"function_{number}_{'x' * 90}", outcome, [1000, 2000]) for number in range(400) for outcome in Outcome
