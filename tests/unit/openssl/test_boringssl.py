@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests import slow
 from tests.fixtures import build
 
 from ssllatency.code.values import FieldPath
@@ -30,7 +31,7 @@ def offsets(image: Image) -> dict[str, int]:
     return {name: image.constant(table + 8 * number, 8) or 0 for number, name in enumerate(NAMES)}
 
 
-@pytest.mark.parametrize("style", build.STYLES)
+@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
 @pytest.mark.parametrize("kind", [1, 2])
 def test_where_it_keeps_what_it_waits_for(folder: Path, kind: int, style: str) -> None:
     image = compiled(folder, kind, style)
@@ -44,7 +45,7 @@ def test_where_it_keeps_what_it_waits_for(folder: Path, kind: int, style: str) -
     assert (found.get("server"), found.get("server_bits")) in ((due["server"], 4), (None, None))
 
 
-@pytest.mark.parametrize("style", build.STYLES)
+@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
 @pytest.mark.parametrize("kind", [1, 2])
 def test_where_it_keeps_a_handshake(folder: Path, kind: int, style: str) -> None:
     image = compiled(folder, kind, style)
@@ -59,7 +60,7 @@ def test_its_reasons_have_words(folder: Path) -> None:
     assert known.libraries[known.ssl] == "SSL routines"
 
 
-@pytest.mark.parametrize("style", build.STYLES)
+@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
 def test_openssl_is_none(folder: Path, style: str) -> None:
     image = compiled(folder, 3, style)
     assert boringssl_offsets(image) is None

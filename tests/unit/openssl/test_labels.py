@@ -37,7 +37,7 @@ def padded(paths: dict[str, FieldPath]) -> dict[str, tuple[int, ...]]:
     return {name: (*path.offsets, *[0] * (4 - len(path.offsets))) for name, path in paths.items()}
 
 
-@pytest.mark.parametrize("style", build.STYLES)
+@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
 @LAYOUTS
 def test_places_are_those_of_the_structures(folder: Path, style: str, layout: tuple[str, ...]) -> None:
     """Unoptimised, the group is taken in a function of its own, which isn't entered."""
@@ -48,7 +48,7 @@ def test_places_are_those_of_the_structures(folder: Path, style: str, layout: tu
     assert {name: path.size for name, path in paths.items()} == {name: SIZES[name] for name in SIZES if name not in absent}
 
 
-@pytest.mark.parametrize("style", build.STYLES)
+@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
 @LAYOUTS
 def test_what_is_in_doubt_is_absent(folder: Path, style: str, layout: tuple[str, ...]) -> None:
     """A field of which a part is returned, one of two, another one's session, two groups, a table with an odd record, …"""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests import foreign
+from tests import foreign, slow
 from tests.fixtures import build
 
 from ssllatency.elf.image import Image
@@ -71,7 +71,7 @@ def tell_names(folder: Path) -> Path:
     return program
 
 
-@pytest.fixture(scope="module", params=[host, debian_13, openssl_1_1_1], ids=["host", "3.5", "1.1.1"])
+@pytest.fixture(scope="module", params=slow.all_but((host, debian_13, openssl_1_1_1), host), ids=["host", "3.5", "1.1.1"])
 def case(request: pytest.FixtureRequest, tell_names: Path) -> Case:
     library: Library = request.param()
     libssl, libcrypto = Image.open(library.libssl), Image.open(library.libcrypto)
@@ -129,6 +129,7 @@ def test_signatures(case: Case) -> None:
     assert told == {number: case.read.signatures.get(number) for number in told}
 
 
+@pytest.mark.slow
 def test_same_version_of_another_machine() -> None:
     libraries = [[foreign.needed(foreign.find(f"{name}-3.5-{machine}")) for name in PARTS] for machine in ("x86-64", "arm64")]
     intel, arm = (join(*(names(Image.open(path)) for path in paths)) for paths in libraries)
