@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests import slow
 from tests.fixtures import build
+from tests.parameters import slow_except
 
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.image import ElfError, Image
@@ -74,7 +74,7 @@ def interrogate(data: bytes) -> int:
 
 
 @pytest.fixture(
-    scope="module", params=slow.all_but(("rela", "relr", "sysv", "no-header", "symbols", "labels", "names"), "relr", "names")
+    scope="module", params=slow_except(("rela", "relr", "sysv", "no-header", "symbols", "labels", "names"), "relr", "names")
 )
 def good(request: pytest.FixtureRequest, folder: Path) -> bytes:
     flags = {

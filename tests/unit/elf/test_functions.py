@@ -10,8 +10,8 @@ from pathlib import Path
 import capstone
 import pytest
 from elftools.elf.elffile import ELFFile
-from tests import slow
 from tests.fixtures import build
+from tests.parameters import slow_except
 
 from ssllatency.code.decode import instructions
 from ssllatency.elf import aarch64, plt
@@ -121,7 +121,7 @@ def test_aarch64_plt_stub_and_table_function(head: int, page: int) -> None:
     assert aarch64.returned_address(stub, address) is None
 
 
-@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 @pytest.mark.parametrize("layout", [(), ("-DSINCE_3_2",)], ids=["up-to-3.1", "since-3.2"])
 def test_offsets_are_those_of_the_structures(folder: Path, style: str, layout: tuple[str, ...]) -> None:
     path = build.library(folder, f"liba-{style}{len(layout)}.so", ["accessors.c"], *build.STYLES[style], *layout)
@@ -132,7 +132,7 @@ def test_offsets_are_those_of_the_structures(folder: Path, style: str, layout: t
     assert {**ssl_offsets(image), "bio_flags": bio_flags_offset(image)} == offsets
 
 
-@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 def test_version_is_what_the_library_states(folder: Path, style: str) -> None:
     path = build.library(folder, f"libv-{style}.so", ["accessors.c"], *build.STYLES[style])
     assert library_version(Image.open(build.stripped(path, f"v-{style}.so"))) == "OpenSSL 3.9.1 1 Apr 2031"

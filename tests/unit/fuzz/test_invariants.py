@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import programs, slow
+from tests import programs
 from tests.fuzz import invariants, seeds
 from tests.fuzz.running import changed
 from tests.fuzz.targets import TARGETS
+from tests.parameters import slow_except
 
 from ssllatency.probes import planner
 from ssllatency.probes.plan import OperationPlan
@@ -31,7 +32,7 @@ def _tools() -> None:
         pytest.skip("the functions are x86-64 code for the machine's own assembler")
 
 
-@pytest.mark.parametrize("target", slow.all_but(TARGETS, "kept", "matrix"))
+@pytest.mark.parametrize("target", slow_except(TARGETS, "kept", "matrix"))
 def test_invariants_hold_of_changed_seeds(target: str, tmp_path: Path) -> None:
     programs.needed(*TARGETS[target].programs)
     check, files = TARGETS[target].make(tmp_path)

@@ -11,8 +11,8 @@ from fractions import Fraction
 from random import Random
 
 import pytest
-from tests import slow
 from tests.handshakes import Shake
+from tests.parameters import slow_except
 from tests.recordings import calls_of, interval_of, recording_of, shakes_of
 
 from ssllatency.model.handshake_arithmetic import total
@@ -241,7 +241,7 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("part", slow.all_but(LACKING, Part.PRIVATE_KEY, Part.COMPLETION))
+@pytest.mark.parametrize("part", slow_except(LACKING, Part.PRIVATE_KEY, Part.COMPLETION))
 def test_parts_that_one_side_did_not_measure_have_no_rate_there(part: Part) -> None:
     subject = Subject("part", str(part), "success")
     lacking, measured = _shaken([], missing=LACKING[part]), _shaken([part], off_cpu=True)

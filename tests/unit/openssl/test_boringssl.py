@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests import slow
 from tests.fixtures import build
+from tests.parameters import slow_except
 
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
@@ -31,7 +31,7 @@ def offsets(image: Image) -> dict[str, int]:
     return {name: image.constant(table + 8 * number, 8) or 0 for number, name in enumerate(NAMES)}
 
 
-@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 @pytest.mark.parametrize("kind", [1, 2])
 def test_where_it_keeps_what_it_waits_for(folder: Path, kind: int, style: str) -> None:
     image = compiled(folder, kind, style)
@@ -45,7 +45,7 @@ def test_where_it_keeps_what_it_waits_for(folder: Path, kind: int, style: str) -
     assert (found.get("server"), found.get("server_bits")) in ((due["server"], 4), (None, None))
 
 
-@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 @pytest.mark.parametrize("kind", [1, 2])
 def test_where_it_keeps_a_handshake(folder: Path, kind: int, style: str) -> None:
     image = compiled(folder, kind, style)
@@ -60,7 +60,7 @@ def test_its_reasons_have_words(folder: Path) -> None:
     assert known.libraries[known.ssl] == "SSL routines"
 
 
-@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 def test_openssl_is_none(folder: Path, style: str) -> None:
     image = compiled(folder, 3, style)
     assert boringssl_offsets(image) is None

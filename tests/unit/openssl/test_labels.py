@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests import foreign, slow
+from tests import foreign
 from tests.fixtures import build
+from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
 from ssllatency.openssl.labels import FieldPath, label_paths
@@ -37,7 +38,7 @@ def padded(paths: dict[str, FieldPath]) -> dict[str, tuple[int, ...]]:
     return {name: (*path.offsets, *[0] * (4 - len(path.offsets))) for name, path in paths.items()}
 
 
-@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 @LAYOUTS
 def test_places_are_those_of_the_structures(folder: Path, style: str, layout: tuple[str, ...]) -> None:
     """Unoptimised, the group is taken in a function of its own, which isn't entered."""
@@ -48,7 +49,7 @@ def test_places_are_those_of_the_structures(folder: Path, style: str, layout: tu
     assert {name: path.size for name, path in paths.items()} == {name: SIZES[name] for name in SIZES if name not in absent}
 
 
-@pytest.mark.parametrize("style", slow.all_but(build.STYLES, "plain"))
+@pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
 @LAYOUTS
 def test_what_is_in_doubt_is_absent(folder: Path, style: str, layout: tuple[str, ...]) -> None:
     """A field of which a part is returned, one of two, another one's session, two groups, a table with an odd record, …"""
@@ -95,7 +96,7 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("name", slow.all_but(GOLDEN, "libssl-3.0-arm64", "libssl-3.5-x86-64"))
+@pytest.mark.parametrize("name", slow_except(GOLDEN, "libssl-3.0-arm64", "libssl-3.5-x86-64"))
 def test_places_in_a_library_as_it_ships(name: str) -> None:
     image = Image.open(foreign.needed(foreign.find(name)))
     assert label_paths(image) == {label: FieldPath(offsets, SIZES[label]) for label, offsets in GOLDEN[name].items()}

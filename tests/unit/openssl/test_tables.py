@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests import slow
 from tests.fixtures import build
+from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
 from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
@@ -76,7 +76,7 @@ def check_methods(image: Image, path: Path) -> None:
     assert {name: named(table, path) for name, table in ssl_methods(image).items()} == SSL
 
 
-@pytest.mark.parametrize("kind", slow.all_but(LIBRARIES, "rela", "relr"))
+@pytest.mark.parametrize("kind", slow_except(LIBRARIES, "rela", "relr"))
 def test_method_tables_of_stripped_libraries(folder: Path, kind: str) -> None:
     path = build.library(folder, f"libm-{kind}.so", ["methods.c"], *LIBRARIES[kind])
     stripped = build.stripped(path, f"m-{kind}.so")
@@ -84,13 +84,13 @@ def test_method_tables_of_stripped_libraries(folder: Path, kind: str) -> None:
     check_methods(Image.open(build.without_section_headers(stripped, f"m-{kind}.bare.so")), path)
 
 
-@pytest.mark.parametrize("kind", slow.all_but(LIBRARIES, "rela", "relr"))
+@pytest.mark.parametrize("kind", slow_except(LIBRARIES, "rela", "relr"))
 def test_provider_tables_of_stripped_libraries(folder: Path, kind: str) -> None:
     path = build.library(folder, f"libp-{kind}.so", ["provider.c"], *LIBRARIES[kind])
     assert listed(algorithms(Image.open(build.stripped(path, f"p-{kind}.so"))), path) == ALGORITHMS
 
 
-@pytest.mark.parametrize("kind", slow.all_but(PROGRAMS, "fixed", "static-pie-relr"))
+@pytest.mark.parametrize("kind", slow_except(PROGRAMS, "fixed", "static-pie-relr"))
 def test_tables_of_programs(folder: Path, kind: str) -> None:
     path = build.program(folder, f"m-{kind}", "methods.c", *PROGRAMS[kind])
     check_methods(Image.open(path), path)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import foreign, slow
+from tests import foreign
+from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
@@ -218,7 +219,7 @@ run_apart(Work(Kind("plain", None, None, None), Subject(sys.executable, "x"), en
 """
 
 
-@pytest.mark.parametrize("number", slow.all_but((signal.SIGKILL, signal.SIGINT, signal.SIGTERM), signal.SIGKILL))
+@pytest.mark.parametrize("number", slow_except((signal.SIGKILL, signal.SIGINT, signal.SIGTERM), signal.SIGKILL))
 def test_no_process_outlives_the_one_that_started_it(number: int) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", _PARENT]
@@ -254,8 +255,8 @@ KINDS: dict[str, tuple[Kind[Any], Callable[[Image], object]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", slow.all_but(KINDS, "plan", "names"))
-@pytest.mark.parametrize("name", slow.all_but(FILES, "libssl.so.3"))
+@pytest.mark.parametrize("kind", slow_except(KINDS, "plan", "names"))
+@pytest.mark.parametrize("name", slow_except(FILES, "libssl.so.3"))
 def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, kind: str) -> None:
     """Nothing that it takes is missed there: no module, no file."""
     path = LIBRARIES / name if ".so" in name else foreign.needed(foreign.find(name))

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests import slow
 from tests.fixtures import build
+from tests.parameters import slow_except
 from tests.unit.openssl.test_tables import LIBRARIES, PROGRAMS
 
 from ssllatency.elf.image import Image
@@ -58,13 +58,13 @@ def check(read: Names) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", slow.all_but(LIBRARIES, "rela", "relr"))
+@pytest.mark.parametrize("kind", slow_except(LIBRARIES, "rela", "relr"))
 def test_libraries(folder: Path, kind: str) -> None:
     path = build.library(folder, f"libnames-{kind}.so", ["names.c"], *LIBRARIES[kind])
     check(names(Image.open(build.stripped(path, f"libnames-{kind}-stripped.so"))))
 
 
-@pytest.mark.parametrize("kind", slow.all_but(PROGRAMS, "static-pie-relr"))
+@pytest.mark.parametrize("kind", slow_except(PROGRAMS, "static-pie-relr"))
 def test_programs(folder: Path, kind: str) -> None:
     check(names(Image.open(build.program(folder, f"names-{kind}", "names.c", *PROGRAMS[kind]))))
 

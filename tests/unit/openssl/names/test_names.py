@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests import foreign, slow
+from tests import foreign
 from tests.fixtures import build
+from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
 from ssllatency.openssl.accessors import ssl_offsets
@@ -71,7 +72,7 @@ def tell_names(folder: Path) -> Path:
     return program
 
 
-@pytest.fixture(scope="module", params=slow.all_but((host, debian_13, openssl_1_1_1), host), ids=["host", "3.5", "1.1.1"])
+@pytest.fixture(scope="module", params=slow_except((host, debian_13, openssl_1_1_1), host), ids=["host", "3.5", "1.1.1"])
 def case(request: pytest.FixtureRequest, tell_names: Path) -> Case:
     library: Library = request.param()
     libssl, libcrypto = Image.open(library.libssl), Image.open(library.libcrypto)

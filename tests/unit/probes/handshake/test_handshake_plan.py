@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests import slow
+from tests.parameters import slow_except
 from tests.unit.probes.golden import locate
 from tests.unit.probes.handshake.handshake_walk import calls, function, walk
 from tests.unit.probes.libraries.test_system_plans import depth, unwind_tables
@@ -24,7 +24,7 @@ from ssllatency.probes.plan import Role
 
 X86 = ("libssl-host", "libssl-1.1-x86-64", "libssl-3.5-x86-64", "node")
 LIBSSL = (*X86, "libssl-1.1-arm64", "libssl-3.0-arm64", "libssl-3.5-arm64")
-QUICK = slow.all_but(LIBSSL, "libssl-host", "libssl-3.0-arm64")
+QUICK = slow_except(LIBSSL, "libssl-host", "libssl-3.0-arm64")
 LIBCRYPTO = tuple(name.replace("libssl", "libcrypto") for name in LIBSSL if name != "node")
 NO_CALLS = Emulation(calls=False)
 
@@ -127,7 +127,7 @@ def test_no_end_is_where_a_phase_begins(name: str) -> None:
     assert not set(begins) & {end.address for call in plan.calls for end in call.ends}
 
 
-@pytest.mark.parametrize("name", slow.all_but(X86[:-1], "libssl-host"))
+@pytest.mark.parametrize("name", slow_except(X86[:-1], "libssl-host"))
 def test_stack_depths_are_those_of_the_unwind_tables(name: str) -> None:
     image, plan = found(name)
     tables = unwind_tables(image.path)
@@ -145,7 +145,7 @@ def test_every_site_is_cheap(name: str) -> None:
     assert {probe.cost for probe in probes} == {Cost.EMULATED}
 
 
-@pytest.mark.parametrize("name", slow.all_but(X86, "libssl-host"))
+@pytest.mark.parametrize("name", slow_except(X86, "libssl-host"))
 def test_a_callback_begins_at_the_branch_that_finds_it_set(name: str) -> None:
     """So a callback that isn't set costs a trap and counts nothing, and none is single-stepped. Before the session's callback a
     reference is taken: by a call, which is the begin, or in place."""
@@ -169,7 +169,7 @@ def test_what_tells_of_the_private_key() -> None:
     assert arguments(calls["EVP_DigestVerify"]) == (Phase.PEER_VERIFICATION, "", None, None, False)
 
 
-@pytest.mark.parametrize("name", slow.all_but(X86, "libssl-host"))
+@pytest.mark.parametrize("name", slow_except(X86, "libssl-host"))
 def test_with_a_shadow_stack_no_site_is_a_call(name: str) -> None:
     """Then sites lie before the calls; where the argument that tells a size query isn't set there, the call is left out."""
     _, plan = found(name, NO_CALLS)
@@ -192,7 +192,7 @@ def test_alerts_are_seen_where_the_handshake_is_broken_off(name: str) -> None:
         assert image.function_bounds(fatal[0].probe.address) == image.function_bounds(named.address)
 
 
-@pytest.mark.parametrize("name", slow.all_but([*LIBCRYPTO, "node"], "libcrypto-host"))
+@pytest.mark.parametrize("name", slow_except([*LIBCRYPTO, "node"], "libcrypto-host"))
 def test_errors_and_offload_are_seen_in_libcrypto(name: str) -> None:
     image, plan = found(name)
     kind, function_name = ("raise_1_1", "ERR_put_error") if "1.1" in name else ("raise", "ERR_vset_error")

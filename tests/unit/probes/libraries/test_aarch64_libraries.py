@@ -15,7 +15,8 @@ import pytest
 from capstone import arm64
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
-from tests import foreign, slow
+from tests import foreign
+from tests.parameters import slow_except
 from tests.unit.probes.libraries.damage import survive_damage
 
 from ssllatency.code.aarch64.machine import Aarch64
@@ -62,7 +63,7 @@ def _plan(of: Image, return_probes: bool) -> ImagePlan:
 
 
 @pytest.mark.parametrize("return_probes", [True, False])
-@pytest.mark.parametrize("name", slow.all_but(MISSING, "libssl-3.0-arm64"))
+@pytest.mark.parametrize("name", slow_except(MISSING, "libssl-3.0-arm64"))
 def test_all_operations_that_the_library_has_are_planned(name: str, return_probes: bool) -> None:
     plan = _plan(image(name), return_probes)
     library = name.split("-")[0]
@@ -72,7 +73,7 @@ def test_all_operations_that_the_library_has_are_planned(name: str, return_probe
     assert {each.operation for each in plan.operations} == wanted - MISSING[name]
 
 
-@pytest.mark.parametrize("name", slow.all_but(MISSING, "libssl-3.0-arm64"))
+@pytest.mark.parametrize("name", slow_except(MISSING, "libssl-3.0-arm64"))
 def test_sites_cost_what_their_instructions_do(name: str) -> None:
     for plan in _plan(image(name), True).operations:
         roles, operation = [probe.role for probe in plan.probes], BY_NAME[plan.operation]
@@ -212,7 +213,7 @@ def _names() -> dict[int, str]:
     return {**names, **dict.fromkeys(frame, "x29"), **dict.fromkeys(link, "x30")}
 
 
-@pytest.mark.parametrize("name", slow.all_but(CRYPTO, "libcrypto-3.0-arm64"))
+@pytest.mark.parametrize("name", slow_except(CRYPTO, "libcrypto-3.0-arm64"))
 def test_capstone_knows_of_no_other_register_written_and_no_other_jump(name: str) -> None:
     checked = 0
     for start in islice(_sample(image(name)), 0, None, 5):

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests import foreign, slow
+from tests import foreign
+from tests.parameters import slow_except
 from tests.unit.probes import golden
 from tests.unit.probes.golden import tables
 
@@ -41,7 +42,7 @@ def said(request: pytest.FixtureRequest) -> _Said:
     return found  # it stays registered until the summary is written
 
 
-@pytest.mark.parametrize("subject", slow.all_but(golden.SUBJECTS, *HOSTS), ids=lambda subject: subject.file)
+@pytest.mark.parametrize("subject", slow_except(golden.SUBJECTS, *HOSTS), ids=lambda subject: subject.file)
 def test_plan_is_the_golden_one(subject: golden.Subject, said: _Said) -> None:
     path = foreign.needed(golden.locate(subject.file))
     kept = golden.golden_path(subject, path)

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 from capstone import x86
-from tests import foreign, slow
+from tests import foreign
 from tests.fixtures.assembled import Assembled, function
+from tests.parameters import slow_except
 from tests.unit.probes.conftest import FOLDER
 from tests.unit.probes.libraries.walk import Program, Sites, Walk
 
@@ -138,7 +139,7 @@ def _path(name: str) -> Path:
     return FOLDER / name
 
 
-@pytest.fixture(scope="module", params=slow.all_but((*SAMPLES, *FOREIGN) if ALL else SAMPLES))
+@pytest.fixture(scope="module", params=slow_except((*SAMPLES, *FOREIGN) if ALL else SAMPLES))
 def sweep(request: pytest.FixtureRequest) -> Sweep:
     most = 1_000_000 if ALL else SAMPLES[request.param]
     return Sweeper(_path(request.param)).run(most)

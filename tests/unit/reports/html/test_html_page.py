@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from tests import slow
+from tests.parameters import slow_except
 from tests.unit.reports.handshake_samples import distant, failing, offloaded
 from tests.unit.reports.html.html_reading import Reading
 from tests.unit.reports.html.html_samples import RECORDINGS, alone, at, served
@@ -26,7 +26,7 @@ from ssllatency.reports.words.units import duration
 
 HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}${x}$\u202e\x1b[31m\ud800"
 _ADDRESS = re.compile(r"(?:[a-z]+:)?//[^\s\"')]+|url\([^#)][^)]*\)|@import")
-QUICK = slow.all_but(RECORDINGS, "changed", "interrupted", "failing", "functions", "nothing")
+QUICK = slow_except(RECORDINGS, "changed", "interrupted", "failing", "functions", "nothing")
 NOTHING = {"nothing", "no_call"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that run for many parameters, a few of which are enough for `make test-quick`."""
+"""Parameters of tests: many of them, a few of which are enough for `make test-quick`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 _Value = TypeVar("_Value")
 
 
-def all_but(values: Iterable[_Value], *quick: _Value) -> list[object]:
+def slow_except(values: Iterable[_Value], *quick: _Value) -> list[object]:
     """The values as parameters of a test, each marked as slow but the `quick` ones. ValueError for one that isn't there."""
     there = list(values)
     if absent := [value for value in quick if value not in there]:
