@@ -72,7 +72,7 @@ enum ssll_reason {
 	SSLL_REASON_NONE = 31, /* functions that have no reason to give */
 };
 
-enum ssll_role {
+enum ssll_side {
 	SSLL_ANY = 0,
 	SSLL_SERVER = 1,
 	SSLL_CLIENT = 2,
@@ -121,7 +121,7 @@ enum ssll_table {
  * a table of SSLL_SIDES words until it is freed. As with the table above, the word's place and its bits together tell the
  * process and the SSL. Bit 63 is set; the others from the lowest up:
  */
-enum ssll_sides {
+enum ssll_side_table {
 	SSLL_SIDE_BITS = 12,
 	SSLL_SIDES = 4096,
 	SSLL_SIDE_SSL = 0,     /* 32 bits: the address from bit 16 on */
@@ -224,7 +224,7 @@ struct ssll_config {
 	__u64 linear_step_ns;
 	__u32 linear_buckets;
 	__u32 filter_tgid;       /* 1: only processes in the map targets */
-	__u32 role;              /* enum ssll_role: which SSL objects count */
+	__u32 role;              /* enum ssll_side: which SSL objects count */
 	__u32 linear_reciprocal; /* 2^32 / linear_step_ns, rounded down */
 	__u32 stoppable;         /* 1: `stopped` is looked at, since the kernel takes seconds to remove the probes */
 	__u32 companions;        /* 1: some library is a companion; `targets` has who has called the others */

@@ -205,12 +205,6 @@ class Reason(IntEnum):
     NONE = 31
 
 
-class Role(IntEnum):
-    ANY = 0
-    SERVER = 1
-    CLIENT = 2
-
-
 class Shared(IntEnum):
     HANDSHAKES = 0
     CALLS = 1
@@ -222,7 +216,13 @@ class Shared(IntEnum):
     TABLES = 8
 
 
-class Sides(IntEnum):
+class Side(IntEnum):
+    ANY = 0
+    SERVER = 1
+    CLIENT = 2
+
+
+class SideTable(IntEnum):
     SIDE_BITS = 12
     SIDES = 4096
     SIDE_SSL = 0

@@ -7,7 +7,7 @@ import argparse
 import re
 
 from ssllatency.engines import choice
-from ssllatency.engines.base import MOST_NAMES, LinearRange, Role
+from ssllatency.engines.base import MOST_NAMES, LinearRange, Side
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Label
 from ssllatency.targets import Selection
@@ -140,8 +140,13 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 def add_role_option(parser: argparse._ActionsContainer) -> None:
     """The option for the side of connections that counts."""
     parser.add_argument(
-        "--role", type=Role, choices=list(Role), default=Role.SERVER, help="which side of connections to count (server)"
+        "--role", type=_side, choices=list(Side), default=Side.SERVER, help="which side of connections to count (server)"
     )
+
+
+def _side(text: str) -> Side | str:
+    """The side of this name; what is none is left to argparse, which names the choices."""
+    return Side(text) if text in list(Side) else text
 
 
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following
 
 
-class Role(StrEnum):
+class Side(StrEnum):
     """Which SSL objects count: those of the server side, of the client side, or any."""
 
     SERVER = "server"
@@ -83,7 +83,7 @@ class Request:
     everyone: bool = False
     follow: Rules | None = None
     following: Following | None = None
-    role: Role = Role.SERVER
+    role: Side = Side.SERVER
     linear: LinearRange = LinearRange()
     maximum_processes: int = 256
     floor: bool = False

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.elf.image import Image
-from ssllatency.engines.base import AttachError, Role, TracedImage
+from ssllatency.engines.base import AttachError, Side, TracedImage
 from ssllatency.engines.bcc_engine import BccEngine
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.sessions.trace import TraceSession
@@ -74,7 +74,7 @@ def test_every_series_agrees_with_itself(subject: Subject) -> None:
 
 
 def test_reasons_of_calls_that_did_not_succeed(subject: Subject) -> None:
-    session = attach(subject, role=Role.ANY)
+    session = attach(subject, role=Side.ANY)
     subject.do("reads", 10, 256)
     subject.do("reads", 20, -1)
     snapshot = finished(session)

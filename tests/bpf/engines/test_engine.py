@@ -12,7 +12,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS
-from ssllatency.engines.base import AttachError, Role, Rules, TracedImage
+from ssllatency.engines.base import AttachError, Rules, Side, TracedImage
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
@@ -75,7 +75,7 @@ def test_every_series_agrees_with_itself(subject: Subject) -> None:
 )
 def test_the_whole_return_value_is_judged(subject: Subject, returned: int, outcome: Outcome) -> None:
     """200 and 256 are the lengths whose lowest byte alone looks like a failure. Without an SSL the reason is unknown."""
-    session = subject.attach(role=Role.ANY)
+    session = subject.attach(role=Side.ANY)
     subject.do("reads", 10, returned)
     snapshot = finished(session)
     assert counts(snapshot) == {("SSL_read", outcome): 10}

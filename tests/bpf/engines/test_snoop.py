@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.base import AttachError, Role, TracedImage
+from ssllatency.engines.base import AttachError, Side, TracedImage
 from ssllatency.engines.bpf.ring import stride_of
 from ssllatency.engines.sessions.snoop import EventFilter, SnoopSession, events_of
 from ssllatency.model.events import Call, Caller, Event, Returned
@@ -68,7 +68,7 @@ def test_every_call_is_one_event(subject: Subject, method: str) -> None:
 
 
 def test_an_event_says_what_the_call_returned(subject: Subject) -> None:
-    with snooping(subject, role=Role.ANY) as session:
+    with snooping(subject, role=Side.ANY) as session:
         subject.do("reads", 3, 200)
         subject.do("reads", 2, -1)
         subject.do("lanes", 1, 0x22222220)
@@ -82,7 +82,7 @@ def test_an_event_says_what_the_call_returned(subject: Subject) -> None:
 
 @pytest.mark.parametrize("outcomes", [{SUCCESS}, {FAILURE}, {RETRY}, {SUCCESS, RETRY}, set()])
 def test_the_kernel_leaves_other_outcomes_out(subject: Subject, outcomes: set[Outcome]) -> None:
-    with snooping(subject, EventFilter(outcomes=frozenset(outcomes)), role=Role.ANY) as session:
+    with snooping(subject, EventFilter(outcomes=frozenset(outcomes)), role=Side.ANY) as session:
         subject.do("calls", 40)
         subject.do("reads", 30, -1)
         session.detach()

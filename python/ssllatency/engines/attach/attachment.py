@@ -85,7 +85,7 @@ class Attachment:
     def load(self) -> None:
         """Loads the object and fills the maps that all objects have."""
         config = self.object.section(".rodata.config", abi.Config)
-        config.filter_tgid, config.role = int(self._filtered), abi.Role[self.request.role.name]
+        config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
         config.companions = int(self._companions)
         config.stoppable = int(self.method is kernel.Method.PERF)
         if self.following:

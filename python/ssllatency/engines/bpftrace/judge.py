@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ssllatency.abi import Convention, Outcome, Reason
-from ssllatency.engines.base import Role
+from ssllatency.engines.base import Side
 from ssllatency.probes.plan import SslOffsets
 
 Lines = list[str]
@@ -50,12 +50,12 @@ def succeeded(convention: Convention) -> str:
     return _SUCCESS.get(convention, "")
 
 
-def sides(role: Role, offsets: SslOffsets) -> Lines:
+def sides(role: Side, offsets: SslOffsets) -> Lines:
     """Sets $wanted to 0 where the SSL is on the other side. One whose side can't be read counts."""
     lines = ["$wanted = 1;"]
-    if role is Role.ANY or offsets.server is None:
+    if role is Side.ANY or offsets.server is None:
         return lines
-    other = "==" if role is Role.SERVER else "!="
+    other = "==" if role is Side.SERVER else "!="
     known = f"$ssl != 0 && !({_QUIC})" if offsets.version else "$ssl != 0"
     return [
         *lines,

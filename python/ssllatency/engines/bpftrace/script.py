@@ -14,7 +14,7 @@ from typing import Protocol
 from ssllatency.abi import Outcome, Reason
 from ssllatency.engines.attach.images import not_traced
 from ssllatency.engines.attach.sites import operations_of
-from ssllatency.engines.base import Role, TracedImage
+from ssllatency.engines.base import Side, TracedImage
 from ssllatency.engines.bpftrace import exits as bpftrace_exits
 from ssllatency.engines.bpftrace import judge as bpftrace_judge
 from ssllatency.engines.bpftrace.judge import Lines
@@ -72,7 +72,7 @@ def sites(image: TracedImage) -> dict[str, int]:
 
 
 def render(
-    images: Sequence[TracedImage], recorder: Recorder, *, role: Role, everyone: bool, begin: Lines, extra: Sequence[str] = ()
+    images: Sequence[TracedImage], recorder: Recorder, *, role: Side, everyone: bool, begin: Lines, extra: Sequence[str] = ()
 ) -> str:
     """The script. `begin` are statements of BEGIN, `extra` whole probes that come last.
 
@@ -106,7 +106,7 @@ class _Call:
     operation: Operation
     number: int
     recorder: Recorder
-    role: Role
+    role: Side
 
     @property
     def _arguments(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ssllatency.engines.attach.code_check import check_content
-from ssllatency.engines.base import LinearRange, Role, TracedImage
+from ssllatency.engines.base import LinearRange, Side, TracedImage
 from ssllatency.engines.bpftrace import script as bpftrace_script
 from ssllatency.engines.bpftrace.symbols import symbol_file
 from ssllatency.engines.bpftrace.words import WHOLE_WORDS, Words
@@ -66,7 +66,7 @@ def standalone(
     contents: Sequence[bytes],
     about: Sequence[str],
     *,
-    role: Role,
+    role: Side,
     linear: LinearRange,
     everyone: bool,
 ) -> str:

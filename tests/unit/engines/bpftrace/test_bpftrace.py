@@ -19,8 +19,7 @@ from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from ssllatency.abi import Convention, Outcome, Reason
 from ssllatency.code.machine import Cost
-from ssllatency.engines.base import LinearRange, TracedImage
-from ssllatency.engines.base import Role as Side
+from ssllatency.engines.base import LinearRange, Side, TracedImage
 from ssllatency.engines.bpftrace import judge as bpftrace_judge
 from ssllatency.engines.bpftrace import numbers as bpftrace_numbers
 from ssllatency.engines.bpftrace import process as bpftrace_process
