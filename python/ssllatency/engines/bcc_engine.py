@@ -70,7 +70,7 @@ class _Map(libbpf.Map):
     def _lookup_batch(self, *arguments: object) -> int:
         start, position, keys, values, count = arguments
         word = ctypes.POINTER(ctypes.c_uint32)
-        here, there = (ctypes.cast(each, word) if each else None for each in (start, position))  # type: ignore[arg-type]
+        here, there = (ctypes.cast(key, word) if key else None for key in (start, position))  # type: ignore[arg-type]
         return _error(self._calls.bpf_lookup_batch(self.fd, here, there, keys, values, count))
 
 

@@ -54,5 +54,5 @@ def _excuse(name: str, reasons: dict[str, str]) -> str:
 def engine(name: str) -> Engine:
     """The engine of that name."""
     module, kind = _ENGINES[name]
-    found: Engine = getattr(import_module(f"ssllatency.engines.{module}"), kind)()
-    return found
+    engine: Engine = getattr(import_module(f"ssllatency.engines.{module}"), kind)()
+    return engine

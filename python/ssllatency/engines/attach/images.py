@@ -12,7 +12,9 @@ from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan
 
 def not_traced(plan: ImagePlan) -> tuple[Missing, ...]:
     """What a file holds and isn't traced. What this version of a library doesn't have isn't missing."""
-    return tuple(Missing(one.operation, plan.path, one.reason) for one in plan.missing if one.reason != NOT_IN_LIBRARY)
+    return tuple(
+        Missing(missing.operation, plan.path, missing.reason) for missing in plan.missing if missing.reason != NOT_IN_LIBRARY
+    )
 
 
 def unreadable(images: Iterable[TracedImage]) -> list[str]:
@@ -21,7 +23,7 @@ def unreadable(images: Iterable[TracedImage]) -> list[str]:
         f"SSL_want of {image.plan.path} can't be read, so retries and failures of its SSL calls can't be told apart: they are"
         ' retries of reason "unknown".'
         for image in images
-        if image.plan.offsets.rwstate is None and any(one.operation.startswith("SSL_") for one in image.plan.operations)
+        if image.plan.offsets.rwstate is None and any(planned.operation.startswith("SSL_") for planned in image.plan.operations)
     ]
 
 

@@ -103,5 +103,12 @@ class Probing:
 
 def _offsets(number: int, sites: ImageSites, more: Mapping[str, Sequence[Sites]]) -> Iterator[int]:
     """Where the sites of an image lie, `number` its place in the lists of `more`."""
-    lists = (sites.exits, sites.frees, sites.errors, sites.returns, sites.entries, *(each[number] for each in more.values()))
+    lists = (
+        sites.exits,
+        sites.frees,
+        sites.errors,
+        sites.returns,
+        sites.entries,
+        *(by_image[number] for by_image in more.values()),
+    )
     return (offset for offset, _ in chain.from_iterable(lists))

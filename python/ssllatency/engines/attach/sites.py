@@ -120,21 +120,21 @@ def library_record(
     """The offsets as the kernel side reads them; -1 stands for one that isn't known. `companion` as TracedImage has it;
     `attached`: all of its sites are."""
 
-    def known(value: int | None) -> int:
+    def offset(value: int | None) -> int:
         return -1 if value is None else value
 
     return abi.Library(
-        rwstate=known(offsets.rwstate),
-        server=known(offsets.server),
-        rbio=known(offsets.rbio),
-        wbio=known(offsets.wbio),
-        shutdown=known(offsets.shutdown),
-        state=known(offsets.state),
-        bio_flags=known(offsets.bio_flags),
+        rwstate=offset(offsets.rwstate),
+        server=offset(offsets.server),
+        rbio=offset(offsets.rbio),
+        wbio=offset(offsets.wbio),
+        shutdown=offset(offsets.shutdown),
+        state=offset(offsets.state),
+        bio_flags=offset(offsets.bio_flags),
         # Since OpenSSL 3.2 an SSL * begins with its type; before, with its version.
         typed=int(bool(offsets.version)),
         remember=int(remember),
-        boringssl=known(offsets.boringssl),
+        boringssl=offset(offsets.boringssl),
         server_bits=offsets.server_bits or 0,
         companion=int(companion),
         attached=int(attached),

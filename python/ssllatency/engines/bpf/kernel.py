@@ -158,8 +158,8 @@ def machine() -> str:
 
 def release(text: str | None = None) -> tuple[int, int, int]:
     """The kernel's version, for the few facts that it can't be asked for; (6, 13, 2) of "6.13.2-arch1"."""
-    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text if text is not None else os.uname().release)
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+    numbers = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text if text is not None else os.uname().release)
+    return (int(numbers[1]), int(numbers[2]), int(numbers[3] or 0)) if numbers else (0, 0, 0)
 
 
 def return_probes_kill(

@@ -171,16 +171,16 @@ class BpfObject:
             self._handle = None
 
     def _program(self, name: str) -> int:
-        found = self._library.bpf_object__find_program_by_name(self._handle, name.encode())
-        if not found:
+        program = self._library.bpf_object__find_program_by_name(self._handle, name.encode())
+        if not program:
             raise SsllatencyError(f"the BPF object has no program {name}: build it again (make clean all).")
-        return int(found)
+        return int(program)
 
     def _map(self, name: str) -> int:
-        found = self._library.bpf_object__find_map_by_name(self._handle, name.encode())
-        if not found:
+        bpf_map = self._library.bpf_object__find_map_by_name(self._handle, name.encode())
+        if not bpf_map:
             raise SsllatencyError(f"the BPF object has no map {name}: build it again (make clean all).")
-        return int(found)
+        return int(bpf_map)
 
     def program_names(self) -> list[str]:
         """All programs of the object."""

@@ -43,7 +43,7 @@ def open_object(name: str) -> BpfObject:
         content = path.read_bytes()
     except OSError:
         raise SsllatencyError(f"the BPF object {path} is missing: build it with `make all`.") from None
-    found = _MACHINE.search(content)
-    if found and found[1].decode() != kernel.machine():
-        raise SsllatencyError(f"the BPF object {path} is for {found[1].decode()}: build it here with `make clean all`.")
+    built_for = _MACHINE.search(content)
+    if built_for and built_for[1].decode() != kernel.machine():
+        raise SsllatencyError(f"the BPF object {path} is for {built_for[1].decode()}: build it here with `make clean all`.")
     return BpfObject(content, name)

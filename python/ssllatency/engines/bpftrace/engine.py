@@ -62,8 +62,8 @@ class BpftraceSession:
         if not probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
         symbols = {
-            one.file: symbol_file(bpftrace_script.sites(one), one.plan.build_id, one.plan.machine)
-            for one in self._request.images
+            image.file: symbol_file(bpftrace_script.sites(image), image.plan.build_id, image.plan.machine)
+            for image in self._request.images
         }
         self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + OWN_PROBES, keys=_keys(request))
 
@@ -102,7 +102,7 @@ class BpftraceSession:
             duration_s=self._span.duration_s,
             targets=self._targets(maps),
             series=series,
-            missing=tuple(one for image in self._request.images for one in bpftrace_script.left_out(image.plan)),
+            missing=tuple(missing for image in self._request.images for missing in bpftrace_script.left_out(image.plan)),
             losses=Losses(
                 unmatched_entries=numbers.lost(maps, 0) + gone,
                 unmatched_exits=numbers.lost(maps, 1),

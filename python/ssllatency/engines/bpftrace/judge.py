@@ -56,10 +56,10 @@ def sides(role: Side, offsets: SslOffsets) -> Lines:
     if role is Side.ANY or offsets.server is None:
         return lines
     other = "==" if role is Side.SERVER else "!="
-    known = f"$ssl != 0 && !({_QUIC})" if offsets.version else "$ssl != 0"
+    readable = f"$ssl != 0 && !({_QUIC})" if offsets.version else "$ssl != 0"
     return [
         *lines,
-        f"if ({known}) {{",
+        f"if ({readable}) {{",
         f"if (({_server_word(offsets)}) {other} 0) {{",
         "$wanted = 0;",
         "}",

@@ -139,18 +139,18 @@ class Row:
 
 def rows(maps: Maps, process: Mapping[int, int]) -> dict[collect.Key, Row]:
     """What the maps hold, by process, operation and outcome. `process` gives the process under which another counts."""
-    found: dict[collect.Key, Row] = defaultdict(Row)
+    counted: dict[collect.Key, Row] = defaultdict(Row)
     for (pid, row, slot), calls in keyed(maps, "@calls"):
-        found[process.get(pid, pid), row // 4, row % 4].slots[slot] += calls
+        counted[process.get(pid, pid), row // 4, row % 4].slots[slot] += calls
     for (pid, row), total in keyed(maps, "@total"):
-        found[process.get(pid, pid), row // 4, row % 4].total += total
+        counted[process.get(pid, pid), row // 4, row % 4].total += total
     for (pid, row), least in keyed(maps, "@least"):
-        one = found[process.get(pid, pid), row // 4, row % 4]
-        one.least = least if one.least is None else min(least, one.least)
+        series = counted[process.get(pid, pid), row // 4, row % 4]
+        series.least = least if series.least is None else min(least, series.least)
     for (pid, row), most in keyed(maps, "@most"):
-        one = found[process.get(pid, pid), row // 4, row % 4]
-        one.most = most if one.most is None else max(most, one.most)
-    return found
+        series = counted[process.get(pid, pid), row // 4, row % 4]
+        series.most = most if series.most is None else max(most, series.most)
+    return counted
 
 
 def keyed(maps: Maps, name: str) -> list[tuple[tuple[int, ...], Any]]:

@@ -46,19 +46,19 @@ _HARMLESS = ("couldn't set RLIMIT_MEMLOCK", "uprobe_events", "failed to detach p
 
 def program() -> str:
     """The bpftrace to run. SsllatencyError where there is none."""
-    found = shutil.which("bpftrace") or shutil.which("bpftrace", path="/usr/bin:/usr/sbin:/bin:/sbin")
-    if not found:
+    program = shutil.which("bpftrace") or shutil.which("bpftrace", path="/usr/bin:/usr/sbin:/bin:/sbin")
+    if not program:
         raise SsllatencyError("bpftrace isn't installed: apt-get install bpftrace.")
-    return found
+    return program
 
 
 def version(path: str) -> tuple[int, int]:
     """Of the bpftrace at this path. SsllatencyError where it doesn't say."""
     done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_READ_TIMEOUT_S, check=False)
-    found = re.match(r"bpftrace v(\d+)\.(\d+)", done.stdout)
-    if not found:
+    version = re.match(r"bpftrace v(\d+)\.(\d+)", done.stdout)
+    if not version:
         raise SsllatencyError(f"{path} doesn't tell its version: take another engine.")
-    return int(found[1]), int(found[2])
+    return int(version[1]), int(version[2])
 
 
 def print_at_signal(script: str) -> str:
@@ -158,15 +158,15 @@ class Bpftrace:
         while self._process.poll() is None and self._readable(0.0) and self._receive():
             self._pending = self._pending.rpartition(b"\n")[2]
         self._process.send_signal(signal.SIGUSR1)
-        found: dict[str, Any] = {}
+        maps: dict[str, Any] = {}
         whole = True
         while (line := self._line(time.monotonic() + _SILENCE_S)) is not None:
             whole = whole and line is not _SILENCE and line.get("type") not in _CROWDING
             if line.get("type") == "map":
-                found.update(line["data"])
-            if LAST in found and whole:
-                self._maps = found
-            if LAST in found or line is _SILENCE:
+                maps.update(line["data"])
+            if LAST in maps and whole:
+                self._maps = maps
+            if LAST in maps or line is _SILENCE:
                 break
         if line is None or self._over or self._process.poll() is not None:
             raise SsllatencyError(f"bpftrace ended during the run, and {self._said()}")

@@ -61,7 +61,11 @@ def by_sites(planned: OperationPlan) -> bool:
 
 def left_out(planned: plan.ImagePlan) -> tuple[Missing, ...]:
     """What a file holds and a script doesn't trace."""
-    untimed = (one.operation for one in planned.operations if not by_sites(one) and not BY_NAME[one.operation].only_entry)
+    untimed = (
+        operation.operation
+        for operation in planned.operations
+        if not by_sites(operation) and not BY_NAME[operation.operation].only_entry
+    )
     return (*not_traced(planned), *(Missing(name, planned.path, NO_RETURN_PROBES) for name in untimed))
 
 
@@ -173,11 +177,11 @@ def _joined(parts: Sequence[Part]) -> list[Lines]:
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for part in parts:
         together.setdefault((part.condition, part.body), []).append(part.site)
-    found = []
+    lines = []
     for (condition, body), places in together.items():
         points = [f"{place}," for place in places[:-1]] + places[-1:]
-        found.append(["", *points, *([f"/{condition}/"] if condition else []), "{", *body, "}"])
-    return found
+        lines.append(["", *points, *([f"/{condition}/"] if condition else []), "{", *body, "}"])
+    return lines
 
 
 def _indented(lines: Sequence[str]) -> str:

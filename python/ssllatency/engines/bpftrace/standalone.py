@@ -108,7 +108,7 @@ def _comment(images: Sequence[TracedImage], about: Sequence[str]) -> str:
 
 
 def _left_out(plan: ImagePlan) -> list[str]:
-    missing = [f"{one.function} ({one.reason})" for one in bpftrace_script.left_out(plan)]
+    missing = [f"{entry.function} ({entry.reason})" for entry in bpftrace_script.left_out(plan)]
     return textwrap.wrap(f"not traced: {', '.join(missing)}", 120, initial_indent="    ") if missing else []
 
 

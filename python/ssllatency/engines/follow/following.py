@@ -50,7 +50,7 @@ class EndedBits(ctypes.Structure):
 
 def pids_of(bits: bytes) -> list[int]:
     """The processes of a set, ascending. Nearly all of it is empty, and empty blocks are skipped as a whole."""
-    found = []
+    pids = []
     for start in range(0, len(bits), _BLOCK_BYTES):
         block = bits[start : start + _BLOCK_BYTES]
         if block != _EMPTY[: len(block)]:
@@ -59,9 +59,9 @@ def pids_of(bits: bytes) -> list[int]:
                 either = kin | members
                 while either:
                     lowest = either & -either
-                    found.append(number * _WORD_BITS + lowest.bit_length() - 1)
+                    pids.append(number * _WORD_BITS + lowest.bit_length() - 1)
                     either ^= lowest
-    return found
+    return pids
 
 
 class Following:
@@ -138,8 +138,12 @@ class Following:
 
     def mapped(self) -> list[Mapping]:
         """What targets have mapped as code since the last call, those among them that have ended meanwhile."""
-        words, found = self._bits.words, self._mappings.read() if self._mappings else []
-        return [one for one in found if self._everyone or _has(words[one.pid >> 6], one.pid) or self._ended.has(one.pid)]
+        words, mappings = self._bits.words, self._mappings.read() if self._mappings else []
+        return [
+            mapping
+            for mapping in mappings
+            if self._everyone or _has(words[mapping.pid >> 6], mapping.pid) or self._ended.has(mapping.pid)
+        ]
 
     def refill(self) -> set[int]:
         """Adds those that the rules name now and that aren't in the set, and says whom: at first all, later who was renamed or

@@ -83,25 +83,25 @@ class Mappings:
 
     def read(self) -> list[Mapping]:
         """What was mapped since the last call, by processor."""
-        return [one for buffer in self._buffers for record in self._records(buffer) if (one := parse_record(record))]
+        return [mapping for buffer in self._buffers for record in self._records(buffer) if (mapping := parse_record(record))]
 
     def _records(self, buffer: mmap.mmap) -> list[bytes]:
         """The records of mappings that wait in a buffer; their room is the kernel's again."""
         head, tail = (ctypes.c_uint64.from_buffer(buffer, place) for place in (_HEAD, _TAIL))
         end, position = head.value, tail.value
         keep_order()
-        found = []
+        records = []
         while position < end:
             kind, _, size = _HEADER.unpack(_piece(buffer, position, _HEADER.size))
             if kind == _MMAP2_RECORD:
-                found.append(_piece(buffer, position, size))
+                records.append(_piece(buffer, position, size))
             elif kind == _LOST:
                 self.lost += struct.unpack_from("<Q", _piece(buffer, position, size), 16)[0]
             position += size
         keep_order()
         tail.value = end
         del head, tail  # they keep the buffer from being closed
-        return found
+        return records
 
 
 def _piece(buffer: mmap.mmap, position: int, size: int) -> bytes:
@@ -114,8 +114,8 @@ def _piece(buffer: mmap.mmap, position: int, size: int) -> bytes:
 
 def _processors(path: Path = Path("/sys/devices/system/cpu/online")) -> list[int]:
     """The processors that are on; the text is like "0-3,8"."""
-    found: list[int] = []
+    processors: list[int] = []
     for part in path.read_text().strip().split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        processors += range(int(first), int(last or first) + 1)
+    return processors

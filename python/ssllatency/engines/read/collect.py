@@ -11,7 +11,7 @@ from ssllatency.engines.base import LinearRange
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series
 
-OUTCOMES = {abi.Outcome[one.name]: one for one in Outcome}
+OUTCOMES = {abi.Outcome[outcome.name]: outcome for outcome in Outcome}
 REASONS = {reason.value: reason.name for reason in abi.Reason} | {abi.Reason.UNKNOWN.value: "unknown"}
 _MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
 
@@ -27,12 +27,14 @@ class Extremes:
     def take(self, key: Hashable, row: abi.Times, interval: int) -> tuple[int | None, int | None]:
         """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
         words = zip(row.minimum, row.maximum, strict=True)
-        found = [(_MASK - (low & _MASK), high & _MASK) for low, high in words if high >> abi.Geometry.EXTREME_BITS >= interval]
+        extremes = [
+            (_MASK - (low & _MASK), high & _MASK) for low, high in words if high >> abi.Geometry.EXTREME_BITS >= interval
+        ]
         if key in self.intervals:
-            found.append(self.intervals[key])
-        if not found:
+            extremes.append(self.intervals[key])
+        if not extremes:
             return None, None
-        self.intervals[key] = min(low for low, _ in found), max(high for _, high in found)
+        self.intervals[key] = min(low for low, _ in extremes), max(high for _, high in extremes)
         return self.intervals[key]
 
 
@@ -64,8 +66,8 @@ def series(
     )
 
 
-def in_order(found: Iterable[Series], operations: Sequence[str]) -> tuple[Series, ...]:
+def in_order(series: Iterable[Series], operations: Sequence[str]) -> tuple[Series, ...]:
     """Those that counted anything: by operation, outcome and process, those counted together first."""
     order = list(Outcome)
-    counted = (one for one in found if one.count)
-    return tuple(sorted(counted, key=lambda one: (operations.index(one.function), order.index(one.outcome), one.pid or 0)))
+    counted = (row for row in series if row.count)
+    return tuple(sorted(counted, key=lambda row: (operations.index(row.function), order.index(row.outcome), row.pid or 0)))

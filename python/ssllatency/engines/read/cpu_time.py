@@ -21,11 +21,11 @@ def thread_cpu_s(pid: int, tid: int) -> float | None:
 
 def threads_cpu_s(pids: Iterable[int]) -> dict[int, float]:
     """The same of all threads of these processes, by thread."""
-    found: dict[int, float] = {}
+    seconds_by_tid: dict[int, float] = {}
     for pid in pids:
         with suppress(OSError):
             for tid in (int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()):
                 seconds = thread_cpu_s(pid, tid)
                 if seconds is not None:
-                    found[tid] = seconds
-    return found
+                    seconds_by_tid[tid] = seconds
+    return seconds_by_tid

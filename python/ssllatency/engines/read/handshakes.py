@@ -32,7 +32,7 @@ class Rows:
 
     def groups(self, pairs: Pairs, by: Sequence[Label], names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
-        found = []
+        groups = []
         for raw_key, raw_row in pairs:
             key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
             parts = {part: self._times(raw_key, number, row.parts[number], interval) for number, part in _PARTS.items()}
@@ -40,8 +40,8 @@ class Rows:
             if Part.WALL in kept:
                 other = bool(key.known >> abi.Label.OTHER & 1)
                 labels = {} if other else self.labels(key, by, names)
-                found.append(Group(labels, ENDINGS[abi.Ending(key.ending)], kept, other))
-        return tuple(sorted(add_alike(found), key=lambda group: (group.other, -group.count)))
+                groups.append(Group(labels, ENDINGS[abi.Ending(key.ending)], kept, other))
+        return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
 
     def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
         return Times(row.total_ns, *self.extremes.take((key, part), row, interval), exponential(row))
@@ -65,21 +65,21 @@ class Rows:
 
 def causes(pairs: Pairs, names: NamesOf) -> tuple[Cause, ...]:
     """Why handshakes didn't succeed, the most frequent first; what only differs in its library's index is one."""
-    found = []
+    causes = []
     for raw_key, raw_tally in pairs:
         key, tally = abi.CauseKey.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
-        found.append(cause(key, tally, names(key.library)))
-    return tuple(sorted(add_causes(found), key=lambda one: -one.count))
+        causes.append(cause(key, tally, names(key.library)))
+    return tuple(sorted(add_causes(causes), key=lambda row: -row.count))
 
 
 def keys(pairs: Pairs, names: NamesOf) -> tuple[KeyUse, ...]:
     """The private keys used, by kind, that which took most time first."""
-    found = []
+    uses = []
     for raw_key, raw_tally in pairs:
         use, tally = abi.KeyUse.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
         kind = abi.KeyOperation(use.operation).name.lower(), key_name(use, names(use.library))
-        found.append(KeyUse(*kind, tally.count, tally.total_ns))
-    return tuple(sorted(add_keys(found), key=lambda use: -use.total_ns))
+        uses.append(KeyUse(*kind, tally.count, tally.total_ns))
+    return tuple(sorted(add_keys(uses), key=lambda use: -use.total_ns))
 
 
 def mix(pairs: Pairs, names: NamesOf) -> dict[Label, dict[str, int]]:

@@ -82,15 +82,15 @@ def _state(name: str) -> str:
 def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
     """Why handshakes didn't succeed, in words."""
     library, reason = key.error >> abi.Error.LIBRARY, key.error & (1 << abi.Error.REASON_BITS) - 1
-    known = bool(key.error)
+    raised = bool(key.error)
     code = library << _SHIFTS.get(names.major, 23) | reason
-    received = known and library == names.ssl and _ALERT_REASONS <= reason < _ALERT_REASONS + 256
+    received = raised and library == names.ssl and _ALERT_REASONS <= reason < _ALERT_REASONS + 256
     alert = reason - _ALERT_REASONS if received else key.alert if key.sent else None
     return Cause(
         ending=ENDINGS[abi.Ending(key.ending)],
-        reason=(names.reason(code) or f"reason {reason}") if known else _UNSAID.get(abi.Reason(key.reason), "unknown"),
-        code=code if known else 0,
-        library=names.libraries.get(library, f"library {library}") if known else "",
+        reason=(names.reason(code) or f"reason {reason}") if raised else _UNSAID.get(abi.Reason(key.reason), "unknown"),
+        code=code if raised else 0,
+        library=names.libraries.get(library, f"library {library}") if raised else "",
         alert="" if alert is None else names.alerts.get(alert) or _LATER_ALERTS.get(alert, f"alert {alert}"),
         sent=bool(key.sent) and not received,
         state="" if key.state == _NO_STATE else _state(names.states.get(key.state, f"state {key.state}")),

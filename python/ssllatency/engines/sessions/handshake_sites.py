@@ -36,9 +36,9 @@ _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL
 
 def watched(image: TracedImage, plan: HandshakePlan) -> TracedImage:
     """The image with only those operations that a handshake's calls are, and with the code of both plans."""
-    planned = {one.operation: one for one in image.plan.operations}
+    planned = {operation.operation: operation for operation in image.plan.operations}
     wanted = {*_CALLS, *_around(planned, boringssl=image.plan.offsets.boringssl is not None)}
-    kept = tuple(one for name, one in planned.items() if name in wanted)
+    kept = tuple(operation for name, operation in planned.items() if name in wanted)
     return replace(image, plan=replace(image.plan, operations=kept, code=(*image.plan.code, *plan.code)))
 
 

@@ -184,8 +184,8 @@ class HandshakeSession:
         if self._watches_transport or self._counters.slept * _FEW_SLEEP <= self._counters.ended:
             return
         self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
-        found = [phase_sites(plan.transport) for plan in self._plans]
-        sites = {"at_phase_end": [ends for _, ends in found], "at_phase": [begins for begins, _ in found]}
+        sites_of_plans = [phase_sites(plan.transport) for plan in self._plans]
+        sites = {"at_phase_end": [ends for _, ends in sites_of_plans], "at_phase": [begins for begins, _ in sites_of_plans]}
         with suppress(AttachError):
             self.attachment.attach_more(sites)
             self._counters.watches_transport = 1
@@ -207,16 +207,16 @@ class HandshakeSession:
         over: list[Single] = []
         wall_ns = wall_clock_ns()
         for raw in self._singles.records(abi.Single) if self._singles else ():
-            one = collect.single(raw, self._reader, self._request.names, wall_ns)
-            self._keep(one)
-            if self._request.over_ns is not None and one.parts[Part.WALL] >= self._request.over_ns:
-                over.append(one)
+            handshake = collect.single(raw, self._reader, self._request.names, wall_ns)
+            self._keep(handshake)
+            if self._request.over_ns is not None and handshake.parts[Part.WALL] >= self._request.over_ns:
+                over.append(handshake)
         self._set_threshold()
         return over
 
-    def _keep(self, one: Single) -> None:
+    def _keep(self, handshake: Single) -> None:
         self._seen += 1
-        heapq.heappush(self._slowest, (one.parts[Part.WALL], -self._seen, one))
+        heapq.heappush(self._slowest, (handshake.parts[Part.WALL], -self._seen, handshake))
         while len(self._slowest) > self._request.slowest:
             heapq.heappop(self._slowest)
 
@@ -273,7 +273,7 @@ class HandshakeSession:
             causes=collect.causes(self._causes.items(), names),
             keys=collect.keys(self._keys.items(), names),
             mix=collect.mix(self._mix.items(), names),
-            slowest=tuple(one for _, _, one in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
+            slowest=tuple(handshake for _, _, handshake in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
             by=by,
             in_flight=len(running),
             dropped=self._dropped,
@@ -283,7 +283,7 @@ class HandshakeSession:
             partial=counters.partial,
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),
-            offload=self._offload(sum(one.waiting == abi.Part.WAIT_OFFLOAD for one in running)),
+            offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),
         )
 
     def _name_of(self, pid: int) -> str:
@@ -298,10 +298,10 @@ class HandshakeSession:
     def _groups(self, interval: int) -> tuple[Group, ...]:
         """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
         for _ in range(_READS):
-            found = self._reader.groups(self._rows.items(), self._request.by, self._request.names, interval)
-            if all(group.adds_up for group in found):
+            groups = self._reader.groups(self._rows.items(), self._request.by, self._request.names, interval)
+            if all(group.adds_up for group in groups):
                 break
-        return found
+        return groups
 
     def _notes(self) -> tuple[str, ...]:
         number = self._in_flight.cut_off
@@ -309,8 +309,8 @@ class HandshakeSession:
         return (*self.attachment.notes, *([cut_off] if number else []))
 
     def _unknown_labels(self) -> dict[Label, str]:
-        known = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
-        hidden = [label for label in Label if any(label not in places for places in known)]
+        places_by_image = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
+        hidden = [label for label in Label if any(label not in places for places in places_by_image)]
         return dict.fromkeys(hidden, "the library's accessors don't show where it lies")
 
     def _engines(self) -> list[str]:
@@ -336,24 +336,24 @@ class HandshakeSession:
         )
 
     def _polling_threads(self) -> tuple[PollingThread, ...]:
-        found = []
+        threads = []
         for raw_tid, raw in self._pollers.items():
             tid, poller = int.from_bytes(raw_tid, "little"), abi.Poller.from_buffer_copy(raw)
             now = thread_cpu_s(poller.tgid, tid)
             cpu_s = None if now is None else now - self._cpu_before.get(tid, 0.0)
-            found.append(PollingThread(poller.tgid, tid, poller.comm.decode(errors="replace"), poller.completions, cpu_s))
-        return tuple(sorted(found, key=lambda thread: -thread.completions))
+            threads.append(PollingThread(poller.tgid, tid, poller.comm.decode(errors="replace"), poller.completions, cpu_s))
+        return tuple(sorted(threads, key=lambda thread: -thread.completions))
 
     def _missing(self) -> tuple[Missing, ...]:
-        return tuple(Missing(one.what, plan.path, one.reason) for plan in self._plans for one in plan.missing)
+        return tuple(Missing(missing.what, plan.path, missing.reason) for plan in self._plans for missing in plan.missing)
 
 
 def _places(plan: HandshakePlan) -> frozenset[Label]:
     """The labels whose places the library shows."""
     names = set(plan.labels)
-    found = {label for label in Label if label.value in names}
+    labels = {label for label in Label if label.value in names}
     if {"group_tls13", "group_session", "did_kex"} <= names:
-        found.add(Label.GROUP)
+        labels.add(Label.GROUP)
     if {"verify_mode", "peer_certificate"} <= names:
-        found.add(Label.CLIENT_CERTIFICATE)
-    return frozenset(found | {Label.ROLE, Label.PROCESS})
+        labels.add(Label.CLIENT_CERTIFICATE)
+    return frozenset(labels | {Label.ROLE, Label.PROCESS})

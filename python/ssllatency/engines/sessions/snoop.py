@@ -145,7 +145,7 @@ class SnoopSession:
 
     def _tellable(self, image: TracedImage) -> TracedImage:
         told = {self.attachment.operations[number] for number in self._lengths}
-        kept = tuple(one for one in image.plan.operations if one.operation not in told or _keeps_length(one))
+        kept = tuple(planned for planned in image.plan.operations if planned.operation not in told or _keeps_length(planned))
         return replace(image, plan=replace(image.plan, operations=kept))
 
     def include(self, index: int, pids: Iterable[int]) -> None:

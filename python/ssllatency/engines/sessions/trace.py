@@ -103,7 +103,7 @@ class TraceSession:
             duration_s=self.attachment.span.duration_s,
             targets=self._targets(),
             series=collect.in_order(self._read_series(interval), self._operations),
-            missing=tuple(one for image in self.attachment.images for one in not_traced(image.plan)),
+            missing=tuple(missing for image in self.attachment.images for missing in not_traced(image.plan)),
             losses=self._losses(),
             in_flight=in_flight,
             notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
