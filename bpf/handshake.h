@@ -225,9 +225,14 @@ struct ssll_handshake_row {
 	struct ssll_times parts[SSLL_PARTS];
 };
 
+/* The library's state of a handshake, as SSL_get_state returns it, where that isn't known. */
+enum ssll_state {
+	SSLL_STATE_UNKNOWN = 0xffff,
+};
+
 struct ssll_cause_key {
 	__u32 error;
-	__u16 state; /* 0xffff: not known */
+	__u16 state;
 	__u16 library;
 	__u8 ending;
 	__u8 reason; /* enum ssll_reason */
@@ -264,6 +269,10 @@ struct ssll_single {
 	__u32 calls;
 	__u32 pauses;
 	char comm[SSLL_COMM];
+};
+
+enum ssll_batch {
+	SSLL_BATCH_LANES = 8,
 };
 
 struct ssll_batch_key {

@@ -82,6 +82,8 @@ int at_switch(struct bpf_raw_tracepoint_args *ctx)
 
 /* Keeps the enums and the event in the object's BTF, from which user space's side of the ABI is generated. */
 const struct ssll_single *ssll_single_btf __attribute__((unused));
+const enum ssll_state *ssll_state_btf __attribute__((unused));
+const enum ssll_batch *ssll_batch_btf __attribute__((unused));
 const enum ssll_shared *ssll_shared_btf __attribute__((unused));
 const struct ssll_holding *ssll_holding_btf __attribute__((unused));
 const enum ssll_part *ssll_part_btf __attribute__((unused));

@@ -68,7 +68,7 @@ static __always_inline void finish_handshake(
 	__u32 tgid = this_process();
 	struct ssll_cause_key cause = {
 	        .error = ends_by_error(reason) ? handshake->error : 0,
-	        .state = UNKNOWN_STATE,
+	        .state = SSLL_STATE_UNKNOWN,
 	        .library = handshake->library,
 	        .ending = ending,
 	        .reason = reason,

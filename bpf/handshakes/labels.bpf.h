@@ -8,7 +8,6 @@
 enum {
 	OPENSSL_TLS1_3 = 0x0304,
 	OPENSSL_VERIFY_PEER = 1,
-	UNKNOWN_STATE = 0xffff,
 };
 
 /* Whether the value at the end of the path could be read. Not static: verified once, whatever calls it. */

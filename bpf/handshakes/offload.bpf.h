@@ -13,8 +13,6 @@
 #include "common/tasks.bpf.h"
 #include "common/times.bpf.h"
 
-enum { LANES = 8 };
-
 /* A descriptor of a process. */
 struct wake_key {
 	__u32 tgid;
@@ -153,11 +151,11 @@ static __always_inline int count_batch(__u64 lanes_at, __u32 operation)
 {
 	struct ssll_batch_key key = {.operation = operation};
 	const __u64 none = 0;
-	__u64 lanes[LANES];
+	__u64 lanes[SSLL_BATCH_LANES];
 
 	if (!is_traced(this_process()) || bpf_probe_read_user(lanes, sizeof(lanes), (void *)lanes_at))
 		return 0;
-	for (__u32 lane = 0; lane < LANES; lane++)
+	for (__u32 lane = 0; lane < SSLL_BATCH_LANES; lane++)
 		key.lanes += lanes[lane] != 0;
 	count_or_map_full(lookup_or_init(&batches, &key, &none));
 	return 0;

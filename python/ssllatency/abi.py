@@ -18,6 +18,10 @@ class MapShape(NamedTuple):
     flags: int
 
 
+class Batch(IntEnum):
+    LANES = 8
+
+
 class ClientCertificate(IntEnum):
     NOT_ASKED = 0
     NOT_GIVEN = 1
@@ -228,6 +232,10 @@ class SideTable(IntEnum):
     SIDE_SSL = 0
     SIDE_TGID = 32
     SIDE_SERVER = 62
+
+
+class State(IntEnum):
+    UNKNOWN = 65535
 
 
 class Table(IntEnum):

@@ -18,7 +18,6 @@ NamesOf = Callable[[int], Names]  # of the library with this index
 Pairs = Iterable[tuple[bytes, bytes]]
 
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
-_LANES = 8
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 
 
@@ -94,7 +93,7 @@ def mix(pairs: Pairs, names: NamesOf) -> dict[Label, dict[str, int]]:
 
 def batches(pairs: Pairs, operations: Sequence[str]) -> tuple[Batches, ...]:
     """The multi-buffer calls by function and lanes used."""
-    fill: dict[str, list[int]] = defaultdict(lambda: [0] * (_LANES + 1))
+    fill: dict[str, list[int]] = defaultdict(lambda: [0] * (abi.Batch.LANES + 1))
     for raw_key, raw_count in pairs:
         key = abi.BatchKey.from_buffer_copy(raw_key)
         fill[operations[key.operation]][key.lanes] += int.from_bytes(raw_count, "little")

@@ -46,7 +46,6 @@ _STATES = {"TLSv1.3 early data": "TLSv1.3, before the client's Finished"}
 # RFC 8446, section 6: those that SSL_alert_desc_string_long doesn't know.
 _LATER_ALERTS = {109: "missing extension", 116: "certificate required"}
 _ALERT_REASONS = 1000  # SSL_AD_REASON_OFFSET: the reason of an alert that was received
-_NO_STATE = 0xFFFF
 _SHIFTS = {1: 24, 3: 23}  # of the library's number in a packed error code, by the major version
 
 
@@ -93,7 +92,7 @@ def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
         library=names.libraries.get(library, f"library {library}") if raised else "",
         alert="" if alert is None else names.alerts.get(alert) or _LATER_ALERTS.get(alert, f"alert {alert}"),
         sent=bool(key.sent) and not received,
-        state="" if key.state == _NO_STATE else _state(names.states.get(key.state, f"state {key.state}")),
+        state="" if key.state == abi.State.UNKNOWN else _state(names.states.get(key.state, f"state {key.state}")),
         count=tally.count,
         total_ns=tally.total_ns,
     )
