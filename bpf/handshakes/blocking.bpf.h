@@ -39,13 +39,6 @@ static __always_inline bool is_transport(__u32 part)
 	return part == SSLL_PART_WAIT_PEER || part == SSLL_PART_WAIT_WINDOW;
 }
 
-static __always_inline struct ssll_thread *find_thread(void)
-{
-	__u32 tid = this_thread();
-
-	return bpf_map_lookup_elem(&threads, &tid);
-}
-
 static __always_inline void begin_transport(void)
 {
 	struct ssll_thread *thread = find_thread();

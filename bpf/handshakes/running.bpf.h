@@ -60,11 +60,17 @@ static __always_inline struct ssll_layout *layout_of(__u32 library)
 	return bpf_map_lookup_elem(&layouts, &library);
 }
 
+static __always_inline struct ssll_thread *find_thread(void)
+{
+	__u32 tid = this_thread();
+
+	return bpf_map_lookup_elem(&threads, &tid);
+}
+
 /* The handshake that this thread works for now; NULL where it is in no call of a handshake. */
 static __always_inline struct ssll_handshake *current_handshake(void)
 {
-	__u32 tid = this_thread();
-	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	struct ssll_thread *thread = find_thread();
 	struct ssll_handshake *handshake = thread ? find_handshake(thread->ssl, this_process()) : NULL;
 
 	return handshake && handshake->depth ? handshake : NULL;
