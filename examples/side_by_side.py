@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--calls", action="append", default=[], metavar="FUNCTION", help="a column for its successful calls")
     parser.add_argument("files", nargs="+", metavar="NAME=FILE")
     arguments = parser.parse_args()
-    runs = {name: _read(Path(file)) for name, _, file in (each.partition("=") for each in arguments.files)}
+    runs = {name: _read(Path(file)) for name, _, file in (argument.partition("=") for argument in arguments.files)}
     parts = [*_ALWAYS, *(part for part in _PARTS if any(_mean(document, part) for document in runs.values()))]
     mixed = [arguments.mix] if arguments.mix else []
     headings = [name.upper().replace("_", " ") for name in ("run", "a second", "handshakes", "resumed", *parts)]
@@ -44,7 +44,7 @@ def _read(path: Path) -> Document:
     if path.suffix != ".txt":
         document: Document = json.loads(text)
         return document
-    return {"client": {"figures": [{"name": each.name, "value": each.value} for each in h2load.parse(text).figures]}}
+    return {"client": {"figures": [{"name": figure.name, "value": figure.value} for figure in h2load.parse(text).figures]}}
 
 
 def _row(document: Document, parts: list[str]) -> list[str]:
@@ -59,7 +59,7 @@ def _row(document: Document, parts: list[str]) -> list[str]:
 
 def _more(document: Document, mixed: list[str], calls: list[str]) -> list[str]:
     values = (", ".join(f"{value} {count}" for value, count in sorted(_mix(document, label).items())) for label in mixed)
-    return [*(each or "-" for each in values), *(_calls(document, function) for function in calls)]
+    return [*(value or "-" for value in values), *(_calls(document, function) for function in calls)]
 
 
 def _mix(document: Document, label: str) -> dict[str, int]:
@@ -75,7 +75,7 @@ def _calls(document: Document, function: str) -> str:
 
 
 def _rate(document: Document) -> str:
-    figures = {each["name"]: each["value"] for each in document["client"]["figures"]}
+    figures = {figure["name"]: figure["value"] for figure in document["client"]["figures"]}
     return next((f"{figures[name]:.0f}" for name in _RATES if name in figures), "-")
 
 

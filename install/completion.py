@@ -30,33 +30,33 @@ FILES = {
 # Lines of PID and name: who maps libssl or libcrypto; where one may look into nobody (before `sudo`), all but kernel threads.
 # A name is whatever the process chose, so no shell may expand it.
 _PROCESSES = """cd /proc || exit
-found=$(grep -lsE "/lib(ssl|crypto)[.-]" [0-9]*/maps)
-for each in ${found:-$(grep -ls . [0-9]*/cmdline)}; do
-  IFS= read -r name 2>/dev/null <"${each%/*}/comm" && printf "%s %s\\n" "${each%/*}" "$name"
+tls_maps=$(grep -lsE "/lib(ssl|crypto)[.-]" [0-9]*/maps)
+for pid_folder in ${tls_maps:-$(grep -ls . [0-9]*/cmdline)}; do
+  IFS= read -r name 2>/dev/null <"${pid_folder%/*}/comm" && printf "%s %s\\n" "${pid_folder%/*}" "$name"
 done"""
 _LIST = f"sh -c {shlex.quote(_PROCESSES)}"
 _FUNCTIONS = {
     "bash": f"""_ssllatency_pids() {{
-  local each
-  while IFS=' ' read -r each _; do
-    [[ $each == "$1"* && $each != *[!0-9]* ]] && printf '%s\\n' "$each"
+  local pid
+  while IFS=' ' read -r pid _; do
+    [[ $pid == "$1"* && $pid != *[!0-9]* ]] && printf '%s\\n' "$pid"
   done < <({_LIST})
 }}
 _ssllatency_names() {{
-  local each
-  while IFS= read -r each; do
-    printf -v each %q "$each"
-    [[ $each == "$1"* ]] && printf '%s\\n' "$each"
+  local name
+  while IFS= read -r name; do
+    printf -v name %q "$name"
+    [[ $name == "$1"* ]] && printf '%s\\n' "$name"
   done < <({_LIST} | cut -d ' ' -f 2- | sort -u)
 }}""",
     "zsh": f"""_ssllatency_pids() {{
-  local -a found=("${{(@f)$({_LIST})}}")
-  found=("${{(@)found/ /:}}")
-  _describe -V process found
+  local -a processes=("${{(@f)$({_LIST})}}")
+  processes=("${{(@)processes/ /:}}")
+  _describe -V process processes
 }}
 _ssllatency_names() {{
-  local -a found=("${{(@fu)$({_LIST} | cut -d ' ' -f 2-)}}")
-  compadd -a found
+  local -a names=("${{(@fu)$({_LIST} | cut -d ' ' -f 2-)}}")
+  compadd -a names
 }}""",
     "fish": f"""function _ssllatency_pids
   {_LIST} | string replace ' ' \\t

@@ -16,8 +16,8 @@ from install.tools import bpftrace_scripts, short_commands
 def texts() -> dict[str, str]:
     """The pages by the names of their files."""
     pages = [*subcommands.pages(), *map(scripts.page_of, bpftrace_scripts())]
-    found = {page.file: page.write() for page in pages}
-    return found | {f"{short}.1": f".so man1/ssllatency-{name}.1\n" for short, name in short_commands().items()}
+    files = {page.file: page.write() for page in pages}
+    return files | {f"{short}.1": f".so man1/ssllatency-{name}.1\n" for short, name in short_commands().items()}
 
 
 def main(folder: Path) -> None:

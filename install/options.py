@@ -41,8 +41,8 @@ def listed(parser: argparse.ArgumentParser, longer: Mapping[str, str]) -> list[s
 
 def explained(text: str) -> tuple[str, str] | None:
     """The option string and the explanation of an item, given as roff, that explains a single option."""
-    found = re.match(r"\\fB((?:\\-){1,2}[a-z\\-]+)(?:[^,\n\\]|\\[^f])*\\fP: (.+)", text, re.DOTALL)
-    return (found[1].replace("\\", ""), found[2]) if found else None
+    match = re.match(r"\\fB((?:\\-){1,2}[a-z\\-]+)(?:[^,\n\\]|\\[^f])*\\fP: (.+)", text, re.DOTALL)
+    return (match[1].replace("\\", ""), match[2]) if match else None
 
 
 def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:

@@ -101,10 +101,10 @@ class Writer:
         if max(len(cell) for row in rows for cell in row) > _LONG_CELL:
             return _as_list(*rows)
         wide = [max(map(len, column)) > _WIDE_CELL for column in zip(*rows, strict=True)]
-        formats = " ".join("lx" if each else "l" for each in wide)
+        formats = " ".join("lx" if is_wide else "l" for is_wide in wide)
         lines = [".PP", ".TS", "tab(\t);", f"{formats.replace('l', 'lb')}", f"{formats}."]
         for row in rows:
-            cells = (f"T{{\n.ad l\n{cell}\nT}}" if each else cell for cell, each in zip(row, wide, strict=True))
+            cells = (f"T{{\n.ad l\n{cell}\nT}}" if is_wide else cell for cell, is_wide in zip(row, wide, strict=True))
             lines += "\t".join(cells).split("\n")
         return [*lines, ".TE"]
 

@@ -33,16 +33,16 @@ def header(text: str, name: str) -> tuple[str, dict[str, list[str]]]:
     """The summary, and the lines under each keyword, without what they are indented by."""
     comment = [line.removeprefix(" *").removeprefix(" ") for line in text.partition("/*")[2].partition("*/")[0].split("\n")]
     summary = next((line[len(name) :].strip() for line in comment if line.startswith(f"{name} ")), "")
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     for line in comment:
         keyword = _KEYWORD.fullmatch(line)
         if keyword:
-            found[keyword[1]] = [keyword[2] or ""]
-        elif found:
-            next(reversed(found.values())).append(line)
-    if not summary or "USAGE" not in found:
+            sections[keyword[1]] = [keyword[2] or ""]
+        elif sections:
+            next(reversed(sections.values())).append(line)
+    if not summary or "USAGE" not in sections:
         raise ValueError(f"{name} doesn't begin with a comment that has its name, a summary and USAGE")
-    return summary.rstrip("."), {keyword: _dedented(*lines) for keyword, lines in found.items()}
+    return summary.rstrip("."), {keyword: _dedented(*lines) for keyword, lines in sections.items()}
 
 
 def _dedented(first: str, *others: str) -> list[str]:

@@ -25,8 +25,8 @@ _DOCUMENTS = "Documents named here, such as benchmarks.md, are in share/doc/ssll
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of each subcommand."""
-    found = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(next(found).choices)
+    subparsers = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(next(subparsers).choices)
 
 
 def pages() -> list[Page]:
@@ -37,8 +37,8 @@ def pages() -> list[Page]:
 def exit_status(parser: argparse.ArgumentParser) -> list[str]:
     """What each status says, by the words that help shows."""
     statuses = (parser.epilog or "").partition(". ")[0]
-    found = re.findall(r"\b(\d) ([^,]+)", statuses)
-    return [line for status, words in found for line in term(bold(status), filled(f"{escape(words)}."))]
+    rows = re.findall(r"\b(\d) ([^,]+)", statuses)
+    return [line for status, words in rows for line in term(bold(status), filled(f"{escape(words)}."))]
 
 
 def _link(text: str, href: str) -> str:
@@ -75,7 +75,7 @@ def _summary(name: str) -> str:
 
 def _without_subcommands(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     for group in parser._action_groups:
-        group._group_actions = [each for each in group._group_actions if not isinstance(each, argparse._SubParsersAction)]
+        group._group_actions = [action for action in group._group_actions if not isinstance(action, argparse._SubParsersAction)]
     return parser
 
 
@@ -115,9 +115,9 @@ def _options(parser: argparse.ArgumentParser, part: Part, writer: Writer) -> lis
     for block in (block for title in _ON_OPTIONS for block in part.sections.get(title, ())):
         items = block.children if block.type == "bullet_list" else []
         for item in items:
-            found = options.explained(writer.inline(item.children[0])) if len(item.children) == 1 else None
-            if found:
-                longer[found[0]] = found[1][:1].upper() + found[1][1:]
+            option = options.explained(writer.inline(item.children[0])) if len(item.children) == 1 else None
+            if option:
+                longer[option[0]] = option[1][:1].upper() + option[1][1:]
             else:
                 rest += [".PP", *filled(writer.inline(item.children[0])), *writer.blocks(item.children[1:])]
         if not items:

@@ -35,10 +35,10 @@ class Bodies:
         """The control flow of the function that begins at `start`, with its split-off parts. Unplannable with the reason."""
         if start not in self._graphs:
             self._graphs[start] = self._build(start, size)
-        found = self._graphs[start]
-        if isinstance(found, str):
-            raise Unplannable(found)
-        return found
+        graph = self._graphs[start]
+        if isinstance(graph, str):
+            raise Unplannable(graph)
+        return graph
 
     def _build(self, start: int, size: int) -> Graph | str:
         if self._image.is_part(start):
@@ -56,5 +56,5 @@ class _OneFunction(Code):
     start = 0
 
     def bounds(self, address: int, size: int = 0) -> tuple[int, int] | None:
-        found = super().bounds(address, size)
-        return found if found and (found[0] == self.start or self.image.is_part(found[0])) else None
+        bounds = super().bounds(address, size)
+        return bounds if bounds and (bounds[0] == self.start or self.image.is_part(bounds[0])) else None

@@ -24,15 +24,15 @@ _ADRP_X16, _ADRP_MASK = 0x90000010, 0x9F00001F
 
 def calls_to(image: Image, addresses: Collection[int], within: Range | None = None) -> dict[int, list[int]]:
     """The addresses of the direct calls and jumps to each of `addresses`, ascending; of those in [start, end) if given."""
-    found: dict[int, list[int]] = {address: [] for address in addresses}
-    if not found:
-        return found
+    sites: dict[int, list[int]] = {address: [] for address in addresses}
+    if not sites:
+        return sites
     direct = _x86_direct if image.machine == "x86-64" else _aarch64_direct
     for start, code in image.code_pieces(_LONGEST, within):
-        for site, target in direct(start, code, found):
-            if not found[target] or found[target][-1] < site:  # pieces overlap
-                found[target].append(site)
-    return found
+        for site, target in direct(start, code, sites):
+            if not sites[target] or sites[target][-1] < site:  # pieces overlap
+                sites[target].append(site)
+    return sites
 
 
 def calls_of(image: Image, names: Iterable[str], within: Range | None = None) -> dict[str, list[int]]:

@@ -17,7 +17,7 @@ from ssllatency.code.values import Case, Field, Value
 from ssllatency.code.x86.evaluation import X86Evaluation
 from ssllatency.elf.image import Image
 
-_Known = Mapping[tuple[int, ...], int]
+_FieldValues = Mapping[tuple[int, ...], int]
 
 
 def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
@@ -34,12 +34,14 @@ def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
     return followed(image, address, arguments).fields
 
 
-def followed(image: Image, address: int, arguments: Mapping[str, Value], known: _Known = MappingProxyType({})) -> Evaluation:
+def followed(
+    image: Image, address: int, arguments: Mapping[str, Value], fields: _FieldValues = MappingProxyType({})
+) -> Evaluation:
     """The finished evaluation of the function at `address`, with all that it saw; `arguments` as those of returned().
 
-    `known` are numbers that fields hold, by the field's path.
+    `fields` are the numbers that fields hold, by the field's path.
     """
-    return followed_in(image, address, Case(arguments, known))
+    return followed_in(image, address, Case(arguments, fields))
 
 
 def followed_in(image: Image, address: int, case: Case) -> Evaluation:

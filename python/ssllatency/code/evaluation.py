@@ -132,9 +132,9 @@ class Evaluation(ABC):
                 return narrowed(state.stack.get(address.offset), size)
             if isinstance(address.base, str) and address.base != "argument":
                 return None
-            found = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset), size)
-            self.fields.add(found)
-            return narrowed(self._case.fields.get(found.path, found), size)
+            field = Field((*(address.base.path if isinstance(address.base, Field) else ()), address.offset), size)
+            self.fields.add(field)
+            return narrowed(self._case.fields.get(field.path, field), size)
         if isinstance(address, int):
             return self.image.pointer(address) if size == 8 else self.image.constant(address, size)
         return None

@@ -51,11 +51,11 @@ class Code:
 
     def bounds(self, address: int, size: int = 0) -> tuple[int, int] | None:
         """[start, end) of the function that holds `address`: by the unwind tables, else by its symbol's size."""
-        known = self._bounds.get(address)
-        if known is None and (size or address not in self._bounds):
-            known = self.image.function_bounds(address) or ((address, address + size) if size else None)
-            self._bounds[address] = known
-        return known
+        bounds = self._bounds.get(address)
+        if bounds is None and (size or address not in self._bounds):
+            bounds = self.image.function_bounds(address) or ((address, address + size) if size else None)
+            self._bounds[address] = bounds
+        return bounds
 
     def at(self, address: int, bounds: tuple[int, int]) -> Instruction | None:
         """The instruction at `address`, None where there is none within `bounds`."""
@@ -68,8 +68,8 @@ class Code:
                 self._instructions[decoded.address] = decoded
                 if decoded.flow in ENDS:
                     break
-        each = self._instructions.get(address)
-        return each if each is not None and each.end <= bounds[1] else None
+        instruction = self._instructions.get(address)
+        return instruction if instruction is not None and instruction.end <= bounds[1] else None
 
     def never_returns(self, target: int) -> bool:
         """Whether the function at `target`, or behind the PLT stub there, ends the process or unwinds."""
@@ -101,12 +101,12 @@ class Code:
 def reachable(successors: Mapping[int, Collection[int]], starts: Iterable[int]) -> set[int]:
     """The instructions that can be run from `starts` on, these included."""
     work = list(starts)
-    found = set(work)
+    reached = set(work)
     while work:
-        new = [each for each in successors[work.pop()] if each not in found]
-        found.update(new)
+        new = [successor for successor in successors[work.pop()] if successor not in reached]
+        reached.update(new)
         work += new
-    return found
+    return reached
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,11 @@ class Graph:
     @cached_property
     def predecessors(self) -> dict[int, list[int]]:
         """For each instruction, the instructions that control comes from."""
-        found: dict[int, list[int]] = {address: [] for address in self.nodes}
+        predecessors: dict[int, list[int]] = {address: [] for address in self.nodes}
         for address, successors in self.successors.items():
             for successor in successors:
-                found[successor].append(address)
-        return found
+                predecessors[successor].append(address)
+        return predecessors
 
     def delta(self, address: int) -> int | None:
         """The stack pointer at the operation's entry minus that before the instruction, None if unknown."""
@@ -146,35 +146,38 @@ class Graph:
 
     def ways_out(self) -> list[int]:
         """The `ret` instructions."""
-        return [address for address, each in self.nodes.items() if each.flow is Flow.RETURN]
+        return [address for address, instruction in self.nodes.items() if instruction.flow is Flow.RETURN]
 
     def without(self, edges: Set[tuple[int, int]]) -> Graph:
         """The graph without these edges: what can still be reached."""
         successors = {
-            address: tuple(each for each in found if (address, each) not in edges) for address, found in self.successors.items()
+            address: tuple(successor for successor in targets if (address, successor) not in edges)
+            for address, targets in self.successors.items()
         }
         reached = reachable(successors, [self.entry])
         return replace(
             self,
-            nodes={address: each for address, each in self.nodes.items() if address in reached},
-            successors={address: found for address, found in successors.items() if address in reached},
+            nodes={address: instruction for address, instruction in self.nodes.items() if address in reached},
+            successors={address: targets for address, targets in successors.items() if address in reached},
             uncovered={address: reason for address, reason in self.uncovered.items() if address in reached},
         )
 
     @cached_property
     def calling(self) -> frozenset[tuple[int, int]]:
         """The functions, by their ranges, that call others: those that keep nothing below the stack pointer."""
-        return frozenset(self.functions[address] for address, each in self.nodes.items() if each.flow in CALLS)
+        return frozenset(self.functions[address] for address, instruction in self.nodes.items() if instruction.flow in CALLS)
 
     @cached_property
     def shared(self) -> frozenset[tuple[int, int]]:
         """The functions that are entered by a tail call: with the stack pointer that the operation was entered with."""
-        found: set[tuple[int, int]] = set()
+        functions: set[tuple[int, int]] = set()
         for address, successors in self.successors.items():
-            crossing = [self.functions[each] for each in successors if self.functions[each] != self.functions[address]]
+            crossing = [
+                self.functions[successor] for successor in successors if self.functions[successor] != self.functions[address]
+            ]
             if crossing and self.nodes[address].frame(self.frames.get(address, {})).get(self.stack_pointer) in (0, None):
-                found.update(crossing)
-        return frozenset(found) - {self.own}
+                functions.update(crossing)
+        return frozenset(functions) - {self.own}
 
 
 class _Builder:
@@ -194,105 +197,107 @@ class _Builder:
             address = work.pop()
             if address in self.nodes:
                 continue
-            each = self._code.at(address, self._functions[address])
-            if each is None:
+            instruction = self._code.at(address, self._functions[address])
+            if instruction is None:
                 raise Unplannable(f"its code at {address:#x} can't be decoded")
-            self.nodes[address] = each
-            found = tuple(dict.fromkeys(self._successors(each)))
-            edges += len(found)
+            self.nodes[address] = instruction
+            successors = tuple(dict.fromkeys(self._successors(instruction)))
+            edges += len(successors)
             if len(self.nodes) > MAX_INSTRUCTIONS or edges > MAX_EDGES:
                 raise Unplannable("it is too large to be followed")
-            self.successors[address] = found
-            work.extend(reversed(found))
+            self.successors[address] = successors
+            work.extend(reversed(successors))
 
-    def _successors(self, each: Instruction) -> list[int]:
-        if each.flow in (Flow.RETURN, Flow.STOP):
+    def _successors(self, instruction: Instruction) -> list[int]:
+        if instruction.flow in (Flow.RETURN, Flow.STOP):
             return []
-        if each.flow is Flow.INDIRECT_JUMP:
-            return self._indirect(each)
-        found = []
-        if each.flow in (Flow.JUMP, Flow.BRANCH):
-            found += self._land(each, each.target)
-        if each.flow is not Flow.JUMP and not (each.flow is Flow.CALL and self._code.never_returns(each.target or 0)):
-            found += self._fall(each)
-        return found
+        if instruction.flow is Flow.INDIRECT_JUMP:
+            return self._indirect(instruction)
+        successors = []
+        if instruction.flow in (Flow.JUMP, Flow.BRANCH):
+            successors += self._land(instruction, instruction.target)
+        if instruction.flow is not Flow.JUMP and not (
+            instruction.flow is Flow.CALL and self._code.never_returns(instruction.target or 0)
+        ):
+            successors += self._fall(instruction)
+        return successors
 
     def _reach(self, source: Instruction, target: int, function: tuple[int, int]) -> list[int]:
         self._parents.setdefault(target, source.address)
         self._functions.setdefault(target, function)
         return [target]
 
-    def _fall(self, each: Instruction) -> list[int]:
+    def _fall(self, instruction: Instruction) -> list[int]:
         """To the next instruction. A call with nothing after it in its function never comes back."""
-        function = self._functions[each.address]
-        if each.flow in CALLS and self._ends(each.end, function):
+        function = self._functions[instruction.address]
+        if instruction.flow in CALLS and self._ends(instruction.end, function):
             return []
-        if each.end >= function[1]:
-            self.uncovered[each.address] = f"it runs off its end at {each.end:#x}"
+        if instruction.end >= function[1]:
+            self.uncovered[instruction.address] = f"it runs off its end at {instruction.end:#x}"
             return []
-        return self._reach(each, each.end, function)
+        return self._reach(instruction, instruction.end, function)
 
     def _ends(self, address: int, function: tuple[int, int]) -> bool:
         """Whether only padding follows in the function."""
         while address < function[1]:
-            each = self._code.at(address, function)
-            if each is None or not each.padding:
+            instruction = self._code.at(address, function)
+            if instruction is None or not instruction.padding:
                 return False
-            address = each.end
+            address = instruction.end
         return True
 
-    def _land(self, each: Instruction, target: int | None) -> list[int]:
+    def _land(self, instruction: Instruction, target: int | None) -> list[int]:
         """Through a direct jump: within the function, into another part of it, or by a tail call into another function."""
-        function = self._functions[each.address]
+        function = self._functions[instruction.address]
         if target is None:
             return []
         if function[0] <= target < function[1]:
-            return self._reach(each, target, function)
+            return self._reach(instruction, target, function)
         name = self._code.image.plt_target(target)
         if name:
-            return self._named(each, name)
+            return self._named(instruction, name)
         bounds = self._code.bounds(target)
         if bounds is None:
-            self.uncovered[each.address] = f"it leaves for {target:#x}, where the unwind tables know no function"
+            self.uncovered[instruction.address] = f"it leaves for {target:#x}, where the unwind tables know no function"
             return []
-        return self._reach(each, target, bounds)
+        return self._reach(instruction, target, bounds)
 
-    def _named(self, each: Instruction, name: str) -> list[int]:
+    def _named(self, instruction: Instruction, name: str) -> list[int]:
         if name in NORETURN:
             return []
         function = self._code.image.function(name)
         bounds = self._code.bounds(function.address, function.size) if function else None
         if function is None or bounds is None:
-            self.uncovered[each.address] = f"it ends in {name} of another library"
+            self.uncovered[instruction.address] = f"it ends in {name} of another library"
             return []
-        return self._reach(each, function.address, bounds)
+        return self._reach(instruction, function.address, bounds)
 
-    def _path(self, each: Instruction) -> list[Instruction]:
-        path = [each]
-        parent = self._parents[each.address]
+    def _path(self, instruction: Instruction) -> list[Instruction]:
+        path = [instruction]
+        parent = self._parents[instruction.address]
         while parent is not None and len(path) < MAX_PATH:
             path.append(self.nodes[parent])
             parent = self._parents[parent]
         return path[::-1]
 
-    def _indirect(self, each: Instruction) -> list[int]:
-        name = self._code.image.plt_target(each.address)  # jmp *name@GOTPCREL(%rip)
+    def _indirect(self, instruction: Instruction) -> list[int]:
+        name = self._code.image.plt_target(instruction.address)  # jmp *name@GOTPCREL(%rip)
         if name:
-            return self._named(each, name)
-        path = self._path(each)
+            return self._named(instruction, name)
+        path = self._path(instruction)
         machine = self._code.machine
         if machine.looks_like_table(path):
             targets = machine.table_targets(path, self._code.read, self._code.pointer)
-            reason = f"its jump table at {each.address:#x} can't be read"
+            reason = f"its jump table at {instruction.address:#x} can't be read"
         else:
             slot = machine.tail_slot(path)
-            targets = None if slot is None else self._resolve(self._functions[each.address][0], slot)
-            reason = f"it ends in a call through a pointer at {each.address:#x} that can't be followed"
-            self.tail_jumps.add(each.address)
+            targets = None if slot is None else self._resolve(self._functions[instruction.address][0], slot)
+            reason = f"it ends in a call through a pointer at {instruction.address:#x} that can't be followed"
+            self.tail_jumps.add(instruction.address)
         if targets is None:
-            self.uncovered[each.address] = reason
+            self.uncovered[instruction.address] = reason
             return []
-        return [address for target in dict.fromkeys(targets) for address in self._land(each, target)]
+        return [address for target in dict.fromkeys(targets) for address in self._land(instruction, target)]
 
 
 def _frames(builder: _Builder, entry: int, stack_pointer: str) -> dict[int, Frame]:
@@ -303,9 +308,9 @@ def _frames(builder: _Builder, entry: int, stack_pointer: str) -> dict[int, Fram
         address = work.popleft()
         after = builder.nodes[address].frame(frames[address])
         for successor in builder.successors[address]:
-            known = frames.get(successor)
-            joined = after if known is None else {name: value for name, value in known.items() if after.get(name) == value}
-            if known is None or len(joined) != len(known):
+            earlier = frames.get(successor)
+            joined = after if earlier is None else {name: value for name, value in earlier.items() if after.get(name) == value}
+            if earlier is None or len(joined) != len(earlier):
                 frames[successor] = joined
                 work.append(successor)
     return frames

@@ -40,16 +40,16 @@ class ExitValues:
         """The registers that hold the value."""
         return {value for value in (self.taken, self.other) if isinstance(value, str)}
 
-    def towards(self, each: Instruction, successor: int) -> Value | None:
-        """What is returned if control goes from `each` to `successor`."""
-        return self.other if successor == each.end else self.taken
+    def towards(self, instruction: Instruction, successor: int) -> Value | None:
+        """What is returned if control goes from `instruction` to `successor`."""
+        return self.other if successor == instruction.end else self.taken
 
-    def apart(self, each: Instruction, successors: Sequence[int]) -> Iterator[tuple[int, ExitValues]]:
+    def apart(self, instruction: Instruction, successors: Sequence[int]) -> Iterator[tuple[int, ExitValues]]:
         """For each successor by which the call ends, the ending of that direction alone."""
         for successor in successors if len(self.registers) <= 1 else ():
-            value = self.towards(each, successor)
+            value = self.towards(instruction, successor)
             if value is not None:
-                yield successor, ExitValues(None, value) if successor == each.end else ExitValues(value, None)
+                yield successor, ExitValues(None, value) if successor == instruction.end else ExitValues(value, None)
 
     def joined(self, opposite: ExitValues) -> ExitValues:
         """This ending joined with that of the other direction."""
@@ -64,43 +64,43 @@ NOT_LEFT = ExitValues()
 def return_values(graph: Graph, order: Iterable[int], result: str, bits: int) -> dict[int, Value | None]:
     """For each instruction of the tail (in `order`, later ones first) that leads to a `ret`, the value that is returned past
     it; None where that isn't settled before it. `bits` of it count: of 64, a 32-bit copy doesn't carry the value."""
-    found: dict[int, Value | None] = {}
+    values: dict[int, Value | None] = {}
     for address in order:
-        each = graph.nodes[address]
-        if each.flow is Flow.RETURN:
-            found[address] = result
+        instruction = graph.nodes[address]
+        if instruction.flow is Flow.RETURN:
+            values[address] = result
             continue
-        after = {found[successor] for successor in graph.successors[address] if successor in found}
+        after = {values[successor] for successor in graph.successors[address] if successor in values}
         if after:
-            found[address] = before(each, after.pop(), bits) if len(after) == 1 else None
-    return found
+            values[address] = before(instruction, after.pop(), bits) if len(after) == 1 else None
+    return values
 
 
-def before(each: Instruction, value: Value | None, bits: int) -> Value | None:
+def before(instruction: Instruction, value: Value | None, bits: int) -> Value | None:
     """Before `each`, the value that is `value` after it; of a register `bits` count."""
     if not isinstance(value, str):
         return value
-    if each.constant and each.constant[0] == value:
-        return signed(each.constant[1], bits)
-    copied = each.copy
+    if instruction.constant and instruction.constant[0] == value:
+        return signed(instruction.constant[1], bits)
+    copied = instruction.copy
     if copied and copied[0] == value and copied[2] >= bits:
         return copied[1]
-    return None if value in each.writes else value
+    return None if value in instruction.writes else value
 
 
 def constants(graph: Graph, address: int, value: Value | None, bits: int) -> set[int] | None:
     """All that `value` may be before the instruction at `address`; None where it is not always a constant, or that would take
     too long to tell."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     seen: set[tuple[int, Value | None]] = set()
     work = [(address, value)]
     while work:
         at, held = work.pop()
         if isinstance(held, int):
-            found.add(held)
+            numbers.add(held)
         elif held is None or not graph.predecessors[at] or len(seen) > _MOST_STATES:
             return None
         elif (at, held) not in seen:
             seen.add((at, held))
-            work += [(each, before(graph.nodes[each], held, bits)) for each in graph.predecessors[at]]
-    return found
+            work += [(predecessor, before(graph.nodes[predecessor], held, bits)) for predecessor in graph.predecessors[at]]
+    return numbers

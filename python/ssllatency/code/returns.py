@@ -14,9 +14,9 @@ _AARCH64_SIZE = 16
 def returned_address(image: Image, address: int, **arguments: Value) -> int | None:
     """The one address that the function at `address` returns, given what registers hold; None if that can't be told."""
     if image.machine == "aarch64" and image.executable(address):
-        found = aarch64.returned_address(image.code(address, _AARCH64_SIZE), address)
-        if found is not None:
-            return found
+        address_returned = aarch64.returned_address(image.code(address, _AARCH64_SIZE), address)
+        if address_returned is not None:
+            return address_returned
     values = set(returned(image, address, **arguments))
     value = values.pop() if len(values) == 1 else None
     return value if isinstance(value, int) and value else None

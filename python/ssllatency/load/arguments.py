@@ -57,10 +57,10 @@ def _authority(url: str) -> str:
 
 def endpoint_of(address: str) -> Endpoint:
     """A host and a port as they are written; LoadError where they aren't."""
-    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]*))(?::(\d{1,5}))?", address)
-    if not found or not 0 < int(found[3] or _HTTPS) < 1 << 16:
+    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]*))(?::(\d{1,5}))?", address)
+    if not match or not 0 < int(match[3] or _HTTPS) < 1 << 16:
         raise LoadError(f"{address} isn't HOST:PORT.", 2)
-    return Endpoint(found[1] or found[2] or "localhost", int(found[3] or _HTTPS))
+    return Endpoint(match[1] or match[2] or "localhost", int(match[3] or _HTTPS))
 
 
 def expected_s(tool: str, arguments: Sequence[str]) -> float | None:
@@ -70,8 +70,8 @@ def expected_s(tool: str, arguments: Sequence[str]) -> float | None:
     if not written:
         duration = default
     else:
-        found = re.fullmatch(r"(\d{1,9})([a-z]{0,2})", written)
-        duration = float(found[1]) * _UNITS_S[found[2]] if found and found[2] in _UNITS_S else None
+        match = re.fullmatch(r"(\d{1,9})([a-z]{0,2})", written)
+        duration = float(match[1]) * _UNITS_S[match[2]] if match and match[2] in _UNITS_S else None
     if duration is None:
         return None
     if tool == "s_time" and not {"-new", "-reuse"} & set(arguments):

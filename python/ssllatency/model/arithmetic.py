@@ -89,28 +89,28 @@ def merge(*measured: Snapshot) -> Snapshot:
     """
     if len(measured) == 1:
         return measured[0]
-    hosts = {each.host for each in measured}
-    apart = measured if len(hosts) == 1 else [by_function(each) for each in measured]
+    hosts = {snapshot.host for snapshot in measured}
+    apart = measured if len(hosts) == 1 else [by_function(snapshot) for snapshot in measured]
     return Snapshot(
-        host=listed(each.host for each in measured),
-        kernel=listed(each.kernel for each in measured),
-        engine=listed(each.engine for each in measured),
-        started=min((each.started for each in measured), key=lambda text: (datetime.fromisoformat(text), text)),
+        host=listed(snapshot.host for snapshot in measured),
+        kernel=listed(snapshot.kernel for snapshot in measured),
+        engine=listed(snapshot.engine for snapshot in measured),
+        started=min((snapshot.started for snapshot in measured), key=lambda text: (datetime.fromisoformat(text), text)),
         # Whole microseconds, so that the sum is exact.
-        duration_s=round(sum(each.duration_s for each in measured), 6),
-        targets=_merged_targets(chain.from_iterable(each.targets for each in measured)),
-        series=_gathered(chain.from_iterable(each.series for each in apart)),
-        missing=once(each.missing for each in measured),
-        losses=add_losses(*(each.losses for each in measured)),
-        in_flight=sum(each.in_flight for each in measured),
-        notes=once(each.notes for each in measured),
-        handshakes=_handshakes_sum([each.handshakes for each in measured], by_process=len(hosts) == 1),
+        duration_s=round(sum(snapshot.duration_s for snapshot in measured), 6),
+        targets=_merged_targets(chain.from_iterable(snapshot.targets for snapshot in measured)),
+        series=_gathered(chain.from_iterable(snapshot.series for snapshot in apart)),
+        missing=once(snapshot.missing for snapshot in measured),
+        losses=add_losses(*(snapshot.losses for snapshot in measured)),
+        in_flight=sum(snapshot.in_flight for snapshot in measured),
+        notes=once(snapshot.notes for snapshot in measured),
+        handshakes=_handshakes_sum([snapshot.handshakes for snapshot in measured], by_process=len(hosts) == 1),
     )
 
 
 def add_losses(*losses: Losses) -> Losses:
     """All that was missed."""
-    return Losses(**{name: sum(getattr(each, name) for each in losses) for name in _LOSSES})
+    return Losses(**{name: sum(getattr(part, name) for part in losses) for name in _LOSSES})
 
 
 def _key(series: Series) -> _Key:
@@ -151,15 +151,15 @@ def _handshakes_since(later: Handshakes | None, earlier: Handshakes | None) -> H
 
 
 def _handshakes_sum(measured: Sequence[Handshakes | None], *, by_process: bool) -> Handshakes | None:
-    found = [each for each in measured if each is not None]
-    if not found:
+    parts = [handshakes for handshakes in measured if handshakes is not None]
+    if not parts:
         return None
-    if len(found) < len(measured):
+    if len(parts) < len(measured):
         # The time of all would count for the handshakes of some.
         raise SsllatencyError(_SOME_WITHOUT_HANDSHAKES.format("merge"))
     if not by_process:
-        found = [handshake_arithmetic.without(each, Label.PROCESS) for each in found]
-    return handshake_arithmetic.merge(*found)
+        parts = [handshake_arithmetic.without(part, Label.PROCESS) for part in parts]
+    return handshake_arithmetic.merge(*parts)
 
 
 def _not_one_trace(series: Series) -> SsllatencyError:

@@ -22,8 +22,10 @@ _Mix = Mapping[Label, Mapping[str, int]]
 
 def add_times(times: Sequence[Times]) -> Times:
     """The durations of all, at least one; the extremes are kept where they are sure."""
-    total_ns = sum(one.total_ns for one in times)
-    return Times(total_ns, least_ns(times), greatest_ns(times), ExponentialHistogram.added([one.exponential for one in times]))
+    total_ns = sum(timed.total_ns for timed in times)
+    return Times(
+        total_ns, least_ns(times), greatest_ns(times), ExponentialHistogram.added([timed.exponential for timed in times])
+    )
 
 
 def add_groups(groups: Sequence[Group]) -> Group:
@@ -56,30 +58,32 @@ def total(handshakes: Handshakes, ending: Ending) -> Group | None:
 
 def without(handshakes: Handshakes, label: Label) -> Handshakes:
     """The handshakes no longer distinguished by this label, neither in the groups nor in the mix."""
-    by = tuple(one for one in handshakes.by if one is not label)
-    mix = {one: values for one, values in handshakes.mix.items() if one is not label}
+    by = tuple(other for other in handshakes.by if other is not label)
+    mix = {other: values for other, values in handshakes.mix.items() if other is not label}
     return replace(handshakes, groups=_grouped(handshakes.groups, by), by=by, mix=mix)
 
 
 def merge(*parts: Handshakes) -> Handshakes:
     """All added up, at least one, grouped by the labels that all are grouped by. The slowest of each are all kept."""
-    by = tuple(label for label in Label if all(label in each.by for each in parts))
+    by = tuple(label for label in Label if all(label in part.by for part in parts))
     return Handshakes(
-        groups=_grouped(chain.from_iterable(each.groups for each in parts), by),
-        causes=add_causes(chain.from_iterable(each.causes for each in parts)),
-        keys=add_keys(chain.from_iterable(each.keys for each in parts)),
-        mix=_mix_sum([each.mix for each in parts]),
-        slowest=tuple(sorted(chain.from_iterable(each.slowest for each in parts), key=lambda one: -one.parts[Part.WALL])),
+        groups=_grouped(chain.from_iterable(part.groups for part in parts), by),
+        causes=add_causes(chain.from_iterable(part.causes for part in parts)),
+        keys=add_keys(chain.from_iterable(part.keys for part in parts)),
+        mix=_mix_sum([part.mix for part in parts]),
+        slowest=tuple(
+            sorted(chain.from_iterable(part.slowest for part in parts), key=lambda handshake: -handshake.parts[Part.WALL])
+        ),
         by=by,
-        in_flight=sum(each.in_flight for each in parts),
-        dropped=sum(each.dropped for each in parts),
-        unattributed=sum(each.unattributed for each in parts),
-        unsplit=sum(each.unsplit for each in parts),
-        slept=sum(each.slept for each in parts),
-        partial=sum(each.partial for each in parts),
-        off_cpu=any(each.off_cpu for each in parts),
-        unknown_labels={label: why for each in reversed(parts) for label, why in each.unknown_labels.items()},
-        offload=offload_arithmetic.merge(*(each.offload for each in parts)),
+        in_flight=sum(part.in_flight for part in parts),
+        dropped=sum(part.dropped for part in parts),
+        unattributed=sum(part.unattributed for part in parts),
+        unsplit=sum(part.unsplit for part in parts),
+        slept=sum(part.slept for part in parts),
+        partial=sum(part.partial for part in parts),
+        off_cpu=any(part.off_cpu for part in parts),
+        unknown_labels={label: why for part in reversed(parts) for label, why in part.unknown_labels.items()},
+        offload=offload_arithmetic.merge(*(part.offload for part in parts)),
     )
 
 
@@ -96,7 +100,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             causes=since(later.causes, earlier.causes, _cause, _counted_since),
             keys=since(later.keys, earlier.keys, _key, _counted_since),
             mix=_mix_since(later.mix, earlier.mix),
-            slowest=tuple(one for one in later.slowest if one not in earlier.slowest),
+            slowest=tuple(handshake for handshake in later.slowest if handshake not in earlier.slowest),
             dropped=max(0, later.dropped - earlier.dropped),
             unattributed=max(0, later.unattributed - earlier.unattributed),
             unsplit=max(0, later.unsplit - earlier.unsplit),
@@ -139,7 +143,7 @@ def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
 
 
 def _add_counted(rows: Sequence[_Counted]) -> _Counted:
-    return replace(rows[0], count=sum(one.count for one in rows), total_ns=sum(one.total_ns for one in rows))
+    return replace(rows[0], count=sum(row.count for row in rows), total_ns=sum(row.total_ns for row in rows))
 
 
 def _groups_since(later: Group, earlier: Group) -> Group:

@@ -241,7 +241,7 @@ class LinearHistogram:
         return replace(self, counts=tuple(map(sub, self.counts, earlier.counts)))
 
     def _check_like(self, others: Iterable[LinearHistogram]) -> None:
-        ranges = ((one.minimum, one.maximum, one.step) for one in (self, *others))
+        ranges = ((histogram.minimum, histogram.maximum, histogram.step) for histogram in (self, *others))
         described = [f"{minimum} to {maximum} us by {step}" for minimum, maximum, step in dict.fromkeys(ranges)]
         if len(described) > 1:
             raise SsllatencyError(

@@ -11,22 +11,22 @@ from ssllatency.model.handshakes import Batches, Offload, PollingThread
 from ssllatency.model.keyed import gathered, listed, since
 
 
-def merge(*known: Offload | None) -> Offload | None:
+def merge(*measured: Offload | None) -> Offload | None:
     """All added up; the most that waited at a time is that of one of them."""
-    parts = [each for each in known if each is not None]
+    parts = [offload for offload in measured if offload is not None]
     if not parts:
         return None
-    most = [each.most_waiting for each in parts if each.most_waiting is not None]
+    most = [part.most_waiting for part in parts if part.most_waiting is not None]
     return Offload(
-        engine=listed(each.engine for each in parts),
-        waiting=sum(each.waiting for each in parts),
+        engine=listed(part.engine for part in parts),
+        waiting=sum(part.waiting for part in parts),
         most_waiting=max(most) if len(most) == len(parts) else None,
-        pauses=sum(each.pauses for each in parts),
-        handshakes=sum(each.handshakes for each in parts),
-        software=sum(each.software for each in parts),
-        unseen=sum(each.unseen for each in parts),
-        batches=gathered(chain.from_iterable(each.batches for each in parts), _lanes, _add_batches),
-        pollers=_add_pollers(chain.from_iterable(each.pollers for each in parts)),
+        pauses=sum(part.pauses for part in parts),
+        handshakes=sum(part.handshakes for part in parts),
+        software=sum(part.software for part in parts),
+        unseen=sum(part.unseen for part in parts),
+        batches=gathered(chain.from_iterable(part.batches for part in parts), _lanes, _add_batches),
+        pollers=_add_pollers(chain.from_iterable(part.pollers for part in parts)),
     )
 
 
@@ -60,7 +60,7 @@ def _lanes(batches: Batches) -> tuple[str, int]:
 
 
 def _add_batches(batches: Sequence[Batches]) -> Batches:
-    return replace(batches[0], fill=tuple(map(sum, zip(*(one.fill for one in batches), strict=True))))
+    return replace(batches[0], fill=tuple(map(sum, zip(*(batch.fill for batch in batches), strict=True))))
 
 
 def _batches_since(later: Batches, earlier: Batches) -> Batches:
@@ -73,9 +73,9 @@ def _thread(poller: PollingThread) -> tuple[int, int, str]:
 
 def _add_pollers(pollers: Iterable[PollingThread]) -> tuple[PollingThread, ...]:
     threads: dict[tuple[int, int, str], PollingThread] = {}
-    for one in pollers:
-        known = threads.get(_thread(one))
-        threads[_thread(one)] = _add_poller(known, one) if known else one
+    for poller in pollers:
+        earlier = threads.get(_thread(poller))
+        threads[_thread(poller)] = _add_poller(earlier, poller) if earlier else poller
     return tuple(threads.values())
 
 
@@ -86,13 +86,13 @@ def _add_poller(first: PollingThread, second: PollingThread) -> PollingThread:
 
 def _pollers_since(later: Sequence[PollingThread], earlier: Sequence[PollingThread]) -> tuple[PollingThread, ...]:
     """A poller that completed nothing in between stays: the processor time that its polling took is of interest."""
-    before = {_thread(one): one for one in earlier}
-    return tuple(_poller_since(one, before.get(_thread(one))) for one in later)
+    before = {_thread(poller): poller for poller in earlier}
+    return tuple(_poller_since(poller, before.get(_thread(poller))) for poller in later)
 
 
 def _poller_since(later: PollingThread, earlier: PollingThread | None) -> PollingThread:
     if earlier is None:
         return later
-    known = later.cpu_s is not None and earlier.cpu_s is not None
-    cpu_s = round(max(0.0, (later.cpu_s or 0.0) - (earlier.cpu_s or 0.0)), 6) if known else None
+    measured = later.cpu_s is not None and earlier.cpu_s is not None
+    cpu_s = round(max(0.0, (later.cpu_s or 0.0) - (earlier.cpu_s or 0.0)), 6) if measured else None
     return replace(later, completions=_less(later.completions, earlier.completions), cpu_s=cpu_s)

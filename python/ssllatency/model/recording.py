@@ -61,8 +61,8 @@ class Recording:
     @property
     def intervals(self) -> tuple[Snapshot, ...]:
         """The intervals of all runs in the order in which they began. Those of different runs may be of the same time."""
-        each = [interval for run in self.runs for interval in run.intervals]
-        return tuple(sorted(each, key=lambda interval: datetime.fromisoformat(interval.started)))
+        intervals = [interval for run in self.runs for interval in run.intervals]
+        return tuple(sorted(intervals, key=lambda interval: datetime.fromisoformat(interval.started)))
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -98,5 +98,7 @@ def _as_it_ended(added: Snapshot, run: Run) -> Snapshot:
 
 
 def _most_waiting(run: Run) -> int | None:
-    known = (one.handshakes.offload for one in run.intervals if one.handshakes and one.handshakes.offload)
-    return max((one.most_waiting for one in known if one.most_waiting is not None), default=None)
+    offloads = (
+        interval.handshakes.offload for interval in run.intervals if interval.handshakes and interval.handshakes.offload
+    )
+    return max((offload.most_waiting for offload in offloads if offload.most_waiting is not None), default=None)

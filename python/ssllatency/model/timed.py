@@ -45,18 +45,18 @@ def quantile_ns(timed: Timed, q: float) -> float | None:
 
 def least_ns(parts: Sequence[Timed]) -> int | None:
     """The minimum of all parts where it is sure: one part's unknown minimum hides the known ones unless it must be larger."""
-    known = [part.min_ns for part in parts if part.min_ns is not None]
+    extremes = [part.min_ns for part in parts if part.min_ns is not None]
     unsure = [part.exponential.bucket_at(1) for part in parts if part.min_ns is None and part.exponential.count]
-    least = min(known, default=None)
+    least = min(extremes, default=None)
     return least if least is not None and all(bucket > counted_bucket(least) for bucket in unsure) else None
 
 
 def greatest_ns(parts: Sequence[Timed]) -> int | None:
     """The maximum of all parts where it is sure, as least_ns()."""
-    known = [part.max_ns for part in parts if part.max_ns is not None]
+    extremes = [part.max_ns for part in parts if part.max_ns is not None]
     highest = [(part, part.exponential.count) for part in parts if part.max_ns is None and part.exponential.count]
     unsure = [part.exponential.bucket_at(count) for part, count in highest]
-    greatest = max(known, default=None)
+    greatest = max(extremes, default=None)
     return greatest if greatest is not None and all(bucket < counted_bucket(greatest) for bucket in unsure) else None
 
 

@@ -155,24 +155,26 @@ def _compute(evaluation: Aarch64Evaluation, state: State, word: int, address: in
 
 
 def _memory(evaluation: Aarch64Evaluation, state: State, word: int) -> None:
-    each = access(word)
-    base = state.registers.get(_name(each.base, stack=True))
-    place = plus(base, each.offset & MASK) if each.offset is not None else _indexed(state, word, base)
-    for position, number in enumerate(each.loaded):
-        value = evaluation.load(state, plus(place, position * each.size), each.size) if place is not None else None
-        if isinstance(value, int) and each.signed:
-            value = signed(value, 8 * each.size)
+    transfer = access(word)
+    size = transfer.size
+    base = state.registers.get(_name(transfer.base, stack=True))
+    place = plus(base, transfer.offset & MASK) if transfer.offset is not None else _indexed(state, word, base)
+    for position, number in enumerate(transfer.loaded):
+        value = evaluation.load(state, plus(place, position * size), size) if place is not None else None
+        if isinstance(value, int) and transfer.signed:
+            value = signed(value, 8 * size)
         _write(state, MASK, number, value)
-    for position, number in enumerate(each.stored):
-        evaluation.store(state, plus(place, position * each.size), narrowed(_read(state, MASK, number), each.size))
-    if each.moves_base:
-        state.registers[_name(each.base, stack=True)] = plus(base, each.step & MASK) if each.step is not None else None
+    for position, number in enumerate(transfer.stored):
+        evaluation.store(state, plus(place, position * size), narrowed(_read(state, MASK, number), size))
+    if transfer.moves_base:
+        moved = plus(base, transfer.step & MASK) if transfer.step is not None else None
+        state.registers[_name(transfer.base, stack=True)] = moved
 
 
 def _indexed(state: State, word: int, base: Value) -> Value:
-    found = indexed(word)
-    index = _read(state, MASK, found[0]) if found else None
-    return plus(base, extended(index, found[1]) << found[2] & MASK) if found and isinstance(index, int) else None
+    operand = indexed(word)
+    index = _read(state, MASK, operand[0]) if operand else None
+    return plus(base, extended(index, operand[1]) << operand[2] & MASK) if operand and isinstance(index, int) else None
 
 
 def _page(_: Aarch64Evaluation, state: State, word: int, address: int) -> None:

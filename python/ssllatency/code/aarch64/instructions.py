@@ -152,8 +152,8 @@ class Aarch64Instruction:
     @property
     def null_branch(self) -> tuple[str, bool] | None:
         """Of cbz and cbnz on a 64-bit register: the register, and whether the branch is taken for NULL."""
-        found = self.word & 0xFE000000 == 0xB4000000 and self.word & 31 != 31
-        return (NAMES[self.word & 31], not self.word >> 24 & 1) if found else None
+        tests_register = self.word & 0xFE000000 == 0xB4000000 and self.word & 31 != 31
+        return (NAMES[self.word & 31], not self.word >> 24 & 1) if tests_register else None
 
     @property
     def moves_return_address(self) -> bool:

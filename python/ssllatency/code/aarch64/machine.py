@@ -31,5 +31,5 @@ class Aarch64:
         return tables.looks_like_table(cast("tables.Path", path))
 
     def null_branch(self, path: Sequence[Instruction]) -> tuple[str, int, bool] | None:
-        found = cast("Aarch64Instruction", path[-1]).null_branch
-        return (found[0], len(path) - 1, found[1]) if found else None
+        branch = cast("Aarch64Instruction", path[-1]).null_branch
+        return (branch[0], len(path) - 1, branch[1]) if branch else None

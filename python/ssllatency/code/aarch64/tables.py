@@ -67,9 +67,9 @@ def tail_slot(path: Path) -> int | None:
 
 def _pair_slot(path: Path, step: int, register: str) -> int:
     word = path[step].word
-    for each in reversed(path[step + 1 : -1]):
-        if each.copy and each.copy[0] == register:
-            register = each.copy[1]
+    for instruction in reversed(path[step + 1 : -1]):
+        if instruction.copy and instruction.copy[0] == register:
+            register = instruction.copy[1]
     return 8 * signed(word >> 15, 7) + (8 if register == _name(word >> 10 & 31) else 0)
 
 
@@ -134,19 +134,19 @@ def _address(path: Path, position: int, register: str) -> int | None:
 
 def table_targets(path: Path, read: ReadBytes, pointer: ReadPointer) -> Sequence[int] | None:
     """The targets of the jump table that the last instruction jumps through; None where its place or size isn't certain."""
-    found = _table(path)
-    if found is None:
+    layout = _table(path)
+    if layout is None:
         return _absolute_targets(path, pointer)
-    entries = _entries(path, found.load)
-    base = _address(path, found.add, _name(path[found.add].word >> 5 & 31))
+    entries = _entries(path, layout.load)
+    base = _address(path, layout.add, _name(path[layout.add].word >> 5 & 31))
     if entries is None or base is None:
         return None
-    load = path[found.load].word
+    load = path[layout.load].word
     table, count, size, load_signed = *entries, 1 << (load >> 30), load >> 22 & 3 > 1
     data = read(table, size * count)
     if len(data) != size * count:
         return None
-    return [found.target(base, data[at : at + size], load_signed) for at in range(0, len(data), size)]
+    return [layout.target(base, data[at : at + size], load_signed) for at in range(0, len(data), size)]
 
 
 def _absolute_targets(path: Path, pointer: ReadPointer) -> Sequence[int] | None:
@@ -183,16 +183,16 @@ class _IndexSearch:
         self._bounded: dict[str, int] = {}  # registers to their highest values, by the comparisons passed
         self._limit: int | None = None  # what the branches passed say of a comparison right before them
 
-    def step_over(self, each: Aarch64Instruction, *, taken: bool) -> None:
-        if each.flow is Flow.BRANCH:
-            self._branched(each.word, taken)
-        elif each.word & 0x7F80001F == 0x7100001F:  # cmp with an immediate
-            self._compared(each.word)
-        elif _sets_flags(each):
+    def step_over(self, instruction: Aarch64Instruction, *, taken: bool) -> None:
+        if instruction.flow is Flow.BRANCH:
+            self._branched(instruction.word, taken)
+        elif instruction.word & 0x7F80001F == 0x7100001F:  # cmp with an immediate
+            self._compared(instruction.word)
+        elif _sets_flags(instruction):
             self._limit = None
-        if self.place in each.writes:
-            self._defined(each)
-        self._bounded = {place: highest for place, highest in self._bounded.items() if place not in each.writes}
+        if self.place in instruction.writes:
+            self._defined(instruction)
+        self._bounded = {place: highest for place, highest in self._bounded.items() if place not in instruction.writes}
         self.highest = self._bounded.get(self.place) if self.highest is None else self.highest
 
     def _branched(self, word: int, taken: bool) -> None:
@@ -206,20 +206,21 @@ class _IndexSearch:
             self._bounded.setdefault(place, immediate + self._limit)
         self._limit = None
 
-    def _defined(self, each: Aarch64Instruction) -> None:
-        if each.word & 0xFFFF8000 == 0x12000000 or each.word & 0xFFFF0000 == 0x92400000:  # and that keeps the low bits
-            self.highest = (2 << (each.word >> 10 & 63)) - 1
-        self.place = each.copy[1] if each.copy else ""
+    def _defined(self, instruction: Aarch64Instruction) -> None:
+        word = instruction.word
+        if word & 0xFFFF8000 == 0x12000000 or word & 0xFFFF0000 == 0x92400000:  # `and` that keeps the low bits
+            self.highest = (2 << (word >> 10 & 63)) - 1
+        self.place = instruction.copy[1] if instruction.copy else ""
 
 
-def _sets_flags(each: Aarch64Instruction) -> bool:
+def _sets_flags(instruction: Aarch64Instruction) -> bool:
     """Whether it may change the condition flags: anything but what surely doesn't."""
-    if each.flow is not Flow.NEXT:
+    if instruction.flow is not Flow.NEXT:
         return True
-    word = each.word
-    moves = word & 0x1F000000 == 0x10000000 or word & 0x1F800000 == 0x12800000 or each.copy is not None
+    word = instruction.word
+    moves = word & 0x1F000000 == 0x10000000 or word & 0x1F800000 == 0x12800000 or instruction.copy is not None
     plain_sum = word & 0x3F000000 in (0x11000000, 0x0B000000)
-    return not (moves or plain_sum or each.memory is not None or each.padding or each.landing_pad)
+    return not (moves or plain_sum or instruction.memory is not None or instruction.padding or instruction.landing_pad)
 
 
 def _highest_index(path: Path, position: int, register: str) -> int | None:

@@ -61,13 +61,13 @@ class X86Evaluation(Evaluation):
             if not self.image.executable(address):
                 return None
             code = self.image.code(address, _CHUNK)
-            for each in instructions(code, address, self.image.machine):
+            for instruction in instructions(code, address, self.image.machine):
                 # One that ends near the end of the chunk may have been cut, and is decoded again from its own start.
-                cut = each.address != address and each.address + _LONGEST > address + len(code)
-                if cut or each.address in self._decoded:
+                cut = instruction.address != address and instruction.address + _LONGEST > address + len(code)
+                if cut or instruction.address in self._decoded:
                     break
-                self._decoded[each.address] = each
-                if each.mnemonic in _LAST:
+                self._decoded[instruction.address] = instruction
+                if instruction.mnemonic in _LAST:
                     break
         return self._decoded.get(address)
 
@@ -182,7 +182,7 @@ def _address(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
 
 def _add(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
     target, other = instruction.operands
-    left, right = (evaluation.read(state, instruction, each) for each in (target, other))
+    left, right = (evaluation.read(state, instruction, operand) for operand in (target, other))
     state.flags = None
     if instruction.mnemonic.endswith("sub"):
         state.flags = Comparison(left, right, target.size) if isinstance(left, int) and isinstance(right, int) else None
@@ -207,7 +207,7 @@ def _widen(_: X86Evaluation, state: State, __: Any) -> None:
 def _logic(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
     """xor of a register with itself is 0."""
     target, other = instruction.operands
-    left, right = (evaluation.read(state, instruction, each) for each in (target, other))
+    left, right = (evaluation.read(state, instruction, operand) for operand in (target, other))
     value: Value = None
     if instruction.mnemonic == "xor" and target.type == other.type == _REGISTER and target.reg == other.reg:
         value = 0
@@ -218,7 +218,7 @@ def _logic(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
 
 
 def _compare(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
-    left, right = (evaluation.read(state, instruction, each) for each in instruction.operands)
+    left, right = (evaluation.read(state, instruction, operand) for operand in instruction.operands)
     state.flags = None
     tests = instruction.mnemonic == "test"
     if isinstance(left, int) and isinstance(right, int):
@@ -231,7 +231,7 @@ def _compare(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
 def _test_bit(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
     """The carry flag is the bit; the others stay."""
     word, number = instruction.operands
-    left, right = (evaluation.read(state, instruction, each) for each in (word, number))
+    left, right = (evaluation.read(state, instruction, operand) for operand in (word, number))
     state.flags = None
     if isinstance(left, int) and isinstance(right, int) and word.type == _REGISTER:
         bit = left >> right % (8 * word.size) & 1

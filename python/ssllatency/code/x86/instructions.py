@@ -211,8 +211,8 @@ class X86Instruction:
 
     def _moved(self, before: Frame, after: Frame) -> Frame:
         """After an instruction whose destination is the stack pointer."""
-        known = self.raw.mnemonic in ("add", "sub", "mov", "lea") and self.rex & 8
-        value = self._sum(before) if known else None
+        wide = self.raw.mnemonic in ("add", "sub", "mov", "lea") and self.rex & 8
+        value = self._sum(before) if wide else None
         return _without_stack_pointer(after) if value is None else {**after, "rsp": value}
 
     def _sum(self, before: Frame) -> int | None:

@@ -115,12 +115,14 @@ def _address(path: Path, position: int, register: str) -> int | None:
     return None
 
 
-def _changes(each: X86Instruction, place: str) -> bool:
+def _changes(instruction: X86Instruction, place: str) -> bool:
     """Whether the instruction may change what is in a register, or in a memory operand."""
     if not place.startswith("["):
-        return place in each.writes
-    stores = any(operand.type == x86.X86_OP_MEM and operand.access & capstone.CS_AC_WRITE for operand in each.raw.operands)
-    return stores or each.flow in CALLS or any(register in place for register in each.writes)
+        return place in instruction.writes
+    stores = any(
+        operand.type == x86.X86_OP_MEM and operand.access & capstone.CS_AC_WRITE for operand in instruction.raw.operands
+    )
+    return stores or instruction.flow in CALLS or any(register in place for register in instruction.writes)
 
 
 class _IndexSearch:
@@ -137,37 +139,37 @@ class _IndexSearch:
         self._bounded: dict[str, int] = {}  # places to their highest values, by the comparisons passed
         self._limit: int | None = None  # what the branch passed last says of a comparison right before it
 
-    def step_over(self, each: X86Instruction, *, taken: bool) -> None:
-        if each.flow is Flow.BRANCH:
-            self._limit = _BOUNDS.get((each.raw.mnemonic, taken))
-        elif each.raw.mnemonic == "cmp":
-            self._compared(each)
-        elif x86.X86_REG_EFLAGS in each.raw.regs_access()[1]:
+    def step_over(self, instruction: X86Instruction, *, taken: bool) -> None:
+        if instruction.flow is Flow.BRANCH:
+            self._limit = _BOUNDS.get((instruction.raw.mnemonic, taken))
+        elif instruction.raw.mnemonic == "cmp":
+            self._compared(instruction)
+        elif x86.X86_REG_EFLAGS in instruction.raw.regs_access()[1]:
             self._limit = None
-        if self.place in each.writes:
-            self._defined(each)
-        elif _changes(each, self.place):
+        if self.place in instruction.writes:
+            self._defined(instruction)
+        elif _changes(instruction, self.place):
             self.place = ""
-        self._bounded = {place: highest for place, highest in self._bounded.items() if not _changes(each, place)}
+        self._bounded = {place: highest for place, highest in self._bounded.items() if not _changes(instruction, place)}
         self.highest = self._bounded.get(self.place) if self.highest is None else self.highest
 
-    def _compared(self, each: X86Instruction) -> None:
-        left, right = each.raw.operands
-        place = self._source(left, each)
+    def _compared(self, instruction: X86Instruction) -> None:
+        left, right = instruction.raw.operands
+        place = self._source(left, instruction)
         if self._limit is not None and place and right.type == x86.X86_OP_IMM and right.imm >= 0:
             self._bounded.setdefault(place, int(right.imm) + self._limit)
         self._limit = None
 
-    def _defined(self, each: X86Instruction) -> None:
-        source = each.raw.operands[1] if len(each.raw.operands) == 2 else None
-        if source and each.raw.mnemonic == "and" and source.type == x86.X86_OP_IMM and source.imm >= 0:
+    def _defined(self, instruction: X86Instruction) -> None:
+        source = instruction.raw.operands[1] if len(instruction.raw.operands) == 2 else None
+        if source and instruction.raw.mnemonic == "and" and source.type == x86.X86_OP_IMM and source.imm >= 0:
             self.highest = int(source.imm)
-        self.place = self._source(source, each) if source and each.raw.mnemonic in _MOVES else ""
+        self.place = self._source(source, instruction) if source and instruction.raw.mnemonic in _MOVES else ""
 
-    def _source(self, operand: x86.X86Op, each: X86Instruction) -> str:
+    def _source(self, operand: x86.X86Op, instruction: X86Instruction) -> str:
         if operand.type == x86.X86_OP_REG:
             return self._names.get(operand.reg, "")
-        text = each.raw.op_str
+        text = instruction.raw.op_str
         return text[text.index("[") : text.index("]") + 1] if operand.type == x86.X86_OP_MEM else ""
 
 
@@ -183,10 +185,10 @@ def _highest_index(path: Path, position: int, register: str, names: Names) -> in
 
 def table_targets(path: Path, names: Names, read: ReadBytes, pointer: ReadPointer) -> Sequence[int] | None:
     """The targets of the jump table that the last instruction jumps through; None where its place or size isn't certain."""
-    found = _offset_load(path, names)
-    if found is None:
+    load_and_sum = _offset_load(path, names)
+    if load_and_sum is None:
         return _absolute_targets(path, names, pointer)
-    load, added, step = found
+    load, added, step = load_and_sum
     base = _address(path, step, added)
     table = _address(path, load.position, load.base) if load.base else 0
     highest = _highest_index(path, load.position, load.index, names)
@@ -200,8 +202,8 @@ def table_targets(path: Path, names: Names, read: ReadBytes, pointer: ReadPointe
 
 def _absolute_targets(path: Path, names: Names, pointer: ReadPointer) -> Sequence[int] | None:
     """The targets of `jmp *table(,%index,8)`, whose entries are addresses."""
-    found = _jump_load(path, names)
-    load = _indexed(*found, names, 8) if found else None
+    jump_load = _jump_load(path, names)
+    load = _indexed(*jump_load, names, 8) if jump_load else None
     if load is None:
         return None
     base = _address(path, load.position, load.base) if load.base else 0

@@ -63,15 +63,15 @@ def differences(cell: Cell, handshakes: Handshakes, full: int) -> list[str]:
     `full` of them may be full where they are to resume: the first of each client. What the server's library doesn't show isn't
     held against it.
     """
-    found = []
+    differences = []
     for label, wanted in _wanted(cell).items():
         seen = handshakes.mix.get(label, {})
         wrong = {value: count for value, count in seen.items() if value and value.lower() not in wanted}
         if label is Label.RESUMED and YES in wanted and sum(wrong.values()) <= full:
             continue
-        found += [f"{label}: {value} in {count}" for value, count in wrong.items()]
+        differences += [f"{label}: {value} in {count}" for value, count in wrong.items()]
     key = _key(cell[Factor.KEY])
-    return found + [f"key: {use.key} in {use.count}" for use in handshakes.keys if use.key and use.key != key]
+    return differences + [f"key: {use.key} in {use.count}" for use in handshakes.keys if use.key and use.key != key]
 
 
 def _wanted(cell: Cell) -> dict[Label, tuple[str, ...]]:

@@ -39,10 +39,10 @@ class Times:
         """From the beginning to the end, None while that can't be told."""
         whole = self._last - self._began
         for tool, number in self._left.items():
-            one = fmean(self._taken[tool]) if self._taken[tool] else self._expected.get(tool)
-            if number and one is None:
+            run_s = fmean(self._taken[tool]) if self._taken[tool] else self._expected.get(tool)
+            if number and run_s is None:
                 return None
-            whole += number * (one or 0.0)
+            whole += number * (run_s or 0.0)
         return whole
 
     def over(self, run: Run) -> None:

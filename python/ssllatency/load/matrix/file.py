@@ -86,7 +86,7 @@ def parse(text: str) -> Matrix:
         raise LoadError("it isn't the TOML of a matrix: its values are nested too deep.") from None
     except ValueError as error:  # of tomllib, or of a number too long for Python
         raise LoadError(f"it isn't TOML: {error}.") from None
-    _known(said, (*_SETTINGS, "servers", "factors", "exclude"), "")
+    _refuse_unknown(said, (*_SETTINGS, "servers", "factors", "exclude"), "")
     servers = {name: _server(entry, name) for name, entry in _table(said.get("servers", {}), "servers").items()}
     if not servers:
         raise LoadError("it names no server: add a table like [servers.nginx].")
@@ -98,7 +98,7 @@ def parse(text: str) -> Matrix:
     return Matrix(servers, factors, _exclude(said.get("exclude", []), servers), **settings)
 
 
-def _known(table: Mapping[str, object], names: Collection[str], path: str) -> None:
+def _refuse_unknown(table: Mapping[str, object], names: Collection[str], path: str) -> None:
     for name in table:
         if name not in names:
             close = difflib.get_close_matches(name, names, 1)
@@ -127,7 +127,7 @@ def _text(value: object, path: str) -> str:
 def _texts(value: object, path: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise LoadError(f"{path} must be a list of strings.")
-    return tuple(_text(one, f"{path}[{number}]") for number, one in enumerate(value))
+    return tuple(_text(element, f"{path}[{number}]") for number, element in enumerate(value))
 
 
 def _server(value: object, name: str) -> ServerEntry:
@@ -136,7 +136,7 @@ def _server(value: object, name: str) -> ServerEntry:
         raise LoadError(f"{path} must be named with letters, digits, dots, - and _.")
     table = _table(value, path)
     kind = _one_of(table.get("kind", Kind.NGINX), tuple(Kind), f"{path}.kind")
-    _known(table, ("kind", *_MEMBERS[Kind(kind)]), f"{path}.")
+    _refuse_unknown(table, ("kind", *_MEMBERS[Kind(kind)]), f"{path}.")
     entry = ServerEntry(
         name,
         Kind(kind),
@@ -170,20 +170,20 @@ def _complete(entry: ServerEntry, path: str) -> None:
 
 def _factors(said: Mapping[str, object], servers: Mapping[str, ServerEntry]) -> Mapping[Factor, tuple[str, ...]]:
     """The levels of every factor, those that the file doesn't vary included."""
-    _known(said, tuple(Factor), "factors.")
-    unvaried = {**UNVARIED, Factor.PAGE: NONE if all(one.kind is Kind.OPENSSL for one in servers.values()) else "/"}
-    found: dict[Factor, tuple[str, ...]] = {}
+    _refuse_unknown(said, tuple(Factor), "factors.")
+    unvaried = {**UNVARIED, Factor.PAGE: NONE if all(server.kind is Kind.OPENSSL for server in servers.values()) else "/"}
+    factors: dict[Factor, tuple[str, ...]] = {}
     for factor in Factor:
         if factor in said:
-            found[factor] = _levels(said[factor], factor, servers)
+            factors[factor] = _levels(said[factor], factor, servers)
         else:
-            found[factor] = tuple(servers) if factor is Factor.SERVER else (unvaried[factor],)
+            factors[factor] = tuple(servers) if factor is Factor.SERVER else (unvaried[factor],)
     cells = 1
-    for levels in found.values():
+    for levels in factors.values():
         cells *= len(levels)
     if cells > _MOST_CELLS:
         raise LoadError(f"factors make {cells} cells: at most {_MOST_CELLS} can be run.")
-    return found
+    return factors
 
 
 def _levels(value: object, factor: Factor, servers: Mapping[str, ServerEntry], path: str = "factors") -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def _levels(value: object, factor: Factor, servers: Mapping[str, ServerEntry], p
         raise LoadError(f"{path} must have at least one level.")
     if len(values) > _MOST_CELLS:
         raise LoadError(f"{path} has {len(values)} levels: at most {_MOST_CELLS} cells can be run.")
-    levels = [_level(one, factor, servers, path) for one in values]
+    levels = [_level(level, factor, servers, path) for level in values]
     level, times = Counter(levels).most_common(1)[0]
     if times > 1:
         raise LoadError(f"{path} has {level} more than once.")
@@ -245,7 +245,7 @@ def _exclude(said: object, servers: Mapping[str, ServerEntry]) -> tuple[Mapping[
     for number, value in enumerate(said):
         path = f"exclude[{number}]"
         table = _table(value, path)
-        _known(table, tuple(Factor), f"{path}.")
+        _refuse_unknown(table, tuple(Factor), f"{path}.")
         if not table:
             raise LoadError(f"{path} names no factor: it would leave out every cell.")
         rules.append({Factor(name): _excluded(levels, Factor(name), servers, path) for name, levels in table.items()})

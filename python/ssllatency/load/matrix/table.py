@@ -50,13 +50,13 @@ def row(matrix: Matrix, cell: Cell, repeat: int, server: Snapshot, client: Clien
     good = total(handshakes, Ending.SUCCESS)
     count = good.count if good else 0
     resumed = handshakes.mix.get(Label.RESUMED)
-    known = client.connections
+    connections = client.connections
     return {
         MATRIX: matrix.identity,
         **{factor: cell[factor] for factor in Factor},
         REPEAT: str(repeat),
         "started": server.started,
-        "connections": str(known.least) if known and known.least == known.most else "",
+        "connections": str(connections.least) if connections and connections.least == connections.most else "",
         RATE: _figure(client, "connections a second"),
         "bytes_per_connection": _figure(client, "bytes a connection"),
         "handshakes": str(count),
@@ -101,7 +101,7 @@ class Kept:
     @property
     def done(self) -> frozenset[tuple[tuple[str, ...], int]]:
         """The runs: their cells' keys, and which repeat they were."""
-        return frozenset((tuple(one[factor] for factor in Factor), int(one[REPEAT])) for one in self.rows)
+        return frozenset((tuple(row[factor] for factor in Factor), int(row[REPEAT])) for row in self.rows)
 
 
 def kept(path: str, matrix: Matrix) -> Kept:
@@ -128,10 +128,10 @@ def _kept(fd: int, path: str, matrix: Matrix) -> tuple[Kept, int]:
     with open(fd, "rb", closefd=False) as file:
         data = file.read(_LARGEST)
     whole = data[: data.rfind(b"\n") + 1]
-    found = Kept(read(whole.decode(errors="replace"), path, matrix.identity), torn=len(whole) < len(data))
-    if found.torn and not whole and not ",".join(COLUMNS).encode().startswith(data):
+    kept = Kept(read(whole.decode(errors="replace"), path, matrix.identity), torn=len(whole) < len(data))
+    if kept.torn and not whole and not ",".join(COLUMNS).encode().startswith(data):
         raise _no_table(path)
-    return found, len(whole)
+    return kept, len(whole)
 
 
 def _no_table(path: str) -> LoadError:
@@ -160,9 +160,9 @@ class Table:
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
-    def append(self, one: Mapping[str, str]) -> None:
+    def append(self, row: Mapping[str, str]) -> None:
         """A row, on the disk when this returns."""
-        self._write([[one.get(column, "") for column in COLUMNS]])
+        self._write([[row.get(column, "") for column in COLUMNS]])
 
     def _lock(self) -> None:
         """By the descriptor's own lock: a POSIX lock would go as soon as any descriptor of this file is closed."""
@@ -173,14 +173,14 @@ class Table:
 
     def _begin(self, matrix: Matrix) -> Kept:
         """What the file holds; an empty one gets its heading."""
-        found, whole = _kept(self._fd, self._path, matrix)
+        kept, whole = _kept(self._fd, self._path, matrix)
         try:
             os.ftruncate(self._fd, whole)
         except OSError as error:
             raise LoadError(f"{self._path} can't be written: {error.strerror}.") from None
         if not whole:
             self._write([COLUMNS])
-        return found
+        return kept
 
     def _write(self, rows: Sequence[Sequence[str]]) -> None:
         text = io.StringIO()
@@ -204,17 +204,17 @@ def read(text: str, path: str, identity: str) -> tuple[Mapping[str, str], ...]:
         raise _no_table(path)
     rows = []
     for number, line in enumerate(lines[1:], 2):
-        found = dict(zip(COLUMNS, line, strict=False))
+        row = dict(zip(COLUMNS, line, strict=False))
         if (
             len(line) != len(COLUMNS)
-            or not found[REPEAT].isdecimal()
-            or not all(_NUMBER.fullmatch(found[name]) for name in _NUMBERS)
+            or not row[REPEAT].isdecimal()
+            or not all(_NUMBER.fullmatch(row[name]) for name in _NUMBERS)
         ):
             raise LoadError(f"{path}, line {number}, isn't a row of its table: correct the line, or name another file.")
-        if found[MATRIX] != identity:
+        if row[MATRIX] != identity:
             raise LoadError(
-                f"{path} holds runs of another matrix, {found[MATRIX]}, and this one is {identity}: the file has changed since."
+                f"{path} holds runs of another matrix, {row[MATRIX]}, and this one is {identity}: the file has changed since."
                 " Name another output, or change it back."
             )
-        rows.append(found)
+        rows.append(row)
     return tuple(rows)

@@ -59,35 +59,35 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
 
 
 def _version(text: str) -> str:
-    found = find(r"^This is ApacheBench, Version (\S+)", text)
-    return found[1] if found else ""
+    match = find(r"^This is ApacheBench, Version (\S+)", text)
+    return match[1] if match else ""
 
 
 def _value(label: str, text: str) -> float | None:
-    found = find(rf"^{label}: +(\S+)", text)
-    return number(found[1]) if found else None
+    match = find(rf"^{label}: +(\S+)", text)
+    return number(match[1]) if match else None
 
 
 def _plain(text: str) -> list[Figure]:
-    return [one for label, (name, unit, what) in _LINES.items() for one in figure(name, _value(label, text), unit, what)]
+    return [parsed for label, (name, unit, what) in _LINES.items() for parsed in figure(name, _value(label, text), unit, what)]
 
 
 def _per_request(text: str) -> list[Figure]:
-    found = find(r"^Time per request: +(\S+) \[?ms\]? \(mean\)$", text)
+    match = find(r"^Time per request: +(\S+) \[?ms\]? \(mean\)$", text)
     what = "elapsed time by requests, times the connections at a time"
-    return list(figure("time a request", milliseconds(found[1]) if found else None, "s", what))
+    return list(figure("time a request", milliseconds(match[1]) if match else None, "s", what))
 
 
 def _times(text: str) -> list[Figure]:
     """The table of connection times: with median and deviation, or with -S and in old versions min, avg and max."""
     heading = find(r"^Conn+ection Times \(ms\)\n +(min .*)$", text)
     columns = heading[1].replace("mean[+/-sd]", "mean sd").replace("avg", "mean").split() if heading else []
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for row, (name, includes) in _TIMES.items():
         line = find(rf"^{row}: +([0-9].*)$", text)
         for column, cell in zip(columns, line[1].split() if line else (), strict=False):
-            found += figure(f"{name}, {column}", milliseconds(cell), "s", includes)
-    return found
+            figures += figure(f"{name}, {column}", milliseconds(cell), "s", includes)
+    return figures
 
 
 def _percentiles(text: str) -> dict[float, float]:
@@ -97,8 +97,8 @@ def _percentiles(text: str) -> dict[float, float]:
 
 def _facts(text: str) -> dict[str, str]:
     facts = {}
-    if found := find(r"^SSL/TLS Protocol: +([^,\n]*),([^,\n]*)(?:,([0-9]+))?", text):
-        facts = {"protocol": found[1], "cipher": found[2], **({"server key": f"{found[3]} bits"} if found[3] else {})}
+    if match := find(r"^SSL/TLS Protocol: +([^,\n]*),([^,\n]*)(?:,([0-9]+))?", text):
+        facts = {"protocol": match[1], "cipher": match[2], **({"server key": f"{match[3]} bits"} if match[3] else {})}
     for name, label in (("key exchange", "Server Temp Key"), ("server", "Server Software")):
         if line := find(rf"^{label}: +(\S.*)$", text):
             facts[name] = line[1].strip()
@@ -106,10 +106,10 @@ def _facts(text: str) -> dict[str, str]:
 
 
 def _caveats(text: str) -> tuple[str, ...]:
-    found = ["ab's percentiles are of connect and processing together, in whole milliseconds; it never resumes a session."]
+    caveats = ["ab's percentiles are of connect and processing together, in whole milliseconds; it never resumes a session."]
     if (_value("Complete requests", text) or 0) > 0 and _value("Total transferred", text) == 0:
-        found.append("ab read nothing at all: it counts requests as complete though their connection or handshake failed.")
-    return tuple(found)
+        caveats.append("ab read nothing at all: it counts requests as complete though their connection or handshake failed.")
+    return tuple(caveats)
 
 
 def _connections(text: str) -> Connections | None:

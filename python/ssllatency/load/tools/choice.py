@@ -63,8 +63,8 @@ def version_of(tool: Tool, program: str = "", account: Account | None = None) ->
         said = run([program or tool.program, *tool.version], timeout_s=_VERSION_S, account=account)
     except LoadError as error:
         raise LoadError(f"{str(error).rstrip('.')}: Debian's package {tool.package} has it.") from None
-    found = re.search(r"\d+\.\d[\w.+~-]*", said.stdout + said.stderr, re.ASCII)
-    return found[0][:64] if found else ""
+    match = re.search(r"\d+\.\d[\w.+~-]*", said.stdout + said.stderr, re.ASCII)
+    return match[0][:64] if match else ""
 
 
 def report_of(tool: Tool, output: Output, command: Sequence[str], version: str = "") -> ClientReport:
@@ -74,10 +74,10 @@ def report_of(tool: Tool, output: Output, command: Sequence[str], version: str =
     """
     said = output.stdout
     report = tool.parse(said if output.status == 0 or tool.torn else said[: said.rfind("\n") + 1], command)
-    known = report.connections
+    connections = report.connections
     rate: tuple[Figure, ...] = ()
-    if known and known.least == known.most and output.duration_s:
+    if connections and connections.least == connections.most and output.duration_s:
         what = "connections by ssllatency's clock, from the tool's start to its end"
-        rate = figure("connections a second", known.least / output.duration_s, "1/s", what)
-    shown = without_credentials(next(name for name, one in TOOLS.items() if one is tool), command)
+        rate = figure("connections a second", connections.least / output.duration_s, "1/s", what)
+    shown = without_credentials(next(name for name, candidate in TOOLS.items() if candidate is tool), command)
     return replace(report, version=version or report.version, command=shown, figures=(*report.figures, *rate))

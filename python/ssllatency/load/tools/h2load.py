@@ -48,7 +48,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
     """What h2load printed on standard output, also where it was ended before its results."""
     if "starting benchmark" not in text and not find(r"^finished in ", text):
         raise not_its_output("h2load", 'the line "starting benchmark..." or "finished in …"', text)
-    facts = {name: found[1].strip() for name, pattern in _FACTS.items() if (found := find(pattern, text))}
+    facts = {name: match[1].strip() for name, pattern in _FACTS.items() if (match := find(pattern, text))}
     ended = bool(find(r"^finished in ", text))
     close = closes(command) and facts.get("application protocol", _HTTP_1).startswith(_HTTP_1)
     rows, percentiles = _times(text)
@@ -82,7 +82,7 @@ def _rates(text: str) -> list[Figure]:
 def _counts(text: str) -> list[Figure]:
     line = find(r"^requests: (.*)$", text)
     counts = {word: int(count) for count, word in re.findall(rf"\b({WHOLE}) ([a-z]+)", line[1])} if line else {}
-    return [one for word, (name, what) in _COUNTS.items() for one in figure(name, counts.get(word), "count", what)]
+    return [parsed for word, (name, what) in _COUNTS.items() for parsed in figure(name, counts.get(word), "count", what)]
 
 
 def _traffic(text: str) -> list[Figure]:
@@ -104,8 +104,8 @@ def _times(text: str) -> tuple[list[Figure], dict[str, dict[float, float]]]:
     figures: list[Figure] = []
     percentiles: dict[str, dict[float, float]] = {}
     for row, (name, includes) in _ROWS.items():
-        found = find(rf"^(?i:{row}) *: *([0-9].*)$", text)
-        values = {column: seconds(cell) for column, cell in zip(columns, found[1].split(), strict=False)} if found else {}
+        match = find(rf"^(?i:{row}) *: *([0-9].*)$", text)
+        values = {column: seconds(cell) for column, cell in zip(columns, match[1].split(), strict=False)} if match else {}
         if not any(values.get(column) for column in ("max", "mean")):
             continue  # all zero: nothing of that kind was measured
         for column in ("min", "mean", "sd", "median", "max"):
@@ -123,7 +123,7 @@ def _clients(text: str) -> int:
 
 def _connections(text: str, close: bool) -> Connections | None:
     """One connection a client, or one a request, or something in between where the server closes them."""
-    clients, counts = _clients(text), {one.name: int(one.value) for one in _counts(text)}
+    clients, counts = _clients(text), {parsed.name: int(parsed.value) for parsed in _counts(text)}
     done, errored = counts.get("done", 0), counts.get("errored", 0)
     if not clients:
         return None
@@ -139,12 +139,12 @@ def _connections(text: str, close: bool) -> Connections | None:
 def _caveats(text: str, ended: bool, close: bool) -> list[str]:
     if not ended:
         return ["h2load was ended before its results: it prints none then."]
-    found = ["The request time begins when the connection stands; the handshake is in connect and first byte only."]
+    caveats = ["The request time begins when the connection stands; the handshake is in connect and first byte only."]
     if close:
-        found.append("Each request made a new connection: connect and first byte are of the last one of each client only.")
+        caveats.append("Each request made a new connection: connect and first byte are of the last one of each client only.")
     if "Timing-based" in text and find(r"^time for connect: +0us +0us +0us", text):
-        found.append("Connects lay in the warm-up, before h2load began to measure: their times aren't known.")
-    return found
+        caveats.append("Connects lay in the warm-up, before h2load began to measure: their times aren't known.")
+    return caveats
 
 
 def command(request: LoadRequest) -> list[str]:

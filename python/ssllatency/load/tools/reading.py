@@ -39,17 +39,17 @@ def size(text: str) -> float | None:
 
 def percent(text: str) -> float | None:
     """A percentage without its sign ("99.9")."""
-    found = re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,9})?", text)
-    return float(text) if found and float(text) <= 100 else None
+    match = re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,9})?", text)
+    return float(text) if match and float(text) <= 100 else None
 
 
 def _scaled(text: str, units: dict[str, float] | dict[str, int]) -> float | None:
-    found = re.fullmatch(rf"({_NUMBER})\s*([A-Za-z]*)", text.strip(), re.IGNORECASE)
-    if not found or found[2] not in units:
+    match = re.fullmatch(rf"({_NUMBER})\s*([A-Za-z]*)", text.strip(), re.IGNORECASE)
+    if not match or match[2] not in units:
         return None
     try:
         # To 15 digits: 32.87 ms is 0.03287 s.
-        value = float(f"{float(found[1]) * units[found[2]]:.15g}")
+        value = float(f"{float(match[1]) * units[match[2]]:.15g}")
     except ValueError:
         return None
     return value if 0 <= value <= _LARGEST else None

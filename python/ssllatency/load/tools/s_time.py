@@ -39,8 +39,8 @@ class _Half:
     @property
     def fetched(self) -> bool:
         """Whether it read a page."""
-        found = _CPU.search(self.text) or _REAL.search(self.text)
-        return bool(found and (found[found.re.groups] or "0") != "0")
+        match = _CPU.search(self.text) or _REAL.search(self.text)
+        return bool(match and (match[match.re.groups] or "0") != "0")
 
     @property
     def resumed(self) -> int | None:
@@ -60,7 +60,7 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
     return ClientReport(
         tool="s_time",
         command=tuple(command),
-        figures=tuple(one for half in halves for one in _figures(half, len(halves) > 1)),
+        figures=tuple(parsed for half in halves for parsed in _figures(half, len(halves) > 1)),
         facts={"sessions": " and ".join("reused" if half.reused else "new" for half in halves)},
         caveats=tuple(_caveats(halves, command, whole)),
         offers_sessions=any(half.reused for half in halves),
@@ -86,32 +86,32 @@ def _half(reused: bool, text: str) -> _Half:
 def _figures(half: _Half, both: bool) -> list[Figure]:
     suffix = (" (reused)" if half.reused else " (new)") if both else ""
     page = ", the request and the whole response" if half.fetched else ""
-    found = list(figure(f"connections{suffix}", half.connections, "count", f"TCP connect, handshake{page}"))
+    figures = list(figure(f"connections{suffix}", half.connections, "count", f"TCP connect, handshake{page}"))
     if cpu := _CPU.search(half.text):
-        found += figure(f"user CPU{suffix}", number(cpu[2]), "s", "the client's own user CPU time, in steps of 10 ms")
+        figures += figure(f"user CPU{suffix}", number(cpu[2]), "s", "the client's own user CPU time, in steps of 10 ms")
         rate = number(cpu[3]) if number(cpu[2]) else None
-        found += figure(f"connections per user second{suffix}", rate, "1/s", "connections by the client's user CPU time")
-        found += figure(f"bytes{suffix}", number(cpu[4] or ""), "bytes", "header and body")
+        figures += figure(f"connections per user second{suffix}", rate, "1/s", "connections by the client's user CPU time")
+        figures += figure(f"bytes{suffix}", number(cpu[4] or ""), "bytes", "header and body")
     if real := _REAL.search(half.text):
-        found += figure(f"real{suffix}", number(real[2]), "s", "elapsed time in whole seconds, up to 1 s more than -time")
-        found += figure(f"bytes a connection{suffix}", number(real[3] or ""), "bytes", "header and body, rounded down")
-    found += figure(f"resumed{suffix}", half.resumed, "count", "connections that resumed their session")
-    return found
+        figures += figure(f"real{suffix}", number(real[2]), "s", "elapsed time in whole seconds, up to 1 s more than -time")
+        figures += figure(f"bytes a connection{suffix}", number(real[3] or ""), "bytes", "header and body, rounded down")
+    figures += figure(f"resumed{suffix}", half.resumed, "count", "connections that resumed their session")
+    return figures
 
 
 def _caveats(halves: list[_Half], command: Sequence[str], whole: bool) -> list[str]:
-    found = [
+    caveats = [
         "s_time makes one connection at a time: its count is bounded by the latency of one, not by what the server can do.",
         'It divides by its own user CPU time: "per user second" says what a connection costs the client.',
     ]
     reused = next((half for half in halves if half.reused and half.connections), None)
     if reused and not reused.fetched and reused.resumed == 0 and not {"-www", "--www"} & set(command):
-        found.append(
+        caveats.append(
             "It never resumed: without -www it reads nothing, and in TLS 1.3 the session comes after the handshake; add -www /."
         )
     if not whole:
-        found.append("s_time was ended before its results: its marks are counted.")
-    return found
+        caveats.append("s_time was ended before its results: its marks are counted.")
+    return caveats
 
 
 def command(request: LoadRequest) -> list[str]:

@@ -58,23 +58,25 @@ def _totals(done: re.Match[str], text: str) -> list[Figure]:
 
 
 def _times(text: str, planned: bool) -> list[Figure]:
-    found: list[Figure] = []
+    figures: list[Figure] = []
     if row := find(rf"^ +Latency{_ROW}", text):
         for column, cell in zip(("mean", "sd", "max"), row.groups(), strict=False):
-            found += figure(f"latency, {column}", seconds(cell), "s", _PLANNED if planned else _LATENCY)
+            figures += figure(f"latency, {column}", seconds(cell), "s", _PLANNED if planned else _LATENCY)
     if row := find(rf"^ +Req/Sec{_ROW}", text):
-        found += figure("requests a second a thread", number(row[1]), "1/s", "mean of samples, each of one thread")
-    return found
+        figures += figure("requests a second a thread", number(row[1]), "1/s", "mean of samples, each of one thread")
+    return figures
 
 
 def _errors(text: str) -> list[Figure]:
-    found = _ERRORS.search(text)
-    counts = found.groups() if found else ()
+    match = _ERRORS.search(text)
+    counts = match.groups() if match else ()
     words = ("refused, reset, or a failed handshake", "ended or reset while a response was awaited", "reset while sending",
              "responses that took longer than --timeout")  # fmt: skip
     names = ("connect errors", "read errors", "write errors", "timeouts")
     errors = [
-        one for name, count, what in zip(names, counts, words, strict=False) for one in figure(name, int(count), "count", what)
+        parsed
+        for name, count, what in zip(names, counts, words, strict=False)
+        for parsed in figure(name, int(count), "count", what)
     ]
     status = find(rf"^ *Non-2xx or 3xx responses: ({WHOLE})", text)
     return [*errors, *figure("not 2xx or 3xx", int(status[1]) if status else None, "count", "answers with another status")]
@@ -84,14 +86,14 @@ def _percentiles(text: str) -> dict[str, dict[float, float]]:
     """By block: wrk's one, wrk2's recorded and with -U its uncorrected one."""
     starts = list(_BLOCK.finditer(text))
     ends = [*(start.start() for start in starts[1:]), len(text)]
-    found = {}
+    percentiles = {}
     for start, end in zip(starts, ends, strict=False):
         part = text[start.end() : end]
         times = {percent(share): seconds(time) for share, time in _PERCENTILE.findall(part)}
         values = {share: value for share, value in times.items() if share is not None and value is not None}
         if values:
-            found["uncorrected latency" if start[1] == "Uncorrected" else "latency"] = values
-    return found
+            percentiles["uncorrected latency" if start[1] == "Uncorrected" else "latency"] = values
+    return percentiles
 
 
 def _caveats(planned: bool) -> tuple[str, ...]:

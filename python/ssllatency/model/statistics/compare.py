@@ -82,8 +82,8 @@ class _Side:
         timed = self.subjects.get(subject)
         count = timed.exponential.count if timed else 0
         if quantity is Quantity.RATE:
-            known = self.total.duration_s and (count or self._would_be_seen(subject))
-            return count / self.total.duration_s if known else None
+            measured = self.total.duration_s and (count or self._would_be_seen(subject))
+            return count / self.total.duration_s if measured else None
         if not timed or not count:
             return None
         return timed.total_ns / count if quantity is Quantity.MEAN else quantile_ns(timed, float(QUANTILES[quantity]))
@@ -112,17 +112,17 @@ def _blocks(recording: Recording) -> list[Snapshot]:
 
 def _timed(snapshot: Snapshot) -> dict[Subject, Timed]:
     """All that is compared of a snapshot."""
-    found: dict[Subject, Timed] = {}
+    timed: dict[Subject, Timed] = {}
     for ending in Ending:
         group = _group(snapshot, ending)
         wanted = list(Part) if ending is Ending.SUCCESS else [Part.WALL]
         for part, times in group.parts.items() if group else ():
             if part in wanted and times.count:
-                found[Subject(PART, str(part), str(ending))] = times
+                timed[Subject(PART, str(part), str(ending))] = times
     for series in by_function(snapshot).series:
         if series.count:
-            found[Subject(FUNCTION, series.function, str(series.outcome))] = series
-    return found
+            timed[Subject(FUNCTION, series.function, str(series.outcome))] = series
+    return timed
 
 
 def _group(snapshot: Snapshot, ending: Ending) -> Group | None:
@@ -153,7 +153,7 @@ def _tested(change: Change, spreads: Sequence[Spread | None], least: Sequence[fl
     if None in spreads:
         return change
     step = math.log((change.after or least[1]) / (change.before or least[0]))
-    deviation, degrees = _together([one for one in spreads if one])
+    deviation, degrees = _together([spread for spread in spreads if spread])
     gap = max(0.0, abs(step) - slack * 1.0001)  # neighbouring buckets are no change, whichever way their bounds are rounded
     t = gap / deviation if deviation else math.copysign(math.inf, gap) if gap else 0.0
     reach = bound(1 - CONFIDENCE, degrees) * deviation + slack
@@ -163,17 +163,23 @@ def _tested(change: Change, spreads: Sequence[Spread | None], least: Sequence[fl
 
 def _together(spreads: Sequence[Spread]) -> tuple[float, float]:
     """The standard deviation of the difference, and its degrees of freedom as Welch estimates them."""
-    both = sum(one.variance for one in spreads)
-    doubt = sum(one.variance**2 / one.degrees for one in spreads)
+    both = sum(spread.variance for spread in spreads)
+    doubt = sum(spread.variance**2 / spread.degrees for spread in spreads)
     return math.sqrt(both), both**2 / doubt if doubt else math.inf
 
 
 def _judged(rows: Sequence[Row]) -> list[Row]:
     """The rows with a verdict on each change whose probability is known."""
-    known = sorted(one.probability for row in rows for one in row.changes.values() if one.probability is not None)
-    passed = [one for place, one in enumerate(known, 1) if one <= _FALSE * place / len(known)]
+    probabilities = sorted(
+        change.probability for row in rows for change in row.changes.values() if change.probability is not None
+    )
+    passed = [
+        probability for place, probability in enumerate(probabilities, 1) if probability <= _FALSE * place / len(probabilities)
+    ]
     limit = max(passed, default=-1.0)
-    return [replace(row, changes={key: _judged_change(key, one, limit) for key, one in row.changes.items()}) for row in rows]
+    return [
+        replace(row, changes={key: _judged_change(key, change, limit) for key, change in row.changes.items()}) for row in rows
+    ]
 
 
 def _judged_change(quantity: Quantity, change: Change, limit: float) -> Change:
@@ -187,24 +193,26 @@ def _judged_change(quantity: Quantity, change: Change, limit: float) -> Change:
 
 def _untold(snapshot: Snapshot) -> set[str]:
     """The functions and parts that occurred but that this side couldn't measure."""
-    missing = {one.function for one in snapshot.missing}
+    missing = {missed.function for missed in snapshot.missing}
     return missing | {part for name in missing for part in UNTOLD_WITHOUT.get(name, ())}
 
 
 def _contributions(before: Snapshot, after: Snapshot) -> tuple[Contribution, ...]:
-    groups = [group for group in (_group(one, Ending.SUCCESS) for one in (before, after)) if group]
+    groups = [group for group in (_group(snapshot, Ending.SUCCESS) for snapshot in (before, after)) if group]
     if len(groups) < 2:
         return ()
     # What one side doesn't tell apart lies in its rest, and is put there on the other side as well.
     untold = _untold(before) | _untold(after)
     hidden = {part for part in PHASES[:-1] if part in untold and any(part not in group.parts for group in groups)}
-    found = []
+    contributions = []
     for part in (*PHASES, *WAITS):
         within = {part, *hidden} if part is Part.REST else {part} - hidden
         means = [
-            Fraction(sum(group.parts[one].total_ns for one in within & group.parts.keys()), group.count) for group in groups
+            Fraction(sum(group.parts[piece].total_ns for piece in within & group.parts.keys()), group.count) for group in groups
         ]
         if any(means):
-            found.append(Contribution(part, *means))
-    change = sum((one.change_ns for one in found), Fraction())
-    return tuple(sorted(found, key=lambda one: -one.change_ns if change > 0 else one.change_ns))
+            contributions.append(Contribution(part, *means))
+    change = sum((contribution.change_ns for contribution in contributions), Fraction())
+    return tuple(
+        sorted(contributions, key=lambda contribution: -contribution.change_ns if change > 0 else contribution.change_ns)
+    )

@@ -102,8 +102,8 @@ class Comparison:
     @property
     def handshake(self) -> Change | None:
         """The change of the mean successful handshake's wall time; None where there was none on either side."""
-        found = (row.changes[Quantity.MEAN] for row in self.rows if row.subject == WHOLE)
-        return next(found, None)
+        changes = (row.changes[Quantity.MEAN] for row in self.rows if row.subject == WHOLE)
+        return next(changes, None)
 
     @property
     def largest(self) -> Contribution | None:

@@ -74,14 +74,14 @@ def design(names: Sequence[str], cells: Sequence[Levels]) -> Design:
     """The factors that vary, those joined that can't be told apart."""
     columns: list[tuple[int, ...]] = [(number,) for number in range(len(names)) if len({cell[number] for cell in cells}) > 1]
     while True:
-        found = Design(tuple(", ".join(names[one] for one in joint) for joint in columns), tuple(columns))
-        levels = [found.levels(cell) for cell in cells]
+        candidate = Design(tuple(", ".join(names[column] for column in joint) for joint in columns), tuple(columns))
+        levels = [candidate.levels(cell) for cell in cells]
         apart = (pair for pair in combinations(range(len(columns)), 2) if not _connected(levels, *pair))
         pair = next(apart, None)
         if pair is None:
-            return found
+            return candidate
         joint = columns[pair[0]] + columns[pair[1]]
-        columns = [joint if number == pair[0] else one for number, one in enumerate(columns) if number != pair[1]]
+        columns = [joint if number == pair[0] else factor for number, factor in enumerate(columns) if number != pair[1]]
 
 
 def _connected(cells: Sequence[Levels], first: int, second: int) -> bool:
@@ -89,9 +89,9 @@ def _connected(cells: Sequence[Levels], first: int, second: int) -> bool:
     group: dict[tuple[int, str], set[tuple[int, str]]] = {}
     for ends in ({(0, cell[first]), (1, cell[second])} for cell in cells):
         joint = set().union(*(group.get(end, {end}) for end in ends))
-        for one in joint:
-            group[one] = joint
-    return len({id(one) for one in group.values()}) == 1
+        for end in joint:
+            group[end] = joint
+    return len({id(members) for members in group.values()}) == 1
 
 
 def effects(planned: Design, cells: Collection[Levels], observations: Sequence[Observation]) -> Effects | None:
@@ -102,9 +102,9 @@ def effects(planned: Design, cells: Collection[Levels], observations: Sequence[O
         return None
     repeats: dict[int, dict[Levels, float]] = defaultdict(dict)
     logs: dict[Levels, list[float]] = defaultdict(list)
-    for one in observations:
-        repeats[one.repeat][one.levels] = math.log(one.value)
-        logs[one.levels].append(math.log(one.value))
+    for observation in observations:
+        repeats[observation.repeat][observation.levels] = math.log(observation.value)
+        logs[observation.levels].append(math.log(observation.value))
     width = len(planned.names)
     fits = [_fit([planned.levels(cell) for cell in once], list(once.values()), width) for once in repeats.values()]
     keys, means = [planned.levels(cell) for cell in logs], [fmean(values) for values in logs.values()]
@@ -118,15 +118,15 @@ def effects(planned: Design, cells: Collection[Levels], observations: Sequence[O
 
 def _complete(cells: frozenset[Levels], observations: Sequence[Observation]) -> list[Observation]:
     seen: dict[int, set[Levels]] = defaultdict(set)
-    for one in observations:
-        seen[one.repeat].add(one.levels)
-    return [one for one in observations if one.levels in cells and seen[one.repeat] >= cells]
+    for observation in observations:
+        seen[observation.repeat].add(observation.levels)
+    return [observation for observation in observations if observation.levels in cells and seen[observation.repeat] >= cells]
 
 
 def _fit(cells: Sequence[Levels], logs: Sequence[float], width: int) -> list[dict[str, float]]:
     """The effects of every factor's levels, by sweeps over the factors until nothing changes: least squares."""
     mean = fmean(logs)
-    found: list[dict[str, float]] = [dict.fromkeys((cell[number] for cell in cells), 0.0) for number in range(width)]
+    fitted: list[dict[str, float]] = [dict.fromkeys((cell[number] for cell in cells), 0.0) for number in range(width)]
     rest = [value - mean for value in logs]
     for _ in range(_SWEEPS):
         moved = 0.0
@@ -134,11 +134,11 @@ def _fit(cells: Sequence[Levels], logs: Sequence[float], width: int) -> list[dic
             steps = _means([cell[number] for cell in cells], rest)
             rest = [value - steps[cell[number]] for cell, value in zip(cells, rest, strict=True)]
             for level, step in steps.items():
-                found[number][level] += step
+                fitted[number][level] += step
                 moved = max(moved, abs(step))
         if moved < _CLOSE:
             break
-    return [_centred(levels) for levels in found]
+    return [_centred(levels) for levels in fitted]
 
 
 def _means(levels: Sequence[str], values: Sequence[float]) -> dict[str, float]:
@@ -172,8 +172,8 @@ def _explained(cells: Sequence[Levels], means: Sequence[float], width: int) -> f
     if not whole:
         return None
     expected = [sum(fit[number][cell[number]] for number in range(width)) for cell in cells]
-    offset = fmean(value - one for value, one in zip(means, expected, strict=True))
-    rest = sum((value - one - offset) ** 2 for value, one in zip(means, expected, strict=True))
+    offset = fmean(value - fitted for value, fitted in zip(means, expected, strict=True))
+    rest = sum((value - fitted - offset) ** 2 for value, fitted in zip(means, expected, strict=True))
     return max(0.0, 1 - rest / whole)
 
 

@@ -64,13 +64,13 @@ Weights = tuple[int, ...]
 
 def draws(blocks: int) -> list[Weights]:
     """How often each of so many blocks is drawn, for each resample."""
-    random, found = Random(_SEED), []
+    random, drawn_weights = Random(_SEED), []
     for _ in range(DRAWS):
         weights = [0] * blocks
         for drawn in random.choices(range(blocks), k=blocks):
             weights[drawn] += 1
-        found.append(tuple(weights))
-    return found
+        drawn_weights.append(tuple(weights))
+    return drawn_weights
 
 
 class Sample:
@@ -79,8 +79,8 @@ class Sample:
     def __init__(self, blocks: Sequence[Block], drawn: Sequence[Weights]) -> None:
         times, self._draws = [block.times for block in blocks], drawn
         self._durations_us = [max(1, round(block.duration_s * 1e6)) for block in blocks]
-        self._totals = [one.total_ns if one else 0 for one in times]
-        self._slots = [_slots(one.exponential) if one else [0] * len(_MIDDLES) for one in times]
+        self._totals = [timed.total_ns if timed else 0 for timed in times]
+        self._slots = [_slots(timed.exponential) if timed else [0] * len(_MIDDLES) for timed in times]
         self._counts = [sum(slots) for slots in self._slots]
         self.count = sum(self._counts)
 
@@ -114,15 +114,15 @@ class Sample:
     @cached_property
     def _between(self) -> dict[Quantity, range]:
         """The slots in which a percentile of a resample can be: none but those between the blocks' own."""
-        found = {}
+        ranges = {}
         for quantity in QUANTILES:
             own = [
                 bisect_left(list(accumulate(slots)), _rank(quantity, count))
                 for slots, count in zip(self._slots, self._counts, strict=True)
                 if count
             ]
-            found[quantity] = range(min(own), max(own) + 1)
-        return found
+            ranges[quantity] = range(min(own), max(own) + 1)
+        return ranges
 
     def _variance_by_counts(self, quantity: Quantity) -> float:
         """The bootstrap over single calls. For rate and mean it has a limit that needs no drawing."""

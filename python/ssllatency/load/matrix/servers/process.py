@@ -118,12 +118,12 @@ class Keys:
         wanted = [("server", cell[Factor.KEY]) for cell in cells] + [("client", cell[Factor.CLIENT_KEY]) for cell in cells]
         names = dict.fromkeys(f"{side}-{kind}" for side, kind in wanted if kind in KEYS)
         made = {name: make_certificate(name.partition("-")[2], folder, name) for name in names}
-        for name, one in made.items():
+        for name, certificate in made.items():
             if account and name.startswith("client-"):
-                os.chown(one.key, account.uid, account.gid)
+                os.chown(certificate.key, account.uid, account.gid)
         clients = folder / "clients.crt"
-        of_clients = [one for name, one in made.items() if name.startswith("client-")]
-        clients.write_text("".join(one.certificate.read_text() for one in of_clients or made.values()))
+        of_clients = [certificate for name, certificate in made.items() if name.startswith("client-")]
+        clients.write_text("".join(certificate.certificate.read_text() for certificate in of_clients or made.values()))
         return cls(folder, made, clients)
 
     def server(self, kind: str) -> Certificate:
