@@ -34,6 +34,7 @@ from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Covered, ImagePlan, Probe
 from ssllatency.probes.planner import plan_image
 from tests.fixtures import hostile
+from tests.fixtures.functions import function_ranges
 
 _MOST_FUNCTIONS = 64
 _NAMED = ("SSL_do_handshake", "SSL_read", "SSL_write", "EVP_DigestSign", "RSA_sign", "ERR_vset_error", "hidden", "other")
@@ -48,7 +49,7 @@ def check_image(data: bytes) -> None:
     """Of what is read of a file with this content: functions and their bounds lie in its code, and its bytes are its own."""
     try:
         image = image_of(data)
-        for start, end in islice(image.function_ranges(), _MOST_FUNCTIONS):
+        for start, end in islice(function_ranges(image), _MOST_FUNCTIONS):
             assert start < end
             _check_bytes(image, data, start)
             bounds = image.function_bounds(start)

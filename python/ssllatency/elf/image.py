@@ -155,10 +155,6 @@ class Image:
         """Whether what the unwind tables know at `address` is a split-off part of a function, entered in the midst of it."""
         return self._unwind.is_part(address)
 
-    def function_ranges(self) -> Iterator[tuple[int, int]]:
-        """[start, end) of all functions, and parts of split ones, that the unwind tables know, in ascending order."""
-        return self._unwind.ranges()
-
     # Bytes.
 
     def file_offset(self, address: int) -> int:

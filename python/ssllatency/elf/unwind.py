@@ -40,13 +40,6 @@ class Unwind:
         bounds = self._range(frames[at]) if at >= 0 else None
         return bounds if bounds and bounds[0] == starts[at] and address < bounds[1] else None
 
-    def ranges(self) -> Iterator[tuple[int, int]]:
-        """[start, end) of every function, or part of one, in ascending order."""
-        for start, frame in zip(*self._table, strict=True):
-            bounds = self._range(frame)
-            if bounds and start == bounds[0] < bounds[1]:
-                yield bounds
-
     def is_part(self, address: int) -> bool:
         """Whether the range that holds `address` is entered with a frame already set up: a part that the compiler split off.
 
@@ -74,7 +67,7 @@ class Unwind:
 
     @cached_property
     def _table(self) -> tuple[list[int], list[int]]:
-        """Where functions start, in ascending order, and beside it the addresses of their descriptions, one for each start."""
+        """Where functions start, in ascending order, and the address of the frame description of each."""
         try:
             rows = self._sorted_rows() or self._section_rows()
         except ElfError:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import programs
 from tests.fixtures.assembled import Assembled
+from tests.fixtures.functions import function_ranges
 
 from ssllatency.code.boundaries import boundaries, length
 from ssllatency.elf.image import Image
@@ -39,7 +40,7 @@ def test_lengths_are_those_of_objdump(name: str) -> None:
     path = LIBRARIES / name
     if not path.exists():
         pytest.skip(f"needs {path}")
-    ranges = sorted(Image.open(path, debug_roots=()).function_ranges())
+    ranges = sorted(function_ranges(Image.open(path, debug_roots=())))
     starts = [start for start, _ in ranges]
     wrong = [
         (hex(address), code, text)
@@ -61,7 +62,7 @@ def test_boundaries_of_functions_are_those_of_objdump() -> None:
     image = Image.open(path, debug_roots=())
     expected = {address for address, _, _ in listed(path)}
     checked = 0
-    for start, end in image.function_ranges():
+    for start, end in function_ranges(image):
         begins = {start + each for each in boundaries("x86-64", image.code(start, end - start))}
         assert begins == {each for each in expected if start <= each < end}
         checked += len(begins)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fixtures import build
+from tests.fixtures.functions import function_ranges
 from tests.parameters import slow_except
 
 from ssllatency.elf.headers import Headers
@@ -52,7 +53,7 @@ def questions(image: Image) -> Iterator[object]:
         names,
     ):
         yield lambda table=table: table(image)
-    yield lambda: list(image.function_ranges())
+    yield lambda: list(function_ranges(image))
     yield lambda: list(image.find_string(b"ECDSA"))
     yield lambda: (image.soname, image.build_id, image.machine, image.debug_file)
 

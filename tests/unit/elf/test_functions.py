@@ -11,6 +11,7 @@ import capstone
 import pytest
 from elftools.elf.elffile import ELFFile
 from tests.fixtures import build
+from tests.fixtures.functions import function_ranges
 from tests.parameters import slow_except
 
 from ssllatency.code.decode import instructions
@@ -30,7 +31,7 @@ def test_bounds_are_those_of_the_symbols(folder: Path, kind: str) -> None:
     if kind == "no-sections":
         target = build.without_section_headers(target, "bounds.bare.so")
     image = Image.open(target)
-    ranges = list(image.function_ranges())
+    ranges = list(function_ranges(image))
     assert ranges == sorted(ranges)
     for name, symbol in build.symbols(path).items():
         if name.startswith("shape_") and symbol.kind in "tT":
@@ -53,7 +54,7 @@ def test_a_row_that_leads_to_another_function_s_description_tells_nothing(folder
     target.write_bytes(data)
     starts = [header["p_vaddr"] + struct.unpack_from("<i", data, rows + at)[0] for at in (0, 8)]
     image = Image.open(target)
-    ranges = list(image.function_ranges())
+    ranges = list(function_ranges(image))
     assert ranges
     assert all(image.function_bounds(start) == (start, end) for start, end in ranges)
     assert [image.function_bounds(start) for start in starts] == [None, None]

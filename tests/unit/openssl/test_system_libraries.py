@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.fixtures.functions import function_ranges
 
 from ssllatency.code.decode import instructions
 from ssllatency.elf.image import Image
@@ -112,6 +113,6 @@ def test_version_is_that_of_the_package(libcrypto: Image) -> None:
 
 
 def test_every_range_of_the_unwind_tables_is_code(libcrypto: Image) -> None:
-    ranges = list(libcrypto.function_ranges())
+    ranges = list(function_ranges(libcrypto))
     assert len(ranges) > 5000
     assert all(libcrypto.executable(start) and start < end for start, end in ranges)

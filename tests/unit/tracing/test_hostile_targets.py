@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.fixtures import hostile
+from tests.fixtures.functions import function_ranges
 
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import CATALOGUE
@@ -57,7 +58,7 @@ def planned(pid: int, cache: Path) -> Any:
 @pytest.mark.slow
 def test_debug_files_of_a_namespace_choose_no_site_in_the_hosts_library(tmp_path: Path) -> None:
     image = Image.open(LIBCRYPTO, debug_roots=())
-    ranges = sorted(image.function_ranges())
+    ranges = sorted(function_ranges(image))
     gap = next(end for (_, end), (start, _) in pairwise(ranges) if start - end > 128)
     names = [name for operation in CATALOGUE if operation.library == "libcrypto" for name in operation.symbols]
     place = hostile.build_id_place(tmp_path, image.build_id)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build, hostile
 from tests.fixtures.assembled import Assembled, function
+from tests.fixtures.functions import function_ranges
 
 from ssllatency.elf.image import Image
 from ssllatency.probes.catalogue import CATALOGUE
@@ -107,7 +108,7 @@ LIBCRYPTO = Path("/usr/lib/x86_64-linux-gnu/libcrypto.so.3")
 
 def regions_without_unwind_data(image: Image) -> Iterator[tuple[int, int]]:
     """[start, end) of what lies in code between two functions that the unwind tables know."""
-    ranges = sorted(image.function_ranges())
+    ranges = sorted(function_ranges(image))
     last = ranges[0][1]
     for start, end in ranges:
         if start - last > 16:

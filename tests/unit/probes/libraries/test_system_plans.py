@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
+from tests.fixtures.functions import function_ranges
 from tests.unit.probes.libraries.damage import survive_damage
 
 from ssllatency.code.flow import Code, Unplannable, build
@@ -185,7 +186,7 @@ def test_plans_of_functions_that_nobody_chose(libcrypto: Image) -> None:
     machine = X86()
     code = Code(libcrypto, machine)
     planned = covered_cheaply = refused = 0
-    for start, _ in list(libcrypto.function_ranges())[::EVERY]:
+    for start, _ in list(function_ranges(libcrypto))[::EVERY]:
         try:
             graph = build(code, start, 0, lambda _function, _slot: None)
             entry = entry_site(graph, frozenset(), BASELINE)
