@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _word(finding: doctor.Finding) -> str:
-    """What an engine other than the default one lacks doesn't prevent tracing."""
+    """Only what the default engine lacks prevents tracing: for other engines it is optional."""
     if finding.ok:
         return "ok"
     return "MISSING" if finding.engine in ("", doctor.DEFAULT_ENGINE) else "optional"

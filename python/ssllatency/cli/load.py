@@ -141,7 +141,7 @@ def _drive(
 
 
 def _settled(session: HandshakeSession | FullSession) -> Snapshot:
-    """What was counted by the end."""
+    """The snapshot at the end, after the last handshakes."""
     driving.settle(session)
     session.detach()
     session.poll()

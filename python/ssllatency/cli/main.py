@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: parses it, runs the subcommand, and turns what goes wrong into one sentence and an exit status."""
+"""The command line: parses it, runs the subcommand, and turns each error into one sentence and an exit status."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
         raise SsllatencyError(f"{message.rstrip('.')}: {advice}`{self.prog} --help` shows the options.", 2)
 
     def _meant(self, message: str) -> str:
-        """The subcommand, option or choice that is written nearly like the one complained of in this message; "" if none is."""
+        """The subcommand, option or choice that is spelled most like the one that this message rejects; "" if none is close."""
         if match := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             choices = re.findall(r"[\w-]+", match[2])
         elif match := re.search(r"unrecognized arguments: (-\S+)", message):
@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
         tell(f"{sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}")
         return error.status
     except BrokenPipeError:
-        # The reader has gone (`| head`). Python would complain once more when it flushes standard output at exit.
+        # The reader has ended (`| head`). Python would raise the error again when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -112,7 +112,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _asked_for_help(arguments: Sequence[str]) -> Sequence[str]:
-    """`help` and `help SUBCOMMAND` as the options that they stand for."""
+    """Turns `help` and `help SUBCOMMAND` into --help options."""
     return [*arguments[1:2], "--help"] if arguments[:1] == ["help"] else arguments
 
 

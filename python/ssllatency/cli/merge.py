@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(merged: Recording) -> None:
-    """SsllatencyError where the runs can't be added up, or one of them is there twice."""
+    """SsllatencyError if the runs can't be added up, or one of them occurs twice."""
     for number, run in enumerate(merged.runs):
         if any(run.intervals[0] == other.intervals[0] for other in merged.runs[:number]):
             host = run.intervals[0].host

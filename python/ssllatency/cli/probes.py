@@ -70,7 +70,7 @@ def _hit_costs(arguments: argparse.Namespace) -> HitCosts:
 
 
 def _resolved(selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False) -> Resolved:
-    """What would be traced. Says what would not be, or couldn't be read."""
+    """The files that would be traced. Says which would not be, or couldn't be read."""
     resolved = resolve(selection, arguments, stack, handshakes=handshakes)
     for sentence in (*resolved.warnings, *resolved.notes):
         tell(sentence)

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(writer: recordings.Writer, intervals: Iterator[Snapshot], here: Snapshot, arguments: argparse.Namespace) -> None:
-    """Writes each interval when it is over, and says at the end what was written. `here` names host and kernel."""
+    """Writes each interval as it ends, and says at the end what was written. `here` names host and kernel."""
     command = shlex.join(["ssllatency", *sys.argv[1:]])
     writer.write(header_line([run_fields(here.host, here.kernel, __version__, command, arguments.interval)]))
     number = calls = ended = 0

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _files(arguments: argparse.Namespace, stack: ExitStack) -> Resolved:
-    """The files that were named, each opened once: what is planned and hashed is one file, whatever its path says meanwhile."""
+    """The named files, each opened once, so that the same file is planned and hashed even if its path changes meanwhile."""
     source = PlanSource(arguments)
     opened: dict[str, str] = {}
     for name in arguments.files:
@@ -77,8 +77,8 @@ def _files(arguments: argparse.Namespace, stack: ExitStack) -> Resolved:
 
 
 def _lasting(name: str, fd: int) -> str:
-    """The path without links of the file that was opened as `name`, where it leads there: that below a /proc/PID/root of
-    another mount namespace, which is written as seen from there, leads to a file of ours, or to none."""
+    """The path without links of the file that was opened as `name`, if it leads to that file. It doesn't for a path below
+    /proc/PID/root of another mount namespace: that is written as seen from there."""
     with suppress(OSError, RuntimeError):  # the latter for a loop of links
         resolved = Path(name).resolve()
         if os.path.samestat(resolved.stat(), os.fstat(fd)):
@@ -92,7 +92,7 @@ def _content(path: str) -> bytes:
 
 
 def _at_lasting_paths(resolved: Resolved) -> Resolved:
-    """The same with paths that last, where the host has the files at hand."""
+    """The same images with paths that outlive the processes, where the host has the files."""
     everyone = resolved.everyone and (not resolved.files or not may_be_one_file(resolved.images))
     return replace(resolved, images=tuple(_at_a_path(image) for image in resolved.images), everyone=everyone)
 

@@ -29,8 +29,8 @@ from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
 
 SUMMARY = "print one line for each TLS call as it ends"
-_LOOK_S = 0.05  # how long a call may wait in the ring; it wakes us sooner when a good part is full
-_BATCHES = 8  # read in a row, when calls come as fast as they are printed; then it is seen whether the end has come
+_LOOK_S = 0.05  # how long a call may wait in the ring buffer; a nearly full buffer wakes us sooner
+_BATCHES = 8  # batches printed without a pause while calls keep coming; then the end of the run is checked for
 _CLOCK_S = 10.0  # how often the wall clock is compared with the kernel's
 _SAY_S = 1.0  # dropped calls are reported at most this often
 
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _only(patterns: list[str] | None, resolved: Resolved) -> Resolved:
-    """What the user named, of the files that hold any of it."""
+    """The functions that the user named, and only the files that contain any of them."""
     if not patterns:
         return resolved
     parts = [(_chosen(patterns, [image]), file) for image, file in zip(resolved.images, resolved.files, strict=True)]
@@ -88,7 +88,7 @@ def _only(patterns: list[str] | None, resolved: Resolved) -> Resolved:
 
 
 def _chosen(patterns: list[str] | None, images: Sequence[TracedImage]) -> list[TracedImage]:
-    """What the user named, of the images that hold any of it."""
+    """The functions that the user named, and only the images that contain any of them."""
     if not patterns:
         return list(images)
     parts = (replace(image, plan=chosen(image.plan, patterns)) for image in images)
@@ -121,7 +121,7 @@ class _Printer:
         self._tell_at_the_end()
 
     def _give_up(self) -> bool:
-        """Called while the reader keeps us waiting, so that probes are removed in time and a signal ends the wait."""
+        """Called while the reader blocks our output, so that probes are removed in time and a signal ends the wait."""
         if self._ending.has_come():
             self._session.detach()
         return live.stop_is_asked_for()

@@ -3,7 +3,7 @@
 code with it.
 
 Lengths of x86-64 instructions are those of the Intel SDM, volume 2, chapter 2 and the opcode maps of appendix A: prefixes, an
-opcode of one to three bytes or behind a VEX, EVEX or XOP prefix, a ModRM byte with what that asks for, an immediate.
+opcode of one to three bytes or behind a VEX, EVEX or XOP prefix, a ModRM byte with the bytes that it calls for, an immediate.
 """
 
 from __future__ import annotations

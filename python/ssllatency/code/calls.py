@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a function is called: the direct calls of it in the image's code, and those through its stub of the PLT.
+"""Where a function is called: directly in the image's code, or through its PLT stub.
 
-The code isn't decoded: every address counts whose bytes would be such a call if an instruction began there. So each result is a
-candidate, to be checked by decoding its function. Tail jumps of 32 bits are found as well.
+The code isn't decoded: every address whose bytes would be such a call, if an instruction began there, counts. So each result is
+a candidate, to be confirmed by decoding its function. Tail jumps of 32 bits are found as well.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def calls_of(image: Image, names: Iterable[str], within: Range | None = None) ->
 
 
 def _x86_direct(start: int, code: bytes, targets: Collection[int]) -> Iterator[tuple[int, int]]:
-    """call rel32 and jmp rel32. Of the bytes that may be one, few have a displacement whose upper half can lead to a target:
-    the search is for these."""
+    """call rel32 and jmp rel32. Few bytes that look like one have a displacement whose upper half can lead to a target, so
+    these upper halves are searched for."""
     halves = _upper_halves(start, len(code), targets)
     if not halves:
         return

@@ -2,8 +2,8 @@
 """What a small function returns, found by following its instructions on known and unknown values.
 
 `SSL_want` returns a field of its argument, `RSA_PKCS1_OpenSSL` the address of a table, a provider's query function a table that
-depends on a number: all are read this way, whatever the compiler made of them. Nothing is executed; calls are not entered; both
-ways of a jump are followed when its condition is unknown. Steps and paths have caps, so that any code ends.
+depends on a number: all are read this way, however they were compiled. Nothing is executed; calls are not entered; both ways of
+a jump are followed when its condition is unknown. Steps and paths have caps, so that any code ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FieldValues = Mapping[tuple[int, ...], int]
 
 
 def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
-    """What the function at `address` can return, a value for each way out; None among them for what can't be told.
+    """What the function at `address` can return, a value for each way out; None for a value that can't be determined.
 
     `arguments` are what registers hold at entry. They are named as on x86-64 (rdi, rsi, …, the first arguments), on either
     machine. Empty where no way out was reached.
@@ -30,14 +30,14 @@ def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
 
 
 def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
-    """The fields that the function at `address` reads on any of its ways, whatever it makes of them; else as returned()."""
+    """The fields that the function at `address` reads on any of its paths; arguments as for returned()."""
     return followed(image, address, arguments).fields
 
 
 def followed(
     image: Image, address: int, arguments: Mapping[str, Value], fields: _FieldValues = MappingProxyType({})
 ) -> Evaluation:
-    """The finished evaluation of the function at `address`, with all that it saw; `arguments` as those of returned().
+    """The finished evaluation of the function at `address`; `arguments` as for returned().
 
     `fields` are the numbers that fields hold, by the field's path.
     """
@@ -45,7 +45,7 @@ def followed(
 
 
 def followed_in(image: Image, address: int, case: Case) -> Evaluation:
-    """The finished evaluation of the function at `address` in this case, with all that it saw."""
+    """The finished evaluation of the function at `address` in this case."""
     evaluation = _evaluation(image)
     evaluation.run(address, case)
     return evaluation

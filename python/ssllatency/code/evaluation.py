@@ -40,7 +40,7 @@ class State:
         return self.flags if isinstance(self.flags, Field) else None
 
     def part(self, condition: str, other: State, tested: Value) -> None:
-        """This path is the one on which `condition` holds, `other` that on which it doesn't: on one what was tested is zero."""
+        """Splits the path: on this one `condition` holds, on `other` it doesn't; on one of them the tested field is zero."""
         zero = {"je": self, "jne": other}.get(condition)
         if zero and isinstance(tested, Field):
             zero.make_zero(tested)

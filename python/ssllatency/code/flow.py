@@ -114,7 +114,8 @@ class Graph:
     """The control flow of one operation. Instructions are named by their addresses.
 
     `uncovered` gives for an instruction why a way out there can't be followed; `functions` the range of the function that it is
-    part of, of which `own` is the operation's own; `frames` what is known before it of the registers that point into the stack.
+    part of, of which `own` is the operation's own; `frames` what is known, before each instruction, about registers that point
+    into the stack.
     """
 
     entry: int
@@ -164,7 +165,7 @@ class Graph:
 
     @cached_property
     def calling(self) -> frozenset[tuple[int, int]]:
-        """The functions, by their ranges, that call others: those that keep nothing below the stack pointer."""
+        """The functions, by their ranges, that call others, and so keep no data below the stack pointer."""
         return frozenset(self.functions[address] for address, instruction in self.nodes.items() if instruction.flow in CALLS)
 
     @cached_property
@@ -301,7 +302,7 @@ class _Builder:
 
 
 def _frames(builder: _Builder, entry: int, stack_pointer: str) -> dict[int, Frame]:
-    """The frame before each instruction; what differs between two ways to an instruction is unknown there."""
+    """The frame before each instruction; where two paths to it disagree, the value is unknown."""
     frames: dict[int, Frame] = {entry: {stack_pointer: 0}}
     work = deque([entry])
     while work:

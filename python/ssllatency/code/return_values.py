@@ -63,7 +63,7 @@ NOT_LEFT = ExitValues()
 
 def return_values(graph: Graph, order: Iterable[int], result: str, bits: int) -> dict[int, Value | None]:
     """For each instruction of the tail (in `order`, later ones first) that leads to a `ret`, the value that is returned past
-    it; None where that isn't settled before it. `bits` of it count: of 64, a 32-bit copy doesn't carry the value."""
+    it; None where that isn't settled before it. `bits` of it matter: a 32-bit copy doesn't carry a 64-bit value."""
     values: dict[int, Value | None] = {}
     for address in order:
         instruction = graph.nodes[address]
@@ -77,7 +77,7 @@ def return_values(graph: Graph, order: Iterable[int], result: str, bits: int) ->
 
 
 def before(instruction: Instruction, value: Value | None, bits: int) -> Value | None:
-    """Before `each`, the value that is `value` after it; of a register `bits` count."""
+    """Where the value that is `value` after `instruction` is before it; `bits` of a register matter."""
     if not isinstance(value, str):
         return value
     if instruction.constant and instruction.constant[0] == value:

@@ -48,7 +48,7 @@ def mini_debug_functions(headers: Headers) -> FunctionIndex | None:
 
 
 def debug_link(headers: Headers) -> DebugLink | None:
-    """The image's .gnu_debuglink; None where it has none, or one that points out of the folders it may point to."""
+    """The image's .gnu_debuglink; None where it has none, or one whose name is no plain file name."""
     section = headers.section(".gnu_debuglink")
     if section is None or section.sh_size > 4096:
         return None
@@ -65,8 +65,7 @@ def debug_link(headers: Headers) -> DebugLink | None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a debug file may lie: `path` in the tree whose / is `root`, and the CRC that it must have (None: its build-id says
-    enough)."""
+    """Where a debug file may be: `path` below `root`, and the CRC that it must have (None: its build-id is checked instead)."""
 
     root: str
     path: str
@@ -81,7 +80,7 @@ class Place:
 def places(build_id: str, link: DebugLink | None, label: str, roots: Sequence[str]) -> Iterator[Place]:
     """Where a debug file may lie, best first.
 
-    `label` is the image's path as the target sees it; `roots` are the folders that stand for / in turn.
+    `label` is the image's path as the target sees it; `roots` are the root folders to search, in this order.
     """
     if len(build_id) > 2:
         for root in roots:

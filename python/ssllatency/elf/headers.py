@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers of an ELF file as plain values. The only module that uses pyelftools, and that turns its errors into ElfError.
+"""The headers of an ELF file as plain values. Only this module uses pyelftools; it turns pyelftools' errors into ElfError.
 
-Only the header structures are used: the section and segment classes of pyelftools read whole tables entry by entry when
-they are made, which is slow on good files and has no bound on bad ones.
+Only the header structures are used: the section and segment classes of pyelftools read whole tables entry by entry when they
+are made, which is slow on good files and has no bound on bad ones.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class _Table:
 
 
 class Headers:
-    """What the ELF header, the program headers and the section headers of a file say.
+    """The contents of a file's ELF header, program headers and section headers.
 
-    `machine` is "x86-64" or "aarch64"; `fixed` is true for ET_EXEC, whose stored addresses need no relocation. The
-    constructor raises ElfError for anything but a 64-bit little-endian executable or shared object of these machines.
+    `machine` is "x86-64" or "aarch64"; `fixed` is true for ET_EXEC, whose stored addresses need no relocation. The constructor
+    raises ElfError for anything but a 64-bit little-endian executable or shared object of these machines.
     """
 
     def __init__(self, source: Source) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One ELF image: what functions it has and where, what its data points to, and the bytes of its code.
+"""One ELF image: its functions and their addresses, what its data points to, and the bytes of its code.
 
 The file belongs to the traced process and is untrusted: it is parsed within bounds, never executed or loaded. For a damaged
-file, methods raise ElfError, or answer as if the damaged part were missing. Everything is read when first used.
+file, methods raise ElfError, or behave as if the damaged part were missing. Everything is read on first use.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Image:
     # Functions and symbols.
 
     def function(self, name: str) -> Function | None:
-        """The function called `name`: the file itself names it, or a debug file does and the file confirms it."""
+        """The function called `name`: named by the file itself, or by a debug file and confirmed by the file."""
         return self.own_function(name) or self.hinted_function(name)
 
     def own_function(self, name: str) -> Function | None:
@@ -152,7 +152,7 @@ class Image:
         return self._unwind.bounds(address)
 
     def is_part(self, address: int) -> bool:
-        """Whether what the unwind tables know at `address` is a split-off part of a function, entered in the midst of it."""
+        """Whether the range at `address` is a part that the compiler split off a function, with the frame already set up."""
         return self._unwind.is_part(address)
 
     # Bytes.
@@ -235,11 +235,11 @@ class Image:
         return (address for address, _ in zip(addresses, range(MAX_POINTERS), strict=False))
 
     def pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
-        """The bytes of the image as (address, piece), each piece `overlap` bytes into the next one."""
+        """The bytes of the image as (address, piece), each piece overlapping the next by `overlap` bytes."""
         return self._memory.pieces(overlap)
 
     def code_pieces(self, overlap: int, within: Range | None = None) -> Iterator[tuple[int, bytes]]:
-        """The same for the code alone, or for what of it lies in [start, end)."""
+        """The same for code only, or for the part of it in [start, end)."""
         return self._memory.code_pieces(overlap, within)
 
     def symbol_slots(self, names: Collection[str]) -> dict[int, str]:

@@ -72,7 +72,8 @@ class Memory:
         return data[:end] if end >= 0 else None
 
     def pieces(self, overlap: int) -> Iterator[tuple[int, bytes]]:
-        """The bytes of the file's segments as (address, piece), each piece `overlap` bytes into the next; MAX_SCAN in all."""
+        """The bytes of the file's segments as (address, piece), pieces overlapping by `overlap` bytes; at most MAX_SCAN in
+        all."""
         left = MAX_SCAN
         for segment in self._loads:
             size = min(segment.p_filesz, segment.p_memsz, left)
@@ -80,7 +81,7 @@ class Memory:
             yield from self._pieces(segment, 0, size, overlap)
 
     def code_pieces(self, overlap: int, within: tuple[int, int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """The same for executable segments, or what of them lies in [start, end)."""
+        """The same for executable segments, or for the part of them in [start, end)."""
         left = MAX_SCAN
         for segment in self._loads:
             if segment.p_flags & _PF_X:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quick look at a file that is most likely irrelevant: whether it defines some symbol, or contains some text.
+"""A quick test of a file that is most likely irrelevant: whether it defines one of some symbols, or contains one of some texts.
 
 Every file that a process maps as code is inspected in this way. Code, relocations and debug information, most of a file, aren't
 read, and nothing but section headers and symbols is parsed: a file that merely imports a function doesn't define it. A file
-without section headers is read in whole. A damaged file raises no error here; it only shows less.
+without section headers is read in whole. A damaged file raises no error; fewer signs are found in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_OCCURRENCES = 64
 
 @dataclass(frozen=True)
 class Signs:
-    """What is looked for: names of symbols that the file defines, and texts in its data."""
+    """What to search for: names of symbols that the file defines, and texts in its data."""
 
     symbols: tuple[bytes, ...]
     texts: tuple[bytes, ...]
@@ -126,7 +126,7 @@ def _holds(fd: int, ranges: Iterable[tuple[int, int]], texts: Sequence[bytes]) -
 
 
 def _read(fd: int, offset: int, size: int) -> bytes:
-    """What the file has there, of a size that a table can have; nothing where it can't be read."""
+    """The bytes at the offset, at most as many as a table can have; empty if they can't be read."""
     try:
         return os.pread(fd, min(size, _LARGEST_TABLE), offset)
     except (OSError, OverflowError):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of an untrusted file: every read has an offset, a length and an end.
+"""Bytes of an untrusted file. Every read has an offset and a bounded length.
 
-A file of a traced process can be cut short or rewritten while it is read. So what is planned is a private copy, taken in one
-go: its digest, what is parsed and what is planned are of the same bytes, whatever is written meanwhile. Other files are read by
-pread. No file is mapped: reading a mapping of a file that has shrunk kills the reader.
+A file of a traced process can be cut short or rewritten while it is read. So a file to be planned is first copied in one go:
+digest, parsing and planning then use the same bytes, whatever is written to the file meanwhile. Other files are read by pread.
+No file is mapped: reading a mapping of a file that has shrunk kills the reader.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Source:
 
     @classmethod
     def of(cls, data: bytes, label: str) -> Source:
-        """`data` as if it were a file."""
+        """`data` as a source, in place of a file."""
         return cls(label, len(data), data=data)
 
     def read(self, offset: int, size: int) -> bytes:
@@ -132,7 +132,7 @@ class Source:
 
 
 class _Reader(io.RawIOBase):
-    """A stream over the bytes of a private copy, which it doesn't copy once more."""
+    """A stream over the bytes of a private copy, without copying them again."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._at = source, 0
@@ -180,7 +180,7 @@ def read_through(fd: int, size: int, copy: memoryview | None = None) -> tuple[st
 
 
 def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """[start, end) of what lies between the file's holes; all of it on a file system that knows none."""
+    """[start, end) of each stretch of data between the file's holes; the whole file on a file system without holes."""
     end = 0
     while end < size:
         start = _seek(fd, end, os.SEEK_DATA, end)

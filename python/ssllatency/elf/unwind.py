@@ -43,7 +43,7 @@ class Unwind:
     def is_part(self, address: int) -> bool:
         """Whether the range that holds `address` is entered with a frame already set up: a part that the compiler split off.
 
-        A function's own description moves on in the code before it says anything of the frame.
+        The description of a whole function advances the location before it describes the frame.
         """
         starts, frames = self._table
         at = bisect_right(starts, address) - 1
