@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load generators: how s_time, h2load, ab and wrk are called, run, and what their output says."""
+"""Load generators: how s_time, h2load, ab and wrk are called and run, and how their output is read."""

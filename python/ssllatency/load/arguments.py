@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tool's own arguments say: where it connects to, and how long it means to run."""
+"""What a tool's own arguments say: where it connects to, and how long it will run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def endpoint_of(address: str) -> Endpoint:
 
 
 def expected_s(tool: str, arguments: Sequence[str]) -> float | None:
-    """About how long the tool means to run; None where it runs for a number of requests, or can't be told."""
+    """About how long the tool will run; None where it runs for a number of requests, or that isn't known."""
     options, default = _DURATIONS[tool]
     written = _option(options, arguments)
     if not written:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 HIDDEN = "***"
-# By tool, the options whose whole value is such a thing: ab's -A and -P are user:password, and -C is a cookie.
+# By tool, the options whose whole value is a credential: ab's -A and -P are user:password, and -C is a cookie.
 _SECRET_OPTIONS: dict[str, tuple[str, ...]] = {
     "ab": ("-A", "-P", "-C"),
     "s_time": ("-pass", "-passin", "--pass", "--passin"),

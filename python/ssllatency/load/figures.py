@@ -14,7 +14,7 @@ __all__ = ["ClientReport", "Connections", "Figure", "LoadError", "LoadRequest", 
 
 
 class LoadError(SsllatencyError):
-    """A load generator can't do what is asked, couldn't be run, or printed something else than it should."""
+    """A load generator can't do what was requested, couldn't be run, or printed something unexpected."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one load generator to its end, its time limit or Ctrl-C, and keeps what it printed. Ends no other process."""
+"""Runs one load generator to its end, its time limit or Ctrl-C, and keeps its output. Ends no other process."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def _start(command: Sequence[str], account: Account | None) -> subprocess.Popen[
 
 
 def end_with_us() -> None:
-    """In a process of ours, before it is the program: it takes signals, though a tracing command has blocked them or a shell's
-    background job ignores them, ends with the process that started it, and gains no rights by what it runs."""
+    """Runs in the child before it executes the program. Lets it receive signals that a tracing command has blocked or a shell's
+    background job ignores, has the kernel end it with its parent, and keeps it from gaining rights by what it runs."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -133,7 +133,7 @@ def _follow(
     progress: Callable[[float], None] | None,
     stopped: Callable[[], bool] | None,
 ) -> Ended:
-    """Reads until the tool is over or is to be ended; which of these."""
+    """Reads until the tool has ended or is to be ended; returns which of these."""
     look = _Reader(process, streams)
     try:
         while not look.over():

@@ -109,7 +109,7 @@ def merge(*measured: Snapshot) -> Snapshot:
 
 
 def add_losses(*losses: Losses) -> Losses:
-    """All that was missed."""
+    """The sum of these losses."""
     return Losses(**{name: sum(getattr(part, name) for part in losses) for name in _LOSSES})
 
 
@@ -155,7 +155,7 @@ def _handshakes_sum(measured: Sequence[Handshakes | None], *, by_process: bool) 
     if not parts:
         return None
     if len(parts) < len(measured):
-        # The time of all would count for the handshakes of some.
+        # The duration would be that of all, the handshakes those of some.
         raise SsllatencyError(_SOME_WITHOUT_HANDSHAKES.format("merge"))
     if not by_process:
         parts = [handshake_arithmetic.without(part, Label.PROCESS) for part in parts]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a load generator says of its own run, as plain data."""
+"""A load generator's own report of its run, as plain data."""
 
 from __future__ import annotations
 

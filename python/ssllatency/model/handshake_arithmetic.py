@@ -36,17 +36,17 @@ def add_groups(groups: Sequence[Group]) -> Group:
 
 
 def add_alike(groups: Iterable[Group]) -> tuple[Group, ...]:
-    """Those that have the same labels and ending as one."""
+    """Adds up the groups that have the same labels and ending."""
     return gathered(groups, _group, add_groups)
 
 
 def add_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """Those that only differ in how often they occurred as one."""
+    """Adds up the causes that differ only in how often they occurred."""
     return gathered(causes, _cause, _add_counted)
 
 
 def add_keys(uses: Iterable[KeyUse]) -> tuple[KeyUse, ...]:
-    """Those of the same kind of key as one."""
+    """Adds up the uses of the same kind of key."""
     return gathered(uses, _key, _add_counted)
 
 

@@ -225,7 +225,7 @@ class Offload:
     """Asynchronous work. `engine` names what offloads ("libcrypto_mb", "qatengine", "ASYNC jobs").
 
     `waiting` and `most_waiting`: handshakes paused in the offload, now and at most, the latter None where it isn't known (an
-    interval whose most was reached before it, or accounts that were dropped); `pauses` in all, in `handshakes` that had any.
+    interval whose maximum was reached before it, or dropped records); `pauses` in all, in `handshakes` that had any.
     `software`: private-key operations inside handshakes that OpenSSL's own methods did instead. `unseen`: waits whose
     completion wasn't seen, so that they aren't split.
     """
@@ -243,15 +243,15 @@ class Offload:
 
 @dataclass(frozen=True)
 class Handshakes:
-    """All about the handshakes of one measurement. Counts are cumulative until a difference is taken.
+    """The handshakes of one measurement. Counts are cumulative until a difference is taken.
 
     `mix`: the successful handshakes by each label's values, whatever the report is grouped by. `in_flight`: begun and not
-    ended. `dropped`: accounts that were pushed out by newer ones. `partial`: handshakes that ended and aren't counted, as they
-    were under way when the trace began, or had been pushed out. `unattributed`: those whose phases couldn't be told, as their
-    calls moved between threads; all of their calls is REST. `unsplit`: those without ON_CPU and OFF_CPU though these were
-    asked for, as the kernel didn't announce all switches of their threads. `slept`: those whose calls slept before reads and
-    writes were watched, so that waits in them may be part of their phases and REST. `unknown_labels` says of which labels the
-    libraries show no place, by label, with the reason.
+    ended. `dropped`: records of handshakes that were evicted by newer ones. `partial`: handshakes that ended and aren't
+    counted, as they were under way when the trace began, or had been evicted. `unattributed`: handshakes that couldn't be split
+    into phases, as their calls moved between threads; all their time in calls is REST. `unsplit`: those without ON_CPU and
+    OFF_CPU though these were asked for, as the kernel didn't announce all switches of their threads. `slept`: those whose calls
+    slept before reads and writes were watched, so that waits in them may be part of their phases and REST. `unknown_labels`:
+    the labels that the libraries' code doesn't show, with the reasons.
     """
 
     groups: tuple[Group, ...]

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 
 class Row(Protocol):
-    """Anything that counts."""
+    """Any row with a count."""
 
     @property
     def count(self) -> int: ...

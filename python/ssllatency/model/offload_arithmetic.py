@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact sums and differences of what is known of an offload."""
+"""Exact sums and differences of offloads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ssllatency.model.keyed import gathered, listed, since
 
 
 def merge(*measured: Offload | None) -> Offload | None:
-    """All added up; the most that waited at a time is that of one of them."""
+    """The sum of all; the most that waited at a time is the greatest of theirs."""
     parts = [offload for offload in measured if offload is not None]
     if not parts:
         return None

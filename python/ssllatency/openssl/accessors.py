@@ -52,10 +52,8 @@ def bio_flags_offset(image: Image) -> int | None:
 
 
 def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:
-    """The field, `depth` pointers from the first argument, that `accessor` returns; None if it isn't exactly one.
-
-    Since OpenSSL 3.2 an accessor looks at the first word, the object's type, before; that is no answer beside another one.
-    """
+    """The field, `depth` pointers from the first argument, that `accessor` returns; None if it isn't exactly one. Since OpenSSL
+    3.2 an accessor first reads the first word, the object's type, which doesn't count as a result."""
     function = image.function(accessor)
     if function is None:
         return None

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where BoringSSL, and AWS-LC, which descends from it, keep what a connection waits for, read out of SSL_get_error's code.
-
-That is one of the codes that SSL_get_error returns, in a structure to which SSL points. Programs link only those accessors that
-they use, so SSL_get_error, which all of them need, shows where the BIOs lie as well.
-"""
+"""Where BoringSSL, and its descendant AWS-LC, store what a connection waits for, read out of SSL_get_error's code. It is one of
+the codes that SSL_get_error returns, and lies in a structure to which SSL points. Programs link only those accessors that they
+use, so SSL_get_error, which all of them need, shows where the BIOs lie as well."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ Path = tuple[int, int]
 
 
 def boringssl_offsets(image: Image) -> dict[str, int] | None:
-    """Byte offsets by name: "boringssl" leads from SSL to what "rwstate" lies in; "rbio" and "wbio", where they are clear, lie
-    in SSL, and so does "server", of which "server_bits" count. None for an image that isn't BoringSSL's."""
+    """Byte offsets by name: "boringssl" is the pointer in SSL to the structure that contains "rwstate"; "rbio" and "wbio",
+    where they are clear, lie in SSL, and so does "server", of which the bits "server_bits" count. None for an image that isn't
+    BoringSSL's."""
     function = image.function("SSL_get_error")
     path = _state(image, function.address) if function else None
     if function is None or path is None:
@@ -57,7 +56,8 @@ def _holds_codes(image: Image, address: int, path: tuple[int, ...]) -> bool:
 
 
 def _bio(image: Image, address: int, path: Path, code: int, accessor: str) -> int | None:
-    """The pointer in SSL that is passed on where it waits so, or that the accessor returns, if that is called instead."""
+    """The pointer in SSL that SSL_get_error passes on for this code, or that the accessor returns, if SSL_get_error calls the
+    accessor."""
     calls = _followed(image, address, {path: code}).calls
     passed = {call.arguments[0] for call in calls if isinstance(call.arguments[0], Field) and call.arguments[0].size == 8}
     paths = {field.path for field in passed if isinstance(field, Field)}
@@ -71,8 +71,8 @@ def _followed(image: Image, address: int, fields: dict[tuple[int, ...], int] | N
 
 
 def boringssl_paths(image: Image) -> dict[str, FieldPath]:
-    """Of the places that label_paths() names the one that is clear: "in_init" is a pointer here, to what a handshake needs
-    while it is under way. Empty where the program doesn't link SSL_in_init."""
+    """The one path of label_paths() that is clear here: "in_init", a pointer to the data of a handshake that is under way.
+    Empty where the program doesn't link SSL_in_init."""
     function, offsets = image.function("SSL_in_init"), boringssl_offsets(image)
     if function is None or offsets is None:
         return {}

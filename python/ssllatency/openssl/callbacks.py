@@ -29,7 +29,7 @@ CallbackPath = tuple[int, int]  # the offset of a pointer in SSL, and of the cal
 
 
 def callback_paths(image: Image) -> dict[str, CallbackPath | str]:
-    """By name, where the callback lies as seen from the SSL *, or why that can't be told (a phrase)."""
+    """By name, the path from the SSL * to the callback, or why it can't be determined (a phrase)."""
     try:
         accessors = Accessors(image)
     except (UnclearError, ElfError) as problem:
@@ -53,8 +53,8 @@ def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
 
 
 def _session_ctx(accessors: Accessors) -> int:
-    """The offset of the SSL_CTX that keeps the sessions: the one whose cache is looked into. It stays when the server's name
-    changes the connection's."""
+    """The offset of the SSL_CTX whose session cache is searched. It stays the same when the server name callback changes the
+    connection's SSL_CTX."""
     fields = accessors.follow("SSL_has_matching_session_id").fields
     pointers = {field.path[0] for field in fields if len(field.path) == 2}
     if len(pointers) != 1:
@@ -73,7 +73,7 @@ def _in_ctx(image: Image, name: str) -> tuple[int, ...]:
 
 
 def _control(image: Image, arguments: dict[str, Value]) -> int:
-    """The method's function that SSL_CTX_callback_ctrl passes on to what it is called with."""
+    """The function of the method to which SSL_CTX_callback_ctrl passes its arguments."""
     function = image.function("SSL_CTX_callback_ctrl")
     makers = (image.function(name) for name in _METHODS)
     tables = [returned_address(image, maker.address) for maker in makers if maker]

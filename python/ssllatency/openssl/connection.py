@@ -2,7 +2,7 @@
 """A library's accessors, followed for a plain connection: which field of it each of them returns, stores or passes on.
 
 Since OpenSSL 3.2 an SSL begins with its type, 0 for a connection that isn't QUIC's, and the accessors look at it; before, it
-begins with the version. Which of the two a library has is seen in SSL_version.
+begins with the version. SSL_version shows which of the two a library has.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Accessors:
             self._field_values = {_FIRST: 0}
 
     def follow(self, name: str, **arguments: Value) -> Evaluation:
-        """What the function does with the connection and these further arguments."""
+        """The evaluation of the function, called with the connection and these further arguments."""
         function = self.image.function(name)
         if function is None:
             raise UnclearError(f"the library has no {name}")
@@ -48,13 +48,13 @@ class Accessors:
         return followed(self.image, address, {"rdi": _CONNECTION, **arguments}, self._field_values)
 
     def returned(self, *names: str, size: int = 8, depth: int = 1) -> Field:
-        """The one field that the first of `names` that there is returns, `depth` pointers from its argument."""
+        """The one field that the first existing function of `names` returns, `depth` pointers from its argument."""
         name = next((candidate for candidate in names if self.image.function(candidate)), names[0])
         fields = (field for field in self.follow(name).results if isinstance(field, Field))
         return only(fields, f"{name} doesn't simply return it", size, depth)
 
     def passed(self, name: str) -> Field:
-        """The one pointer in the connection that the function calls another one with."""
+        """The one pointer in the connection that the function passes to another function."""
         arguments = (call.arguments[0] for call in self.follow(name).calls)
         fields = (field for field in arguments if isinstance(field, Field) and len(field.path) == 1)
         return only(fields, f"{name} doesn't simply pass it on", 8)
@@ -84,7 +84,7 @@ class Accessors:
 
 
 def only(fields: Iterable[Field], problem: str, size: int = 0, depth: int = 0) -> Field:
-    """The one field that there is, with offsets that structures can have; of this size and depth, unless they are 0."""
+    """The only one of the fields, if its offsets are possible in a structure, and its size and depth are these (0: any)."""
     distinct = set(fields)
     field = distinct.pop() if len(distinct) == 1 else None
     if field is None or not field.whole or not _plausible(field.path):

@@ -22,12 +22,12 @@ NAMES = frozenset(
 )
 _SSL = Place("argument", 0)
 _MSG_FLOW_ERROR = 1  # of OSSL_STATEM's state, ssl/statem/statem_local.h
-_MOST_CALLED = 3  # of the functions that raise errors, those that are looked at
+_MOST_CALLED = 3  # how many of the functions that raise errors are examined
 
 
 class Hidden:
-    """Finds them by the call sites of NAMES. Each method returns where the function begins; Unplannable where that is
-    uncertain."""
+    """Finds these functions by the call sites of NAMES. Each method returns a function's address, or raises Unplannable where
+    that is uncertain."""
 
     def __init__(self, image: Image, bodies: Bodies, code: LibsslCode, sites: Mapping[str, list[int]]) -> None:
         self._image = image
@@ -67,7 +67,7 @@ class Hidden:
         return _single([start for start in functions if not self._image.is_part(start)], f"call {' and '.join(names)}")
 
     def _raising(self) -> list[int]:
-        """Functions that pass an error on: the most called ones of those that call libcrypto's function for it."""
+        """Functions that forward an error: the most called of those that call libcrypto's function for raising errors."""
         sites = self._sites["ERR_vset_error"] or self._sites["ERR_put_error"]
         starts = {start for start in self._bodies.functions(sites) if self._code.holds(start)}
         called = calls_to(self._image, starts, self._code.within)

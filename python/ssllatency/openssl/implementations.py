@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which TLS implementations are linked into an image, whether or not it has symbols for their functions. They are recognised by
-texts that their code leaves in the program (a Go program's table of function names, source paths in the errors of others).
-"""
+"""Which TLS implementations are linked into an image, with or without symbols for their functions. They are recognised by texts
+in the program (a Go program's table of function names, source paths in the errors of others)."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class Inside:
 
 
 def tls_inside(image: Image) -> Inside:
-    """What the image's bytes tell, read once from one end to the other. ElfError where it is cut short."""
+    """The implementations that the image's bytes show, read once from end to end. ElfError where the file is cut short."""
     versions: dict[str, str] = {}
     for _, piece in image.pieces(_LONGEST):
         for name, (mark, version) in _MARKS.items():
@@ -81,5 +80,5 @@ _MARKS: dict[str, tuple[bytes, Callable[[bytes, int], str | None]]] = {
     "AWS-LC": (b"AWS-LC ", _aws_lc_version),
     "BoringSSL": (b"ssl/ssl_lib.cc\0", _present),
 }
-# An image that holds none of these has none of the above, nor a libcrypto whose names a debug file could bring.
+# An image without any of these has none of the above, nor a libcrypto whose function names a debug file could provide.
 TEXTS = (_MARKS["Go crypto/tls"][0], _MARKS["rustls"][0], b"ssl/ssl_lib.c", b"crypto/evp/")

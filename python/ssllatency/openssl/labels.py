@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a connection's labels lie, its version, cipher, group and their like, read out of the library's own accessors.
-
-Every place is counted from the SSL * of a plain connection, as the application has it. It comes from the file's code alone,
-never from a table of versions; what the code doesn't show, or shows in a way that leaves room for doubt, is absent.
-"""
+"""Where a connection's labels (version, cipher, group and others) are stored, read out of the library's own accessors. Every
+path starts at the SSL * of a plain connection, as the application has it. It comes from the file's code alone, never from a
+table of versions; what the code doesn't show, or shows in a way that leaves room for doubt, is absent."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _NO_GROUP = "SSL_ctrl doesn't show the negotiated group"
 
 
 def label_paths(image: Image) -> dict[str, FieldPath]:
-    """The places by the label's name; a name whose place can't be told surely is absent.
+    """The paths by the label's name; a label whose path is uncertain is absent.
 
     "version", "in_init", "hand_state", "resumed", "verify_mode" and "verify_result" are numbers as the accessors return them,
     "ctx", "session", "peer_certificate" and "waitctx" pointers. "cipher" is the number that SSL_CIPHER_get_id returns,
@@ -83,7 +81,7 @@ def _group_fields(accessors: Accessors) -> set[Field]:
 
 
 def _did_kex(accessors: Accessors) -> Field:
-    """The one flag in the connection that SSL_ctrl looks at before it takes the group from there."""
+    """The one flag in the connection that SSL_ctrl tests before it reads the group from the connection."""
     _group_tls13(accessors)
     fields = accessors.control(_GET_NEGOTIATED_GROUP).fields
     return only((field for field in fields if len(field.path) == 1 and field.size == 1), _NO_GROUP)

@@ -22,8 +22,8 @@ _MOST = 0.9  # of the functions that name a file lie together; the others do by 
 
 @dataclass(frozen=True)
 class LibsslCode:
-    """`within` is where to look, None for the whole file; `only` the beginnings of the functions that count, None for all of
-    those there."""
+    """`within` is the range to search, None for the whole file; `only` the addresses of the functions that count, None for all
+    in the range."""
 
     within: Range | None = None
     only: frozenset[int] | None = None
@@ -38,7 +38,7 @@ class LibsslCode:
 def static_code(image: Image, bodies: Bodies, others: Collection[int]) -> LibsslCode:
     """The functions of libssl in a program that holds more; `others` are addresses of functions that are libcrypto's.
 
-    Unplannable where they can't be told.
+    Unplannable where they can't be determined.
     """
     if image.machine != "x86-64":
         raise Unplannable(f"libssl's functions can't be told from libcrypto's in a static {image.machine} program")

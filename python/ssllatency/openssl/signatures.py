@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where libssl's record of a signature algorithm has its TLS code point, which no accessor shows.
 
-The accessors show where such a record has the numbers of its hash and of its kind of key, and the library has a table
-of these records, each with its name in TLS, whose code point and numbers are known. So the place is read from the table,
-provided that all records looked at agree.
+The accessors show where such a record has the numbers of its hash and of its kind of key, and the library has a table of these
+records, each with its name in TLS, whose code point and numbers are known. So the offset is read from the table, provided that
+all examined records agree.
 """
 
 from __future__ import annotations

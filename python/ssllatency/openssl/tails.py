@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a tail call through a method table leads, for the functions of OpenSSL that end in one.
 
-Which table it is, is known from OpenSSL's source (ssl/ssl_lib.c, crypto/rsa/rsa_crpt.c, crypto/ec/ecdsa_ossl.c and others): the
+Which table that is comes from OpenSSL's source (ssl/ssl_lib.c, crypto/rsa/rsa_crpt.c, crypto/ec/ecdsa_ossl.c and others): the
 name of the function says what structure it jumps through, the displacement in the code which slot. An engine may put a method
 of its own in a slot at run time: calls that end in such a method have no exit here, and are counted as unmatched.
 """
@@ -106,7 +106,7 @@ class Tails:
 
 
 def _slot(table: dict[int, int], slot: int) -> Sequence[int] | None:
-    """Nothing is known of a slot where there is no table, or outside of it."""
+    """None where there is no table, or the slot lies outside it."""
     if not table or not 8 <= slot <= 112 or slot % 8:
         return None
     return [table[slot]] if slot in table else []

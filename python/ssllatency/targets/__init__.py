@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is traced: processes, the files that they map, and the kernel's own handle on such a file.
-
-Everything here only reads under /proc; the root of that tree is a parameter, so that a made-up tree can stand in for it.
-"""
+"""What is traced: processes, the files that they map, and the kernel's own handle on such a file. Everything here only reads
+below /proc, whose path is a parameter, so that tests can pass a tree of their own."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ the moment, and the first call of its first process must count as well.
 
 What a program will load is known where its loader looks: in the folders of LD_LIBRARY_PATH, beside the executable, in what
 /etc/ld.so.cache lists, and where there is no cache in the usual folders; all of it in the root of the processes that will start
-others. Whoever owns that root may put there what he likes. So each file is opened as safe_open does, below that root alone, and
-is no more than a file that a process may map: what it holds the caller finds out, and nothing in it speaks for another file.
+others. The owner of that root may put anything there. So each file is opened by safe_open, below that root only, and is treated
+as any file that a process may map: the caller inspects it, and nothing in it is believed about another file.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def named_files(library: str, stack: ExitStack) -> list[ExpectedFile]:
 
 
 def root_paths(pids: Iterable[int], proc: Path = PROC) -> list[str]:
-    """Where the different roots of these processes lie for us, the first ones only."""
+    """The paths, as we see them, of the different roots of these processes; only the first few."""
     return [root for root, _ in _roots(pids, proc, host=False)]
 
 
@@ -114,7 +114,7 @@ def _roots(pids: Iterable[int], proc: Path, *, host: bool) -> list[tuple[str, li
 
 
 def _root_identity(process: Path) -> tuple[int, ...] | None:
-    """What is the same for processes that see the same files."""
+    """An identity of the root that processes share if they see the same files."""
     try:
         mounts, root = os.stat(process / "ns/mnt"), os.stat(process / "root")  # noqa: PTH116
     except OSError:
@@ -142,7 +142,7 @@ def _asked_for(pid: int, proc: Path) -> list[str]:
 
 
 def _beside(pid: int, proc: Path) -> list[str]:
-    """The folders for libraries of its own that a program may have."""
+    """Folders in which a program may bring its own libraries."""
     path = None
     with suppress(SsllatencyError):
         path = executable_path(pid, proc)
@@ -151,7 +151,7 @@ def _beside(pid: int, proc: Path) -> list[str]:
 
 
 def _listed(root: str) -> list[str]:
-    """The libraries that the root's own cache of the loader lists: of that file only the paths are read that lie in it."""
+    """The libraries that the loader's cache in this root lists; only the paths in that file are read."""
     try:
         descriptor = open_below(root, _CACHE, _LARGEST_CACHE)
     except OSError:

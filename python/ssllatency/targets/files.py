@@ -2,7 +2,8 @@
 """Finds the files to trace: the TLS code that processes map, each file once however many processes share it.
 
 Every file that is mapped as code is a candidate, whatever its name: OpenSSL is linked into programs and into libraries of other
-names. The caller's `holds` decides from the content which of them contain TLS, and its `recognise` what such a file is.
+names. The caller's `holds` decides by the contents which of them contain TLS, and its `recognise` determines what such a file
+is.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LIBRARY_NAMES = ("libssl*.so*", "libcrypto*.so*", "qatengine*.so*", "libqat*.so
 _USUAL_NAMES = ("libssl.so", "libcrypto.so")
 
 _MOST_AHEAD = 32
-# A process can map tens of thousands of files of any content: at most so many, of one process and of all, are inspected.
+# A process can map tens of thousands of files of any content. The most that are inspected, of one process and of all.
 MOST_MAPPED, _MOST_FILES = 1024, 16384
 MOST_OF_PROCESS = 64  # files of one process that are traced
 
@@ -89,10 +90,11 @@ def tls_files(
     `recognise(fd, path, root)` is asked what it is, "" for no TLS. Each is called once a file, and the descriptor is closed
     when it returns. `named` are files (see file_identity) that are recognised whatever is in them. `problem` takes the
     SsllatencyError of a process or file that can't be read; if it returns, the search goes on without. Processes that end
-    meanwhile are left out. NoTlsFile where no process maps a TLS file. MOST_MAPPED files of one process are asked about and
-    MOST_OF_PROCESS recognised, and of all together those that most processes map; `tell` takes a sentence about the others.
+    meanwhile are left out. NoTlsFile where no process maps a TLS file. At most MOST_MAPPED files of one process are inspected
+    and MOST_OF_PROCESS recognised, and of all processes together those that most processes map; `tell` takes a sentence about
+    the rest.
 
-    `ahead` is given, before any is asked about, what `recognise` will be given of the first candidates.
+    `ahead` gets the arguments of `recognise` for the first candidates, before any file is inspected.
     """
     processes = list(processes)
     users = _most_shared(_candidates(processes, proc, named, problem, tell), named, tell)
@@ -112,17 +114,17 @@ def tls_candidates(pid: int, proc: Path = PROC) -> list[MappedFile]:
 
 
 def holds_tls(pid: int, mapping: MappedFile, holds: Holds, proc: Path = PROC) -> bool:
-    """What `holds` says of the file that process `pid` maps so. SsllatencyError where it can't be read."""
+    """Whether the file that process `pid` maps here contains TLS, by `holds`. SsllatencyError where it can't be read."""
     return first_opened({pid: mapping}, holds, proc)
 
 
 def may_hold_tls(path: str) -> bool:
-    """Whether the name of a mapped file alone makes it worth a closer look: what is no library may be the executable."""
+    """Whether the name of a mapped file suggests TLS: a TLS library's name, or a name that no library has (the executable)."""
     return has_library_name(path) or ".so" not in path.rpartition("/")[2]
 
 
 def recognised_file(pid: int, mapping: MappedFile, recognise: Recognise, proc: Path = PROC) -> TracedFile | None:
-    """The file that process `pid` maps so, where it holds TLS code. SsllatencyError where it can't be read."""
+    """The file that process `pid` maps here, if it contains TLS code. SsllatencyError where it can't be read."""
     return _recognised(open_mapped(pid, mapping, proc), pid, {pid: mapping}, recognise, fail, proc)
 
 
@@ -154,8 +156,8 @@ def _mapping_of(pid: int, identity: Identity, proc: Path) -> MappedFile | None:
 def most_important(
     files: Sequence[TracedFile], most: int, named: Collection[Identity] = ()
 ) -> tuple[list[TracedFile], list[TracedFile]]:
-    """So many of the files, in their order, and those that are left: first come the named ones, then those that most processes
-    map, and of these libssl."""
+    """The most important files, as many as are allowed, in their order, and the rest: named files first, then those that most
+    processes map, libssl before others."""
 
     def rank(file: TracedFile) -> tuple[bool, int, bool]:
         return file.mapping.identity not in named, -len(file.pids), "libssl" not in file.kind
@@ -178,7 +180,7 @@ def few_of(files: Sequence[MappedFile], executable: str | None, named: Collectio
 
 
 def too_many(process: Process, files: int) -> str:
-    """The sentence about the files of a process that aren't asked about."""
+    """The sentence about the files of a process that aren't inspected."""
     return f"{process.comm} (PID {process.pid}) maps {files} files as code: only {MOST_MAPPED} of them were inspected."
 
 
@@ -209,8 +211,8 @@ def _candidates(processes: Iterable[Process], proc: Path, named: Collection[Iden
 def _holding(
     users: Users, processes: Iterable[Process], holds: Holds, named: Collection[Identity], tell: Tell, proc: Path
 ) -> Users:
-    """Those that may hold TLS, MOST_OF_PROCESS of one process. One that can't be opened stays where its name makes it worth it:
-    the error is reported when it is recognised."""
+    """The files that may contain TLS, at most MOST_OF_PROCESS of one process. A file that can't be opened stays if its name
+    suggests TLS: its error is reported when it is recognised."""
     candidates: Users = {}
     taken: Counter[int] = Counter()
     crowded: set[int] = set()
@@ -247,7 +249,7 @@ class Unopened:
             self._first, self._number = self._first or str(error), self._number + 1
 
     def sentences(self) -> list[str]:
-        """What is to be said, if anything."""
+        """A sentence about them, if there are any."""
         if not self._number:
             return []
         files = "One mapped file" if self._number == 1 else f"{self._number} mapped files"
@@ -255,10 +257,8 @@ class Unopened:
 
 
 def first_opened(mappings: Mapping[int, MappedFile], ask: Callable[[int, str, str], T], proc: Path) -> T:
-    """What `ask` says of a file, given its descriptor, path and root, through the first process that lets us open it.
-
-    SsllatencyError where none does.
-    """
+    """The result of `ask` for a file, called with its descriptor, path and root, through the first process that lets us open
+    it. SsllatencyError if none does."""
     first: SsllatencyError | None = None
     for pid, mapping in mappings.items():
         try:
@@ -275,7 +275,7 @@ def first_opened(mappings: Mapping[int, MappedFile], ask: Callable[[int, str, st
 
 
 def has_library_name(path: str) -> bool:
-    """Whether the file at `path` is called as the libraries are that are traced."""
+    """Whether the file at `path` has the name of a library that is traced."""
     name = path.rpartition("/")[2]
     return any(fnmatchcase(name, pattern) for pattern in _LIBRARY_NAMES)
 
@@ -292,7 +292,7 @@ def _first_candidates(users: Users, proc: Path, stack: ExitStack) -> list[tuple[
 
 
 def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Path, problem: Problem) -> TracedFile | None:
-    """Asks what the file is through the first process that lets us open it."""
+    """The file as `recognise` describes it, opened through the first process that permits that."""
     errors = []
     for pid in sorted(mappings):
         try:

@@ -25,7 +25,7 @@ class Hazards:
 
 
 def hazards(pids: Iterable[int], proc: Path = PROC) -> Hazards:
-    """Those of all threads of these processes together. A process that is gone, or may not be read, brings none."""
+    """The hazards of all threads of these processes together. A process that has ended, or may not be read, adds none."""
     fields = [_status(status) for pid in pids for status in _statuses(proc / str(pid) / "task")]
     return Hazards(
         seccomp=any(status.get("Seccomp") == _SECCOMP_FILTER for status in fields),
@@ -34,7 +34,7 @@ def hazards(pids: Iterable[int], proc: Path = PROC) -> Hazards:
 
 
 def possible_hazards(proc: Path = PROC) -> Hazards:
-    """Those that a process started later could bring: a filter always, a shadow stack where the processor has them."""
+    """The hazards of processes that may start later: a filter always, a shadow stack if the processor has them."""
     try:
         flags = (proc / "cpuinfo").read_text(errors="replace")
     except OSError:

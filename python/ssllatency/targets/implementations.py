@@ -22,10 +22,8 @@ _NATIVE = ("*tcnative*.so*", "libconscrypt*.so*")
 
 
 def foreign_implementations(paths: Iterable[str]) -> tuple[str, ...]:
-    """Those whose libraries are among these files of a process.
-
-    A Java virtual machine is one: whether a program in it does TLS can't be told from outside.
-    """
+    """The implementations whose libraries are among these files of a process. A Java virtual machine counts as one: whether a
+    program in it does TLS can't be determined from outside."""
     names = [path.rpartition("/")[2] for path in paths]
     implementations = [implementation for pattern, implementation in _LIBRARIES if _any(names, pattern)]
     if _JAVA in names and not any(_any(names, pattern) for pattern in _NATIVE):

@@ -28,7 +28,7 @@ class Listener:
 
 
 def listeners(pids: Iterable[int], proc: Path = PROC) -> dict[int, tuple[Listener, ...] | None]:
-    """By process, ascending by port; None for a process whose descriptors may not be looked at."""
+    """The listeners of each process, ascending by port; None for a process whose descriptors may not be read."""
     tables: dict[str, dict[str, Listener]] = {}
     listeners_by_pid: dict[int, tuple[Listener, ...] | None] = {}
     for pid in pids:
@@ -62,8 +62,8 @@ def serving(port: int, addresses: Container[str], pids: Iterable[int], proc: Pat
 
 
 def blocks(pids: Iterable[int], proc: Path = PROC) -> bool:
-    """Whether any of the processes listens on a socket that blocks, so that those it accepts most likely block as well. Those
-    whose descriptors may not be looked at don't count."""
+    """Whether any of the processes listens on a blocking socket, so that the sockets that it accepts most likely block as well.
+    Processes whose descriptors may not be read don't count."""
     for pid in pids:
         folder = proc / str(pid)
         with suppress(OSError):
@@ -114,7 +114,7 @@ def _socket(descriptor: Path) -> str:
 
 
 def _table(folder: Path) -> dict[str, Listener]:
-    """By the socket's inode number, those that listen in one network namespace."""
+    """The listening sockets of one network namespace, by inode number."""
     listeners_by_inode = {}
     for name in ("tcp", "tcp6"):
         for line in _lines(folder / name):

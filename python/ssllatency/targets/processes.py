@@ -63,7 +63,7 @@ def exists(pid: int, proc: Path = PROC) -> bool:
 
 
 def root_of(pid: int, proc: Path = PROC) -> str:
-    """Where the root of a process's file system is for us."""
+    """The path, as we see it, of the root of a process's file system."""
     return str(proc / str(pid) / "root")
 
 

@@ -3,8 +3,8 @@
 that root is a separate file system that the file is part of.
 
 A process may make a root for itself in a user namespace, with files of the host bound into it, and put debug files beside them
-that say of the host's libraries what it likes. So the root of such a process isn't asked, nor is any root asked about a file
-that only was mounted or carried into it.
+that say of the host's libraries what it likes. So the root of such a process isn't searched, nor any root for a file that was
+merely mounted or passed into it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def _speaks_for(file: str | Path, path: str, root: str) -> bool:
 
 
 def _is_ours(process: Path) -> bool:
-    """Whether who set up the process's mounts had our own privileges: neither it nor its mounts are of a user namespace."""
+    """Whether the process's mounts were set up with our own privileges: neither the process nor its mounts belong to another
+    user namespace."""
     ours = os.stat(_OWN_NAMESPACE)  # noqa: PTH116
     if not os.path.samestat(os.stat(process / "ns/user"), ours):  # noqa: PTH116
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the target options of a command into processes. Several options add up."""
+"""Turns the target options of a command into processes. Several options select the union."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
 
 
 def members(selection: Selection, proc: Path = PROC) -> dict[int, bool]:
-    """Those of `pids`, `comms`, `container` and `cgroup` that are there now, by PID; true for one that belongs by its name or
+    """The processes that `pids`, `comms`, `container` and `cgroup` select now, by PID; true for one selected by its name or
     cgroup only."""
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
@@ -102,7 +102,7 @@ def _leader(tid: int, proc: Path) -> int | None:
 
 
 def kept_comm(comm: str) -> str:
-    """What the kernel keeps of a name, as Process.comm has it."""
+    """The part of a name that the kernel keeps, as in Process.comm."""
     return comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What on this host does TLS: processes, their containers and ports, and the TLS implementations that they map. Reads /proc and
-the files themselves; traces nothing."""
+"""What does TLS on this host: processes, their containers and ports, and the TLS implementations that they map. Reads /proc and
+the files; attaches nothing."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Stack:
 
 @dataclass(frozen=True)
 class TlsProcess:
-    """A process that does TLS, or could. `listens` is None where that may not be looked at; `own_pid` is its number in a PID
-    namespace of its own."""
+    """A process that does TLS, or could. `listens` is None if there is no permission to read it; `own_pid` is its number in a
+    PID namespace of its own."""
 
     process: Process
     stacks: tuple[Stack, ...]
@@ -70,8 +70,8 @@ class TlsProcess:
 
 @dataclass(frozen=True)
 class Survey:
-    """Those that listen come first. `crypto_only`: processes that map libcrypto and nothing that does TLS; `closed`: those that
-    may not be looked into; `unread`: files that may not be opened, or are damaged, each with the sentence that says so."""
+    """Those that listen come first. `crypto_only`: processes that map libcrypto and nothing that does TLS; `closed`: processes
+    that may not be inspected; `unread`: files that may not be opened, or are damaged, each with the sentence that says so."""
 
     processes: tuple[TlsProcess, ...]
     crypto_only: tuple[Process, ...] = ()
@@ -83,8 +83,8 @@ Describe = Callable[[int, str, str], FileFacts]
 
 
 def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> Survey:
-    """Looks at these processes. `describe(fd, path, root)` says what is in a file, whose process has its root there; it is
-    asked once a file."""
+    """Surveys these processes. `describe(fd, path, root)` returns what is in a file, `root` being its process's root; it is
+    called once per file."""
     looks, closed = _look(processes, proc)
     facts, unread = _facts(looks, describe, proc)
     many = tuple(too_many(look.process, look.files) for look in looks if look.files > MOST_MAPPED)
@@ -101,8 +101,8 @@ def survey(processes: Iterable[Process], describe: Describe, proc: Path = PROC) 
 
 
 def tls_stacks(processes: Iterable[Process], describe: Describe, proc: Path = PROC) -> dict[Process, tuple[Stack, ...]]:
-    """What of TLS is in each of these processes, without where it is and listens: their descriptors, which may be as many as
-    their connections, aren't looked at. `describe` as for survey(); what can't be looked into is left out."""
+    """The TLS implementations in each of these processes, without containers and ports: descriptors, of which there may be as
+    many as connections, aren't read. `describe` as for survey(); what can't be inspected is left out."""
     looks, _ = _look(processes, proc)
     facts, _ = _facts(looks, describe, proc)
     return {look.process: _stacks(look, facts) for look in looks}
@@ -134,7 +134,8 @@ def _look(processes: Iterable[Process], proc: Path) -> tuple[list[_Look], tuple[
 
 
 def _facts(looks: Iterable[_Look], describe: Describe, proc: Path) -> tuple[dict[Identity, FileFacts], tuple[str, ...]]:
-    """Those of each candidate, asked through the first process that lets us open it; and what couldn't be read."""
+    """The facts of each candidate, read through the first process that lets us open it; and sentences about what couldn't be
+    read."""
     users: dict[Identity, dict[int, MappedFile]] = defaultdict(dict)
     for look in looks:
         for identity, mapped in look.candidates.items():
@@ -165,8 +166,8 @@ def _stacks(look: _Look, facts: Mapping[Identity, FileFacts]) -> tuple[Stack, ..
 
 
 def _openssl(files: list[SurveyedFile], executable: str | None) -> tuple[Stack, ...]:
-    """All that is OpenSSL, or descends from it, in one process: one for what is traced of each name, and one for each file that
-    isn't. Several traced versions in it are distinguished by their files."""
+    """All implementations in one process that are OpenSSL or descend from it: one entry for the traced files of each name, and
+    one for each file that isn't traced. Several traced versions in an entry are distinguished by their files."""
     parts: dict[str, list[SurveyedFile]] = defaultdict(list)
     for file in files:
         if file.facts.libraries and not file.facts.obstacle:

@@ -113,7 +113,7 @@ def _s_server(cell: Cell, server: ServerEntry) -> str:
 
 
 def _running(cell: Cell, server: ServerEntry) -> str:
-    """What isn't ours to set."""
+    """Why a running server can't be used for the cell, as ssllatency doesn't change its settings; "" if it can."""
     if server.kind is not Kind.RUNNING:
         return ""
     for factor, level in ((Factor.KEY, server.key), (Factor.CLIENT_CERTIFICATE, server.client_certificate)):

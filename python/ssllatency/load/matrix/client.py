@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of one cell: its command line, and whether the server then saw what the cell asks for."""
+"""The client of one cell: its command line, and whether the server then saw what the cell specifies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def command(cell: Cell, matrix: Matrix, where: Endpoint, keys: Keys) -> list[str
         seconds=matrix.seconds if s_time else None,
         requests=None if s_time else matrix.connections,
         connections=clients,
-        # h2load resumes what it can: where sessions are to be new its server gives it none.
+        # h2load resumes whenever it can: for new sessions its server gives out none.
         reuse=not s_time or cell[Factor.RESUMPTION] != NEW,
         version=chosen(cell[Factor.VERSION]) if s_time else "",
         cipher=chosen(cell[Factor.CIPHER]),

@@ -21,7 +21,7 @@ def known_s(matrix: Matrix, runs: Sequence[Run]) -> tuple[float, int]:
 
 
 class Times:
-    """Expects of each tool what its runs so far have taken."""
+    """Estimates the time that is left by what each tool's runs have taken so far."""
 
     def __init__(self, matrix: Matrix, runs: Sequence[Run]) -> None:
         self._began = self._last = time.monotonic()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A matrix of measurements as plain data: what is varied, on which servers, and in which order the runs are made."""
+"""A matrix of measurements as plain data: its factors, its servers, and the order of its runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GROUP_NAMES = {
 
 
 class Factor(StrEnum):
-    """What is varied, in the order of the table's columns."""
+    """The factors, in the order of the table's columns."""
 
     SERVER = "server"
     TOOL = "tool"
@@ -120,7 +120,8 @@ class Matrix:
 
     @property
     def identity(self) -> str:
-        """A word for all that decides what a run's numbers mean: the number of repeats and warm-ups may change in between."""
+        """An identifier of all settings that affect a run's numbers; the number of repeats and warm-ups may change in
+        between."""
         said = {**asdict(self), "repeats": None, "warm_up": None}
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -139,7 +140,7 @@ def chosen(level: str) -> str:
 
 
 def group_name(group: str) -> str:
-    """A group's one name, in small letters, by any of those that set it."""
+    """The canonical name of a group, in small letters, by any of the names that select it."""
     name = group.lower()
     return _GROUP_NAMES.get(name, name)
 

@@ -34,11 +34,9 @@ class Command(Protocol):
 
 @dataclass(frozen=True)
 class Tool:
-    """One of them: `program` is its executable, of Debian's `package`, and `leading` what stands before its own arguments.
-
-    `version` are the arguments that make it say its version. `torn`: whether the last line counts though it is torn, as that of
-    s_time's marks does.
-    """
+    """A load generator: `program` is its executable, in Debian's `package`; `leading` are words before its own arguments, and
+    `version` the arguments that make it print its version. `torn`: whether the last line counts even if it is cut off, as
+    s_time's line of marks does."""
 
     program: str
     leading: tuple[str, ...]
@@ -68,7 +66,7 @@ def version_of(tool: Tool, program: str = "", account: Account | None = None) ->
 
 
 def report_of(tool: Tool, output: Output, command: Sequence[str], version: str = "") -> ClientReport:
-    """What the tool said of its run, and its rate of connections by our clock where their number is known exactly.
+    """The tool's report of its run, and its rate of connections by our clock if their number is known exactly.
 
     Its command line is kept without credentials. The last line of a tool that was killed may be torn, and isn't read then.
     """

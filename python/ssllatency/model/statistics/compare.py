@@ -111,7 +111,7 @@ def _blocks(recording: Recording) -> list[Snapshot]:
 
 
 def _timed(snapshot: Snapshot) -> dict[Subject, Timed]:
-    """All that is compared of a snapshot."""
+    """Everything in a snapshot that is compared."""
     timed: dict[Subject, Timed] = {}
     for ending in Ending:
         group = _group(snapshot, ending)
@@ -201,7 +201,7 @@ def _contributions(before: Snapshot, after: Snapshot) -> tuple[Contribution, ...
     groups = [group for group in (_group(snapshot, Ending.SUCCESS) for snapshot in (before, after)) if group]
     if len(groups) < 2:
         return ()
-    # What one side doesn't tell apart lies in its rest, and is put there on the other side as well.
+    # What one side couldn't measure is part of its REST, so it is added to REST on the other side as well.
     untold = _untold(before) | _untold(after)
     hidden = {part for part in PHASES[:-1] if part in untold and any(part not in group.parts for group in groups)}
     contributions = []

@@ -53,10 +53,8 @@ class Change:
 
     @property
     def leaning(self) -> Verdict:
-        """SLOWER or FASTER where the bounds have no change outside them and yet the verdict is NOISE; else the verdict.
-
-        Bounds are those of this change by itself; the verdict reckons with all changes that are judged at a time.
-        """
+        """SLOWER or FASTER where the bounds exclude "no change" and yet the verdict is NOISE; else the verdict. Bounds are
+        those of this change alone; the verdict takes into account how many changes are judged together."""
         if self.verdict is Verdict.NOISE and self.low is not None and self.high is not None:
             if self.low > 1:
                 return Verdict.SLOWER

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Main effects: how much each level of each factor makes of a measured number, in per cent of the mean, with its uncertainty.
+"""Main effects: how much each level of each factor changes a measured number, in per cent of the mean, with its uncertainty.
 
 The logarithm of the number is taken as a sum of the grand mean and one effect for each factor, fitted by least squares; the
 effects of a factor's levels add up to zero. Where every combination was run an effect is the mean of the log ratios to the
@@ -71,7 +71,7 @@ class Design:
 
 
 def design(names: Sequence[str], cells: Sequence[Levels]) -> Design:
-    """The factors that vary, those joined that can't be told apart."""
+    """The factors that vary; those that can't be separated are joined."""
     columns: list[tuple[int, ...]] = [(number,) for number in range(len(names)) if len({cell[number] for cell in cells}) > 1]
     while True:
         candidate = Design(tuple(", ".join(names[column] for column in joint) for joint in columns), tuple(columns))
@@ -85,7 +85,7 @@ def design(names: Sequence[str], cells: Sequence[Levels]) -> Design:
 
 
 def _connected(cells: Sequence[Levels], first: int, second: int) -> bool:
-    """Whether the levels of two factors all hang together by the cells in which they meet."""
+    """Whether the levels of two factors are all connected by the cells in which they occur together."""
     group: dict[tuple[int, str], set[tuple[int, str]]] = {}
     for ends in ({(0, cell[first]), (1, cell[second])} for cell in cells):
         joint = set().union(*(group.get(end, {end}) for end in ends))
@@ -178,7 +178,7 @@ def _explained(cells: Sequence[Levels], means: Sequence[float], width: int) -> f
 
 
 def _is_told(cells: Sequence[Levels], factor: int) -> bool:
-    """Whether the cells tell this factor's effects from those of all the others together."""
+    """Whether the cells separate this factor's effects from those of all the others together."""
     width = len(cells[0])
     others = [[(number, cell[number]) for number in range(width) if number != factor] for cell in cells]
     every = [[(number, cell[number]) for number in range(width)] for cell in cells]

@@ -39,7 +39,7 @@ class Quantity(StrEnum):
 
 
 QUANTILES = {Quantity.P50: Fraction(1, 2), Quantity.P90: Fraction(9, 10), Quantity.P99: Fraction(99, 100)}
-# So many calls are asked for that 10 of them lie beyond a percentile, the fewest that its place can be told from.
+# Required calls: so many that 10 lie beyond a percentile, the fewest that determine its position.
 FEWEST = {Quantity.RATE: 0, Quantity.MEAN: _ENOUGH, Quantity.P50: _ENOUGH, Quantity.P90: 100, Quantity.P99: 1000}
 
 

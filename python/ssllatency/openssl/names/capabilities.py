@@ -68,7 +68,7 @@ def curves(image: Image) -> dict[int, int]:
 
 
 def _curves(image: Image, table: int) -> dict[int, int]:
-    """The table has no end of its own: it goes on as long as its rows could be ones."""
+    """The table has no terminator: it ends with the first row that isn't plausible."""
     nids: dict[int, int] = {}
     for number in range(1, MAX_GROUPS):
         try:

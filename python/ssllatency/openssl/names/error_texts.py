@@ -81,7 +81,7 @@ def _major(row: Row) -> int:
 
 
 def _tables(image: Image) -> Iterator[list[Row]]:
-    """The runs of entries that {0, NULL} follows: a library's reasons, the libraries' names, or something else by chance."""
+    """Runs of entries that end with {0, NULL}: a library's reasons, the libraries' names, or something else by chance."""
     texts = ((address, code, readable(image, target)) for address, code, target in image.numbered_pointers(_is_code))
     rows = {address: (code, text) for address, code, text in texts if text}
     for start in rows:

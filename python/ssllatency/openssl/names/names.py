@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for the codes that a TLS library uses: what `openssl errstr` or an alert's text would say.
+"""Names for the codes that a TLS library uses, as `openssl errstr` or an alert's text would print them.
 
 What a library doesn't have, or doesn't show, is absent; libssl and libcrypto have different parts, which join() puts together.
 """
@@ -56,7 +56,7 @@ def unpack(code: int, major: int) -> tuple[int, int]:
 
 
 def join(first: Names, other: Names) -> Names:
-    """The names of both; where both have a code, the name from `one`."""
+    """The names of both; where both name a code, the name from `first`."""
     curves, objects = {**other.curves, **first.curves}, {**other.objects, **first.objects}
     return Names(
         reasons={**other.reasons, **first.reasons},

@@ -50,10 +50,8 @@ def states(image: Image) -> dict[int, str]:
 
 
 def _by_number(image: Image, function: str, numbers: range, unnamed: int, case: Callable[[int], Case]) -> dict[int, str]:
-    """The one text that `function` returns for a number, where it isn't that for `unnamed`, which has no name.
-
-    What can be returned for every number, as for an SSL in error, is no name; nor is a text where anything else is possible.
-    """
+    """The one text that `function` returns for each number, unless it is the text for `unnamed`, a number without a name. A
+    text that can be returned for every number (as for an SSL in error) is no name, nor is one of several possible texts."""
     accessor = image.function(function)
     if accessor is None:
         return {}
@@ -110,7 +108,7 @@ def _signature_row(image: Image, address: int, offset: int) -> Row | None:
 
 
 def _rows(row: Callable[[int], Row | None], anchor: int, stride: int) -> Iterator[Row]:
-    """The rows of the table that has one at `anchor`, in both directions, one each `stride` bytes (0: that one alone)."""
+    """The rows of the table around the one at `anchor`, in both directions, `stride` bytes apart (0: only that row)."""
     for step in (stride, -stride) if stride else (1,):
         for address in range(anchor, anchor + step * (MAX_ROWS if stride else 1), step):
             entry = row(address)

@@ -18,11 +18,8 @@ _DEEPEST = 32  # folders below one another; a cgroup's own limit is the administ
 
 
 def cgroup_folder(text: str, proc: Path = PROC, *, nobody: bool = False) -> Path:
-    """The folder of a cgroup, named by its path, or as /proc/PID/cgroup shows it. Absent where there is none, unless `nobody`
-    is allowed in it: then it is where it would be.
-
-    A path of the second kind is looked for in cgroup 2 first.
-    """
+    """The folder of a cgroup, named by its path, or as /proc/PID/cgroup shows it. Absent if there is none, unless `nobody`
+    allows an empty target: then the folder where it would be. A path of the second kind is searched for in cgroup 2 first."""
     points = [point for _, point in sorted(_mounts(proc), key=lambda mount: mount[0] != _UNIFIED)]
     below = [point / text.lstrip("/") for point in points]
     for folder in (Path(text), *below):

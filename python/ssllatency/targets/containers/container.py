@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which container a process is in, from the paths of /proc/PID/cgroup, which every user may read.
 
-No runtime is asked: they all write the container's ID into the path, each in its own way:
+No runtime is queried: each writes the container's ID into the path, in its own way:
 
     /docker/ID    /system.slice/docker-ID.scope                                     Docker, by cgroupfs and by systemd
     /machine.slice/libpod-ID.scope/container    /libpod_parent/libpod-ID            Podman
@@ -72,13 +72,13 @@ def containers_in(path: str) -> tuple[Container, ...]:
 
 
 def parse_cgroup(text: str) -> tuple[Container, ...]:
-    """Those that the text of /proc/PID/cgroup names: cgroup v2 has one line, 0::PATH, v1 one for each hierarchy."""
+    """The containers that the text of /proc/PID/cgroup names: cgroup v2 has one line, 0::PATH, v1 one for each hierarchy."""
     paths = [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
     return max((containers_in(path) for path in paths), key=len, default=())
 
 
 def containers_of(pid: int, proc: Path = PROC) -> tuple[Container, ...]:
-    """Those that process `pid` is in, the outermost first; none for a process that is gone."""
+    """The containers that process `pid` is in, the outermost first; none for a process that has ended."""
     try:
         return parse_cgroup((proc / str(pid) / "cgroup").read_text(errors="backslashreplace"))
     except OSError:
@@ -111,8 +111,8 @@ def _unescaped(name: str) -> str:
 
 
 def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, root: Path = Path("/")) -> list[Process]:
-    """The processes in the container that `wanted` is the ID, its beginning, the name or the pod's UID of, and those in the
-    containers within it. Absent where there is none, SsllatencyError for a beginning that several share."""
+    """The processes in the container whose ID, prefix of the ID, name or pod UID is `wanted`, and those in containers inside
+    it. Absent if there is no such container, SsllatencyError for a prefix that several share."""
     chains = {process: containers_of(process.pid, proc) for process in processes}
     containers = {container.id: container for chain in chains.values() for container in chain}
     names = container_names(containers, root)

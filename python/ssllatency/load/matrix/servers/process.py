@@ -43,10 +43,10 @@ class Server(Protocol):
     pids: tuple[int, ...]
 
     def endpoint(self, site: Site) -> Endpoint:
-        """Where it serves so."""
+        """The endpoint of this site."""
 
     def close(self) -> None:
-        """Ends it where it was started by us."""
+        """Ends the server if we started it."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -77,7 +77,7 @@ def _listening_range() -> range:
 
 
 def site_of(cell: Cell) -> Site:
-    """How the cell wants to be served. h2load resumes whatever it can: for new sessions its server gives it none."""
+    """The site that the cell needs. h2load resumes whenever it can: for new sessions its server gives out none."""
     sessions = cell[Factor.TOOL] != "h2load" or cell[Factor.RESUMPTION] != NEW
     return Site(
         cell[Factor.KEY],
@@ -146,19 +146,19 @@ def start(entry: ServerEntry, cells: Sequence[Cell], keys: Keys, folder: Path) -
 
 
 class RunningServer:
-    """One that the user has."""
+    """A server of the user's, which runs already."""
 
     def __init__(self, entry: ServerEntry) -> None:
         self.pids: tuple[int, ...] = (entry.pid,) if entry.pid is not None else ()
         self._endpoint = endpoint_of(entry.address)
 
     def endpoint(self, site: Site) -> Endpoint:
-        """The same for all."""
+        """The same endpoint for all sites."""
         del site
         return self._endpoint
 
     def close(self) -> None:
-        """Nothing: it isn't ours."""
+        """Does nothing: the server isn't ours."""
 
 
 class Nginx:
@@ -271,7 +271,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _serves(port: int, process: subprocess.Popen[bytes]) -> bool:
-    """Whether it comes to listen on its port."""
+    """Whether it listens on its port within the time limit."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
