@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     for tool in sorted({cell[Factor.TOOL] for cell in plan.cells}):
         version_of(TOOLS[tool], account=of_tools(arguments.user))  # says where one isn't installed
     live.prepare()
-    with matrix_csv.Table(arguments.output, matrix) as table:
+    with matrix_csv.Table.open(arguments.output, matrix) as table:
         return _run(matrix, plan, table, arguments)
 
 

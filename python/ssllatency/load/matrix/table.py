@@ -139,19 +139,24 @@ def _no_table(path: str) -> LoadError:
 
 
 class Table:
-    """The file while the matrix runs. LoadError where it holds something else. A context manager."""
+    """The open file of a matrix that is being run. A context manager; `kept` is what the file held when it was opened."""
 
-    def __init__(self, path: str, matrix: Matrix) -> None:
-        self._path = path
+    def __init__(self, path: str, fd: int, kept: Kept) -> None:
+        self._path, self._fd = path, fd
+        self.kept = kept
+
+    @classmethod
+    def open(cls, path: str, matrix: Matrix) -> Table:
+        """Opens and locks the file, which is made if there is none. LoadError where it holds something else."""
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise LoadError(f"{path} can't be written: {error.strerror}.") from None
         try:
-            self._lock()
-            self.kept = self._begin(matrix)
+            _lock(fd, path)
+            return cls(path, fd, _begin(fd, path, matrix))
         except BaseException:
-            os.close(self._fd)
+            os.close(fd)
             raise
 
     def __enter__(self) -> Table:
@@ -162,34 +167,37 @@ class Table:
 
     def append(self, row: Mapping[str, str]) -> None:
         """A row, on the disk when this returns."""
-        self._write([[row.get(column, "") for column in COLUMNS]])
+        _write(self._fd, self._path, [[row.get(column, "") for column in COLUMNS]])
 
-    def _lock(self) -> None:
-        """By the descriptor's own lock: a POSIX lock would go as soon as any descriptor of this file is closed."""
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise LoadError(f"{self._path} is being written by another run of a matrix.") from None
 
-    def _begin(self, matrix: Matrix) -> Kept:
-        """What the file holds; an empty one gets its heading."""
-        kept, whole = _kept(self._fd, self._path, matrix)
-        try:
-            os.ftruncate(self._fd, whole)
-        except OSError as error:
-            raise LoadError(f"{self._path} can't be written: {error.strerror}.") from None
-        if not whole:
-            self._write([COLUMNS])
-        return kept
+def _lock(fd: int, path: str) -> None:
+    """By the descriptor's own lock: a POSIX lock would go as soon as any descriptor of this file is closed."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise LoadError(f"{path} is being written by another run of a matrix.") from None
 
-    def _write(self, rows: Sequence[Sequence[str]]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
-        try:
-            os.write(self._fd, text.getvalue().encode())
-            os.fsync(self._fd)
-        except OSError as error:
-            raise LoadError(f"{self._path} can't be written: {error.strerror}.") from None
+
+def _begin(fd: int, path: str, matrix: Matrix) -> Kept:
+    """What the file holds; an empty one gets its heading."""
+    kept, whole = _kept(fd, path, matrix)
+    try:
+        os.ftruncate(fd, whole)
+    except OSError as error:
+        raise LoadError(f"{path} can't be written: {error.strerror}.") from None
+    if not whole:
+        _write(fd, path, [COLUMNS])
+    return kept
+
+
+def _write(fd: int, path: str, rows: Sequence[Sequence[str]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    try:
+        os.write(fd, text.getvalue().encode())
+        os.fsync(fd)
+    except OSError as error:
+        raise LoadError(f"{path} can't be written: {error.strerror}.") from None
 
 
 def read(text: str, path: str, identity: str) -> tuple[Mapping[str, str], ...]:

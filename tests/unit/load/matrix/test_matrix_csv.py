@@ -71,10 +71,10 @@ def test_what_is_not_known_is_empty() -> None:
 
 def test_a_table_is_continued(tmp_path: Path) -> None:
     file = tmp_path / "runs.csv"
-    with Table(str(file), MATRIX) as table:
+    with Table.open(str(file), MATRIX) as table:
         assert table.kept.rows == ()
         table.append(made(1))
-    with Table(str(file), MATRIX) as table:
+    with Table.open(str(file), MATRIX) as table:
         assert table.kept.done == {(CELL.key, 1)}
         table.append(made(2))
     with file.open() as text:
@@ -87,41 +87,41 @@ def test_a_table_is_continued(tmp_path: Path) -> None:
 def test_every_torn_end_is_mended(tmp_path: Path) -> None:
     """Wherever a crash cut the last row, what was whole stays, and what is appended begins a line of its own."""
     file = tmp_path / "runs.csv"
-    with Table(str(file), MATRIX) as table:
+    with Table.open(str(file), MATRIX) as table:
         table.append(made(1))
         whole = file.read_bytes()
         table.append(made(2))
     both = file.read_bytes()
     for length in range(len(both)):
         file.write_bytes(both[:length])
-        with Table(str(file), MATRIX) as table:
+        with Table.open(str(file), MATRIX) as table:
             assert table.kept.torn == (both[:length][-1:] not in (b"", b"\n"))
             assert len(table.kept.rows) == (length >= len(whole))
             table.append(made(2))
-        with Table(str(file), MATRIX) as table:
+        with Table.open(str(file), MATRIX) as table:
             assert (CELL.key, 2) in table.kept.done
             assert not table.kept.torn
 
 
 def test_a_table_has_one_writer(tmp_path: Path) -> None:
     file = str(tmp_path / "runs.csv")
-    with Table(file, MATRIX) as table:
+    with Table.open(file, MATRIX) as table:
         table.append(made(1))
         with pytest.raises(LoadError, match=r"runs\.csv is being written by another run of a matrix\."):
-            Table(file, MATRIX)
+            Table.open(file, MATRIX)
         table.append(made(2))
-    with Table(file, MATRIX) as table:
+    with Table.open(file, MATRIX) as table:
         assert len(table.kept.rows) == 2
 
 
 def test_another_matrix_is_refused(tmp_path: Path) -> None:
     file = str(tmp_path / "runs.csv")
-    with Table(file, MATRIX) as table:
+    with Table.open(file, MATRIX) as table:
         table.append(made())
-    with Table(file, matrix(head=f"repeats = 99\n{SERVER}")) as table:
+    with Table.open(file, matrix(head=f"repeats = 99\n{SERVER}")) as table:
         assert len(table.kept.rows) == 1
     with pytest.raises(LoadError, match="holds runs of another matrix"):
-        Table(file, matrix('key = "Ed25519"'))
+        Table.open(file, matrix('key = "Ed25519"'))
 
 
 def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
@@ -140,28 +140,28 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path) -> None:
     ):
         file.write_bytes(text.encode())
         with pytest.raises(LoadError, match=words):
-            Table(str(file), MATRIX)
+            Table.open(str(file), MATRIX)
         with pytest.raises(LoadError, match=words):
             kept(str(file), MATRIX)
         assert file.read_bytes() == text.encode()
     with pytest.raises(LoadError, match="can't be written"):
-        Table(str(tmp_path), MATRIX)
+        Table.open(str(tmp_path), MATRIX)
 
 
 def test_a_table_is_for_its_owner_alone_and_written_through_no_link(tmp_path: Path) -> None:
     file, link = tmp_path / "runs.csv", tmp_path / "link.csv"
-    with Table(str(file), MATRIX):
+    with Table.open(str(file), MATRIX):
         assert file.stat().st_mode & 0o777 == 0o600
     link.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LoadError, match="can't be written"):
-        Table(str(link), MATRIX)
+        Table.open(str(link), MATRIX)
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", str(tmp_path / "pipe")):
-        for made_of in (Table, kept):
+        for made_of in (Table.open, kept):
             with pytest.raises(LoadError, match="isn't a regular file"):
                 made_of(path, MATRIX)
     with pytest.raises(LoadError, match="isn't a regular file"):
@@ -172,7 +172,7 @@ def test_a_table_is_looked_at(tmp_path: Path) -> None:
     """Also one that is being written, and nothing is changed."""
     file = tmp_path / "runs.csv"
     assert kept(str(file), MATRIX).rows == ()
-    with Table(str(file), MATRIX) as table:
+    with Table.open(str(file), MATRIX) as table:
         table.append(made(1))
         with file.open("a") as more:
             more.write("torn")

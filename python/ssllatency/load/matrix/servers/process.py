@@ -141,8 +141,8 @@ def start(entry: ServerEntry, cells: Sequence[Cell], keys: Keys, folder: Path) -
     if entry.kind is Kind.RUNNING:
         return RunningServer(entry)
     if entry.kind is Kind.OPENSSL:
-        return SServers(entry, sites, keys)
-    return Nginx(entry, sites, keys, folder, sorted({cell[Factor.PAGE] for cell in cells} - {NONE}))
+        return SServers.start(entry, sites, keys)
+    return Nginx.start(entry, sites, keys, folder, sorted({cell[Factor.PAGE] for cell in cells} - {NONE}))
 
 
 class RunningServer:
@@ -164,25 +164,29 @@ class RunningServer:
 class Nginx:
     """An nginx with a port for each site, and one for plain HTTP by which it is seen that it serves the pages."""
 
-    def __init__(self, entry: ServerEntry, sites: Sequence[Site], keys: Keys, folder: Path, pages: Sequence[str]) -> None:
-        self._plain, *ports = free_ports(1 + len(sites))
-        self._ports = dict(zip(sites, ports, strict=True))
-        self._folder, self._name = folder, entry.name
+    def __init__(self, process: subprocess.Popen[bytes], ports: Mapping[Site, int]) -> None:
+        self._process, self._ports = process, ports
+        self.pids: tuple[int, ...] = (process.pid,)
+
+    @classmethod
+    def start(cls, entry: ServerEntry, sites: Sequence[Site], keys: Keys, folder: Path, pages: Sequence[str]) -> Nginx:
+        """Starts it, and waits until it serves the pages; LoadError where it doesn't."""
+        plain, *site_ports = free_ports(1 + len(sites))
+        ports = dict(zip(sites, site_ports, strict=True))
         # Its workers run as another user: they read the pages, the keys are read before.
         os.chmod(folder, 0o711)  # noqa: PTH101
         _write_pages(folder / "pages", pages)
-        text = configuration(entry, self._ports, self._plain, folder, keys.server, keys.clients)
-        (folder / "nginx.conf").write_text(text)
+        (folder / "nginx.conf").write_text(configuration(entry, ports, plain, folder, keys.server, keys.clients))
         # It is often in /usr/sbin only, which the PATH of an ordinary user lacks.
         program = entry.program or shutil.which("nginx") or "/usr/sbin/nginx"
         command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
-        self._process = _begin(command, entry.name)
-        self.pids: tuple[int, ...] = (self._process.pid,)
+        server = cls(_begin(command, entry.name), ports)
         try:
-            self._wait_until_serving(pages)
+            server._wait_until_serving(plain, pages, folder, entry.name)
         except BaseException:
-            self.close()
+            server.close()
             raise
+        return server
 
     def endpoint(self, site: Site) -> Endpoint:
         """Its port."""
@@ -192,35 +196,42 @@ class Nginx:
         """Ends it."""
         _end(self._process)
 
-    def _wait_until_serving(self, pages: Sequence[str]) -> None:
-        if not _serves(self._plain, self._process):
-            log = self._folder / "error.log"
+    def _wait_until_serving(self, port: int, pages: Sequence[str], folder: Path, name: str) -> None:
+        if not _serves(port, self._process):
+            log = folder / "error.log"
             said = " ".join(log.read_text(errors="replace").split())[-300:] if log.exists() else "it wrote no error log"
-            raise LoadError(f"servers.{self._name}: nginx didn't start: {said}")
+            raise LoadError(f"servers.{name}: nginx didn't start: {said}")
         for page in pages:
-            if (status := _status(self._plain, page)) != 200:
+            if (status := _status(port, page)) != 200:
                 raise LoadError(
-                    f"servers.{self._name}: nginx answers {page} with status {status}: its workers can't read"
-                    f" {self._folder}; set TMPDIR to a folder that all users may enter."
+                    f"servers.{name}: nginx answers {page} with status {status}: its workers can't read"
+                    f" {folder}; set TMPDIR to a folder that all users may enter."
                 )
 
 
 class SServers:
     """An openssl s_server for each site. It serves one connection after the other, and no pages."""
 
-    def __init__(self, entry: ServerEntry, sites: Sequence[Site], keys: Keys) -> None:
-        self._ports = dict(zip(sites, free_ports(len(sites)), strict=True))
-        self._processes: list[subprocess.Popen[bytes]] = []
+    def __init__(self, processes: Sequence[subprocess.Popen[bytes]], ports: Mapping[Site, int]) -> None:
+        self._processes, self._ports = processes, ports
+        self.pids = tuple(process.pid for process in processes)
+
+    @classmethod
+    def start(cls, entry: ServerEntry, sites: Sequence[Site], keys: Keys) -> SServers:
+        """Starts them, and waits until all listen; LoadError where one doesn't."""
+        ports = dict(zip(sites, free_ports(len(sites)), strict=True))
+        processes: list[subprocess.Popen[bytes]] = []
         try:
-            for site, port in self._ports.items():
-                self._processes.append(_begin(_s_server(entry, site, port, keys), entry.name))
-            for port, process in zip(self._ports.values(), self._processes, strict=True):
+            for site, port in ports.items():
+                processes.append(_begin(_s_server(entry, site, port, keys), entry.name))
+            for port, process in zip(ports.values(), processes, strict=True):
                 if not _serves(port, process):
                     raise LoadError(f"servers.{entry.name}: openssl s_server didn't start: look at its options.")
         except BaseException:
-            self.close()
+            for process in processes:
+                _end(process)
             raise
-        self.pids = tuple(process.pid for process in self._processes)
+        return cls(processes, ports)
 
     def endpoint(self, site: Site) -> Endpoint:
         """Its port."""
