@@ -31,4 +31,8 @@ def harmless(text: str) -> str:
     them, \\uNNNN, so that a document stays one."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in _LAYOUT else f"\\u{ord(one):04x}" for one in text)
+    return "".join(_harmless(character) for character in text)
+
+
+def _harmless(character: str) -> str:
+    return character if character.isprintable() or character in _LAYOUT else f"\\u{ord(character):04x}"

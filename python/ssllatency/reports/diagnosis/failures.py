@@ -47,7 +47,7 @@ def abandoned(handshakes: Handshakes) -> str | None:
     if everything < FEWEST or gone < max(FEWEST_FAILURES, number[Ending.FAILURE]) or gone < MANY_ABANDONED * everything:
         return None
     rows = [cause for cause in handshakes.causes if cause.ending is Ending.ABANDONED]
-    after = f" after {duration(sum(one.total_ns for one in rows) / gone)} on average" if _complete(rows, gone) else ""
+    after = f" after {duration(sum(cause.total_ns for cause in rows) / gone)} on average" if _complete(rows, gone) else ""
     sentence = f"{share(gone, everything)} of the handshakes ({gone}) were abandoned{after}"
     return f"{sentence}{_where(rows, gone)}: given up in the middle, by the peer or by the server itself."
 
@@ -71,7 +71,7 @@ def one_reason(handshakes: Handshakes) -> str | None:
 
 
 def _complete(rows: list[Cause], number: int) -> bool:
-    return sum(one.count for one in rows) == number
+    return sum(cause.count for cause in rows) == number
 
 
 def _where(rows: list[Cause], number: int) -> str:

@@ -39,7 +39,7 @@ def share_of(group: Group, whole: Part, *parts: Part) -> str:
 
 def counts(handshakes: Handshakes) -> dict[Ending, int]:
     """How many handshakes ended in each way."""
-    return {ending: sum(one.count for one in handshakes.groups if one.ending is ending) for ending in Ending}
+    return {ending: sum(group.count for group in handshakes.groups if group.ending is ending) for ending in Ending}
 
 
 def value_share(handshakes: Handshakes, label: Label, value: str) -> float | None:
@@ -51,15 +51,15 @@ def value_share(handshakes: Handshakes, label: Label, value: str) -> float | Non
 def prevailing(handshakes: Handshakes, label: Label) -> str:
     """The value that nearly all handshakes have, "" where there is none such."""
     values = handshakes.mix.get(label, {})
-    value = max(values, key=lambda one: values[one], default="")
+    value = max(values, key=lambda name: values[name], default="")
     return value if value and values[value] >= NEARLY_ALL * sum(values.values()) else ""
 
 
 def prevailing_key(handshakes: Handshakes) -> KeyUse | None:
     """The kind of private-key operation that nearly all of their time went to; None where there is none such or its key is
     not known."""
-    use = max(handshakes.keys, key=lambda one: one.total_ns, default=None)
-    whole = sum(one.total_ns for one in handshakes.keys)
+    use = max(handshakes.keys, key=lambda use: use.total_ns, default=None)
+    whole = sum(use.total_ns for use in handshakes.keys)
     return use if use and use.key and use.total_ns >= NEARLY_ALL * whole else None
 
 

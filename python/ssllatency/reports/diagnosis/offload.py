@@ -89,5 +89,5 @@ def _late(group: Group) -> float:
 
 def _most_wasteful(handshakes: Handshakes) -> Batches | None:
     """The batches that wasted the most lanes, where there are enough of them to judge by."""
-    known = [one for one in handshakes.offload.batches if one.count >= FEWEST] if handshakes.offload else []
-    return max(known, key=lambda one: one.count * one.lanes - one.used, default=None)
+    enough = [batches for batches in handshakes.offload.batches if batches.count >= FEWEST] if handshakes.offload else []
+    return max(enough, key=lambda batches: batches.count * batches.lanes - batches.used, default=None)

@@ -59,9 +59,9 @@ def private_key(handshakes: Handshakes) -> str | None:
         return None
     if resumed is not None and resumed >= FEW_RESUMED:
         return None
-    known = "" if resumed is None else f"; {share(resumed, 1)} of the handshakes are resumed"
+    resumed_words = "" if resumed is None else f"; {share(resumed, 1)} of the handshakes are resumed"
     key = f"{share_of(group, Part.CALLS, Part.PRIVATE_KEY)} of the time in calls is {key_named(handshakes)}"
-    return f"{key}{known}: {_remedies(handshakes)} would lessen it."
+    return f"{key}{resumed_words}: {_remedies(handshakes)} would lessen it."
 
 
 def _remedies(handshakes: Handshakes) -> str:

@@ -65,12 +65,12 @@ def _read_figure(figure: Field) -> Figure:
 
 
 def _read_percentiles(values: Field) -> dict[float, float]:
-    found = {}
+    times_s = {}
     for name, time in values.members():
         if not name.replace(".", "", 1).isdecimal() or not name.isascii() or float(name) > 100:
             time.refuse("named by a percentile such as 99.9")
-        found[float(name)] = time.number()
-    return found
+        times_s[float(name)] = time.number()
+    return times_s
 
 
 def _read_connections(connections: Field) -> Connections:

@@ -21,7 +21,7 @@ def to_json(before: Recording, after: Recording, comparison: Comparison) -> str:
         "confidence": CONFIDENCE,
         "handshake": _change(comparison.handshake) if comparison.handshake else None,
         "largest_contribution": str(largest.part) if largest else None,
-        "contributions": [_contribution(one) for one in comparison.contributions],
+        "contributions": [_contribution(contribution) for contribution in comparison.contributions],
         "rows": [_row(row) for row in comparison.rows],
     }
     return json.dumps(fields, allow_nan=False)

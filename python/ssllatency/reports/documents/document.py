@@ -36,7 +36,7 @@ def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, ob
         "started": snapshot.started,
         "duration_s": snapshot.duration_s,
         "targets": [_target(target) for target in snapshot.targets],
-        "functions": [_function(one) for one in series],
+        "functions": [_function(calls) for calls in series],
         "missing": [asdict(missing) for missing in snapshot.missing],
         "losses": asdict(snapshot.losses),
         "in_flight": snapshot.in_flight,
@@ -138,8 +138,8 @@ _LATER_LOSSES = {"late_processes"}  # which documents of earlier versions don't 
 
 def _read_losses(losses: Field) -> Losses:
     names = [field.name for field in fields(Losses)]
-    found = {name: losses.optional(name) if name in _LATER_LOSSES else losses.get(name) for name in names}
-    return Losses(**{name: value.whole() for name, value in found.items() if value})
+    counts = {name: losses.optional(name) if name in _LATER_LOSSES else losses.get(name) for name in names}
+    return Losses(**{name: value.whole() for name, value in counts.items() if value})
 
 
 def _read_function(function: Field) -> tuple[object, Series]:

@@ -92,7 +92,7 @@ def _read_parts(parts: Field) -> dict[Part, Times]:
     for part, row in _parts(parts).items():
         if times[part].count > count or (part in EVERY and times[part].count != count):
             row.get("count").contradict(f"{'' if part in EVERY else 'at most '}that of wall, {count}")
-    _check_sums(parts, {part: one.total_ns for part, one in times.items()})
+    _check_sums(parts, {part: timed.total_ns for part, timed in times.items()})
     return times
 
 

@@ -99,11 +99,11 @@ def _take(root: Field, runs: Sequence[_RunRead], line: int) -> bool:
 
 def _made(runs: Sequence[_RunRead], cut: bool, label: str) -> list[Run]:
     """The runs that have intervals; where the recording was cut short, that is where the last of them ends."""
-    found = [run for run in runs if run.intervals]
+    measured = [run for run in runs if run.intervals]
     without = {line: problem for run in runs if not run.intervals for line, problem in run.left_out.items()}
-    if found:
-        found[-1].left_out |= without
-        return [run.run(cut and run is found[-1]) for run in found]
+    if measured:
+        measured[-1].left_out |= without
+        return [run.run(cut and run is measured[-1]) for run in measured]
     if without:
         with _in_line(label, min(without)):
             raise without[min(without)]

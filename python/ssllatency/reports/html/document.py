@@ -107,17 +107,14 @@ def _findings(whole: Snapshot, comparison: Comparison | None) -> list[str]:
 
 
 def _phases(group: Group, former: Group | None, comparison: Comparison | None) -> Section:
-    names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake", "")
-    shown = [Bar(name, mean_ns(one)) for name, one in zip(names, (group, former), strict=True) if one]
+    names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake",)
+    groups = [group, former] if former else [group]
+    shown = [Bar(name, mean_ns(averaged)) for name, averaged in zip(names, groups, strict=True)]
     title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
     blocks: list[Block] = [Figure(bars("bars", shown, title, "Hatched pieces are waits."))]
     blocks.append(Tabular(html_handshakes.pieces(shown[0], shown[1] if former else None)))
     if mostly_waits(group):
-        inner = [
-            Bar(f"{one.name}, in calls", mean_ns(part, PHASES))
-            for one, part in zip(shown, (group, former), strict=False)
-            if part
-        ]
+        inner = [Bar(f"{name}, in calls", mean_ns(averaged, PHASES)) for name, averaged in zip(names, groups, strict=True)]
         blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
     blocks.append(Tabular(html_handshakes.parts(group, former, comparison)))
     return Section("phases", "Where the time goes", blocks)
@@ -129,7 +126,7 @@ def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterat
         return
     tables = [html_handshakes.keys(handshakes, previous), html_handshakes.mix(handshakes, previous)]
     tables.append(html_handshakes.groups(handshakes, previous))
-    blocks: list[Block] = [Tabular(one) for one in tables if one.lines]
+    blocks: list[Block] = [Tabular(table) for table in tables if table.lines]
     unknown = html_handshakes.unknown(handshakes)
     blocks += [Sentences(unknown)] if unknown else []
     yield Section("kinds", "Keys and kinds of handshakes", blocks) if blocks else None
@@ -182,5 +179,5 @@ def _functions(whole: Snapshot, comparison: Comparison | None) -> Section | None
 def _unseen(whole: Snapshot) -> Section:
     sentences = [*html_frame.unseen(whole), *([] if whole.targets else ["No process was traced."])]
     tables = [html_frame.targets(whole), html_frame.missing(whole.missing)]
-    blocks: list[Block] = [Sentences(sentences), *(Tabular(one) for one in tables if one.lines)]
+    blocks: list[Block] = [Sentences(sentences), *(Tabular(table) for table in tables if table.lines)]
     return Section("unseen", "What was traced, and what was not seen", blocks)

@@ -40,8 +40,8 @@ def _endings(snapshot: Snapshot) -> Iterator[Row]:
     for ending in Ending:
         group = total(handshakes, ending)
         yield Row((ADJECTIVES[ending],), _ending(group, everything, snapshot.duration_s) if group else ("0", *["-"] * 7))
-        causes = sorted((one for one in handshakes.causes if one.ending is ending and one.count), key=lambda one: -one.count)
-        for cause in causes:
+        causes = [cause for cause in handshakes.causes if cause.ending is ending and cause.count]
+        for cause in sorted(causes, key=lambda cause: -cause.count):
             mean = duration(cause.total_ns / cause.count)
             cells = (str(cause.count), share(cause.count, everything), _rate(cause.count, snapshot.duration_s), mean)
             yield Row((cause_words(cause),), (*cells, "", "", "", ""), depth=1)

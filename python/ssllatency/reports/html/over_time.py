@@ -30,11 +30,11 @@ _OCTAVE = 16
 def over_time(recording: Recording, before: Recording | None, whole: Snapshot) -> Section | None:
     """Everything over time, of `whole`, the recording's total; None where nothing was counted."""
     what, pick = _subject(whole)
-    timelines = side_by_side([each for each in (recording, before) if each], pick)
+    timelines = side_by_side([recording, before] if before else [recording], pick)
     scale = html_heatmap.scale_of(timelines)
     if scale is None:
         return None
-    longer = any(len(one) > 1 for one in timelines)
+    longer = any(len(timeline) > 1 for timeline in timelines)
     blocks: list[Block] = [Sentences([_introduction(what, timelines, longer)])]
     if longer:
         blocks += _heatmaps(timelines, scale, what)
@@ -49,9 +49,9 @@ def _subject(whole: Snapshot) -> tuple[str, Pick]:
     if any(times.count for times in successful_walls(whole)):
         return "wall time of successful handshakes", successful_walls
     spent: dict[str, int] = {}
-    for one in whole.series:
-        if one.outcome is Outcome.SUCCESS and one.count:
-            spent[one.function] = spent.get(one.function, 0) + one.total_ns
+    for series in whole.series:
+        if series.outcome is Outcome.SUCCESS and series.count:
+            spent[series.function] = spent.get(series.function, 0) + series.total_ns
     function = next((name for name in _HANDSHAKE_CALLS if name in spent), max(spent, key=lambda name: spent[name], default=""))
     return f"successful calls of {visible(function)}", calls_of(function)
 

@@ -76,7 +76,7 @@ def table(
     for row in (old or {}).values():
         lines.append(Line(row, tuple(Cell("-", typeset(cell)) for cell in row.cells)))
     if verdicts is not None:
-        lines = [Line(one.row, (*one.cells, _verdict(verdicts.get(one.row.names)))) for one in lines]
+        lines = [Line(line.row, (*line.cells, _verdict(verdicts.get(line.row.names)))) for line in lines]
         headings = (*headings, VERDICT)
     beyond = len(lines) - MOST_ROWS
     more = f"{counted(beyond, 'row')} more, left out here." if beyond > 0 else ""

@@ -44,7 +44,11 @@ def visible(text: str) -> str:
     shown = _cut(text, _LONGEST)
     if shown.isprintable():
         return shown
-    return "".join(one if one.isprintable() or one in f"\n{NO_BREAK}" else f"\\x{ord(one):02x}" for one in shown)
+    return "".join(_visible(character) for character in shown)
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() or character in f"\n{NO_BREAK}" else f"\\x{ord(character):02x}"
 
 
 def typeset(text: str) -> str:

@@ -31,28 +31,27 @@ def checks(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _counts(client: ClientReport, number: int, snapshot: Snapshot) -> str:
-    known, server = client.connections, f"the server's {counted(number, 'successful handshake')}"
-    if known is None:
+    connections, server = client.connections, f"the server's {counted(number, 'successful handshake')}"
+    if connections is None:
         return f"How many connections {client.tool} made isn't known; {server} can't be held against them."
-    if number < known.least:
-        fewer = known.least - number
-        return f"{capitalized(server)} {_are(number)} {fewer} fewer than {_client(client, known)}: {_missed(snapshot, fewer)}."
-    if known.most is not None and number > known.most:
-        return (
-            f"{capitalized(server)} {_are(number)} {number - known.most} more than {_client(client, known)} can be: other"
-            " clients were served meanwhile."
-        )
-    if known.least == known.most:
-        return f"{capitalized(server)} {_are(number)} {_client(client, known)}, one for one."
-    return f"{capitalized(server)} agree{'s' if number == 1 else ''} with {_client(client, known)} ({known.why})."
+    server, clients = capitalized(server), _client(client, connections)
+    if number < connections.least:
+        fewer = connections.least - number
+        return f"{server} {_are(number)} {fewer} fewer than {clients}: {_missed(snapshot, fewer)}."
+    if connections.most is not None and number > connections.most:
+        more = number - connections.most
+        return f"{server} {_are(number)} {more} more than {clients} can be: other clients were served meanwhile."
+    if connections.least == connections.most:
+        return f"{server} {_are(number)} {clients}, one for one."
+    return f"{server} agree{'s' if number == 1 else ''} with {clients} ({connections.why})."
 
 
-def _client(client: ClientReport, known: Connections) -> str:
-    if known.least == known.most:
-        return f"{client.tool}'s {counted(known.least, 'connection')}"
-    if known.most is None:
-        return f"{client.tool}'s connections, {known.least} or more"
-    return f"{client.tool}'s connections, {known.least} to {known.most}"
+def _client(client: ClientReport, connections: Connections) -> str:
+    if connections.least == connections.most:
+        return f"{client.tool}'s {counted(connections.least, 'connection')}"
+    if connections.most is None:
+        return f"{client.tool}'s connections, {connections.least} or more"
+    return f"{client.tool}'s connections, {connections.least} to {connections.most}"
 
 
 def _missed(snapshot: Snapshot, number: int) -> str:
@@ -87,9 +86,9 @@ def _resumption(client: ClientReport, handshakes: Handshakes, number: int) -> st
         return f"{seen} of {counted(number, 'handshake')} resumed a session ({share(seen, number)}){count}."
     if client.offers_sessions is False:
         return "The client never offered a session: no gain can come from resumption."
-    known = client.connections
+    connections = client.connections
     if client.offers_sessions is None:
-        once = known is not None and number <= known.least
+        once = connections is not None and number <= connections.least
         return (
             "Each of the client's connections was made once: none had a session to offer."
             if once
@@ -128,7 +127,7 @@ def _times(client: ClientReport, good: Group | None) -> str:
             return ""
         return _difference("A mean connect", connect.value, wall_s, "TCP's connect, the network, and the client's own work")
     if client.tool == "s_time" and rate and rate.value:
-        page = "the page, " if any(one.name.startswith("bytes") and one.value for one in client.figures) else ""
+        page = "the page, " if any(figure.name.startswith("bytes") and figure.value for figure in client.figures) else ""
         what = f"TCP's connect, the network, {page}the client's own work, its start and its end"
         return _difference("A connection by the clock", 1 / rate.value, wall_s, what)
     return ""

@@ -32,26 +32,26 @@ class Unsuccessful:
 def function_rows(series: Iterable[Series]) -> list[Row]:
     """A row for each function and outcome under HEADINGS, two of which are over names: the function that took the most time in
     all first, its successes first."""
-    return [Row((each.function, each.outcome), _cells(each)) for calls in _by_time(series) for each in calls]
+    return [Row((calls.function, calls.outcome), _cells(calls)) for outcomes in _by_time(series) for calls in outcomes]
 
 
 def unsuccessful(series: Iterable[Series]) -> list[Unsuccessful]:
     """Why calls were retried or failed, in the same order; functions whose calls all succeeded aren't in it."""
     phrases = {
-        calls[0].function: tuple(_reasons(each) for each in calls if each.outcome is not Outcome.SUCCESS)
-        for calls in _by_time(series)
+        outcomes[0].function: tuple(_reasons(calls) for calls in outcomes if calls.outcome is not Outcome.SUCCESS)
+        for outcomes in _by_time(series)
     }
     return [Unsuccessful(function, reasons) for function, reasons in phrases.items() if reasons]
 
 
 def _by_time(series: Iterable[Series]) -> list[list[Series]]:
-    """The series of each function that was called."""
+    """The outcomes of each function that was called."""
     functions: dict[str, list[Series]] = {}
-    for each in series:
-        if each.count:
-            functions.setdefault(each.function, []).append(each)
-    ordered = sorted(functions.values(), key=lambda calls: (-sum(each.total_ns for each in calls), calls[0].function))
-    return [sorted(calls, key=lambda each: _OUTCOMES.index(each.outcome)) for calls in ordered]
+    for calls in series:
+        if calls.count:
+            functions.setdefault(calls.function, []).append(calls)
+    ordered = sorted(functions.items(), key=lambda item: (-sum(calls.total_ns for calls in item[1]), item[0]))
+    return [sorted(outcomes, key=lambda calls: _OUTCOMES.index(calls.outcome)) for _, outcomes in ordered]
 
 
 def _cells(series: Series) -> tuple[str, ...]:

@@ -74,6 +74,6 @@ class NotTraced:
 def not_traced(missing: Iterable[Missing]) -> list[NotTraced]:
     """What was left out, by library and reason."""
     functions: dict[tuple[str, str], list[str]] = {}
-    for one in missing:
-        functions.setdefault((one.library, one.reason), []).append(one.function)
+    for absent in missing:
+        functions.setdefault((absent.library, absent.reason), []).append(absent.function)
     return [NotTraced(library, reason, tuple(names)) for (library, reason), names in sorted(functions.items())]

@@ -80,7 +80,7 @@ def _contributions(contributions: Sequence[Contribution], page: Page) -> list[st
     if not contributions:
         return []
     before, after = (sum(times, Fraction()) for times in zip(*map(_times, contributions), strict=True))
-    rows = [_cells(one, after - before) for one in (*contributions, Contribution(Part.WALL, before, after))]
+    rows = [_cells(contribution, after - before) for contribution in (*contributions, Contribution(Part.WALL, before, after))]
     return ["Mean successful handshake:", *page.table([_MEAN_HEADINGS, *rows], left=1)]
 
 
@@ -88,9 +88,10 @@ def _times(contribution: Contribution) -> tuple[Fraction, Fraction]:
     return contribution.before_ns, contribution.after_ns
 
 
-def _cells(one: Contribution, whole: Fraction) -> list[str]:
-    times = [duration(float(value)) for value in _times(one)]
-    return [PARTS[one.part], *times, with_sign(one.change_ns), f"{float(100 * one.change_ns / whole):.0f} %" if whole else "-"]
+def _cells(contribution: Contribution, whole: Fraction) -> list[str]:
+    times = [duration(float(value)) for value in _times(contribution)]
+    share_of_it = f"{float(100 * contribution.change_ns / whole):.0f} %" if whole else "-"
+    return [PARTS[contribution.part], *times, with_sign(contribution.change_ns), share_of_it]
 
 
 def _rows(rows: Sequence[Row], page: Page) -> Iterator[list[str]]:

@@ -30,33 +30,33 @@ class _Calls:
 
 def paragraphs(series: Sequence[Series]) -> list[list[str]]:
     """The lines of the histograms, of @stat and of @statF; each may be empty. One series a function and outcome."""
-    succeeded = _collected(one for one in series if one.outcome is Outcome.SUCCESS)
-    others = _collected(one for one in series if one.outcome is not Outcome.SUCCESS)
+    succeeded = _by_function(calls for calls in series if calls.outcome is Outcome.SUCCESS)
+    others = _by_function(calls for calls in series if calls.outcome is not Outcome.SUCCESS)
     histograms = [*_histograms("@hist", succeeded), *_histograms("@histF", others)]
     return [histograms, list(_stats("@stat", succeeded)), list(_stats("@statF", others))]
 
 
-def _collected(series: Iterable[Series]) -> list[_Calls]:
+def _by_function(series: Iterable[Series]) -> list[_Calls]:
     """Calls by function, retries and failures together."""
-    calls: dict[str, list[Series]] = {}
-    for one in series:
-        calls.setdefault(one.function, []).append(one)
+    functions: dict[str, list[Series]] = {}
+    for calls in series:
+        functions.setdefault(calls.function, []).append(calls)
     return [
         _Calls(
             printable(function),
-            LinearHistogram.added([one.linear for one in group]),
-            sum(one.count for one in group),
-            sum(one.total_ns for one in group),
+            LinearHistogram.added([calls.linear for calls in outcomes]),
+            sum(calls.count for calls in outcomes),
+            sum(calls.total_ns for calls in outcomes),
         )
-        for function, group in calls.items()
+        for function, outcomes in functions.items()
     ]
 
 
-def _histograms(label: str, calls: Iterable[_Calls]) -> Iterator[str]:
+def _histograms(label: str, functions: Iterable[_Calls]) -> Iterator[str]:
     # bpftrace prints a map of histograms by ascending number of calls, and a map of stats by ascending total.
-    for one in sorted(calls, key=lambda one: (one.count, one.function)):
-        yield f"{label}[{one.function}]:"
-        yield from _rows(one.linear)
+    for calls in sorted(functions, key=lambda calls: (calls.count, calls.function)):
+        yield f"{label}[{calls.function}]:"
+        yield from _rows(calls.linear)
 
 
 def _rows(linear: LinearHistogram) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _bound(value: int, step: int) -> str:
     return f"{value // _KIBI}K" if value % _KIBI == 0 else str(value)
 
 
-def _stats(label: str, calls: Iterable[_Calls]) -> Iterator[str]:
-    for one in sorted(calls, key=lambda one: (one.total_ns, one.function)):
-        average_us, total_us = one.total_ns // one.count // 1000, one.total_ns // 1000
-        yield f"{label}[{one.function}]: count {one.count}, average {average_us}, total {total_us}"
+def _stats(label: str, functions: Iterable[_Calls]) -> Iterator[str]:
+    for calls in sorted(functions, key=lambda calls: (calls.total_ns, calls.function)):
+        average_us, total_us = calls.total_ns // calls.count // 1000, calls.total_ns // 1000
+        yield f"{label}[{calls.function}]: count {calls.count}, average {average_us}, total {total_us}"

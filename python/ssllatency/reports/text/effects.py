@@ -23,11 +23,11 @@ def render(measured: Mapping[str, Effects], means: Mapping[str, str], page: Page
 
 def _levels(measured: Mapping[str, Effects]) -> Mapping[str, Sequence[str]]:
     """Every factor that some number tells the effects of, with its levels."""
-    found: dict[str, dict[str, None]] = {}
+    levels_of: dict[str, dict[str, None]] = {}
     for effects in measured.values():
         for factor, levels in effects.effects.items():
-            found.setdefault(factor, {}).update(dict.fromkeys(levels))
-    return {factor: list(levels) for factor, levels in found.items()}
+            levels_of.setdefault(factor, {}).update(dict.fromkeys(levels))
+    return {factor: list(levels) for factor, levels in levels_of.items()}
 
 
 def _cell(effect: Effect | None) -> str:

@@ -22,7 +22,7 @@ from ssllatency.reports.words.units import printable, seconds
 def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
     """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section."""
     blocks = [heading(snapshot)]
-    series = [one for one in snapshot.series if one.count]
+    series = [calls for calls in snapshot.series if calls.count]
     if not series:
         blocks.append(_nothing_seen(snapshot))
     elif by_process:
@@ -44,11 +44,11 @@ def _processes(series: Iterable[Series], targets: Iterable[Target]) -> Iterator[
     """The series of each process and its title, the process that spent the most time first, "other" last."""
     comms = {target.pid: target.comm for target in targets}
     groups: dict[int | None, list[Series]] = {}
-    for one in series:
-        groups.setdefault(one.pid, []).append(one)
+    for calls in series:
+        groups.setdefault(calls.pid, []).append(calls)
 
     def order(pid: int | None) -> tuple[bool, int, int]:
-        return pid is None, -sum(one.total_ns for one in groups[pid]), pid or 0
+        return pid is None, -sum(calls.total_ns for calls in groups[pid]), pid or 0
 
     for pid in sorted(groups, key=order):
         yield groups[pid], _title(pid, comms)
@@ -64,7 +64,7 @@ def _title(pid: int | None, comms: dict[int, str]) -> str:
 
 def _calls(series: Sequence[Series]) -> list[list[str]]:
     """Everything about these calls: one series a function and outcome."""
-    histograms, stats, other_stats = distribution.paragraphs([one for one in series if one.count])
+    histograms, stats, other_stats = distribution.paragraphs([calls for calls in series if calls.count])
     rows = [[*row.names, *row.cells] for row in function_rows(series)]
     return [
         ["Latency distribution in microsecond:"],

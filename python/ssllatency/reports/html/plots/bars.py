@@ -41,7 +41,7 @@ class Bar:
 
 def bars(key: str, shown: Sequence[Bar], title: str, caption: str, *, one_scale: bool = True) -> Plot:
     """The bars under one another: on one scale, or each as long as the plot is wide."""
-    description = " ".join(f"{typeset(_described(one))}." for one in shown)
+    description = " ".join(f"{typeset(_described(bar))}." for bar in shown)
     return plot(key, lambda axes, size: _draw(axes, size, shown, one_scale), 62 * len(shown) + 10, title, description, caption)
 
 
@@ -55,10 +55,10 @@ def _described(shown: Bar) -> str:
 
 
 def _draw(axes: Axes, size: Size, shown: Sequence[Bar], one_scale: bool) -> None:
-    longest = max(one.whole_ns for one in shown) or 1
-    for position, one in enumerate(shown):
-        _pieces(axes, size, one, -position, longest if one_scale else one.whole_ns or 1)
-        axes.text(0, 0.47 - position, typeset(f"{one.name}: {duration(one.whole_ns)}"), va="center", weight="bold")
+    longest = max(bar.whole_ns for bar in shown) or 1
+    for position, bar in enumerate(shown):
+        _pieces(axes, size, bar, -position, longest if one_scale else bar.whole_ns or 1)
+        axes.text(0, 0.47 - position, typeset(f"{bar.name}: {duration(bar.whole_ns)}"), va="center", weight="bold")
     axes.set_xlim(0, 1)
     axes.set_ylim(-len(shown) + 0.6, 0.65)
     axes.set_axis_off()

@@ -56,9 +56,9 @@ def calls_of(function: str) -> Pick:
     """The successful calls of one function."""
 
     def pick(snapshot: Snapshot) -> Iterator[Times]:
-        for one in snapshot.series:
-            if one.function == function and one.outcome is Outcome.SUCCESS and one.count:
-                yield Times(one.total_ns, one.min_ns, one.max_ns, one.exponential)
+        for series in snapshot.series:
+            if series.function == function and series.outcome is Outcome.SUCCESS and series.count:
+                yield Times(series.total_ns, series.min_ns, series.max_ns, series.exponential)
 
     return pick
 
@@ -67,8 +67,8 @@ def side_by_side(recordings: Sequence[Recording], pick: Pick, most: int = MOST_C
     """The columns of each recording from the beginning to its end, at most so many. All are equally wide, those of the other
     recordings too: columns at the same place are of the same time."""
     placed = [list(_placed(recording)) for recording in recordings]
-    width_s = max(_width(recording, _reach(each), most) for recording, each in zip(recordings, placed, strict=True))
-    return [_columns(each, width_s, pick, most) for each in placed]
+    width_s = max(_width(recording, _reach(intervals), most) for recording, intervals in zip(recordings, placed, strict=True))
+    return [_columns(intervals, width_s, pick, most) for intervals in placed]
 
 
 def _columns(placed: Sequence[_Placed], width_s: float, pick: Pick, most: int) -> list[Column]:

@@ -27,10 +27,10 @@ _ROOM = 1.12
 def percentiles(key: str, timelines: Sequence[Sequence[Column]], title: str, caption: str) -> Plot | None:
     """The percentiles of each column, of the recording and then of the one before; None where there are none."""
     curves = [{name: _curve(columns, q) for name, q in QUANTILES.items()} for columns in timelines]
-    known = [value for lines in curves for line in lines.values() for _, value in line if not math.isnan(value)]
-    if not known:
+    values = [value for lines in curves for line in lines.values() for _, value in line if not math.isnan(value)]
+    if not values:
         return None
-    low, high = min(known) / _ROOM, max(known) * _ROOM
+    low, high = min(values) / _ROOM, max(values) * _ROOM
     end_s = max(columns[-1].end_s for columns in timelines)
 
     def draw(axes: Axes, size: Size) -> None:
@@ -70,9 +70,9 @@ def _labels(axes: Axes, size: Size, lines: dict[str, list[tuple[float, float]]],
     apart = 1.4 * size.letters / _HEIGHT * span
     reached = -math.inf
     for name, line in lines.items():
-        known = [math.log10(value) for _, value in line if not math.isnan(value)]
-        if known:
-            reached = max(known[-1], reached + apart)
+        values = [math.log10(value) for _, value in line if not math.isnan(value)]
+        if values:
+            reached = max(values[-1], reached + apart)
             axes.annotate(name, (end_s, reached), (4, 0), textcoords="offset points", color=COLOURS[name], va="center",
                           weight="bold", annotation_clip=False)  # fmt: skip
 
@@ -80,9 +80,9 @@ def _labels(axes: Axes, size: Size, lines: dict[str, list[tuple[float, float]]],
 def _range(word: str, lines: dict[str, list[tuple[float, float]]]) -> str:
     sentences = []
     for name, line in lines.items():
-        known = [value for _, value in line if not math.isnan(value)]
-        if known:
-            low, high = duration(min(known)), duration(max(known))
+        values = [value for _, value in line if not math.isnan(value)]
+        if values:
+            low, high = duration(min(values)), duration(max(values))
             sentences.append(f"{name} {word} between {low} and {high}" if word else f"{name} between {low} and {high}")
     return typeset(f"{', '.join(sentences)}.") if sentences else ""
 

@@ -62,7 +62,7 @@ def _rename(root: ElementTree.Element, key: str) -> None:
     for element in elements:
         own = names.get(element.attrib.pop("id", ""))
         for attribute, value in list(element.attrib.items()):
-            element.attrib[attribute] = _REFERENCE.sub(lambda found: names[found[0]], value)
+            element.attrib[attribute] = _REFERENCE.sub(lambda match: names[match[0]], value)
         if element.tag == "use":
             element.attrib["href"] = f"#{names[element.attrib['href'][1:]]}"
         if own:
@@ -80,7 +80,7 @@ def _restyle(element: ElementTree.Element) -> None:
     fill = element.attrib.pop("fill", None)
     style = "; ".join(filter(None, (element.attrib.pop("style", ""), f"fill: {fill}" if fill else "")))
     if style:
-        element.attrib["style"] = _HEXADECIMAL.sub(lambda found: _VARIABLES[found[0]], _FONT.sub("", style))
+        element.attrib["style"] = _HEXADECIMAL.sub(lambda match: _VARIABLES[match[0]], _FONT.sub("", style))
     if element.tag == "image":
         element.attrib["href"] = "".join(element.attrib["href"].split())
 
