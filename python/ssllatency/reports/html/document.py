@@ -112,7 +112,6 @@ def _phases(group: Group, former: Group | None, comparison: Comparison | None) -
     shown = [Bar(name, mean_ns(averaged)) for name, averaged in zip(names, groups, strict=True)]
     title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
     blocks: list[Block] = [Figure(bars("bars", shown, title, "Hatched pieces are waits."))]
-    blocks.append(Tabular(html_handshakes.pieces(shown[0], shown[1] if former else None)))
     if mostly_waits(group):
         inner = [Bar(f"{name}, in calls", mean_ns(averaged, PHASES)) for name, averaged in zip(names, groups, strict=True)]
         blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))

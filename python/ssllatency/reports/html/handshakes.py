@@ -4,22 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
-from ssllatency.reports.html.plots.bars import Bar
-from ssllatency.reports.html.tables import Table, compared, table
+from ssllatency.reports.html.tables import Line, Table, compared, table
 from ssllatency.reports.html.words import typeset
 from ssllatency.reports.rows import kinds
-from ssllatency.reports.rows.changes import percent, with_sign
+from ssllatency.reports.rows.changes import with_sign
 from ssllatency.reports.rows.endings import SingleWords, cause_words
 from ssllatency.reports.rows.offload import Fill
-from ssllatency.reports.rows.parts import HEADINGS, part_rows
+from ssllatency.reports.rows.parts import HEADINGS, mean_ns, part_rows
 from ssllatency.reports.rows.row import Row
-from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS, PIECES
+from ssllatency.reports.words.handshakes import ADJECTIVES
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, rate, share
 
@@ -57,36 +57,29 @@ def _rate(number: int, duration_s: float) -> str:
     return rate(number / duration_s) if duration_s else "-"
 
 
-def pieces(after: Bar, before: Bar | None) -> Table:
-    """What each piece of the bars is, and by how much it changed."""
-    parts = [part for part in after.times_ns if after.times_ns[part] or (before and before.times_ns.get(part))]
-    parts += [part for part in before.times_ns if before.times_ns[part] and part not in after.times_ns] if before else []
-    rows = [Row((PARTS[part],), _piece(after, before, part), part=part) for part in PIECES if part in parts]
-    change = ("Before", "Change", "Change in %") if before else ()
-    whole = Row(("all of it",), _sums(after, before))
-    return table("The pieces: time of a mean handshake", ("Part", "Mean", "Share", *change), [*rows, whole])
-
-
-def _piece(after: Bar, before: Bar | None, part: Part) -> tuple[str, ...]:
-    now = after.times_ns.get(part, 0.0)
-    cells = duration(now), share(now, after.whole_ns)
-    return (*cells, *_changed(now, before.times_ns.get(part, 0.0))) if before else cells
-
-
-def _sums(after: Bar, before: Bar | None) -> tuple[str, ...]:
-    cells = duration(after.whole_ns), share(1, 1)
-    return (*cells, *_changed(after.whole_ns, before.whole_ns)) if before else cells
-
-
-def _changed(now: float, was: float) -> tuple[str, str, str]:
-    return duration(was), with_sign(now - was), percent(now / was if was else None)
-
-
 def parts(after: Group, before: Group | None, comparison: Comparison | None) -> Table:
-    """Phases and waits, each of the handshakes that had it."""
+    """Phases and waits: what each is of the mean handshake, and the times of the handshakes that had it."""
+    headings = (HEADINGS[0], "Mean of all", *HEADINGS[1:])
     verdicts = html_change.part_verdicts(comparison, str(after.ending)) if comparison and before else None
-    caption = "Phases and waits, each of the handshakes that had it"
-    return compared(caption, HEADINGS, part_rows, after, before, verdicts)
+    caption = "Phases and waits: the mean of all handshakes, and of those that had it"
+    made = compared(caption, headings, _parts, after, before, verdicts)
+    return replace(made, lines=tuple(_with_change(line, after, before) for line in made.lines)) if before else made
+
+
+def _parts(group: Group) -> list[Row]:
+    return [replace(row, cells=(duration(_mean_ns(group, row.part)), *row.cells)) for row in part_rows(group)]
+
+
+def _with_change(line: Line, after: Group, before: Group) -> Line:
+    """The line with what the part adds to the change of the mean handshake under its mean."""
+    mean, *others = line.cells
+    change_ns = _mean_ns(after, line.row.part) - _mean_ns(before, line.row.part)
+    return replace(line, cells=(replace(mean, note=typeset(with_sign(change_ns))), *others))
+
+
+def _mean_ns(group: Group, part: Part | None) -> float:
+    """The part's share of the mean handshake, whether a handshake had it or not."""
+    return mean_ns(group, (part,)).get(part, 0.0) if part else 0.0
 
 
 def keys(after: Handshakes, before: Handshakes | None) -> Table:

@@ -16,12 +16,14 @@ from tests.unit.reports.report_samples import LIBSSL, busy, series_of, snapshot_
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import by_function
-from ssllatency.model.handshakes import Part
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Target
 from ssllatency.reports.html import page as html_page
 from ssllatency.reports.html.page import page
 from ssllatency.reports.html.words import typeset, visible
+from ssllatency.reports.rows.changes import with_sign
 from ssllatency.reports.words.units import duration
 
 HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}${x}$\u202e\x1b[31m\ud800"
@@ -139,6 +141,18 @@ def test_much_of_everything_is_below_a_megabyte() -> None:
 def test_time_that_was_not_measured_is_hatched() -> None:
     assert "Hatched: not measured." in Reading(_page("interrupted")).text
     assert "not measured" not in Reading(_page("over_time")).text
+
+
+def test_phases_and_waits_stand_in_one_table() -> None:
+    recording, before = RECORDINGS["changed"]()
+    groups = [total(one.total().handshakes, Ending.SUCCESS) for one in (recording, before) if one]  # type: ignore[arg-type]
+    after_ns, before_ns = (group.parts[Part.PRIVATE_KEY].total_ns / group.count for group in groups if group)
+    tables = [table for table in Reading(_page("changed")).tables if table[0][0] == "Part"]
+    assert len(tables) == 1
+    rows = {row[0]: row[1:] for row in tables[0]}
+    assert rows["Part"][:4] == ["Mean of all", "Count", "Share", "Mean"]
+    lines = duration(after_ns), f"was {duration(before_ns)}", with_sign(after_ns - before_ns)
+    assert rows["Kprivate key"][0] == "".join(map(typeset, lines))
 
 
 def test_slowest_handshakes_are_bars_with_their_numbers_beside_them() -> None:
