@@ -13,8 +13,8 @@ from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.html.blocks import Block, Figure, Level, Section, Sentences
 from ssllatency.reports.html.plots import heatmap as html_heatmap
 from ssllatency.reports.html.plots import lines as html_lines
-from ssllatency.reports.html.plots.columns import Column, Pick, calls_of, side_by_side, successful_walls
-from ssllatency.reports.html.plots.plots import clock
+from ssllatency.reports.html.plots.columns import Column, Pick, beginning, calls_of, side_by_side, successful_walls
+from ssllatency.reports.html.plots.moments import Moments, elapsed
 from ssllatency.reports.html.tables import Table, table
 from ssllatency.reports.html.words import visible
 from ssllatency.reports.rows.row import Row
@@ -30,15 +30,17 @@ _OCTAVE = 16
 def over_time(recording: Recording, before: Recording | None, whole: Snapshot) -> Section | None:
     """Everything over time, of `whole`, the recording's total; None where nothing was counted."""
     what, pick = _subject(whole)
-    timelines = side_by_side([recording, before] if before else [recording], pick)
+    recordings = [recording, before] if before else [recording]
+    timelines = side_by_side(recordings, pick)
     scale = html_heatmap.scale_of(timelines)
     if scale is None:
         return None
     longer = any(len(timeline) > 1 for timeline in timelines)
     blocks: list[Block] = [Sentences([_introduction(what, timelines, longer)])]
     if longer:
-        blocks += _heatmaps(timelines, scale, what)
-        blocks += _percentiles(timelines, what)
+        clocks = [Moments.of(scale.end_s, begun) for begun in map(beginning, recordings)]
+        blocks += _heatmaps(timelines, clocks, scale, what)
+        blocks += _percentiles(timelines, Moments(scale.end_s) if before else clocks[0], what)
     if before or not longer:
         blocks += _distribution(timelines, scale, what)
     return Section("time", "Over time" if longer else "Distribution", blocks)
@@ -57,18 +59,22 @@ def _subject(whole: Snapshot) -> tuple[str, Pick]:
 
 
 def _introduction(what: str, timelines: Sequence[Sequence[Column]], longer: bool) -> str:
-    what, width = capitalized(what), clock(timelines[0][0].end_s)
+    what, width = capitalized(what), elapsed(timelines[0][0].end_s)
     if longer:
         return f"{what}, in columns of {width} from the beginning on."
     return f"{what}, {'each recording as a whole' if len(timelines) > 1 else f'in one interval of {width}'}."
 
 
-def _heatmaps(timelines: Sequence[Sequence[Column]], scale: html_heatmap.Scale, what: str) -> Iterator[Block]:
-    for age, timeline in enumerate(timelines):
+def _heatmaps(
+    timelines: Sequence[Sequence[Column]], clocks: Sequence[Moments], scale: html_heatmap.Scale, what: str
+) -> Iterator[Block]:
+    for age, (timeline, moments) in enumerate(zip(timelines, clocks, strict=True)):
         when = "" if len(timelines) == 1 else ", before" if age else ", after"
-        caption = f"Heatmap{when}: {what}; the stronger the colour, the more a second."
-        drawn = html_heatmap.heatmap("before" if age else "heat", timeline, scale, f"Heatmap of the {what}{when}", caption)
-        yield Figure(drawn, _spans(timeline, f"Numbers of the heatmap{when}: durations in each span of time"), _levels(scale))
+        caption = f"Heatmap{when}: {what}; the stronger the colour, the more a second.{moments.zone}"
+        key, title = "before" if age else "heat", f"Heatmap of the {what}{when}"
+        drawn = html_heatmap.heatmap(key, timeline, scale, moments, title, caption)
+        numbers = _spans(timeline, moments, f"Numbers of the heatmap{when}: durations in each span of time")
+        yield Figure(drawn, numbers, _levels(scale))
 
 
 def _levels(scale: html_heatmap.Scale) -> list[Level]:
@@ -79,7 +85,7 @@ def _levels(scale: html_heatmap.Scale) -> list[Level]:
     return [Level(opacity, text) for opacity, text in zip(html_heatmap.LEVELS, words, strict=True)]
 
 
-def _spans(timeline: Sequence[Column], caption: str) -> Table:
+def _spans(timeline: Sequence[Column], moments: Moments, caption: str) -> Table:
     """The counts by octave and by span of several columns."""
     per_span = -(-len(timeline) // _SPANS)
     spans = [timeline[start : start + per_span] for start in range(0, len(timeline), per_span)]
@@ -89,7 +95,8 @@ def _spans(timeline: Sequence[Column], caption: str) -> Table:
             for bucket, count in html_heatmap.buckets(column.times.exponential) if column.times else ():
                 counts.setdefault(bucket // _OCTAVE, [0] * len(spans))[position] += count
     rows = [Row((_octave(octave),), tuple(map(str, counts[octave]))) for octave in sorted(counts)]
-    return table(caption, ("Longer than", *(f"from {clock(span[0].start_s)}" for span in spans)), rows)
+    width_s = timeline[0].end_s
+    return table(caption, ("Longer than", *(f"from {moments.text(span[0].start_s, width_s)}" for span in spans)), rows)
 
 
 def _octave(octave: int) -> str:
@@ -99,20 +106,20 @@ def _octave(octave: int) -> str:
     return f"{duration(low if low >= html_heatmap.SHORTEST_NS else 0)}, to {duration(high)}"
 
 
-def _percentiles(timelines: Sequence[Sequence[Column]], what: str) -> Iterator[Block]:
+def _percentiles(timelines: Sequence[Sequence[Column]], moments: Moments, what: str) -> Iterator[Block]:
     compared = len(timelines) > 1
-    caption = f"Percentiles: {what}{'; dashed: before' if compared else ''}."
-    drawn = html_lines.percentiles("lines", timelines, f"Percentiles of the {what}", caption)
+    caption = f"Percentiles: {what}{'; dashed: before' if compared else ''}.{moments.zone}"
+    drawn = html_lines.percentiles("lines", timelines, moments, f"Percentiles of the {what}", caption)
     headings = ("From", "Count", *html_lines.QUANTILES, "Max")
-    rows = [list(_column_rows(timeline)) for timeline in timelines]
+    rows = [list(_column_rows(timeline, moments)) for timeline in timelines]
     if drawn:
         yield Figure(drawn, table("Numbers of the percentiles", headings, rows[0], rows[1] if compared else None))
 
 
-def _column_rows(timeline: Sequence[Column]) -> Iterator[Row]:
+def _column_rows(timeline: Sequence[Column], moments: Moments) -> Iterator[Row]:
     for place, column in enumerate(timeline):
         count = str(column.count) if column.measured else "-"
-        yield Row((clock(column.start_s),), (count, *_percentile_cells(column.times)), place=place)
+        yield Row((moments.text(column.start_s, timeline[0].end_s),), (count, *_percentile_cells(column.times)), place=place)
 
 
 def _percentile_cells(times: Times | None) -> tuple[str, ...]:

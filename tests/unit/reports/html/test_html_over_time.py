@@ -9,11 +9,13 @@ import pytest
 from tests.unit.reports.html.html_samples import at
 from tests.unit.reports.report_samples import series_of, snapshot_of
 
-from ssllatency.model.recording import Recording
+from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome
 from ssllatency.reports.html.blocks import Figure, Section, Sentences
 from ssllatency.reports.html.over_time import over_time
 from ssllatency.reports.html.tables import Table
+
+_HEATMAP = "Numbers of the heatmap: durations in each span of time"
 
 
 def _every(length_s: float, counts: list[int], duration_ns: int = 1000) -> Recording:
@@ -38,6 +40,10 @@ def _counts(section: Section) -> list[tuple[str, str]]:
     return [(line.cells[0].text, line.cells[0].was) for line in _table(section, "Numbers of the percentiles").lines]
 
 
+def _captions(section: Section) -> list[str]:
+    return [block.plot.caption for block in section.blocks if isinstance(block, Figure)]
+
+
 def _introduction(section: Section) -> str:
     first = section.blocks[0]
     assert isinstance(first, Sentences)
@@ -57,6 +63,26 @@ def test_what_was_stands_beside_the_same_time_though_no_interval_is_exactly_a_se
 def test_columns_are_told_apart_where_the_clock_writes_them_alike() -> None:
     recording = _every(0.7, list(range(1, 191)))  # past two minutes two of them begin within some seconds
     assert _counts(_section(recording, recording)) == [(str(count), str(count)) for count in range(1, 191)]
+
+
+def test_times_are_those_of_the_clock_where_a_recording_is_alone_on_its_axis() -> None:
+    section = _section(_every(1.0, [1] * 12))
+    assert [line.row.names for line in _table(section, "Numbers of the percentiles").lines][:2] == [
+        ("12:00:00",),
+        ("12:00:01",),
+    ]
+    assert _table(section, _HEATMAP).headings[1:] == tuple(f"from 12:00:{at_s:02}" for at_s in range(0, 12, 2))
+    assert ["Times are UTC" in caption for caption in _captions(section)] == [True, True]
+    both = _section(_every(1.0, [1] * 12), _every(1.0, [1] * 12))
+    assert _table(both, "Numbers of the percentiles").lines[1].row.names == ("1 s",)
+    assert ["Times are UTC" in caption for caption in _captions(both)] == [True, True, False, False]
+
+
+def test_runs_that_each_begin_at_0_have_no_clock() -> None:
+    later = tuple(at(interval, 90_000 + number) for number, interval in enumerate(_every(1.0, [1] * 12).intervals))
+    section = _section(Recording((*_every(1.0, [1] * 12).runs, Run(later))))
+    assert _table(section, "Numbers of the percentiles").lines[1].row.names == ("1 s",)
+    assert not any("Times are" in caption for caption in _captions(section))
 
 
 def test_both_recordings_have_columns_of_the_width_that_is_said() -> None:

@@ -63,6 +63,11 @@ def calls_of(function: str) -> Pick:
     return pick
 
 
+def beginning(recording: Recording) -> datetime | None:
+    """When by the clock the first column begins; None where each run begins at 0."""
+    return min(datetime.fromisoformat(run.started) for run in recording.runs) if _together(recording) else None
+
+
 def side_by_side(recordings: Sequence[Recording], pick: Pick, most: int = MOST_COLUMNS) -> list[list[Column]]:
     """The columns of each recording from the beginning to its end, at most so many. All are equally wide, those of the other
     recordings too: columns at the same place are of the same time."""
@@ -107,11 +112,16 @@ def _reach(placed: Iterable[_Placed]) -> float:
 def _placed(recording: Recording) -> Iterator[_Placed]:
     """Each interval with the seconds from the beginning to its start."""
     starts = [_clock(run.started) for run in recording.runs]
-    together = _covered(recording) or len(starts) == 1
+    together = _together(recording)
     for run, start in zip(recording.runs, starts, strict=True):
         origin = min(starts) if together else start
         for interval in run.intervals:
             yield max(0.0, _clock(interval.started) - origin), interval
+
+
+def _together(recording: Recording) -> bool:
+    """Whether the runs are laid out by the clock."""
+    return len(recording.runs) == 1 or _covered(recording)
 
 
 def _covered(recording: Recording) -> bool:

@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 
 from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram, bucket_bounds
 from ssllatency.reports.html.plots.columns import Column
-from ssllatency.reports.html.plots.plots import Plot, Size, clock, duration_axis, plot, time_axis
+from ssllatency.reports.html.plots.moments import Moments, elapsed, time_axis
+from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.words.units import counted, duration
 
@@ -92,7 +93,7 @@ def open_rows(scale: Scale) -> str:
     return lowest + (f" The highest row: more than {duration(LONGEST_NS)}." if high > LONGEST_NS else "")
 
 
-def heatmap(key: str, columns: Sequence[Column], scale: Scale, title: str, caption: str) -> Plot:
+def heatmap(key: str, columns: Sequence[Column], scale: Scale, moments: Moments, title: str, caption: str) -> Plot:
     """The heatmap of one recording."""
     number = sum(column.count for column in columns)
     low, high = scale.span_ns
@@ -104,9 +105,9 @@ def heatmap(key: str, columns: Sequence[Column], scale: Scale, title: str, capti
         for start_s, end_s in gaps:
             axes.axvspan(start_s, end_s, facecolor="none", hatch="//", edgecolor=COLOURS["hatch"], linewidth=0, zorder=1)
         rows_axis(axes, scale)
-        time_axis(axes, scale.end_s, size)
+        time_axis(axes, moments, size)
 
-    spans = f"{counted(number, 'duration')} in {counted(len(columns), 'column')} of {clock(columns[0].end_s)}"
+    spans = f"{counted(number, 'duration')} in {counted(len(columns), 'column')} of {elapsed(columns[0].end_s)}"
     description = f"{spans}; the darker a cell, the more of them in it. The table below has the numbers."
     caption = f"{caption}{' Hatched: not measured.' if gaps else ''}{open_rows(scale)}"
     return plot(key, draw, _HEIGHT, title, description, caption)

@@ -12,7 +12,8 @@ from ssllatency.model.handshakes import Times
 from ssllatency.model.timed import quantile_ns
 from ssllatency.reports.html.plots.columns import Column
 from ssllatency.reports.html.plots.heatmap import Scale, buckets, open_rows, rows_axis
-from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot, time_axis
+from ssllatency.reports.html.plots.moments import Moments, time_axis
+from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import typeset
 from ssllatency.reports.words.units import duration
@@ -24,22 +25,21 @@ _WIDTHS = {"p50": 2.4, "p90": 1.8, "p99": 1.2}
 _ROOM = 1.12
 
 
-def percentiles(key: str, timelines: Sequence[Sequence[Column]], title: str, caption: str) -> Plot | None:
+def percentiles(key: str, timelines: Sequence[Sequence[Column]], moments: Moments, title: str, caption: str) -> Plot | None:
     """The percentiles of each column, of the recording and then of the one before; None where there are none."""
     curves = [{name: _curve(columns, q) for name, q in QUANTILES.items()} for columns in timelines]
     values = [value for lines in curves for line in lines.values() for _, value in line if not math.isnan(value)]
     if not values:
         return None
     low, high = min(values) / _ROOM, max(values) * _ROOM
-    end_s = max(columns[-1].end_s for columns in timelines)
 
     def draw(axes: Axes, size: Size) -> None:
         duration_axis(axes, low, high)
-        time_axis(axes, end_s, size)
+        time_axis(axes, moments, size)
         for age, lines in reversed(list(enumerate(curves))):
             for name, line in lines.items():
                 _line(axes, line, name, "--" if age else "-")
-        _labels(axes, size, curves[0], math.log10(high / low), end_s)
+        _labels(axes, size, curves[0], math.log10(high / low), moments.end_s)
 
     words = ["after" if len(timelines) > 1 else "", "before"]
     description = " ".join(_range(word, lines) for word, lines in zip(words, curves, strict=False))

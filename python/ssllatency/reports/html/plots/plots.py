@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
@@ -89,15 +89,6 @@ def _style(size: Size) -> dict[Any, Any]:
     }
 
 
-def time_axis(axes: Axes, end_s: float, size: Size) -> None:
-    """Seconds since the beginning along the bottom, from 0 to `end_s`, at round times."""
-    step = _round_step(end_s / size.marks)
-    marks = [step * number for number in range(int(end_s / step + 1e-6) + 1)] if step else [0.0]
-    axes.set_xlim(0, end_s or 1)
-    axes.xaxis.set_major_locator(FixedLocator(marks))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: clock(value, step)))
-
-
 def duration_axis(axes: Axes, low_ns: float, high_ns: float, first_ns: float = 0, last_ns: float = math.inf) -> None:
     """log10 of nanoseconds up the side, at round durations from `first_ns` to `last_ns`, with lines across."""
     low, high = math.log10(low_ns), math.log10(high_ns)
@@ -111,25 +102,8 @@ def duration_axis(axes: Axes, low_ns: float, high_ns: float, first_ns: float = 0
     axes.grid(visible=True, axis="y")
 
 
-def clock(value_s: float, step_s: float = 1) -> str:
-    """Seconds since the beginning: "7.5 s" up to two minutes, then "3:20", "1:03:20"."""
-    if value_s < 120 or step_s < 1:
-        return f"{round(value_s, 3):g} s"
-    minutes, seconds = divmod(round(value_s), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
 def _round_duration(value_ns: float) -> str:
     for unit, size in (("s", 1e9), ("ms", 1e6), ("\u00b5s", 1e3)):
         if value_ns >= 0.999 * size:
             return f"{value_ns / size:.3g} {unit}"
     return f"{value_ns:.3g} ns"
-
-
-def _round_step(least_s: float) -> float:
-    """The shortest round time that isn't shorter than this."""
-    below_s: Sequence[float] = [digit * 10.0**power for power in range(-6, 1) for digit in (1, 2, 5)]
-    above_s: Sequence[float] = (10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-    days = 86400.0 * math.ceil(least_s / 86400)
-    return next((step for step in (*below_s, *above_s) if step >= least_s), days)
