@@ -67,7 +67,7 @@ ALLOWED = {
     "cli/main.py:run": "/dev/null",
     "tracing/matrix.py": OWN,
     "output/files.py": OUTPUT,
-    "tracing/plan_source.py": HANDLE,
+    "tracing/findings.py": HANDLE,
     "cli/probes.py:_existing": USER,
     "output/recordings.py": USER,
     "cli/script.py:_at_a_path": HANDLE,

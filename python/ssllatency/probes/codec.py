@@ -40,7 +40,7 @@ def to_values(plan: ImagePlan) -> dict[str, Any]:
     return asdict(plan)
 
 
-def from_values(values: object, *, file_size: int) -> ImagePlan:
+def from_values(values: object, file_size: int) -> ImagePlan:
     """The plan that `to_values` turned into `values`. DamagedValues for anything else; `file_size` bounds the offsets."""
     record = checks.record(values, ImagePlan)
     plan = ImagePlan(

@@ -27,12 +27,12 @@ def find_expected(selection: Selection, processes: Iterable[Process], stack: Exi
     return expected_files([process.pid for process in processes], stack, host=host)
 
 
-def add_expected(planned: Planned, expected: Sequence[ExpectedFile], source: PlanSource, *, handshakes: bool) -> Planned:
+def add_expected(planned: Planned, expected: Sequence[ExpectedFile], source: PlanSource) -> Planned:
     """What is traced already, and after it those of the expected files that hold TLS code and that nobody maps yet.
 
     A file that has the build-id of another is left out: to the kernel the two may be one. A process that maps it is found then.
     """
-    source.make_ahead([as_file(file) for file in expected], handshakes=handshakes)
+    source.make_ahead([as_file(file) for file in expected])
     identities = {file.mapping.identity for file, _ in planned}
     build_ids = {image.plan.build_id for _, image in planned if image.plan.build_id}
     files = list(planned)

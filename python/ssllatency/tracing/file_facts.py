@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ssllatency.elf.quick_look import shows
 from ssllatency.elf.source import MAX_COPY, ElfError
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache import store
-from ssllatency.probes.cache.kept import Kind, Subject, Work
+from ssllatency.probes.cache.kept import Cache
+from ssllatency.probes.cache.parts import Part, Settings
 from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.signs import QUICK
-from ssllatency.targets import FileFacts, debug_roots, has_library_name
-from ssllatency.tracing.planning import run_apart
+from ssllatency.targets import FileFacts, has_library_name
+from ssllatency.tracing.findings import File, Findings
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -29,11 +29,18 @@ _MOST = 6000  # files remembered; most of them hold nothing, which takes some 60
 _MOST_BYTES, _MOST_IN_VAIN = 8 << 30, 256
 
 
-class KnownFiles:
-    """Describes files, those that it knows without opening the ELF parser, and of the others those that show a sign of TLS.
-    `save()` keeps what was learned. `unlooked` are sentences about files that weren't looked into."""
+class Look(Protocol):
+    """Looks into the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe."""
 
-    def __init__(self) -> None:
+    def __call__(self, path: str, label: str, root: str = "/") -> FileFacts: ...
+
+
+class KnownFiles:
+    """Describes files, those that it knows without opening the ELF parser, and of the others, by `look`, those that show a sign
+    of TLS. `save()` keeps what was learned. `unlooked` are sentences about files that weren't looked into."""
+
+    def __init__(self, look: Look | None = None) -> None:
+        self._look = look or look_inside
         self._name = store.entry_name("what is in files")
         self._facts = _read(store.load(store.default_directory(), self._name)) if self._name else {}
         self._used: dict[str, FileFacts] = {}
@@ -78,7 +85,7 @@ class KnownFiles:
             self._bytes += size
             if not shows(fd, QUICK):
                 return NOTHING
-        facts = look_inside(f"/proc/self/fd/{fd}", path, root, kernel.machine())
+        facts = self._look(f"/proc/self/fd/{fd}", path, root)
         self._in_vain += facts == NOTHING
         return facts
 
@@ -92,24 +99,32 @@ class KnownFiles:
         self._learned = False
 
 
-def look_inside(path: str, label: str, root: str = "/", machine: str = "") -> FileFacts:
+def look_inside(path: str, label: str, root: str = "/", machine: str | None = None) -> FileFacts:
     """What is in the file at `path`, which people are shown as `label`; `root` as for KnownFiles.describe.
 
-    Nothing is in code of another processor than `machine`, if that is given: an emulator maps it, and the kernel runs none of
-    it.
+    Nothing is in code of another processor than `machine`, this one if it isn't said, "" for any: an emulator maps it, and the
+    kernel runs none of it.
     """
-    work = Work(_FACTS, Subject(path, label, debug_roots(path, label, root)), partial(_facts_of, machine=machine))
+    settings = Settings(machine=kernel.machine() if machine is None else machine)
+    findings = Findings(Cache(keeps=False), settings)
     try:
-        return work.checked(run_apart(work))[0]
+        return facts_of(findings, File(path, label, root))
+    finally:
+        findings.close()
+
+
+def facts_of(findings: Findings, file: File) -> FileFacts:
+    """What is in a file; one that can't be read is an obstacle where it is OpenSSL's by its name."""
+    try:
+        return findings.ask(file, FACTS)
     except ElfError as error:
+        label = file.label
         return FileFacts(obstacle=str(error).replace(label, "its libssl").rstrip(".")) if _is_openssl(label) else NOTHING
-    except DamagedValues:
-        return NOTHING
 
 
 def why_not_traced(path: str) -> str:
     """The sentence about a file on disk in which nothing is found that is traced."""
-    facts = look_inside(path, os.path.abspath(path))  # noqa: PTH100 - no symbolic link is resolved
+    facts = look_inside(path, os.path.abspath(path), machine="")  # noqa: PTH100 - no symbolic link is resolved
     if facts.obstacle:
         return f"{path} can't be traced: {facts.obstacle}."
     if facts.others:
@@ -119,12 +134,12 @@ def why_not_traced(path: str) -> str:
     return f"{path} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine)."
 
 
-def _facts_of(image: Image, machine: str) -> FileFacts:
+def _facts_in(image: Image, settings: Settings) -> FileFacts:
     from ssllatency.openssl.accessors import library_version
     from ssllatency.openssl.implementations import tls_inside
     from ssllatency.probes.planner import libraries_in
 
-    if machine and image.machine != machine:
+    if settings.machine and image.machine != settings.machine:
         return NOTHING
     libraries = libraries_in(image)
     library = image.label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
@@ -179,4 +194,4 @@ def _checked(value: object, _size: int) -> FileFacts:
         raise DamagedValues("facts") from None
 
 
-_FACTS = Kind("facts", asdict, _checked, lambda _: False)
+FACTS = Part("facts", _facts_in, asdict, _checked, suffices=lambda facts: not facts.libraries)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files are read and planned by processes of their own, a few at once: bounded in time and memory, able to do nothing but
-answer (confinement.py), and gone as soon as a signal asks for the end, or this process is gone."""
+"""Files are read and planned by processes of their own: bounded in time and memory, able to do nothing but answer
+(confinement.py), and gone as soon as a signal asks for the end, or this process is gone.
+
+Such a process opens one file once, and says each part of what is to be found out as soon as it has it: lines of JSON. First the
+file's origin, then each part's values, or the sentence that says why there are none.
+"""
 
 from __future__ import annotations
 
@@ -11,72 +15,158 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.cache.kept import Values, Work
+from ssllatency.probes.cache.kept import Origin, Work
+from ssllatency.probes.cache.parts import Part
 from ssllatency.probes.cache.store import planning_modules
 from ssllatency.tracing.confinement import confine, limit
 
-_SECONDS, _BYTES_A_SECOND = 20, 5 << 20  # of processor time a file gets: so many, and one more for so many bytes of it
+# Of processor time a file gets: so many for each part, and one more for so many bytes of the file.
+_SECONDS, _BYTES_A_SECOND = 20, 5 << 20
 _SECONDS_UNHEEDING = 10  # the same where no signal ends it
 _SLOWNESS = 4  # how many times as long it may take on a busy machine
-_MOST_PROCESSES = 8
 _LARGEST_ANSWER = 32 << 20
 _PIPE_BYTES = 1 << 20
+_NICENESS = 10
 _LOOK_S = 0.05  # how often it is seen that a signal asks for the end
 _STOP = {signal.SIGINT, signal.SIGTERM}
-
-Answer = Values | SsllatencyError
-
-
-def run_apart(work: Work[Any], *, heeding: bool = True) -> Values:
-    """Has it worked out by a process of its own. ElfError where that can't be, or takes too much; else as run_all_apart()."""
-    (answer,) = run_all_apart([work], heeding=heeding)
-    if isinstance(answer, SsllatencyError):
-        raise answer
-    return answer
+NO_ANSWER = "was left out: the process that read it gave no answer"
+_NO_SENSE = "could not be read: what came of it made no sense"
 
 
-def run_all_apart(
-    works: Sequence[Work[Any]], meanwhile: Callable[[], object] = lambda: None, *, heeding: bool = True
-) -> list[Answer]:
-    """The same for several, begun in their order, as many at once as there are processors; `meanwhile` is run by this process.
+class Reading:
+    """A process that reads a file, and what it has said so far: `origin`, and in `values` or `errors` the parts by name.
 
-    An error is given in place of an answer. KeyboardInterrupt where SIGINT or SIGTERM waits to be taken; not so unless
-    `heeding`, for what a report lacks once such a signal has ended the run: then it takes 40 s at most.
+    `over`: it has ended. `failure` says why it did before it had said all. `is_hurried`: see hurry().
     """
-    answers: list[Answer] = [ElfError("")] * len(works)
-    waiting, running = list(enumerate(works)), list[_Child]()
-    most = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
-    _prepare()
-    try:
-        while waiting or running:
-            while waiting and len(running) < most:
-                number, work = waiting.pop(0)
-                try:
-                    running.append(_start(number, work, heeding))
-                except SsllatencyError as error:
-                    answers[number] = error
-            meanwhile()
-            meanwhile = _nothing
-            for child in _ended(running, heeding):
-                running.remove(child)
-                answers[child.number] = child.answer()
-    finally:
-        for child in running:
-            child.kill()
-    return answers
+
+    def __init__(self, work: Work, pid: int, pipe: int, seconds: int) -> None:
+        self.work = work
+        self.origin = Origin("", "")
+        self.values: dict[str, object] = {}
+        self.errors: dict[str, SsllatencyError] = {}
+        self.over, self.failure, self.is_hurried = False, "", False
+        self._pid, self._pipe = pid, pipe
+        self._until = time.monotonic() + _SLOWNESS * seconds
+        self._unread = bytearray()
+        self._bytes, self._lines = 0, 0
+
+    def fileno(self) -> int:
+        """The pipe's descriptor, for select()."""
+        return self._pipe
+
+    def has_said(self, part: Part[Any]) -> bool:
+        """Whether it has told of that part."""
+        return part.name in self.values or part.name in self.errors
+
+    def stand_back(self) -> None:
+        """Lets others run first: nobody waits for what is still to be said."""
+        self._set_niceness(_NICENESS)
+
+    def hurry(self) -> None:
+        """Ends that, and bounds the time that is left as where no signal ends it."""
+        self.is_hurried = True
+        self._set_niceness(os.getpriority(os.PRIO_PROCESS, 0))
+        self._until = min(self._until, time.monotonic() + _SLOWNESS * _SECONDS_UNHEEDING)
+
+    def take(self) -> None:
+        """Takes what it says next."""
+        piece = os.read(self._pipe, _PIPE_BYTES)
+        self._bytes += len(piece)
+        self._lines += piece.count(b"\n")
+        if self._bytes > _LARGEST_ANSWER or self._lines > 1 + len(self.work.parts):
+            self._end("was left out: more came of it than can be")
+            return
+        self._unread += piece
+        if b"\n" in piece and not self._hear_lines():
+            self._end(_NO_SENSE)
+        elif not piece:
+            self._ended()
+
+    def is_late(self) -> bool:
+        """Whether it has had its time; then it is ended."""
+        if time.monotonic() > self._until:
+            self._end("was left out: reading it took longer than a file gets")
+        return self.over
+
+    def kill(self) -> None:
+        """Ends it, if it hasn't ended."""
+        if not self.over:
+            self._end("was left out: it isn't needed any more")
+
+    def _hear_lines(self) -> bool:
+        """Takes the lines that are whole; whether they make sense."""
+        *lines, self._unread = self._unread.split(b"\n")
+        try:
+            for line in lines:
+                self._hear(json.loads(line))
+        except (ValueError, RecursionError, TypeError, KeyError):
+            return False
+        return True
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if "build_id" in said:
+            build_id, debug = said["build_id"], said["debug"]
+            if not isinstance(build_id, str) or not isinstance(debug, str) or "\0" in debug:
+                raise ValueError("no origin")
+            self.origin = Origin(build_id, debug)
+        elif "values" in said:
+            self.values[str(said["part"])] = said["values"]
+        else:
+            error = ElfError(str(said["error"]))
+            for part in [said["part"]] if "part" in said else [part.name for part in self.work.parts]:
+                self.errors[str(part)] = error
+
+    def _set_niceness(self, niceness: int) -> None:
+        with suppress(OSError):  # it has ended, or we may only stand back
+            os.setpriority(os.PRIO_PROCESS, self._pid, niceness)
+
+    def _ended(self) -> None:
+        status = self._wait()
+        if status:
+            self.failure = _why(status)
+        elif not (self.values or self.errors) or self._unread:
+            self.failure = NO_ANSWER
+
+    def _end(self, failure: str) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        self._wait()
+        self.failure = failure
+
+    def _wait(self) -> int:
+        self.over = True
+        os.close(self._pipe)
+        return os.waitpid(self._pid, 0)[1]
 
 
-def _nothing() -> None:
-    pass
+def _why(status: int) -> str:
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        return "was left out: reading it took more processor time than a file gets"
+    if os.WIFSIGNALED(status):
+        return f"was left out: the process that read it was ended by signal {os.WTERMSIG(status)}"
+    return NO_ANSWER
+
+
+def listen(readings: Collection[Reading], *, heeding: bool = True) -> None:
+    """Waits until one of them has said something, or has ended. KeyboardInterrupt where SIGINT or SIGTERM waits to be taken;
+    not so unless `heeding`, for what a report lacks once such a signal has ended the run."""
+    while True:
+        if heeding and signal.sigpending() & _STOP:
+            raise KeyboardInterrupt
+        ready = select.select(readings, [], [], _LOOK_S)[0]
+        for reading in ready:
+            reading.take()
+        late = [reading for reading in readings if reading not in ready and reading.is_late()]
+        if ready or late:
+            return
 
 
 @cache
@@ -86,63 +176,11 @@ def _prepare() -> None:
         import_module(name.removesuffix(".__init__"))
 
 
-@dataclass
-class _Child:
-    """A process that works, and what it has said so far."""
-
-    number: int
-    work: Work[Any]
-    pid: int
-    pipe: int
-    until: float
-    said: bytearray = field(default_factory=bytearray)
-    obstacle: str = ""
-
-    def read(self) -> bool:
-        """Takes what it says; whether it is over."""
-        piece = os.read(self.pipe, _PIPE_BYTES)
-        self.said += piece
-        if len(self.said) > _LARGEST_ANSWER:
-            self.obstacle = "more came of it than can be"
-        return not piece or bool(self.obstacle)
-
-    def kill(self) -> int:
-        """Ends it; its status as waitpid() gives it."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        return self.wait()
-
-    def wait(self) -> int:
-        os.close(self.pipe)
-        return os.waitpid(self.pid, 0)[1]
-
-    def answer(self) -> Answer:
-        """What it found out."""
-        status = self.kill() if self.obstacle else self.wait()
-        label = self.work.subject.label
-        try:
-            said = json.loads(self.said) if self.said and not self.obstacle else None
-        except (ValueError, RecursionError):
-            said = None
-        if isinstance(said, dict) and set(said) == {"values"}:
-            values: Values = said["values"]
-            return values
-        if isinstance(said, dict) and set(said) == {"error"}:
-            return ElfError(str(said["error"]))
-        return ElfError(f"{label} was left out: {self.obstacle or _why(status)}.")
-
-
-def _why(status: int) -> str:
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
-        return "reading it took more processor time than a file gets"
-    if os.WIFSIGNALED(status):
-        return f"the process that read it was ended by signal {os.WTERMSIG(status)}"
-    return "the process that read it gave no answer"
-
-
-def _start(number: int, work: Work[Any], heeding: bool) -> _Child:
+def start(work: Work, *, heeding: bool = True) -> Reading:
+    """Has the work done by a process of its own, in 40 s at most unless `heeding`. SsllatencyError where that can't be."""
+    _prepare()
     work.copy()
-    seconds = _SECONDS + work.stored // _BYTES_A_SECOND if heeding else _SECONDS_UNHEEDING
+    seconds = _SECONDS * len(work.parts) + work.stored // _BYTES_A_SECOND if heeding else _SECONDS_UNHEEDING
     receiving, sending = os.pipe()
     with suppress(OSError):
         fcntl.fcntl(sending, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -157,52 +195,55 @@ def _start(number: int, work: Work[Any], heeding: bool) -> _Child:
         _be_child(work, sending, seconds, parent)
     os.close(sending)
     work.forget()
-    return _Child(number, work, pid, receiving, time.monotonic() + _SLOWNESS * seconds)
+    return Reading(work, pid, receiving, seconds)
 
 
-def _be_child(work: Work[Any], sending: int, seconds: int, parent: int) -> None:
+def _be_child(work: Work, sending: int, seconds: int, parent: int) -> None:
     """Python's collector rests: looking through what the processes share, it would have each of them copy it."""
+    status = 1
     try:
         gc.disable()
         limit(seconds, parent)
-        _say(sending, _worked_out(work, sending))
+        _work(work, sending)
+        status = 0
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
-def _worked_out(work: Work[Any], sending: int) -> dict[str, object]:
+def _work(work: Work, sending: int) -> None:
     label = work.subject.label
     try:
-        work.open()
+        origin = work.open()
         confine(sending)
-        return {"values": work.values()}
-    except SsllatencyError as error:
-        return {"error": str(error)}
-    except MemoryError:
-        return {"error": f"{label} was left out: reading it took more memory than a file gets."}
     except Exception as error:
-        return {
-            "error": f"{label} was left out: reading it failed ({type(error).__name__}), which is a defect: please report it."
-        }
+        _say(sending, {"error": _sentence(error, label)})
+        return
+    _say(sending, {"build_id": origin.build_id, "debug": origin.debug})
+    for part in work.parts:
+        if _make(work, part, sending):
+            return
 
 
-def _say(sending: int, answer: dict[str, object]) -> None:
-    data = memoryview(json.dumps(answer).encode())
+def _make(work: Work, part: Part[Any], sending: int) -> bool:
+    """Says one part; whether it shows that the others aren't needed."""
+    try:
+        made = work.make(part)
+        _say(sending, {"part": part.name, "values": part.to_values(made)})
+    except Exception as error:
+        _say(sending, {"part": part.name, "error": _sentence(error, work.subject.label)})
+        return False
+    return part.suffices(made)
+
+
+def _sentence(error: Exception, label: str) -> str:
+    if isinstance(error, SsllatencyError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"{label} was left out: reading it took more memory than a file gets."
+    return f"{label} was left out: reading it failed ({type(error).__name__}), which is a defect: please report it."
+
+
+def _say(sending: int, line: dict[str, object]) -> None:
+    data = memoryview(json.dumps(line).encode() + b"\n")
     while data:
         data = data[os.write(sending, data) :]
-
-
-def _ended(running: Sequence[_Child], heeding: bool) -> list[_Child]:
-    """Those that are over, once there are any; takes what the others say meanwhile."""
-    while running:
-        if heeding and signal.sigpending() & _STOP:
-            raise KeyboardInterrupt
-        ready = select.select([child.pipe for child in running], [], [], _LOOK_S)[0]
-        over = [child for child in running if child.pipe in ready and child.read()]
-        for child in running:
-            if time.monotonic() > child.until and child not in over:
-                child.obstacle = "reading it took longer than a file gets"
-                over.append(child)
-        if over:
-            return over
-    return []

@@ -10,16 +10,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.model.snapshot import Library, Snapshot, Target
+from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part
 from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
 from ssllatency.targets import (
+    FileFacts,
     Hazards,
     Identity,
     NoTlsFile,
@@ -42,7 +44,7 @@ from ssllatency.targets import (
     tls_stacks,
 )
 from ssllatency.tracing.expected import add_expected, find_expected
-from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
+from ssllatency.tracing.file_facts import FACTS, NOTHING, KnownFiles, why_not_traced
 from ssllatency.tracing.plan_source import File, PlanSource
 
 if TYPE_CHECKING:
@@ -99,14 +101,15 @@ def resolve(
     problems = _Problems(fatal=bool(selection.pids))
     selection, processes = _select(selection, problems, wait)
     everyone = selection.everything or bool(selection.libraries)
-    source = PlanSource(arguments, _dangers(everyone))
+    source = _source(selection, arguments, everyone, handshakes=handshakes)
+    stack.callback(source.close)
     if source.danger:
         problems.warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(library) for library in selection.libraries]
 
-    known = KnownFiles()
+    known = KnownFiles(source.facts)
     untraced = _Untraced(() if selection.libraries else processes, known)
-    ahead = _Ahead(source, untraced, partial(load_early, selection, stack), handshakes=handshakes)
+    ahead = _Ahead(source, untraced, partial(load_early, selection, stack))
     try:
         files = _find(processes, Recogniser(source, known), named, problems, ahead)
     except NoTlsFile as error:
@@ -124,7 +127,7 @@ def resolve(
     waits = bool(wait) and not files
     if wait:
         expected = find_expected(selection, processes, stack)
-        planned = add_expected(list(zip(files, images, strict=True)), expected, source, handshakes=handshakes)
+        planned = add_expected(list(zip(files, images, strict=True)), expected, source)
         files, images = [file for file, _ in planned], tuple(image for _, image in planned)
     if selection.libraries:
         images = _marked(files, images, named)
@@ -134,6 +137,13 @@ def resolve(
     warnings = (*problems.warnings, *known.unlooked)  # complete now that the notes are written
     known.save()
     return Resolved(images, targets, everyone, warnings, source, tuple(files), selection, notes, ahead.following, known, waits)
+
+
+def _source(selection: Selection, arguments: argparse.Namespace, everyone: bool, *, handshakes: bool) -> PlanSource:
+    """Plans as the options say, with all that will be asked about a file found out at once."""
+    ahead: list[Part[Any]] = [] if selection.libraries else [FACTS]  # for what is said of TLS that isn't traced
+    ahead += [PLAN, HANDSHAKE_PLAN] if handshakes else [PLAN]
+    return PlanSource(arguments, _dangers(everyone), ahead=ahead, later=[NAMES] if handshakes else [])
 
 
 class _Problems:
@@ -162,24 +172,33 @@ class _Untraced:
             self._notes = untraced_notes(self._processes, self._known, beside_openssl=True) if self._processes else ()
         return self._notes
 
+    def look_ahead(self, planned: Collection[tuple[int, int]]) -> None:
+        """Looks into the other files: `planned` ones, by device and inode, are being read."""
+
+        def describe(fd: int, path: str, root: str) -> FileFacts:
+            status = os.fstat(fd)
+            return NOTHING if (status.st_dev, status.st_ino) in planned else self._known.describe(fd, path, root)
+
+        tls_stacks(self._processes, describe)
+
 
 class _Ahead:
     """Has files planned by other processes, if they aren't yet, and does meanwhile in this one what else takes its time: it
     looks for what isn't traced, and loads what will follow later processes, which is `following` then."""
 
-    def __init__(
-        self, source: PlanSource, untraced: _Untraced, load: Callable[[], Following | None], *, handshakes: bool
-    ) -> None:
-        self._source, self._untraced, self._load, self._handshakes = source, untraced, load, handshakes
+    def __init__(self, source: PlanSource, untraced: _Untraced, load: Callable[[], Following | None]) -> None:
+        self._source, self._untraced, self._load = source, untraced, load
         self.following: Following | None = None
 
     def plan(self, opened: Iterable[tuple[int, str, str]]) -> None:
         """Plans files, each given by its descriptor, its path and the root of a process that maps it."""
+        opened = list(opened)
+        planned = {(status.st_dev, status.st_ino) for status in (os.fstat(fd) for fd, _, _ in opened)}
         files = [File(f"/proc/self/fd/{fd}", path, root) for fd, path, root in opened]
-        self._source.make_ahead(files, handshakes=self._handshakes, meanwhile=self._meanwhile)
+        self._source.make_ahead(files, meanwhile=partial(self._meanwhile, planned))
 
-    def _meanwhile(self) -> None:
-        self._untraced.notes()
+    def _meanwhile(self, planned: Collection[tuple[int, int]]) -> None:
+        self._untraced.look_ahead(planned)
         self.following = self._load()
 
 

@@ -14,7 +14,7 @@ from tests.fixtures import build
 from ssllatency.cli.main import run
 from ssllatency.elf.image import Image
 from ssllatency.targets import FileFacts
-from ssllatency.tracing import file_facts
+from ssllatency.tracing import file_facts, findings
 from ssllatency.tracing.file_facts import KnownFiles, look_inside
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
@@ -70,7 +70,7 @@ int main(void) { return SSL_do_handshake() + SSL_read() + *where; }
 
 
 def test_a_program_whose_names_a_debug_file_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_facts, "debug_roots", lambda _file, _path, root: ("/", root))
+    monkeypatch.setattr(findings, "debug_roots", lambda _file, _path, root: ("/", root))
     (tmp_path / "hidden.c").write_text(HIDDEN)
     program, root = tmp_path / "hidden", tmp_path / "root"
     build.run("gcc", "-Wl,--build-id=sha1", "-o", program, tmp_path / "hidden.c")

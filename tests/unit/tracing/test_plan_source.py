@@ -8,23 +8,43 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ssllatency.elf import source as source_module
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
 from ssllatency.openssl.names.names import Names
-from ssllatency.probes.cache.kept import Subject, Values, Work
+from ssllatency.probes.cache import store
+from ssllatency.probes.cache.kept import Subject, Work
+from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.tracing import plan_source, planning
-from ssllatency.tracing.plan_source import File, PlanSource
+from ssllatency.tracing import findings, planning
+from ssllatency.tracing.file_facts import FACTS, KnownFiles
+from ssllatency.tracing.findings import File
+from ssllatency.tracing.plan_source import PlanSource
 
 NOBODY = 1 << 22  # past the greatest PID
 OPTIONS = argparse.Namespace(no_return_probes=False, no_cache=False)
 FILES = [File("/bin/true", "libssl.so.first"), File("/bin/false", "libssl.so.second")]
+LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
+HANDSHAKES: dict[str, Any] = {"ahead": [FACTS, PLAN, HANDSHAKE_PLAN], "later": [NAMES]}  # as `handshakes` asks
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What was worked out by each process that was begun: the parts of a file."""
+    found: list[tuple[str, ...]] = []
+    start = planning.start
+
+    def recorded(work: Work, *, heeding: bool = True) -> planning.Reading:
+        found.append(tuple(part.name for part in work.parts))
+        return start(work, heeding=heeding)
+
+    monkeypatch.setattr(planning, "start", recorded)
+    return found
 
 
 @pytest.mark.parametrize("pids", [(NOBODY, os.getpid()), (NOBODY,), ()])
@@ -32,18 +52,18 @@ def test_debug_files_are_looked_for_where_a_process_that_is_there_may_say_so(
     pids: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = [f"/proc/{pid}/root" for pid in pids if pid != NOBODY]
-    monkeypatch.setattr(plan_source, "debug_roots", lambda file, path, root: (file, path, root))
+    monkeypatch.setattr(findings, "debug_roots", lambda file, path, root: (file, path, root))
     roots = ("/bin/true", "/bin/true", *(there or ["/"]))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked: list[tuple[str, ...]] = []
-    run = plan_source.run_apart
+    start = planning.start
 
-    def recorded(work: Work[Any], *, heeding: bool = True) -> Values:
+    def recorded(work: Work, *, heeding: bool = True) -> planning.Reading:
         asked.append(work.subject.debug_roots)
         work.subject = Subject("/bin/true", "/bin/true")
-        return run(work, heeding=heeding)
+        return start(work, heeding=heeding)
 
-    monkeypatch.setattr(plan_source, "run_apart", recorded)
+    monkeypatch.setattr(planning, "start", recorded)
     source = PlanSource(OPTIONS)
     image = TracedImage(ImagePlan("/bin/true", "", "", "", (), ()), "/bin/true", pids)
     assert source.handshake_plan_of(image).path == "/bin/true"
@@ -51,71 +71,101 @@ def test_debug_files_are_looked_for_where_a_process_that_is_there_may_say_so(
     assert asked == [roots, roots]
 
 
-@pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many were worked out at once."""
-    found: list[int] = []
-    run = plan_source.run_all_apart
+def test_a_file_is_read_once_for_all_that_a_command_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
+) -> None:
+    """Plan, handshake plan, what else is in it, names; and not again by those who ask later, or in another way."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    read = []
+    read_through = source_module.read_through
 
-    def recorded(works: Sequence[Work[Any]], meanwhile: Callable[[], object]) -> list[planning.Answer]:
-        found.append(len(works))
-        return run(works, meanwhile)
+    def recorded(fd: int, size: int, copy: memoryview | None = None) -> tuple[str, int]:
+        read.append("copied" if copy else "looked up")
+        return read_through(fd, size, copy)
 
-    monkeypatch.setattr(plan_source, "run_all_apart", recorded)
-    return found
+    monkeypatch.setattr(source_module, "read_through", recorded)
+    monkeypatch.setattr(store, "read_through", recorded)
+    monkeypatch.setattr(store, "_digests", {})
+    for handled in (["looked up", "copied"], []):
+        source = PlanSource(OPTIONS, **HANDSHAKES)
+        source.make_ahead([File(str(LIBSSL), str(LIBSSL))])
+        plan = source.plan(str(LIBSSL), str(LIBSSL))
+        assert (plan.kind, source.handshake_plan(str(LIBSSL), str(LIBSSL)).kind) == ("libssl", "libssl")
+        with LIBSSL.open("rb") as file:
+            assert KnownFiles(source.facts).describe(file.fileno(), str(LIBSSL)).libraries == ("libssl",)
+        assert source.names_of(TracedImage(plan, str(LIBSSL), ())).alerts
+        assert read == handled
+        read.clear()
+    assert begun == [("facts", "plan", "handshake", "names")]
+    assert len(list((tmp_path / "ssllatency").iterdir())) == 1
 
 
-def refuse(work: Work[Any]) -> Values:
-    raise AssertionError(f"{work.subject.path} is read once more")
-
-
-def test_plans_made_ahead_are_there_when_they_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[int]
+def test_what_is_made_ahead_is_there_when_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = PlanSource(OPTIONS)
-    first.make_ahead(FILES, handshakes=True, meanwhile=(tmp_path / "other").touch)
+    ahead: dict[str, Any] = {"ahead": [PLAN, HANDSHAKE_PLAN]}
+    first = PlanSource(OPTIONS, **ahead)
+    first.make_ahead(FILES, meanwhile=(tmp_path / "other").touch)
     assert (tmp_path / "other").exists()
-    assert begun == [4]
-    monkeypatch.setattr(plan_source, "run_apart", refuse)
-    for source in (first, PlanSource(OPTIONS)):
+    for source in (first, PlanSource(OPTIONS, **ahead)):
         for file in FILES:
             assert source.plan(file.path, file.label).path == source.handshake_plan(file.path, file.label).path == file.label
+    assert begun == [("plan", "handshake")] * 2
 
 
-def test_nothing_is_made_ahead_of_what_is_kept_or_of_a_single_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[int]
+def test_nothing_is_made_ahead_of_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    PlanSource(OPTIONS).make_ahead(FILES[:1])
+    PlanSource(OPTIONS).make_ahead(FILES)
     assert begun == []
-    PlanSource(OPTIONS).make_ahead(FILES)
-    assert begun == [2]
-    PlanSource(OPTIONS).make_ahead(FILES)
-    assert begun == [2]
-    PlanSource(OPTIONS).make_ahead(FILES, handshakes=True)
-    assert begun == [2, 2]
+    PlanSource(OPTIONS, ahead=[PLAN]).make_ahead(FILES)
+    assert begun == [("plan",)] * 2
+    PlanSource(OPTIONS, ahead=[PLAN]).make_ahead(FILES)
+    assert begun == [("plan",)] * 2
+    PlanSource(OPTIONS, ahead=[PLAN, HANDSHAKE_PLAN]).make_ahead(FILES)
+    assert begun == [("plan",)] * 2 + [("handshake",)] * 2
 
 
-def test_same_contents_elsewhere_are_shown_with_their_own_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_contents_elsewhere_are_shown_with_their_own_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    PlanSource(OPTIONS).plan("/bin/true", "/bin/true")
-    PlanSource(OPTIONS).handshake_plan("/bin/true", "/bin/true")
+    PlanSource(OPTIONS, ahead=[PLAN, HANDSHAKE_PLAN]).make_ahead([File("/bin/true", "/bin/true")])
     copy = shutil.copy("/bin/true", tmp_path / "copy")
-    monkeypatch.setattr(plan_source, "run_apart", refuse)
     source = PlanSource(OPTIONS)
     assert source.plan(str(copy), "/lib/x").path == source.handshake_plan(str(copy), "/lib/x").path == "/lib/x"
+    assert begun == [("plan", "handshake")]
 
 
 def test_what_is_made_ahead_without_a_cache_is_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True))
+    source = PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True), ahead=[PLAN])
     source.make_ahead(FILES)
-    monkeypatch.setattr(plan_source, "run_apart", refuse)
     assert [source.plan(file.path, file.label).kind for file in FILES] == ["", ""]
-    assert begun == [2]
+    assert begun == [("plan",)] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_opened_by_the_descriptor_that_is_open_when_it_is_asked_for(tmp_path: Path) -> None:
+    """Those of processes' files are given by their numbers, which are used again."""
+    source = PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True))
+    (tmp_path / "other").write_text("another file")
+    with LIBSSL.open("rb") as file:
+        path = f"/proc/self/fd/{file.fileno()}"
+        assert source.plan(path, "/lib/libssl.so").kind == "libssl"
+    with (tmp_path / "other").open("rb") as other, LIBSSL.open("rb") as file:
+        assert path == f"/proc/self/fd/{other.fileno()}"
+        assert source.handshake_plan(f"/proc/self/fd/{file.fileno()}", "/lib/libssl.so").kind == "libssl"
+
+
+def test_what_shows_no_tls_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may have more programs that aren't traced than there are entries."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    PlanSource(OPTIONS, **HANDSHAKES).facts("/bin/true", "/bin/true")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -137,7 +187,7 @@ def test_names_are_read_for_the_report_of_a_run_that_a_signal_ended(tmp_path: Pa
 def test_what_can_not_be_made_is_told_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "text").write_text("no ELF file")
-    source = PlanSource(OPTIONS)
+    source = PlanSource(OPTIONS, ahead=[PLAN])
     source.make_ahead([File(str(tmp_path / "text"), "/lib/libssl.so.3"), *FILES])
     assert source.plan(FILES[0].path, FILES[0].label).kind == ""
     with pytest.raises(ElfError, match=r"^/lib/libssl.so.3 is not an ELF file\.$"):

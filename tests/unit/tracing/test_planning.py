@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,36 @@ from tests.parameters import slow_except
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
-from ssllatency.openssl.names.library import names
-from ssllatency.probes.cache.handshakes import HANDSHAKE_PLANS, HandshakeSettings
-from ssllatency.probes.cache.kept import Kind, Subject, Work
-from ssllatency.probes.cache.names import NAMES
-from ssllatency.probes.cache.plans import PLANS, PlanSettings
+from ssllatency.probes.cache.kept import Cache, Subject, Work
+from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
 from ssllatency.tracing import planning
-from ssllatency.tracing.planning import run_all_apart, run_apart
+from ssllatency.tracing.file_facts import FACTS
+from ssllatency.tracing.findings import File, Findings
 
 PROGRAM = Path(sys.executable).resolve()
-PLAIN: Kind[Any] = Kind("plain", lambda found: found, lambda values, _size: values, lambda _: True)
 
 
-def work(make: Callable[[Image], object], path: Path = PROGRAM) -> Work[Any]:
-    """What has `make` run in a process of its own, on this Python's own program."""
-    return Work(PLAIN, Subject(str(path), "/usr/lib/libssl.so.3"), make)
+def plain(make: Callable[[Image], object], name: str = "plain", **more: Any) -> Part[Any]:
+    """What `make` finds out."""
+    return Part(name, lambda image, _: make(image), lambda made: made, lambda values, _: values, **more)
+
+
+def findings(ahead: Sequence[Part[Any]] = (), later: Sequence[Part[Any]] = ()) -> Findings:
+    """None of which is kept."""
+    return Findings(Cache(keeps=False), Settings(), ahead, later)
+
+
+def ask(make: Callable[[Image], object], path: Path = PROGRAM) -> Any:
+    """What `make` finds out about a file, run by a process of its own."""
+    return findings().ask(File(str(path), "/usr/lib/libssl.so.3"), plain(make))
+
+
+def files(number: int) -> list[File]:
+    """So many files, as far as can be seen."""
+    return [File(str(PROGRAM), f"/usr/lib/libssl.so.{each}") for each in range(number)]
+
+
+(FILE,) = files(1)
 
 
 @pytest.fixture(autouse=True)
@@ -66,27 +82,87 @@ def outcome(attempt: Callable[[], object]) -> str:
 
 
 def test_an_answer_comes_back(children: list[int]) -> None:
-    answer = run_apart(work(lambda image: [image.machine, os.getpid()]))
-    assert answer["found"] == [Image.open(PROGRAM).machine, children[0]]
+    assert ask(lambda image: [image.machine, os.getpid()]) == [Image.open(PROGRAM).machine, children[0]]
 
 
-def test_answers_come_in_order_and_errors_in_their_places(tmp_path: Path) -> None:
+def test_errors_come_in_place_of_answers(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no ELF file")
-    bad = work(lambda _: 0, tmp_path / "text"), work(lambda _: 0, tmp_path / "missing")
-    first, second, third, fourth = run_all_apart([work(lambda _: 1), *bad, work(lambda _: "x" * (3 << 20))])
-    assert isinstance(first, dict)
-    assert isinstance(fourth, dict)
-    assert (first["found"], len(fourth["found"])) == (1, 3 << 20)
-    assert str(second) == "/usr/lib/libssl.so.3 is not an ELF file."
-    assert "cannot be opened" in str(third)
+    with pytest.raises(ElfError, match=r"^/usr/lib/libssl.so.3 is not an ELF file\.$"):
+        ask(lambda _: 0, tmp_path / "text")
+    with pytest.raises(ElfError, match="cannot be opened"):
+        findings().ask(Missing(str(PROGRAM), "/usr/lib/libssl.so.3"), plain(lambda _: 0))
+    assert len(ask(lambda _: "x" * (3 << 20))) == 3 << 20
+
+
+class Missing(File):
+    """A file that goes before it is read."""
+
+    @property
+    def subject(self) -> Subject:  # type: ignore[override]
+        return Subject("/nowhere", self.label)
+
+
+def test_a_file_is_read_once_for_all_that_is_asked(children: list[int]) -> None:
+    parts = [plain(lambda _, number=number: number, f"part {number}") for number in range(4)]
+    asked = findings(ahead=parts[:3], later=parts[3:])
+    assert [asked.ask(FILE, part) for part in (*parts[::-1], *parts)] == [3, 2, 1, 0, 0, 1, 2, 3]
+    assert len(children) == 2  # what is asked for last of all was asked for first here
+    others = findings(ahead=parts[:3], later=parts[3:])
+    assert [others.ask(FILE, part) for part in parts] == [0, 1, 2, 3]
+    assert len(children) == 3
+
+
+def test_what_one_part_fails_at_spoils_no_other() -> None:
+    bad, late = plain(lambda _: 1 // 0, "bad"), plain(lambda _: ctypes.string_at(0), "late")
+    good, more = plain(lambda _: 1, "good"), plain(lambda _: 2, "more")
+    asked = findings(ahead=[good, bad, more, late])
+    asked.make_ahead([FILE])
+    assert [asked.ask(FILE, part) for part in (good, more)] == [1, 2]
+    for part, why in ((bad, "ZeroDivisionError"), (late, "ended by signal 11")):
+        with pytest.raises(ElfError, match=why):
+            asked.ask(FILE, part)
+
+
+def test_what_suffices_ends_the_reading(children: list[int]) -> None:
+    little, more = plain(lambda _: "nothing", "little", suffices=lambda _: True), plain(lambda _: 1, "more")
+    asked = findings(ahead=[little, more])
+    asked.make_ahead([FILE])
+    assert asked.ask(FILE, little) == "nothing"
+    assert len(children) == 1
+    assert asked.ask(FILE, more) == 1
+    assert len(children) == 2
+
+
+def test_nobody_waits_for_what_is_needed_later(children: list[int]) -> None:
+    """It is worked out meanwhile, unless it is ended."""
+    now, later = plain(lambda _: 1, "now"), plain(endless, "later")
+    asked = findings(ahead=[now], later=[later])
+    asked.make_ahead(files(4))
+    assert [asked.ask(file, now) for file in files(4)] == [1] * 4
+    assert len(children) == 4
+    assert {os.getpriority(os.PRIO_PROCESS, child) for child in children} == {10}
+    asked.close()
+
+
+def test_what_is_needed_later_is_tried_once_more(children: list[int]) -> None:
+    def make(_: Image) -> int:
+        return 2 if len(children) else ctypes.string_at(0)[0]  # the first process doesn't know itself
+
+    now, later = plain(lambda _: 1, "now"), plain(make, "later")
+    asked = findings(ahead=[now], later=[later])
+    assert asked.ask(FILE, now) == 1
+    assert asked.ask(FILE, later, heeding=False) == 2
 
 
 def test_as_many_at_once_as_there_are_processors(monkeypatch: pytest.MonkeyPatch, children: list[int]) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     done: list[int] = []
-    answers = run_all_apart([work(lambda _, number=number: number) for number in range(7)], lambda: done.append(len(children)))
-    assert [answer["found"] for answer in answers if isinstance(answer, dict)] == list(range(7))
+    part = plain(lambda image: image.label)
+    asked = findings(ahead=[part])
+    asked.make_ahead(files(7), lambda: done.append(len(children)))
     assert done == [3]
+    assert len(children) == 7
+    assert [asked.ask(file, part) for file in files(7)] == [file.label for file in files(7)]
 
 
 def attempts(folder: Path) -> dict[str, Callable[[], object]]:
@@ -119,10 +195,10 @@ def test_what_it_can_not_do(tmp_path: Path) -> None:
         name: outcome(attempt) for name, attempt in tried.items() if name in ("read a file", "write a file", "list a folder")
     }
     (tmp_path / "written").unlink()
-    answer = run_apart(work(lambda _: {name: outcome(attempt) for name, attempt in tried.items()}))
+    answer = ask(lambda _: {name: outcome(attempt) for name, attempt in tried.items()})
     assert set(here.values()) == {"done"}
-    assert set(answer["found"].values()) <= {"PermissionError", "OSError"}
-    assert list(answer["found"]) == list(tried)
+    assert set(answer.values()) <= {"PermissionError", "OSError"}
+    assert list(answer) == list(tried)
     assert not (tmp_path / "written").exists()
 
 
@@ -144,9 +220,12 @@ def test_no_capabilities_and_no_descriptors_are_left(children: list[int]) -> Non
         seen["how many"] = str(len(os.listdir(f"/proc/{children[0]}/fd")))  # noqa: PTH208
         os.kill(children[0], signal.SIGTERM)
 
+    part = plain(busy)
+    asked = findings(ahead=[part])
     with Path("/etc/hostname").open("rb"):
-        answer = run_all_apart([work(busy)], look)[0]
-        assert "ended by signal 15" in str(answer)
+        asked.make_ahead([FILE], look)
+    with pytest.raises(ElfError, match="ended by signal 15"):
+        asked.ask(FILE, part)
     assert {seen[name] for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {"0" * 16}
     assert (seen["NoNewPrivs"], seen["descriptors"], seen["how many"]) == ("1", "0 1 2", "4")
 
@@ -163,28 +242,28 @@ def test_what_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(planning, "_BYTES_A_SECOND", 1 << 40)
     monkeypatch.setattr(planning, "_SLOWNESS", 300)  # a busy machine gives it less than one processor
     with pytest.raises(ElfError, match=r"^/usr/lib/libssl.so.3 was left out: reading it took more processor time"):
-        run_apart(work(endless))
+        ask(endless)
 
 
 def test_what_takes_too_much_memory_is_ended_and_told() -> None:
     with pytest.raises(ElfError, match=r"^/usr/lib/libssl.so.3 was left out: reading it took more memory"):
-        run_apart(work(lambda _: len(bytearray(3 << 30))))
+        ask(lambda _: len(bytearray(3 << 30)))
 
 
 def test_what_says_too_much_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_LARGEST_ANSWER", 1 << 16)
     with pytest.raises(ElfError, match="more came of it than can be"):
-        run_apart(work(lambda _: "x" * (1 << 22)))
+        ask(lambda _: "x" * (1 << 22))
 
 
 def test_what_crashes_is_told() -> None:
     with pytest.raises(ElfError, match=rf"was ended by signal {signal.SIGSEGV:d}\."):
-        run_apart(work(lambda _: ctypes.string_at(0)))
+        ask(lambda _: ctypes.string_at(0))
 
 
 def test_a_defect_is_told_as_one() -> None:
     with pytest.raises(ElfError, match=r"failed \(ZeroDivisionError\), which is a defect"):
-        run_apart(work(lambda _: 1 // 0))
+        ask(lambda _: 1 // 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -192,8 +271,9 @@ def test_a_signal_that_waits_ends_it_at_once(number: int) -> None:
     """As while a trace is prepared: signals are blocked then."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
+        asked = findings(ahead=[plain(endless)])
         with pytest.raises(KeyboardInterrupt):
-            run_all_apart([work(endless)], lambda: signal.pthread_kill(threading.get_ident(), number))
+            asked.make_ahead([FILE], lambda: signal.pthread_kill(threading.get_ident(), number))
         assert signal.sigtimedwait({number}, 0)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
@@ -202,8 +282,9 @@ def test_a_signal_that_waits_ends_it_at_once(number: int) -> None:
 _PARENT = """
 import os, signal, sys, time
 from pathlib import Path
-from ssllatency.tracing.planning import run_apart
-from ssllatency.probes.cache.kept import Kind, Subject, Work
+from ssllatency.probes.cache.kept import Cache
+from ssllatency.probes.cache.parts import Part, Settings
+from ssllatency.tracing.findings import File, Findings
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 fork = os.fork
 def told():
@@ -212,10 +293,10 @@ def told():
         print(pid, flush=True)
     return pid
 os.fork = told
-def endless(_):
+def endless(_image, _settings):
     while True:
         pass
-run_apart(Work(Kind("plain", None, None, None), Subject(sys.executable, "x"), endless))
+Findings(Cache(keeps=False), Settings()).ask(File(sys.executable, "x"), Part("plain", endless, None, None))
 """
 
 
@@ -240,7 +321,7 @@ def test_without_processes_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fork", refuse)
     with pytest.raises(SsllatencyError, match=r"no process can be started \(no more processes are allowed\)\."):
-        run_apart(work(lambda _: 0))
+        ask(lambda _: 0)
 
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
@@ -248,22 +329,20 @@ FILES = (
     *("libssl.so.3", "libcrypto.so.3"),
     *("libssl-3.5-x86-64", "libcrypto-3.5-x86-64", "libssl-3.5-arm64", "libcrypto-3.5-arm64"),
 )
-KINDS: dict[str, tuple[Kind[Any], Callable[[Image], object]]] = {
-    "plan": (PLANS, PlanSettings().make),
-    "handshake plan": (HANDSHAKE_PLANS, HandshakeSettings().make),
-    "names": (NAMES, names),
-}
+PARTS: dict[str, Part[Any]] = {"plan": PLAN, "handshake plan": HANDSHAKE_PLAN, "names": NAMES, "facts": FACTS}
 
 
-@pytest.mark.parametrize("kind", slow_except(KINDS, "plan", "names"))
 @pytest.mark.parametrize("name", slow_except(FILES, "libssl.so.3"))
-def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, kind: str) -> None:
-    """Nothing that it takes is missed there: no module, no file."""
+def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, children: list[int]) -> None:
+    """Nothing that it takes is missed there: no module, no file. Nor does one part change another."""
     path = LIBRARIES / name if ".so" in name else foreign.needed(foreign.find(name))
     if not path.exists():
         pytest.skip(f"needs {name}")
-    subject = Subject(str(path), str(path))
-    apart, here = Work(KINDS[kind][0], subject, KINDS[kind][1]), Work(KINDS[kind][0], subject, KINDS[kind][1])
-    here.copy()
-    here.open()
-    assert apart.checked(run_apart(apart)) == here.checked(here.values())
+    apart = findings(ahead=list(PARTS.values()))
+    for part in PARTS.values():
+        here = Work(Subject(str(path), str(path)), [part], Settings())
+        here.copy()
+        here.open()
+        values = json.loads(json.dumps(part.to_values(here.make(part))))
+        assert apart.ask(File(str(path), str(path)), part) == part.read(values, here.size)
+    assert len(children) == 1

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the names that libraries have for codes on disk, so that a report needs no second look into the libraries' files.
-
-Nothing here brings in the ELF parser or the decoder.
-"""
+"""The names that a library has for codes as plain JSON values, and back. What is read back is checked in full: it is shown on a
+terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes import checks
-from ssllatency.probes.cache.kept import Kind
 from ssllatency.probes.checks import DamagedValues
-
-if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
 
 _MAJORS = (0, 1, 3)
 _MOST_NAMES = 65536
@@ -36,7 +30,7 @@ def _rows(table: Mapping[Any, Any]) -> list[list[Any]]:
 
 
 def from_values(values: object) -> Names:
-    """The names that to_values() turned into `values`, checked in full: they are shown on a terminal. Else DamagedValues."""
+    """The names that to_values() turned into `values`, checked in full. Else DamagedValues."""
     record = checks.record(values, Names)
     major = checks.number(record["major"], "major", _MAJORS[-1] + 1)
     if major not in _MAJORS:
@@ -59,13 +53,3 @@ def _row(row: object, name: str) -> tuple[Any, Any]:
     if name != "curves" and not (isinstance(value, str) and len(value) <= _LONGEST_NAME and value.isprintable()):
         raise DamagedValues(name)
     return (key[0] if len(key) == 1 else tuple(key)), value
-
-
-NAMES = Kind("names", to_values, lambda values, _: from_values(values), lambda _: False)
-
-
-def names_in(image: Image) -> Names:
-    """All names in the image; ElfError where its relocations are damaged. The decoder is brought in when this is called."""
-    from ssllatency.openssl.names.library import names
-
-    return names(image)

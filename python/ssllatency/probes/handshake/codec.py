@@ -33,7 +33,7 @@ def to_values(plan: HandshakePlan) -> dict[str, Any]:
     return asdict(plan)
 
 
-def from_values(values: object, *, file_size: int) -> HandshakePlan:
+def from_values(values: object, file_size: int) -> HandshakePlan:
     """The plan that `to_values` turned into `values`. DamagedValues for anything else; `file_size` bounds the offsets."""
     record = checks.record(values, HandshakePlan)
     plan = HandshakePlan(

@@ -3,19 +3,34 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ssllatency.openssl.names.library import names
 from ssllatency.openssl.names.names import Names
-from ssllatency.probes.cache.handshakes import HANDSHAKE_PLANS, HandshakeSettings
-from ssllatency.probes.cache.kept import Cache, Run, Subject
-from ssllatency.probes.cache.names import NAMES
-from ssllatency.probes.cache.plans import PLANS, PlanSettings
+from ssllatency.probes.cache.kept import Cache, Subject, Work
+from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.tracing.planning import run_apart
+from ssllatency.tracing import planning
+from ssllatency.tracing.findings import File, Findings, Start
+from ssllatency.tracing.planning import Reading
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FileInRoots(File):
+    """A file whose debug file is looked for in these roots."""
+
+    roots: tuple[str, ...] = ("/",)
+
+    @property
+    def subject(self) -> Subject:  # type: ignore[override]
+        return Subject(self.path, self.label, self.roots)
 
 
 @dataclass(frozen=True)
@@ -24,36 +39,56 @@ class Asker:
 
     directory: Path
     roots: tuple[str, ...] = ("/",)
-    run: Run = run_apart
+    start: Start = planning.start
 
     def plan(self, path: Path, **settings: Any) -> tuple[ImagePlan, bool]:
-        """The plan; `settings` as PlanSettings has them."""
-        asked = PlanSettings(**settings)
-        return self._cache.found(PLANS, self._subject(path), asked.key, asked.make, self.run)
+        """The plan; `settings` as Settings has them."""
+        return self.ask(PLAN, path, **settings)
 
     def handshake_plan(self, path: Path, **settings: Any) -> tuple[HandshakePlan, bool]:
-        """The handshake plan; `settings` as HandshakeSettings has them."""
-        asked = HandshakeSettings(**settings)
-        return self._cache.found(HANDSHAKE_PLANS, self._subject(path), asked.key, asked.make, self.run)
+        """The handshake plan."""
+        return self.ask(HANDSHAKE_PLAN, path, **settings)
 
     def names(self, path: Path) -> tuple[Names, bool]:
         """The names."""
-        return self._cache.found(NAMES, self._subject(path), (), names, self.run)
+        return self.ask(NAMES, path)
 
-    @property
-    def _cache(self) -> Cache:
-        return Cache(self.directory)
+    def ask(self, part: Part[T], path: Path, **settings: Any) -> tuple[T, bool]:
+        """Any part."""
+        read: list[str] = []
 
-    def _subject(self, path: Path) -> Subject:
-        return Subject(str(path), str(path), self.roots)
+        def start(work: Work, *, heeding: bool = True) -> Reading:
+            read.append(work.subject.path)
+            return self.start(work, heeding=heeding)
+
+        findings = Findings(Cache(self.directory), Settings(**settings), start=start)
+        return findings.ask(FileInRoots(str(path), str(path), roots=self.roots), part), not read
 
 
-def code_that_asks(kind: str, settings: str, path: Path, directory: Path) -> str:
-    """Python that takes what is kept, `found`. `kind` and `settings` as it is to write them, each with its module's name."""
-    module = f"ssllatency.probes.cache.{kind.split('.')[0]}"
+def said(work: Work, *lines: object) -> Reading:
+    """What a process says that is asked to do the work, whatever it is made to say."""
+    receiving, sending = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with os.fdopen(sending, "w") as pipe:
+            pipe.write("".join(json.dumps(line) + "\n" for line in lines))
+        os._exit(0)
+    os.close(sending)
+    return Reading(work, pid, receiving, 20)
+
+
+def line_of(work: Work, part: Part[Any], alter: Callable[[Any], object] = lambda _: None) -> dict[str, object]:
+    """The part as a process says it, altered."""
+    values = part.to_values(work.make(part))
+    alter(values)
+    return {"part": part.name, "values": values}
+
+
+def code_that_asks(part: str, path: Path, directory: Path) -> str:
+    """Python that takes what is kept, `found`. `part` is called as in ssllatency.probes.cache.parts."""
     return (
-        f"import {module} as {kind.split('.')[0]}\n"
+        f"from ssllatency.probes.cache.parts import {part}, Settings\n"
         "from ssllatency.probes.cache.kept import Cache, Subject\n"
         f"subject = Subject({str(path)!r}, {str(path)!r})\n"
-        f"found = Cache(Path({str(directory)!r})).kept({kind}, subject, {settings})\n"
+        f"found = Cache(Path({str(directory)!r})).entry(subject, Settings()).part({part})\n"
     )

@@ -9,22 +9,24 @@ import mmap
 import os
 import stat
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.fixtures import build
-from tests.unit.probes.cache.cached import Asker, code_that_asks
+from tests.unit.probes.cache.cached import Asker, code_that_asks, line_of, said
 from tests.unit.probes.cache.fresh import printed
 
 from ssllatency.code.machine import Emulation
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.probes.cache import store
-from ssllatency.probes.cache.kept import Values, Work
+from ssllatency.probes.cache.kept import Work
+from ssllatency.probes.cache.parts import PLAN
 from ssllatency.probes.cache.store import default_directory
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
-from ssllatency.tracing.planning import run_apart
+from ssllatency.tracing.planning import Reading
 
 
 @pytest.fixture
@@ -48,6 +50,26 @@ def test_second_time_comes_from_the_cache(library: Path, directory: Path) -> Non
     assert ask(library, directory) == (fresh, True)
 
 
+def test_all_that_is_found_out_about_a_file_is_one_entry(library: Path, directory: Path) -> None:
+    asker = Asker(directory)
+    for kept in (False, True):
+        assert [asker.plan(library)[1], asker.handshake_plan(library)[1], asker.names(library)[1]] == [kept] * 3
+    (entry,) = entries(directory)
+    assert set(json.loads(entry.read_text())["parts"]) == {"plan", "handshake", "names"}
+
+
+def test_parts_of_one_file_are_believed_each_by_itself(library: Path, directory: Path) -> None:
+    asker = Asker(directory)
+    plan, names = asker.plan(library)[0], asker.names(library)[0]
+    (entry,) = entries(directory)
+    values = json.loads(entry.read_text())
+    values["parts"]["plan"]["kind"] = "kernel"
+    entry.write_text(json.dumps(values))
+    assert asker.names(library) == (names, True)
+    assert asker.plan(library) == (plan, False)
+    assert [asker.plan(library), asker.names(library)] == [(plan, True), (names, True)]
+
+
 def test_folder_and_entry_are_private(library: Path, directory: Path) -> None:
     ask(library, directory)
     (entry,) = entries(directory)
@@ -58,7 +80,7 @@ def test_folder_and_entry_are_private(library: Path, directory: Path) -> None:
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    code = code_that_asks("plans.PLANS", "plans.PlanSettings().key", library, directory)
+    code = code_that_asks("PLAN", library, directory)
     assert printed(code + "print(found.kind)") == ["libssl"]
 
 
@@ -97,7 +119,7 @@ def test_without_build_id_nothing_is_kept(library: Path, directory: Path, tmp_pa
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"[" * 100_000, b"\xff\xfe", b'{"debug": null, "plan": {}}', b"x" * (2 << 20), b'{"plan": NaN}'],
+    [b"", b"{", b"[]", b"[" * 100_000, b"\xff\xfe", b'{"debug": null, "parts": {}}', b"x" * (2 << 20), b'{"plan": NaN}'],
     ids=["empty", "cut", "list", "deep", "not text", "no plan", "large", "no number"],
 )
 def test_damaged_entry_is_planned_again_and_replaced(library: Path, directory: Path, content: bytes) -> None:
@@ -112,7 +134,7 @@ def test_entry_with_an_offset_past_the_file_is_planned_again(library: Path, dire
     fresh, _ = ask(library, directory)
     (entry,) = entries(directory)
     values = json.loads(entry.read_text())
-    values["plan"]["operations"][0]["probes"][0]["offset"] = library.stat().st_size
+    values["parts"]["plan"]["operations"][0]["probes"][0]["offset"] = library.stat().st_size
     entry.write_text(json.dumps(values))
     assert ask(library, directory) == (fresh, False)
 
@@ -251,18 +273,18 @@ def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(l
         with library.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
             mapping[site : site + len(code)] = code
 
-    def run(work: Work[ImagePlan]) -> Values:
+    def start(work: Work, **_: bool) -> Reading:
         """Here, with the writer at work."""
         written(b"\x90\x90\x90")
         work.copy()
         written(genuine[site : site + 3])
-        work.open()
+        origin = work.open()
         written(b"\xcc\xcc\xcc")
-        values = work.values()
+        line = line_of(work, PLAN)
         written(genuine[site : site + 3])
-        return values
+        return said(work, asdict(origin), line)
 
-    assert not Asker(directory, run=run).plan(library)[1]
+    assert not Asker(directory, start=start).plan(library)[1]
     assert library.read_bytes() == genuine
     assert ask(library, directory) == (made, False)
     written(b"\x90\x90\x90")
@@ -271,27 +293,60 @@ def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(l
     assert changed.code != made.code
 
 
-@pytest.mark.parametrize("odd", [None, [], {}, {"build_id": "aa", "debug": "", "found": {}}, {"build_id": 1}])
-def test_what_makes_no_sense_is_neither_believed_nor_kept(library: Path, directory: Path, odd: Any) -> None:
+ORIGIN = {"build_id": "aa", "debug": ""}
+PLANNED = {"part": "plan", "values": {}}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [None],
+        [[]],
+        [{}],
+        ["build_id"],
+        [{"build_id": 1, "debug": ""}],
+        [{"build_id": "aa", "debug": "\0"}],
+        [ORIGIN, PLANNED],
+        [ORIGIN, {"part": "plan", "values": None}],
+        [ORIGIN, {"part": "plan"}],
+        [ORIGIN, {"values": {}}],
+    ],
+)
+def test_what_makes_no_sense_is_neither_believed_nor_kept(library: Path, directory: Path, lines: list[Any]) -> None:
     """Whatever a process says that was taken over by the file it planned."""
 
-    def run(work: Work[ImagePlan]) -> Values:
-        run_apart(work)
-        return odd  # type: ignore[no-any-return]
+    def start(work: Work, **_: bool) -> Reading:
+        work.copy()
+        return said(work, *lines)
 
     with pytest.raises(ElfError, match="made no sense"):
-        Asker(directory, run=run).plan(library)
+        Asker(directory, start=start).plan(library)
     assert entries(directory) == []
 
 
+@pytest.mark.parametrize("lines", [[], [ORIGIN], [ORIGIN, {"part": "names", "values": {}}]])
+def test_what_says_nothing_of_what_was_asked_is_told(library: Path, directory: Path, lines: list[Any]) -> None:
+    with pytest.raises(ElfError, match=r"the process that read it gave no answer\."):
+        Asker(directory, start=lambda work, **_: said(work, *lines)).plan(library)
+    assert entries(directory) == []
+
+
+def test_what_goes_on_and_on_is_ended(library: Path, directory: Path) -> None:
+    with pytest.raises(ElfError, match="more came of it than can be"):
+        Asker(directory, start=lambda work, **_: said(work, *[ORIGIN] * 3)).plan(library)
+
+
 def test_a_site_past_the_confirmed_code_is_not_believed(library: Path, directory: Path) -> None:
-    def run(work: Work[ImagePlan]) -> Values:
-        values = dict(run_apart(work))
-        values["found"]["operations"][0]["probes"][0]["offset"] += 4096
-        return values
+    def further(values: dict[str, Any]) -> None:
+        values["operations"][0]["probes"][0]["offset"] += 4096
+
+    def start(work: Work, **_: bool) -> Reading:
+        work.copy()
+        return said(work, asdict(work.open()), line_of(work, PLAN, further))
 
     with pytest.raises(ElfError, match="made no sense"):
-        Asker(directory, run=run).plan(library)
+        Asker(directory, start=start).plan(library)
+    assert entries(directory) == []
 
 
 def test_a_digest_is_remembered_until_the_file_is_written(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

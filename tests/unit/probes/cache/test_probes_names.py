@@ -57,17 +57,8 @@ def test_second_time_comes_from_the_cache(library: Path, directory: Path) -> Non
 
 def test_loading_brings_neither_parser_nor_decoder(library: Path, directory: Path) -> None:
     ask(library, directory)
-    code = code_that_asks("names.NAMES", "()", library, directory)
+    code = code_that_asks("NAMES", library, directory)
     assert printed(code + "print(found.reasons[20, 193])") == ["no", "shared", "cipher"]
-
-
-def test_plan_and_names_of_a_file_are_two_entries(library: Path, directory: Path) -> None:
-    for _ in range(2):
-        Asker(directory).plan(library)
-        ask(library, directory)
-    assert len(list(directory.iterdir())) == 2
-    assert Asker(directory).plan(library)[1]
-    assert ask(library, directory)[1]
 
 
 def test_other_contents_are_other_names(library: Path, directory: Path, tmp_path: Path) -> None:
@@ -79,7 +70,7 @@ def test_other_contents_are_other_names(library: Path, directory: Path, tmp_path
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b'{"names": {}}', b'{"build_id": 1, "debug": null, "names": {}}', b"x" * (2 << 20)],
+    [b"", b"{", b"[]", b'{"names": {}}', b'{"build_id": 1, "debug": null, "parts": {}}', b"x" * (2 << 20)],
     ids=["empty", "cut", "list", "parts", "kinds", "large"],
 )
 def test_damaged_entry_is_made_again_and_replaced(library: Path, directory: Path, content: bytes) -> None:
@@ -114,7 +105,7 @@ def test_values_that_are_no_names_are_read_anew(library: Path, directory: Path, 
     fresh, _ = ask(library, directory)
     entry = only_entry(directory)
     values = json.loads(entry.read_text())
-    values["names"][table] = rows
+    values["parts"]["names"][table] = rows
     entry.write_text(json.dumps(values))
     assert ask(library, directory) == (fresh, False)
 

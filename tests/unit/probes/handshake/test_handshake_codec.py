@@ -194,5 +194,5 @@ def test_a_plan_is_kept_by_the_files_contents_and_the_settings(library: Path, tm
 def test_a_kept_plan_needs_neither_parser_nor_decoder(library: Path, tmp_path: Path) -> None:
     directory = tmp_path / "cache"
     Asker(directory).handshake_plan(library)
-    code = code_that_asks("handshakes.HANDSHAKE_PLANS", "handshakes.HandshakeSettings().key", library, directory)
+    code = code_that_asks("HANDSHAKE_PLAN", library, directory)
     assert printed(code + "print(found.kind)") == ["libssl"]
