@@ -24,11 +24,11 @@ import capstone
 from ssllatency.code.boundaries import boundaries
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.source import Source
+from ssllatency.fields import FieldError
 from ssllatency.openssl.names.library import names
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Covered, ImagePlan, Probe
@@ -104,7 +104,7 @@ def check_names(data: bytes) -> None:
         values = _through_json(names_codec.to_values(found))
     except ElfError:
         return
-    with suppress(DamagedValues):
+    with suppress(FieldError):
         assert names_codec.from_values(values) == found
 
 
@@ -134,13 +134,13 @@ def check_kept(data: bytes) -> None:
         values = json.loads(data)
     except (ValueError, RecursionError):
         return
-    with suppress(DamagedValues, RecursionError):
+    with suppress(FieldError, RecursionError):
         kept = names_codec.from_values(values)
         assert names_codec.from_values(_through_json(names_codec.to_values(kept))) == kept
     for from_values in (codec.from_values, handshake_codec.from_values):
         try:
             plan: Any = from_values(values, file_size=size)
-        except (DamagedValues, RecursionError):
+        except (FieldError, RecursionError):
             continue
         covered = Covered(plan.code)
         probes = _probes(plan) if isinstance(plan, ImagePlan) else list(plan.probes())

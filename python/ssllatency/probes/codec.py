@@ -9,9 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ssllatency.code.machine import Cost
-from ssllatency.probes import checks
+from ssllatency.fields import Field
 from ssllatency.probes.catalogue import BY_NAME
-from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.plan import (
     CONDITIONS,
     CONSTANTS,
@@ -30,6 +29,9 @@ from ssllatency.probes.plan import (
 MACHINES = ("x86-64", "aarch64")
 KINDS = ("libssl", "libcrypto", "libcrypto_mb", "qatengine", "static", "")
 _HIGHEST_ADDRESS = 1 << 63
+LARGEST_FIELD_OFFSET = 1 << 16  # bytes into a structure of a library
+MOST_ITEMS = 4096
+LONGEST_TEXT = 4096
 MOST_CODE = 1 << 18  # bytes of one range
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _REGISTER = re.compile(r"[a-z][a-z0-9]{0,4}")
@@ -41,122 +43,121 @@ def to_values(plan: ImagePlan) -> dict[str, Any]:
 
 
 def from_values(values: object, file_size: int) -> ImagePlan:
-    """The plan that `to_values` turned into `values`. DamagedValues for anything else; `file_size` bounds the offsets."""
-    record = checks.record(values, ImagePlan)
+    """The plan that `to_values` turned into `values`. FieldError for anything else; `file_size` bounds the offsets."""
+    root = Field(values)
+    record = root.record(ImagePlan)
     plan = ImagePlan(
-        path=checks.text(record["path"], "path"),
-        build_id=checks.text(record["build_id"], "build_id"),
-        version=checks.text(record["version"], "version"),
-        kind=checks.one_of(record["kind"], KINDS, "kind"),
-        operations=tuple(_operation(each, file_size) for each in checks.items(record["operations"], "operations")),
-        missing=tuple(_missing(each) for each in checks.items(record["missing"], "missing")),
+        path=record["path"].text(LONGEST_TEXT),
+        build_id=record["build_id"].text(LONGEST_TEXT),
+        version=record["version"].text(LONGEST_TEXT),
+        kind=record["kind"].one_of(KINDS),
+        operations=tuple(_operation(operation, file_size) for operation in record["operations"].items(MOST_ITEMS)),
+        missing=tuple(_missing(missing) for missing in record["missing"].items(MOST_ITEMS)),
         offsets=_offsets(record["offsets"]),
         code=code_ranges(record["code"], file_size),
-        machine=checks.one_of(record["machine"], MACHINES, "machine"),
+        machine=record["machine"].one_of(MACHINES),
     )
-    check_code(plan.code, (probe for planned in plan.operations for probe in planned.probes))
+    check_code(record["code"], plan.code, (probe for planned in plan.operations for probe in planned.probes))
     return plan
 
 
-def code_ranges(values: object, file_size: int) -> tuple[CodeRange, ...]:
-    """The ranges of code that `to_values` turned into `values`, none of which goes past the file."""
-    return tuple(_code_range(each, file_size) for each in checks.items(values, "code"))
+def code_ranges(ranges: Field, file_size: int) -> tuple[CodeRange, ...]:
+    """Ranges of code, none of which goes past the file."""
+    return tuple(_code_range(code, file_size) for code in ranges.items(MOST_ITEMS))
 
 
-def _code_range(values: object, file_size: int) -> CodeRange:
-    record = checks.record(values, CodeRange)
-    offset = checks.number(record["offset"], "offset", file_size)
-    size = checks.number(record["size"], "size", min(file_size - offset, MOST_CODE) + 1)
-    digest = checks.text(record["digest"], "digest")
+def _code_range(code: Field, file_size: int) -> CodeRange:
+    record = code.record(CodeRange)
+    offset = record["offset"].whole(file_size)
+    size = record["size"].whole(min(file_size - offset, MOST_CODE) + 1)
+    digest = record["digest"].text(LONGEST_TEXT)
     if not _DIGEST.fullmatch(digest):
-        raise DamagedValues("digest")
+        record["digest"].refuse("a SHA-256")
     return CodeRange(offset, size, digest)
 
 
-def check_code(code: Sequence[CodeRange], probes: Iterable[Probe]) -> None:
-    """DamagedValues where a site lies in none of the ranges."""
+def check_code(field: Field, code: Sequence[CodeRange], probes: Iterable[Probe]) -> None:
+    """FieldError where a site lies in none of the ranges, which `field` has."""
     covered = Covered(code)
     if not all(covered.holds(probe.offset) for probe in probes):
-        raise DamagedValues("code")
+        field.refuse("code around every site")
 
 
-def _constant(value: object, name: str) -> int | None:
-    if value is not None and (type(value) is not int or value not in CONSTANTS):
-        raise DamagedValues(name)
-    return value
+def _constant(value: Field) -> int | None:
+    if value.value is not None and (type(value.value) is not int or value.value not in CONSTANTS):
+        value.refuse("a small number")
+    return value.value
 
 
-def _name(value: object) -> str:
-    return checks.one_of(value, BY_NAME, "operation")
+def _missing(missing: Field) -> MissingOperation:
+    record = missing.record(MissingOperation)
+    return MissingOperation(record["operation"].one_of(BY_NAME), record["reason"].text(LONGEST_TEXT))
 
 
-def _missing(values: object) -> MissingOperation:
-    record = checks.record(values, MissingOperation)
-    return MissingOperation(_name(record["operation"]), checks.text(record["reason"], "reason"))
-
-
-def _offsets(values: object) -> SslOffsets:
-    record = checks.record(values, SslOffsets)
-    return SslOffsets(**{k: checks.number_or_none(v, k, checks.LARGEST_FIELD_OFFSET) for k, v in record.items()})
-
-
-def _operation(values: object, file_size: int) -> OperationPlan:
-    record = checks.record(values, OperationPlan)
-    plan = OperationPlan(
-        operation=_name(record["operation"]),
-        address=checks.number(record["address"], "address", _HIGHEST_ADDRESS),
-        size=checks.number(record["size"], "size", _HIGHEST_ADDRESS),
-        found=checks.text(record["found"], "found"),
-        probes=tuple(probe(each, file_size) for each in checks.items(record["probes"], "probes")),
+def _offsets(offsets: Field) -> SslOffsets:
+    return SslOffsets(
+        **{name: offset.whole_or_null(LARGEST_FIELD_OFFSET) for name, offset in offsets.record(SslOffsets).items()}
     )
-    _check_roles(plan)
+
+
+def _operation(operation: Field, file_size: int) -> OperationPlan:
+    record = operation.record(OperationPlan)
+    plan = OperationPlan(
+        operation=record["operation"].one_of(BY_NAME),
+        address=record["address"].whole(_HIGHEST_ADDRESS),
+        size=record["size"].whole(_HIGHEST_ADDRESS),
+        found=record["found"].text(LONGEST_TEXT),
+        probes=tuple(probe(site, file_size) for site in record["probes"].items(MOST_ITEMS)),
+    )
+    if wrong := _wrong_role(plan):
+        record["probes"].refuse(wrong)
     return plan
 
 
-def _check_roles(plan: OperationPlan) -> None:
-    """One entry and its exits, or one return probe, and that never on what may run inside an ASYNC job; or entries alone."""
-    roles = [each.role for each in plan.probes]
-    if BY_NAME[plan.operation].only_entry:
-        if set(roles) != {Role.ENTRY} or (len(roles) > 1 and not BY_NAME[plan.operation].callers_of):
-            raise DamagedValues("role")
-        return
-    returning = roles == [Role.RETURN] and not BY_NAME[plan.operation].async_job
+def _wrong_role(plan: OperationPlan) -> str:
+    """How an operation's probes must be, "" where they are: one entry and its exits, or one return probe, and that never on
+    what may run inside an ASYNC job; or entries alone."""
+    operation, roles = BY_NAME[plan.operation], [site.role for site in plan.probes]
+    if operation.only_entry:
+        entries = set(roles) == {Role.ENTRY} and (len(roles) == 1 or operation.callers_of)
+        return "" if entries else "entries alone"
+    returning = roles == [Role.RETURN] and not operation.async_job
     entering = roles.count(Role.ENTRY) == 1 and roles.count(Role.EXIT) == len(roles) - 1 > 0
     if not (returning or entering):
-        raise DamagedValues("role")
-    for each in plan.probes:
-        if (each.role is Role.EXIT) != bool(each.values()):
-            raise DamagedValues("return_register")
-        if any(isinstance(value, str) and not value for value in each.values()):
-            raise DamagedValues("return_register")
-        if not each.condition and (each.leaving is not Leaving.BOTH or each.taken_value != each.other_value):
-            raise DamagedValues("condition")
+        return "one entry and its exits, or one return probe"
+    if any((site.role is Role.EXIT) != bool(site.values()) for site in plan.probes):
+        return "exits with values, and nothing else with any"
+    if any(isinstance(value, str) and not value for site in plan.probes for value in site.values()):
+        return "with a register for each value that isn't a constant"
+    if any(not site.condition and _differs_by_branch(site) for site in plan.probes):
+        return "without directions where there is no condition"
+    return ""
 
 
-def probe(values: object, file_size: int) -> Probe:
-    """A probe that `to_values` turned into `values`; `file_size` bounds its offset."""
-    record = checks.record(values, Probe)
-    register = checks.text(record["return_register"], "return_register")
+def _differs_by_branch(site: Probe) -> bool:
+    return site.leaving is not Leaving.BOTH or site.taken_value != site.other_value
+
+
+def probe(site: Field, file_size: int) -> Probe:
+    """A probe; `file_size` bounds its offset."""
+    record = site.record(Probe)
+    register = record["return_register"].text(LONGEST_TEXT)
     if register and not _REGISTER.fullmatch(register):
-        raise DamagedValues("return_register")
-    try:
-        role, cost, leaving = Role(record["role"]), Cost(record["cost"]), Leaving(record["leaving"])
-    except ValueError:
-        raise DamagedValues("role, cost or leaving") from None
+        record["return_register"].refuse("a register")
     return Probe(
-        offset=checks.number(record["offset"], "offset", file_size),
-        address=checks.number(record["address"], "address", _HIGHEST_ADDRESS),
-        role=role,
-        instruction=checks.text(record["instruction"], "instruction"),
-        cost=cost,
-        stack_delta=checks.number(record["stack_delta"], "stack_delta", LARGEST_FRAME),
+        offset=record["offset"].whole(file_size),
+        address=record["address"].whole(_HIGHEST_ADDRESS),
+        role=record["role"].one_of(Role),
+        instruction=record["instruction"].text(LONGEST_TEXT),
+        cost=record["cost"].one_of(Cost),
+        stack_delta=record["stack_delta"].whole(LARGEST_FRAME),
         return_register=register,
-        shared=checks.flag(record["shared"], "shared"),
-        keeps_length=checks.flag(record["keeps_length"], "keeps_length"),
-        condition=checks.one_of(record["condition"], ("", *CONDITIONS), "condition"),
-        leaving=leaving,
-        taken_value=_constant(record["taken_value"], "taken_value"),
-        other_value=_constant(record["other_value"], "other_value"),
-        passed=checks.number(record["passed"], "passed", checks.MOST_ITEMS),
-        fails=checks.flag(record["fails"], "fails"),
+        shared=record["shared"].flag(),
+        keeps_length=record["keeps_length"].flag(),
+        condition=record["condition"].one_of(("", *CONDITIONS)),
+        leaving=record["leaving"].one_of(Leaving),
+        taken_value=_constant(record["taken_value"]),
+        other_value=_constant(record["other_value"]),
+        passed=record["passed"].whole(MOST_ITEMS),
+        fails=record["fails"].flag(),
     )

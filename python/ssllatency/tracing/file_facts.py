@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ssllatency.elf.quick_look import shows
 from ssllatency.elf.source import MAX_COPY, ElfError
 from ssllatency.engines.bpf import kernel
-from ssllatency.errors import SsllatencyError
+from ssllatency.fields import Field, FieldError
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Cache
 from ssllatency.probes.cache.parts import Part, Settings
-from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.signs import QUICK
 from ssllatency.targets import FileFacts, has_library_name
 from ssllatency.tracing.findings import File, Findings
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 NOTHING = FileFacts()
 _MOST = 6000  # files remembered; most of them hold nothing, which takes some 60 bytes
+_MOST_PARTS, _LONGEST_TEXT = 64, 4096  # of the facts of one file
 # In one run: bytes of files that are looked at, and files that show a sign and turn out to hold nothing.
 _MOST_BYTES, _MOST_IN_VAIN = 8 << 30, 256
 
@@ -171,27 +171,27 @@ def _is_openssl(label: str) -> bool:
 
 def _read(entry: object) -> dict[str, FileFacts]:
     """What an entry says; nothing where any of it is odd."""
-    if not isinstance(entry, dict):
-        return {}
     try:
-        return {str(key): NOTHING if value is None else _facts(value) for key, value in entry.items()}
-    except (TypeError, ValueError, KeyError, SsllatencyError):
+        return {key: NOTHING if facts.value is None else _facts(facts) for key, facts in Field(entry).members()}
+    except FieldError:
         return {}
 
 
-def _facts(value: Any) -> FileFacts:
-    texts = [value[name] for name in ("version", "build_id", "obstacle")]
-    libraries, others = tuple(value["libraries"]), tuple((name, version) for name, version in value["others"])
-    if not all(isinstance(text, str) for text in (*texts, *libraries, *(text for pair in others for text in pair))):
-        raise TypeError("not the facts of a file")
-    return FileFacts(libraries, texts[0], texts[1], others, texts[2], by_debug_file=value["by_debug_file"] is True)
+def _facts(facts: Field) -> FileFacts:
+    record = facts.record(FileFacts)
+    return FileFacts(
+        libraries=tuple(library.text(_LONGEST_TEXT) for library in record["libraries"].items(_MOST_PARTS)),
+        version=record["version"].text(_LONGEST_TEXT),
+        build_id=record["build_id"].text(_LONGEST_TEXT),
+        others=tuple(_other(other) for other in record["others"].items(_MOST_PARTS)),
+        obstacle=record["obstacle"].text(_LONGEST_TEXT),
+        by_debug_file=record["by_debug_file"].flag(),
+    )
 
 
-def _checked(value: object, _size: int) -> FileFacts:
-    try:
-        return _facts(value)
-    except (TypeError, ValueError, KeyError):
-        raise DamagedValues("facts") from None
+def _other(other: Field) -> tuple[str, str]:
+    texts = [text.text(_LONGEST_TEXT) for text in other.items(2)]
+    return (texts[0], texts[1]) if len(texts) == 2 else other.refuse("a name and a version")
 
 
-FACTS = Part("facts", _facts_in, asdict, _checked, suffices=lambda facts: not facts.libraries)
+FACTS = Part("facts", _facts_in, asdict, lambda values, _: _facts(Field(values)), suffices=lambda facts: not facts.libraries)

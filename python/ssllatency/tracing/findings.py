@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
+from ssllatency.fields import FieldError
 from ssllatency.probes.cache.kept import Cache, Entry, Subject, Work
 from ssllatency.probes.cache.parts import Part, Settings
-from ssllatency.probes.checks import DamagedValues
 from ssllatency.targets import debug_roots
 from ssllatency.tracing import planning
 from ssllatency.tracing.planning import NO_ANSWER, Reading, listen
@@ -210,7 +210,7 @@ class Findings:
             return reading.errors[part.name]
         try:
             answer = part.read(reading.values[part.name], reading.work.size)
-        except DamagedValues:
+        except FieldError:
             return ElfError(f"{known.file.label} could not be read: what came of it made no sense.")
         if not part.suffices(answer):
             known.unkept[part.name] = part.to_values(answer)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from ssllatency.probes.checks import DamagedValues
+from ssllatency.fields import FieldError
 from ssllatency.probes.codec import from_values, to_values
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.listing import chosen, render, to_document
@@ -163,44 +164,48 @@ def test_round_trip_through_json() -> None:
 
 Change = Callable[[dict[str, Any]], object]
 DAMAGE: dict[str, Change] = {
-    "ImagePlan": lambda values: values.pop("kind"),
-    "ImagePlan ": lambda values: values.update(more=1),
+    "the document": lambda values: values.pop("kind"),
+    "the document ": lambda values: values.update(more=1),
     "kind": lambda values: values.update(kind="libtls"),
     "path": lambda values: values.update(path=None),
     "version": lambda values: values.update(version="x" * 5000),
     "operations": lambda values: values.update(operations={}),
-    "OperationPlan": lambda values: values["operations"].append([]),
-    "operation": lambda values: values["operations"][0].update(operation="system"),
-    "address": lambda values: values["operations"][0].update(address=-1),
-    "size": lambda values: values["operations"][0].update(size="271"),
-    "Probe": lambda values: values["operations"][0]["probes"].append(None),
-    "offset": lambda values: values["operations"][1]["probes"][0].update(offset=SIZE),
-    "offset ": lambda values: values["operations"][1]["probes"][0].update(offset=True),
-    "stack_delta": lambda values: values["operations"][1]["probes"][0].update(stack_delta=1 << 40),
-    "role, cost or leaving": lambda values: values["operations"][1]["probes"][0].update(role="session"),
-    "role, cost or leaving ": lambda values: values["operations"][1]["probes"][1].update(leaving="none"),
-    "condition": lambda values: values["operations"][1]["probes"][1].update(condition="jump"),
-    "condition ": lambda values: values["operations"][1]["probes"][1].update(leaving="taken"),
-    "taken_value": lambda values: values["operations"][1]["probes"][1].update(taken_value=12),
-    "other_value": lambda values: values["operations"][1]["probes"][1].update(other_value=True),
-    "passed": lambda values: values["operations"][1]["probes"][1].update(passed=-1),
-    "fails": lambda values: values["operations"][1]["probes"][1].update(fails=None),
-    "return_register": lambda values: values["operations"][1]["probes"][1].update(return_register="%rax; x"),
-    "return_register ": lambda values: values["operations"][1]["probes"][1].update(return_register=""),
-    "shared": lambda values: values["operations"][1]["probes"][1].update(shared=1),
-    "keeps_length": lambda values: values["operations"][1]["probes"][0].update(keeps_length=None),
-    "role": lambda values: values["operations"][1]["probes"].pop(0),
-    "role ": lambda values: values["operations"][0].update(operation="RSA_sign"),  # a return probe in a job kills
-    "role  ": lambda values: values["operations"][0]["probes"].clear(),
-    "reason": lambda values: values["missing"][0].update(reason=5),
-    "SslOffsets": lambda values: values["offsets"].pop("rwstate"),
-    "rwstate": lambda values: values["offsets"].update(rwstate=1 << 20),
+    "operations[2]": lambda values: values["operations"].append([]),
+    "operations[0].operation": lambda values: values["operations"][0].update(operation="system"),
+    "operations[0].address": lambda values: values["operations"][0].update(address=-1),
+    "operations[0].size": lambda values: values["operations"][0].update(size="271"),
+    "operations[0].probes[1]": lambda values: values["operations"][0]["probes"].append(None),
+    "operations[1].probes[0].offset": lambda values: values["operations"][1]["probes"][0].update(offset=SIZE),
+    "operations[1].probes[0].offset ": lambda values: values["operations"][1]["probes"][0].update(offset=True),
+    "operations[1].probes[0].stack_delta": lambda values: values["operations"][1]["probes"][0].update(stack_delta=1 << 40),
+    "operations[1].probes[0].role": lambda values: values["operations"][1]["probes"][0].update(role="session"),
+    "operations[1].probes[1].leaving": lambda values: values["operations"][1]["probes"][1].update(leaving="none"),
+    "operations[1].probes[1].condition": lambda values: values["operations"][1]["probes"][1].update(condition="jump"),
+    "operations[1].probes": lambda values: values["operations"][1]["probes"][1].update(leaving="taken"),
+    "operations[1].probes[1].taken_value": lambda values: values["operations"][1]["probes"][1].update(taken_value=12),
+    "operations[1].probes[1].other_value": lambda values: values["operations"][1]["probes"][1].update(other_value=True),
+    "operations[1].probes[1].passed": lambda values: values["operations"][1]["probes"][1].update(passed=-1),
+    "operations[1].probes[1].fails": lambda values: values["operations"][1]["probes"][1].update(fails=None),
+    "operations[1].probes[1].return_register": lambda values: values["operations"][1]["probes"][1].update(
+        return_register="%rax; x"
+    ),
+    "operations[1].probes ": lambda values: values["operations"][1]["probes"][1].update(return_register=""),
+    "operations[1].probes[1].shared": lambda values: values["operations"][1]["probes"][1].update(shared=1),
+    "operations[1].probes[0].keeps_length": lambda values: values["operations"][1]["probes"][0].update(keeps_length=None),
+    "operations[1].probes  ": lambda values: values["operations"][1]["probes"].pop(0),
+    "operations[0].probes": lambda values: values["operations"][0].update(
+        operation="RSA_sign"
+    ),  # a return probe in a job kills
+    "operations[0].probes ": lambda values: values["operations"][0]["probes"].clear(),
+    "missing[0].reason": lambda values: values["missing"][0].update(reason=5),
+    "offsets": lambda values: values["offsets"].pop("rwstate"),
+    "offsets.rwstate": lambda values: values["offsets"].update(rwstate=1 << 20),
 }
 
 
 @pytest.mark.parametrize("field", DAMAGE)
-def test_damaged_plan_is_refused_by_the_name_of_the_field(field: str) -> None:
+def test_damaged_plan_is_refused_by_the_path_of_the_field(field: str) -> None:
     values = copy.deepcopy(json.loads(json.dumps(to_values(PLAN))))
     DAMAGE[field](values)
-    with pytest.raises(DamagedValues, match=f"^{field.strip()}$"):
+    with pytest.raises(FieldError, match=f"^{re.escape(field.strip())} must be "):
         from_values(values, file_size=SIZE)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ssllatency.elf.source import Source
+from ssllatency.fields import FieldError
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.parts import Part, Settings
-from ssllatency.probes.checks import DamagedValues
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
@@ -92,7 +92,7 @@ class Entry:
             return None
         try:
             kept = part.read(self.parts[part.name], self.file_size)
-        except DamagedValues:
+        except FieldError:
             return None
         return kept if not self.outdated or part.complete(kept) else None
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from ssllatency.fields import Field
 from ssllatency.openssl.names.names import Names
-from ssllatency.probes import checks
-from ssllatency.probes.checks import DamagedValues
 
 _MAJORS = (0, 1, 3)
 _MOST_NAMES = 65536
 _LONGEST_NAME = 256
+_LONGEST_ROW = 3
 _HIGHEST_LIBRARY = 256
 _HIGHEST_CODE = 1 << 32
 
@@ -30,26 +30,26 @@ def _rows(table: Mapping[Any, Any]) -> list[list[Any]]:
 
 
 def from_values(values: object) -> Names:
-    """The names that to_values() turned into `values`, checked in full. Else DamagedValues."""
-    record = checks.record(values, Names)
-    major = checks.number(record["major"], "major", _MAJORS[-1] + 1)
-    if major not in _MAJORS:
-        raise DamagedValues("major")
-    ssl = checks.number(record["ssl"], "ssl", _HIGHEST_LIBRARY)
-    tables = {name: _table(rows, name) for name, rows in record.items() if name not in ("major", "ssl")}
-    return Names(major=major, ssl=ssl, **tables)
+    """The names that to_values() turned into `values`, checked in full. Else FieldError."""
+    record = Field(values).record(Names)
+    major, ssl = record.pop("major"), record.pop("ssl").whole(_HIGHEST_LIBRARY)
+    if major.whole() not in _MAJORS:
+        major.refuse("0, 1 or 3")
+    return Names(major=major.whole(), ssl=ssl, **{name: _table(table, name) for name, table in record.items()})
 
 
-def _table(rows: object, name: str) -> dict[Any, Any]:
-    return dict(_row(row, name) for row in checks.items(rows, name, _MOST_NAMES))
+def _table(table: Field, name: str) -> dict[Any, Any]:
+    return dict(_row(row, name) for row in table.items(_MOST_NAMES))
 
 
-def _row(row: object, name: str) -> tuple[Any, Any]:
-    *key, value = checks.items(row, name) or [None]
-    if len(key) != (2 if name == "reasons" else 1):
-        raise DamagedValues(name)
-    for each in [*key, value] if name == "curves" else key:
-        checks.number(each, name, _HIGHEST_CODE)
-    if name != "curves" and not (isinstance(value, str) and len(value) <= _LONGEST_NAME and value.isprintable()):
-        raise DamagedValues(name)
-    return (key[0] if len(key) == 1 else tuple(key)), value
+def _row(row: Field, name: str) -> tuple[Any, Any]:
+    *key, value = row.items(_LONGEST_ROW) if row.value else [row]
+    numbers = tuple(number.whole(_HIGHEST_CODE) for number in key)
+    if len(numbers) != (2 if name == "reasons" else 1):
+        row.refuse("a code, or the library's and the reason's, and what it is called")
+    return (numbers if name == "reasons" else numbers[0]), value.whole(_HIGHEST_CODE) if name == "curves" else _name(value)
+
+
+def _name(value: Field) -> str:
+    name = value.text(_LONGEST_NAME)
+    return name if name.isprintable() else value.refuse("printable")

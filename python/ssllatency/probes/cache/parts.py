@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ssllatency.code.machine import BASELINE, Emulation
+from ssllatency.fields import FieldError
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
-from ssllatency.probes.checks import DamagedValues
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
@@ -46,7 +46,7 @@ class Part(Generic[T]):
     """One thing that can be found out about a file.
 
     `to_values` makes plain JSON values of it; `from_values` checks these in full, with the size of the file, and raises
-    DamagedValues. `complete`: whether a debug file that comes later could add nothing. `suffices`: whether it shows that no
+    FieldError. `complete`: whether a debug file that comes later could add nothing. `suffices`: whether it shows that no
     other part will be asked for.
     """
 
@@ -58,11 +58,11 @@ class Part(Generic[T]):
     suffices: Callable[[T], bool] = lambda _: False
 
     def read(self, values: object, file_size: int) -> T:
-        """What `to_values` turned into `values`. DamagedValues for anything else."""
+        """What `to_values` turned into `values`. FieldError for anything else."""
         try:
             return self.from_values(values, file_size)
         except (ValueError, RecursionError):
-            raise DamagedValues(self.name) from None
+            raise FieldError(self.name) from None
 
 
 def _plan(image: Image, settings: Settings) -> ImagePlan:

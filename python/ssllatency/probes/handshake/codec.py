@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ssllatency.code.values import FieldPath
-from ssllatency.probes import checks, codec
-from ssllatency.probes.checks import DamagedValues
+from ssllatency.fields import Field
+from ssllatency.probes import codec
+from ssllatency.probes.codec import LARGEST_FIELD_OFFSET, LONGEST_TEXT, MOST_ITEMS
 from ssllatency.probes.handshake.plan import (
     ErrorKind,
     ErrorSite,
@@ -34,83 +35,81 @@ def to_values(plan: HandshakePlan) -> dict[str, Any]:
 
 
 def from_values(values: object, file_size: int) -> HandshakePlan:
-    """The plan that `to_values` turned into `values`. DamagedValues for anything else; `file_size` bounds the offsets."""
-    record = checks.record(values, HandshakePlan)
+    """The plan that `to_values` turned into `values`. FieldError for anything else; `file_size` bounds the offsets."""
+    record = Field(values).record(HandshakePlan)
     plan = HandshakePlan(
-        path=checks.text(record["path"], "path"),
-        build_id=checks.text(record["build_id"], "build_id"),
-        kind=checks.one_of(record["kind"], codec.KINDS, "kind"),
-        calls=tuple(_call(each, file_size, Phase) for each in checks.items(record["calls"], "calls")),
-        transport=tuple(_call(each, file_size, Transport) for each in checks.items(record["transport"], "transport")),
-        inner=tuple(_inner(each, file_size) for each in checks.items(record["inner"], "inner")),
-        errors=tuple(_error(each, file_size) for each in checks.items(record["errors"], "errors")),
-        wake=None if record["wake"] is None else _probe(record["wake"], file_size, Role.ENTRY),
-        labels=_labels(record["labels"]),
-        missing=tuple(_missing(each) for each in checks.items(record["missing"], "missing")),
+        path=record["path"].text(LONGEST_TEXT),
+        build_id=record["build_id"].text(LONGEST_TEXT),
+        kind=record["kind"].one_of(codec.KINDS),
+        calls=tuple(_call(call, file_size, Phase) for call in record["calls"].items(MOST_ITEMS)),
+        transport=tuple(_call(call, file_size, Transport) for call in record["transport"].items(MOST_ITEMS)),
+        inner=tuple(_inner(call, file_size) for call in record["inner"].items(MOST_ITEMS)),
+        errors=tuple(_error(error, file_size) for error in record["errors"].items(MOST_ITEMS)),
+        wake=None if record["wake"].value is None else _probe(record["wake"], file_size, Role.ENTRY),
+        labels={label.name().text(LONGEST_TEXT): _path(label) for _, label in record["labels"].members()},
+        missing=tuple(_missing(missing) for missing in record["missing"].items(MOST_ITEMS)),
         code=codec.code_ranges(record["code"], file_size),
     )
-    codec.check_code(plan.code, plan.probes())
+    codec.check_code(record["code"], plan.code, plan.probes())
     return plan
 
 
-def _probe(values: object, file_size: int, role: Role, *, returns: bool = False) -> Probe:
-    found = codec.probe(values, file_size)
-    if found.role is not role or bool(found.return_register) != returns:
-        raise DamagedValues("role")
-    return found
+def _probe(site: Field, file_size: int, role: Role, *, returns: bool = False) -> Probe:
+    probe = codec.probe(site, file_size)
+    if probe.role is not role or bool(probe.return_register) != returns:
+        site.refuse(f"an {role}, {'with' if returns else 'without'} a register for a value")
+    return probe
 
 
-def _call(values: object, file_size: int, kind: type[Phase] | type[Transport]) -> PhaseCall:
-    record = checks.record(values, PhaseCall)
-    ends = tuple(_probe(each, file_size, Role.EXIT) for each in checks.items(record["ends"], "ends"))
-    call = PhaseCall(
-        phase=kind(checks.one_of(record["phase"], tuple(kind), "phase")),
-        callee=checks.text(record["callee"], "callee"),
+def _call(call: Field, file_size: int, kind: type[Phase] | type[Transport]) -> PhaseCall:
+    record = call.record(PhaseCall)
+    ends = tuple(_probe(end, file_size, Role.EXIT) for end in record["ends"].items(MOST_ITEMS))
+    phase_call = PhaseCall(
+        phase=kind(record["phase"].one_of(kind)),
+        callee=record["callee"].text(LONGEST_TEXT),
         begin=_probe(record["begin"], file_size, Role.ENTRY),
         ends=ends,
-        skip_null=checks.number_or_none(record["skip_null"], "skip_null", _ARGUMENTS),
-        operation=checks.one_of(record["operation"], _OPERATIONS, "operation"),
-        size_argument=checks.number_or_none(record["size_argument"], "size_argument", _ARGUMENTS),
-        size_is_pointer=checks.flag(record["size_is_pointer"], "size_is_pointer"),
-        condition=checks.one_of(record["condition"], ("", *CONDITIONS), "condition"),
-        taken=checks.flag(record["taken"], "taken"),
+        skip_null=record["skip_null"].whole_or_null(_ARGUMENTS),
+        operation=record["operation"].one_of(_OPERATIONS),
+        size_argument=record["size_argument"].whole_or_null(_ARGUMENTS),
+        size_is_pointer=record["size_is_pointer"].flag(),
+        condition=record["condition"].one_of(("", *CONDITIONS)),
+        taken=record["taken"].flag(),
     )
-    if not ends or (call.condition and (call.skip_null, call.size_argument) != (None, None)):
-        raise DamagedValues("ends or condition")
-    return call
+    if not ends:
+        record["ends"].refuse("one or more")
+    if phase_call.condition and (phase_call.skip_null, phase_call.size_argument) != (None, None):
+        record["condition"].refuse('"" where arguments are read')
+    return phase_call
 
 
-def _inner(values: object, file_size: int) -> InnerCall:
-    record = checks.record(values, InnerCall)
+def _inner(call: Field, file_size: int) -> InnerCall:
+    record = call.record(InnerCall)
     return InnerCall(
-        function=checks.one_of(record["function"], _INNER, "function"),
+        function=record["function"].one_of(_INNER),
         begin=_probe(record["begin"], file_size, Role.ENTRY),
         end=_probe(record["end"], file_size, Role.EXIT, returns=True),
     )
 
 
-def _error(values: object, file_size: int) -> ErrorSite:
-    record = checks.record(values, ErrorSite)
-    kind = ErrorKind(checks.one_of(record["kind"], tuple(ErrorKind), "kind"))
-    return ErrorSite(kind, checks.text(record["function"], "function"), _probe(record["probe"], file_size, Role.ENTRY))
-
-
-def _missing(values: object) -> MissingPart:
-    record = checks.record(values, MissingPart)
-    return MissingPart(checks.text(record["what"], "what"), checks.text(record["reason"], "reason"))
-
-
-def _labels(values: object) -> dict[str, FieldPath]:
-    if not isinstance(values, dict):
-        raise DamagedValues("labels")
-    return {checks.text(name, "labels"): _path(value) for name, value in values.items()}
-
-
-def _path(values: object) -> FieldPath:
-    record = checks.record(values, FieldPath)
-    offsets = tuple(
-        checks.number(each, "offsets", checks.LARGEST_FIELD_OFFSET) for each in checks.items(record["offsets"], "offsets")
+def _error(error: Field, file_size: int) -> ErrorSite:
+    record = error.record(ErrorSite)
+    return ErrorSite(
+        kind=record["kind"].one_of(ErrorKind),
+        function=record["function"].text(LONGEST_TEXT),
+        probe=_probe(record["probe"], file_size, Role.ENTRY),
     )
-    if not 0 < len(offsets) <= _LONGEST_WAY or type(record["size"]) is not int or record["size"] not in _FIELD_SIZES:
-        raise DamagedValues("labels")
-    return FieldPath(offsets, record["size"])
+
+
+def _missing(missing: Field) -> MissingPart:
+    record = missing.record(MissingPart)
+    return MissingPart(record["what"].text(LONGEST_TEXT), record["reason"].text(LONGEST_TEXT))
+
+
+def _path(label: Field) -> FieldPath:
+    record = label.record(FieldPath)
+    offsets = tuple(offset.whole(LARGEST_FIELD_OFFSET) for offset in record["offsets"].items(_LONGEST_WAY))
+    size = record["size"].whole()
+    if not offsets or size not in _FIELD_SIZES:
+        label.refuse("a way of one or more steps to a number of 1, 2, 4 or 8 bytes")
+    return FieldPath(offsets, size)

@@ -58,11 +58,11 @@ def _added(handshakes: Field, name: str) -> int:
 
 
 def _labelled(members: Field) -> dict[Label, Field]:
-    return {Field(name, member.path).one_of(Label): member for name, member in members.members()}
+    return {member.name().one_of(Label): member for _, member in members.members()}
 
 
 def _parts(members: Field) -> dict[Part, Field]:
-    parts = {Field(name, member.path).one_of(Part): member for name, member in members.members()}
+    parts = {member.name().one_of(Part): member for _, member in members.members()}
     for part in EVERY:
         members.get(part)
     return parts

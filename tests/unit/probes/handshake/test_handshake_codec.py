@@ -16,7 +16,7 @@ from tests.unit.probes.cache.fresh import printed
 from ssllatency.code.machine import Cost, Emulation
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
-from ssllatency.probes.checks import DamagedValues
+from ssllatency.fields import FieldError
 from ssllatency.probes.handshake.codec import from_values, to_values
 from ssllatency.probes.handshake.listing import render, to_document
 from ssllatency.probes.handshake.phases import plan_handshake
@@ -127,7 +127,7 @@ def test_damage_is_refused(damage: str) -> None:
         place = place[step]
     assert place[last] != value or type(place[last]) is not type(value)
     place[last] = value
-    with pytest.raises(DamagedValues):
+    with pytest.raises(FieldError):
         from_values(damaged, file_size=SIZE)
 
 
@@ -135,7 +135,7 @@ def test_fields_too_many_and_too_few_are_refused() -> None:
     for change in (lambda record: record.update(more=1), lambda record: record.pop("callee")):
         damaged = copy.deepcopy(values())
         change(damaged["calls"][0])
-        with pytest.raises(DamagedValues):
+        with pytest.raises(FieldError):
             from_values(damaged, file_size=SIZE)
 
 
