@@ -308,10 +308,13 @@ def _traced_file(mappings: dict[int, MappedFile], recognise: Recognise, proc: Pa
 
 
 def _still_maps(pid: int, mapping: MappedFile, proc: Path) -> bool:
+    """Whether the process maps the file by now. One of its identity elsewhere and by another name is another file, to which the
+    file system has given the inode of this one."""
     try:
-        return mapping.identity in {file.identity for file in mapped_files(pid, proc)}
+        same = [file for file in mapped_files(pid, proc) if file.identity == mapping.identity]
     except SsllatencyError:
         return True
+    return any(file.address_range == mapping.address_range or file.path == mapping.path for file in same)
 
 
 def _recognised(

@@ -178,12 +178,15 @@ def test_a_file_that_nobody_can_open_is_a_problem(
     assert recognise.asked == []
 
 
+@pytest.mark.parametrize("reused", [False, True], ids=["", "its inode reused"])
 def test_a_file_that_was_unmapped_meanwhile_is_left_out(
-    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser
+    proc: Path, add_process: AddProcess, maps_line: MapsLine, make: Make, recognise: Recogniser, reused: bool
 ) -> None:
-    kept, gone = maps_line(make("libssl.so.3", "libssl")), maps_line(make("libssl.so.2", "libssl"), path="/gone/libssl.so.2")
-    folder = add_process(10, maps=kept + gone)
-    ahead = lambda _: (folder / "maps").write_text(kept)  # noqa: E731 - it is called once the maps were read
+    """A file system gives the inode of a deleted file to the next one."""
+    kept, old = maps_line(make("libssl.so.3", "libssl")), make("libssl.so.2", "libssl")
+    folder = add_process(10, maps=kept + maps_line(old, path="/gone/libssl.so.2"))
+    later = kept + (maps_line(old, path="/gone/libssl.so.1", start=0x7A0000000000) if reused else "")
+    ahead = lambda _: (folder / "maps").write_text(later)  # noqa: E731 - it is called once the maps were read
     found = tls_files(all_processes(proc), recognise, proc, ahead=ahead)
     assert summary(found) == [("libssl.so.3", "libssl", 10, (10,))]
 
