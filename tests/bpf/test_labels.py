@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The labels of a handshake, read and counted in the kernel, from an SSL that lies in the test's own memory."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from ssllatency import abi
+from ssllatency.abi import ClientCertificate, Label, PlaceOf
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf.libbpf import BpfObject
+from tests.bpf.compiling import compiled
+
+LIBRARY = 3  # whose number the kernel notes beside codes of its own
+TLS1_2, TLS1_3 = 0x0303, 0x0304
+VERIFY_PEER = 1
+OWN_NAMES = {Label.CIPHER, Label.GROUP, Label.SIGNATURE}
+
+Values = dict[Label, int]
+Counted = dict[tuple[Label, int], int]  # the value, by label and library
+Read = Callable[[dict[PlaceOf, int]], tuple[Values, Counted]]
+
+
+class LabelsProbe(ctypes.Structure):
+    _fields_ = (("ssl", ctypes.c_uint64), ("labels", abi.Labels))
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return compiled("labels_probe.bpf.c", tmp_path_factory.mktemp("bpf"))
+
+
+@pytest.fixture
+def read(content: bytes) -> Read:
+    """What is read of an SSL with these values in its places, each of 8 bytes and one after the other, and what is counted."""
+
+    def reading(places: dict[PlaceOf, int]) -> tuple[Values, Counted]:
+        ssl = (ctypes.c_uint64 * len(places))(*places.values())
+        layout = abi.Layout()
+        for number, place in enumerate(places):
+            layout.paths[place].offsets[0], layout.paths[place].length, layout.paths[place].size = 8 * number, 1, 8
+        with BpfObject(content, "labels_probe") as opened:
+            for table in ("handshakes", "excess_handshakes", "open_calls", "excess_calls"):
+                opened.resize_map(table, 16)
+            opened.load()
+            opened.map("layouts", 4, ctypes.sizeof(abi.Layout)).update(ctypes.c_uint32(0), layout)
+            probe = opened.live_section(".data.probe", LabelsProbe)
+            probe.ssl, probe.labels.library = ctypes.addressof(ssl), LIBRARY
+            program_run = 10  # BPF_PROG_RUN
+            assert kernel.bpf(program_run, struct.pack("<II", opened.program_fd("run_labels"), 0)) == 0
+            labels = abi.Labels.from_buffer_copy(bytes(probe.labels))
+            counted = list(opened.map("mix", ctypes.sizeof(abi.MixKey), 8).items())
+        known = {Label(number): labels.values[number] for number in range(Label.LABELS) if labels.known >> number & 1}
+        assert {labels.values[number] for number in range(Label.LABELS) if number not in known} <= {0}
+        keys = [abi.MixKey.from_buffer_copy(key) for key, _ in counted]
+        assert {int.from_bytes(count, "little") for _, count in counted} <= {1}
+        return known, {(Label(key.label), key.library): key.value for key in keys}
+
+    return reading
+
+
+@pytest.mark.parametrize(
+    ("places", "labels"),
+    [
+        ({}, {}),
+        ({PlaceOf.VERSION: TLS1_3}, {Label.VERSION: TLS1_3}),
+        ({PlaceOf.VERSION: 0x7FFF_0000 | TLS1_3}, {Label.VERSION: TLS1_3}),  # a code point has 16 bits
+        ({PlaceOf.CIPHER: 0x0300_1301}, {Label.CIPHER: 0x0300_1301}),
+        ({PlaceOf.RESUMED: 0}, {Label.RESUMED: 0}),
+        ({PlaceOf.RESUMED: 64}, {Label.RESUMED: 1}),
+        ({PlaceOf.SIGNATURE: 0x0804}, {Label.SIGNATURE: 0x0804}),
+        ({PlaceOf.GROUP_TLS13: 29}, {}),  # whether a key was agreed on isn't known
+        (
+            {PlaceOf.VERSION: TLS1_3, PlaceOf.DID_KEX: 1, PlaceOf.GROUP_TLS13: 29, PlaceOf.GROUP_SESSION: 23},
+            {Label.VERSION: TLS1_3, Label.GROUP: 29},
+        ),
+        ({PlaceOf.VERSION: TLS1_3, PlaceOf.DID_KEX: 0, PlaceOf.GROUP_TLS13: 29}, {Label.VERSION: TLS1_3}),
+        (
+            {PlaceOf.VERSION: TLS1_2, PlaceOf.RESUMED: 0, PlaceOf.DID_KEX: 0, PlaceOf.GROUP_SESSION: 23},
+            {Label.VERSION: TLS1_2, Label.RESUMED: 0, Label.GROUP: 23},
+        ),
+        (
+            {PlaceOf.VERSION: TLS1_2, PlaceOf.RESUMED: 1, PlaceOf.DID_KEX: 0, PlaceOf.GROUP_SESSION: 23},
+            {Label.VERSION: TLS1_2, Label.RESUMED: 1},  # the group is that of the handshake before
+        ),
+        ({PlaceOf.VERIFY_MODE: 0}, {Label.CLIENT_CERTIFICATE: ClientCertificate.NOT_ASKED}),
+        ({PlaceOf.VERIFY_MODE: VERIFY_PEER}, {}),
+        (
+            {PlaceOf.VERIFY_MODE: VERIFY_PEER, PlaceOf.PEER_CERTIFICATE: 0},
+            {Label.CLIENT_CERTIFICATE: ClientCertificate.NOT_GIVEN},
+        ),
+        (
+            {PlaceOf.VERIFY_MODE: VERIFY_PEER, PlaceOf.PEER_CERTIFICATE: 1 << 32},
+            {Label.CLIENT_CERTIFICATE: ClientCertificate.GIVEN},
+        ),
+    ],
+)
+def test_each_label_is_read_from_its_places_and_counted(
+    read: Read,
+    places: dict[PlaceOf, int],
+    labels: Values,
+) -> None:
+    known, counted = read(places)
+    assert known == labels
+    assert counted == {(label, LIBRARY if label in OWN_NAMES else 0): value for label, value in labels.items()}
