@@ -18,8 +18,8 @@ def chosen(plan: ImagePlan, patterns: Sequence[str]) -> ImagePlan:
     def matches(name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in patterns)
 
-    kept = [one for one in plan.operations if BY_NAME[one.operation].only_entry or matches(one.operation)]
-    if all(BY_NAME[one.operation].only_entry for one in kept):
+    kept = [planned for planned in plan.operations if BY_NAME[planned.operation].only_entry or matches(planned.operation)]
+    if all(BY_NAME[planned.operation].only_entry for planned in kept):
         kept = []
-    missing = tuple(one for one in plan.missing if matches(one.operation))
+    missing = tuple(absent for absent in plan.missing if matches(absent.operation))
     return replace(plan, operations=tuple(kept), missing=missing)

@@ -44,11 +44,11 @@ class Evidence:
 
     def ranges(self) -> tuple[CodeRange, ...]:
         """The ranges that hold all sites, in ascending order."""
-        found = []
+        ranges = []
         for bounds, last in sorted(self._last_sites.items()):
             code = self._code(bounds, last)
-            found.append(CodeRange(self._image.file_offset(bounds[0]), len(code), hashlib.sha256(code).hexdigest()))
-        return tuple(sorted(found, key=lambda each: (each.offset, each.size)))
+            ranges.append(CodeRange(self._image.file_offset(bounds[0]), len(code), hashlib.sha256(code).hexdigest()))
+        return tuple(sorted(ranges, key=lambda code_range: (code_range.offset, code_range.size)))
 
     def _function(self, address: int, own: Range | None) -> Range:
         bounds = self._image.function_bounds(address) or (own if own and own[0] <= address < own[1] else None)

@@ -73,12 +73,12 @@ def _facts(plan: ImagePlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[s
     yield "holds", plan.kind or "no function that ssllatency knows"
     yield "version", plan.version or "unknown"
     yield "build-id", plan.build_id or "none"
-    for found in sorted({each.found for each in plan.operations if each.found.startswith(_DEBUG_FILE)}):
-        yield "debug file", found.removeprefix(_DEBUG_FILE)
+    for origin in sorted({planned.found for planned in plan.operations if planned.found.startswith(_DEBUG_FILE)}):
+        yield "debug file", origin.removeprefix(_DEBUG_FILE)
     offsets = ", ".join(f"{name} {offset}" for name, offset in asdict(plan.offsets).items() if offset is not None)
     if offsets:
         yield "offsets", offsets
-    counts = Counter(chosen(each, sessions) for each in plan.operations)
+    counts = Counter(chosen(planned, sessions) for planned in plan.operations)
     if counts:
         yield "chosen", ", ".join(f"{way} for {count}" for way, count in counts.most_common())
         yield "ns a hit", hit_words(costs)
@@ -100,8 +100,8 @@ def hit_words(costs: HitCosts) -> str:
 
 def _rows(plan: OperationPlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[str, ...]]:
     """One row for each site; the first one also describes the operation."""
-    found = _DEBUG_FILE.strip() if plan.found.startswith(_DEBUG_FILE) else plan.found
-    leading: tuple[str, ...] = (plan.operation, found, f"{plan.address:#x}", f"{cost_ns(plan, costs)}")
+    origin = _DEBUG_FILE.strip() if plan.found.startswith(_DEBUG_FILE) else plan.found
+    leading: tuple[str, ...] = (plan.operation, origin, f"{plan.address:#x}", f"{cost_ns(plan, costs)}")
     for probe in plan.probes:
         role = chosen(plan, sessions) if probe.role is Role.RETURN else probe.role.value
         yield (*leading, role, f"{probe.offset:#x}", probe.cost.value, probe.instruction, _note(probe))
@@ -125,7 +125,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _missing(plan: ImagePlan) -> Iterator[str]:
-    yield from reasons((each.reason, each.operation) for each in plan.missing)
+    yield from reasons((absent.reason, absent.operation) for absent in plan.missing)
 
 
 def reasons(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

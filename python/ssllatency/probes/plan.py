@@ -110,8 +110,8 @@ class Covered:
 
     def __init__(self, code: Iterable[CodeRange]) -> None:
         self._ends: dict[int, int] = {}
-        for each in code:
-            self._ends[each.offset] = max(self._ends.get(each.offset, 0), each.offset + each.size)
+        for code_range in code:
+            self._ends[code_range.offset] = max(self._ends.get(code_range.offset, 0), code_range.offset + code_range.size)
         self._starts = sorted(self._ends)
 
     def holds(self, offset: int) -> bool:

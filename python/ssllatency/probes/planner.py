@@ -28,11 +28,11 @@ NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables kn
 
 def libraries_in(image: Image) -> tuple[str, ...]:
     """The libraries of the catalogue that the file is or, where it is statically linked, holds."""
-    found = tuple(library for library, names in signs.FUNCTIONS.items() if any(image.function(name) for name in names))
+    libraries = tuple(library for library, names in signs.FUNCTIONS.items() if any(image.function(name) for name in names))
     hinted = signs.SONAMES.get(image.soname)
-    if hinted and hinted not in found and image.function(signs.ENGINE):
-        return (*found, hinted)
-    return found
+    if hinted and hinted not in libraries and image.function(signs.ENGINE):
+        return (*libraries, hinted)
+    return libraries
 
 
 def kind_of(image: Image) -> str:
@@ -51,8 +51,8 @@ class _Finder:
         """By the file's own symbols, else by its slot in a method table, else by its slots in the provider's tables; only then
         by what a debug file says, which the file's own tables overrule."""
         own = self._first(self._image.own_function, operation)
-        found = own or self._by_method(operation) or self._by_provider(operation)
-        return found or self._first(self._image.hinted_function, operation)
+        function = own or self._by_method(operation) or self._by_provider(operation)
+        return function or self._first(self._image.hinted_function, operation)
 
     def find_all(self, operation: Operation) -> list[Function]:
         """The same for an operation that may be several functions."""
@@ -66,8 +66,10 @@ class _Finder:
         if self._image.function(operation.callers_of):
             return []
         calls = calls_of(self._image, [operation.callers_of])[operation.callers_of]
-        found = {bounds for call in calls if (bounds := self._image.function_bounds(call))}
-        return [Function(operation.name, start, end - start, f"call of {operation.callers_of}") for start, end in sorted(found)]
+        callers = {bounds for call in calls if (bounds := self._image.function_bounds(call))}
+        return [
+            Function(operation.name, start, end - start, f"call of {operation.callers_of}") for start, end in sorted(callers)
+        ]
 
     @staticmethod
     def _first(look_up: Callable[[str], Function | None], operation: Operation) -> Function | None:
@@ -209,8 +211,8 @@ def _plan_operations(
 
 
 def _offsets(image: Image, libraries: tuple[str, ...]) -> SslOffsets:
-    found = boringssl_offsets(image) or ssl_offsets(image) if "libssl" in libraries else {}
+    offset_by_name = boringssl_offsets(image) or ssl_offsets(image) if "libssl" in libraries else {}
     bio_flags = bio_flags_offset(image) if "libcrypto" in libraries else None
     names = {field.name for field in fields(SslOffsets)}
-    offsets = {name: offset for name, offset in found.items() if name in names}
+    offsets = {name: offset for name, offset in offset_by_name.items() if name in names}
     return SslOffsets(**{**offsets, "bio_flags": bio_flags})

@@ -19,9 +19,9 @@ _HIGHEST_LIBRARY = 256
 _HIGHEST_CODE = 1 << 32
 
 
-def to_values(found: Names) -> dict[str, Any]:
+def to_values(names: Names) -> dict[str, Any]:
     """The names as plain JSON values: each table a list of rows, as JSON has no numbers for keys."""
-    tables = {each.name: getattr(found, each.name) for each in fields(Names)}
+    tables = {field.name: getattr(names, field.name) for field in fields(Names)}
     return {name: _rows(table) if isinstance(table, Mapping) else table for name, table in tables.items()}
 
 

@@ -30,13 +30,13 @@ def inner_calls(image: Image, machine: Machine, bodies: Bodies, emulation: Emula
     table = returned_address(image, maker.address)
     if table is None:
         raise Unplannable("BIO_f_ssl doesn't simply return its table of functions")
-    found = []
+    calls = []
     for outer, (name, slot) in _SLOTS.items():
         start = image.pointer(table + slot)
         if start is None or not image.executable(start):
             raise Unplannable(f"the table of BIO_f_ssl has no function at {slot}")
-        found.append(_call(image, machine, bodies, emulation, outer, name, start))
-    return tuple(found)
+        calls.append(_call(image, machine, bodies, emulation, outer, name, start))
+    return tuple(calls)
 
 
 def _call(image: Image, machine: Machine, bodies: Bodies, emulation: Emulation, outer: str, name: str, start: int) -> InnerCall:

@@ -57,7 +57,7 @@ def _file(plan: HandshakePlan, costs: HitCosts) -> Iterator[str]:
     if plan.missing:
         yield ""
         yield "Not seen:"
-        yield from reasons((each.reason, each.what) for each in plan.missing)
+        yield from reasons((part.reason, part.what) for part in plan.missing)
 
 
 def _rows(plan: HandshakePlan, costs: HitCosts) -> Iterator[tuple[str, ...]]:

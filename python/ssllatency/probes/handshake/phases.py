@@ -173,8 +173,8 @@ class _Planner:
 
     @cached_property
     def _sites(self) -> dict[str, list[int]]:
-        found = calls_of(self._image, phase_calls.NAMES | hidden.NAMES | {_TAKES_A_REFERENCE}, self._code.within)
-        return {name: [site for site in sites if self._inside(site)] for name, sites in found.items()}
+        sites_by_name = calls_of(self._image, phase_calls.NAMES | hidden.NAMES | {_TAKES_A_REFERENCE}, self._code.within)
+        return {name: [site for site in sites if self._inside(site)] for name, sites in sites_by_name.items()}
 
     def _inside(self, site: int) -> bool:
         start = self._bodies.function(site)
@@ -189,12 +189,12 @@ class _Planner:
         self.errors.append(ErrorSite(ErrorKind.FATAL, "ossl_statem_fatal", probe))
 
     def _library_calls(self) -> Iterator[_Call]:
-        found = set()
+        phases = set()
         for callee in CALLEES:
             for site in phase_calls.calls(callee, self._sites, self._bodies):
-                found.add(callee.phase)
+                phases.add(callee.phase)
                 yield _Call(callee, site)
-        self.missing += [MissingPart(phase, reason) for phase, reason in _NOT_FOUND.items() if phase not in found]
+        self.missing += [MissingPart(phase, reason) for phase, reason in _NOT_FOUND.items() if phase not in phases]
 
     def _transport(self) -> Iterator[_Call]:
         for callee in TRANSPORT:
@@ -225,24 +225,24 @@ class _Planner:
 
     def _calls_to(self, start: int, depth: int = 2) -> list[int]:
         """The calls of the function that begins at `start`, and of those that end in it by a tail call."""
-        found = []
+        calling = []
         for site in calls_to(self._image, {start}, self._code.within)[start]:
             caller = self._bodies.function(site)
             if caller is None or not self._code.holds(caller):
                 continue
             if depth and self._ends_in(caller, site):
-                found += self._calls_to(caller, depth - 1)
+                calling += self._calls_to(caller, depth - 1)
             else:
-                found.append(site)
-        return found
+                calling.append(site)
+        return calling
 
     def _ends_in(self, caller: int, site: int) -> bool:
         """Whether the instruction at `site` leaves its function by a jump."""
         try:
-            each = self._bodies.graph(caller).nodes.get(site)
+            instruction = self._bodies.graph(caller).nodes.get(site)
         except Unplannable:
             return False
-        return each is not None and each.flow is Flow.JUMP
+        return instruction is not None and instruction.flow is Flow.JUMP
 
     def _callbacks(self, code: LibsslCode) -> Iterator[_Call]:
         for name, path in callback_paths(self._image).items():
@@ -259,16 +259,16 @@ class _Planner:
     def _bracketed(self, calls: Sequence[_Call]) -> list[PhaseCall]:
         """Begins first: no end may be where another phase begins."""
         begins: list[tuple[_Call, Begin]] = []
-        found: list[PhaseCall] = []
+        bracketed: list[PhaseCall] = []
         for call in calls:
             self._try(call.callee.name, lambda call=call: begins.append((call, self._begin(call))))  # type: ignore[misc]
         taken = {begin.site.address for _, begin in begins}
         for call, begin in begins:
             self._try(
                 call.callee.name,
-                lambda call=call, begin=begin: found.append(self._phase_call(call, begin, taken)),  # type: ignore[misc]
+                lambda call=call, begin=begin: bracketed.append(self._phase_call(call, begin, taken)),  # type: ignore[misc]
             )
-        return found
+        return bracketed
 
     def _register(self, argument: int | None) -> frozenset[str]:
         return frozenset() if argument is None else frozenset((self._machine.argument_registers[argument],))

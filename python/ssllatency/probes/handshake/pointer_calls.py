@@ -44,30 +44,30 @@ def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[in
     A function of `libssl` that has one such call may have others through the same field of another structure of the kind: they
     count as well.
     """
-    found = []
+    sites = []
     for start in sorted(_functions(image, machine, bodies, path, libssl)):
         try:
             graph = bodies.graph(start)
         except Unplannable:
             continue
-        calls = {call: loads for call, each in graph.nodes.items() if (loads := _through(graph, each, path[1]))}
+        calls = {call: loads for call, instruction in graph.nodes.items() if (loads := _through(graph, instruction, path[1]))}
         if any(_leads(graph, load, path[0]) for loads in calls.values() for load in loads):
-            found += sorted(calls)
-    return found
+            sites += sorted(calls)
+    return sites
 
 
 def _functions(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], libssl: LibsslCode) -> set[int]:
     """Functions in which a possible load from the second offset is followed by a call of the loaded pointer."""
     scan = _x86_loads if image.machine == "x86-64" else _aarch64_loads
     code = Code(image, machine)
-    found: set[int] = set()
+    starts: set[int] = set()
     for place, _ in zip(scan(image, path[1], libssl.within), range(_MAX_CANDIDATES), strict=False):
         start = bodies.function(place)
-        if start is None or start in found or not libssl.holds(start) or not _may_load(image, start, path[0]):
+        if start is None or start in starts or not libssl.holds(start) or not _may_load(image, start, path[0]):
             continue
         if _called_soon(machine.decode(code.read(place, _NEAR), place), path[1]):
-            found.add(start)
-    return found
+            starts.add(start)
+    return starts
 
 
 def _may_load(image: Image, start: int, pointer: int) -> bool:
@@ -106,13 +106,13 @@ def _called_soon(path: Iterable[Instruction], field: int) -> bool:
     registers = {load.register for load in loads(first) if load.offset == field} if first else set()
     if "" in registers:
         return True
-    for each in instructions:
-        if each.flow is Flow.INDIRECT_CALL and callee(each) in registers:
+    for instruction in instructions:
+        if instruction.flow is Flow.INDIRECT_CALL and callee(instruction) in registers:
             return True
-        if each.copy and each.copy[1] in registers:
-            registers.add(each.copy[0])
+        if instruction.copy and instruction.copy[1] in registers:
+            registers.add(instruction.copy[0])
         else:
-            registers -= each.writes
+            registers -= instruction.writes
     return False
 
 
@@ -120,8 +120,8 @@ def _through(graph: Graph, call: Instruction, field: int) -> list[_Load]:
     """The loads that tell where an indirect call goes; none if there is a way to it that has another."""
     if call.flow is not Flow.INDIRECT_CALL:
         return []
-    found = list(loads(call)) or _origins(graph, call.address, callee(call))
-    return found if all(load.offset == field for load in found) else []
+    origins = list(loads(call)) or _origins(graph, call.address, callee(call))
+    return origins if all(load.offset == field for load in origins) else []
 
 
 def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
@@ -132,7 +132,7 @@ def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
 
 def _origins(graph: Graph, address: int, register: str) -> list[_Load]:
     """The loads that `register` may come from before the instruction at `address`; none if it may come from elsewhere."""
-    found = []
+    origins = []
     seen = {(address, register)}
     work = [(address, register)]
     while work:
@@ -140,20 +140,20 @@ def _origins(graph: Graph, address: int, register: str) -> list[_Load]:
         if at == graph.entry:
             return []
         for before in graph.predecessors[at]:
-            each = graph.nodes[before]
-            loaded = [load for load in loads(each) if load.register == name]
-            if not loaded and name in each.writes and not _copies(each, name):
+            instruction = graph.nodes[before]
+            loaded = [load for load in loads(instruction) if load.register == name]
+            if not loaded and name in instruction.writes and not _copies(instruction, name):
                 return []
-            found += loaded
-            following = (before, each.copy[1] if each.copy and _copies(each, name) else name)
+            origins += loaded
+            following = (before, instruction.copy[1] if instruction.copy and _copies(instruction, name) else name)
             if not loaded and following not in seen:
                 seen.add(following)
                 work.append(following)
-    return found
+    return origins
 
 
-def _copies(each: Instruction, name: str) -> bool:
-    return each.copy is not None and each.copy[0] == name and each.copy[2] == 64
+def _copies(instruction: Instruction, name: str) -> bool:
+    return instruction.copy is not None and instruction.copy[0] == name and instruction.copy[2] == 64
 
 
 # What the two machines call and load.
@@ -163,8 +163,8 @@ def callee(call: Instruction) -> str:
     """The register that an indirect call goes to, "" if it goes to what memory holds."""
     if hasattr(call, "word"):
         return f"x{cast('Aarch64Instruction', call).word >> 5 & 31}"
-    each = cast("X86Instruction", call)
-    operand = each.raw.operands[0]
+    x86_call = cast("X86Instruction", call)
+    operand = x86_call.raw.operands[0]
     return _x86_name(operand.reg) if operand.type == _REGISTER else ""
 
 
@@ -172,15 +172,17 @@ def loads(instruction: Instruction) -> tuple[_Load, ...]:
     """What an instruction loads, 64 bits each, from memory past a register; and where an indirect call through memory goes."""
     if hasattr(instruction, "word"):
         return tuple(_aarch64_loaded(cast("Aarch64Instruction", instruction)))
-    each = cast("X86Instruction", instruction)
-    calls = each.flow is Flow.INDIRECT_CALL
-    if not calls and (each.opcode != 0x8B or not each.rex & 8):
+    x86_instruction = cast("X86Instruction", instruction)
+    calls = x86_instruction.flow is Flow.INDIRECT_CALL
+    if not calls and (x86_instruction.opcode != 0x8B or not x86_instruction.rex & 8):
         return ()
-    operand = each.raw.operands[0 if calls else 1]
+    operand = x86_instruction.raw.operands[0 if calls else 1]
     base = _x86_name(operand.mem.base) if operand.type == _MEMORY else ""
     if not base or operand.mem.index or operand.mem.segment:
         return ()
-    return (_Load(each.address, "" if calls else _x86_name(each.raw.operands[0].reg), base, operand.mem.disp),)
+    return (
+        _Load(x86_instruction.address, "" if calls else _x86_name(x86_instruction.raw.operands[0].reg), base, operand.mem.disp),
+    )
 
 
 _REGISTER, _MEMORY = 1, 3  # capstone.CS_OP_REG, CS_OP_MEM
@@ -192,9 +194,9 @@ def _x86_name(number: int) -> str:
     return wide_names().get(number, "")
 
 
-def _aarch64_loaded(each: Aarch64Instruction) -> Iterator[_Load]:
-    memory = each.memory
+def _aarch64_loaded(instruction: Aarch64Instruction) -> Iterator[_Load]:
+    memory = instruction.memory
     if memory is None or memory.offset is None or memory.size != 8 or memory.moves_base:
         return
     for position, number in enumerate(memory.loaded):
-        yield _Load(each.address, f"x{number}", f"x{memory.base}", memory.offset + 8 * position)
+        yield _Load(instruction.address, f"x{number}", f"x{memory.base}", memory.offset + 8 * position)

@@ -43,15 +43,15 @@ def begin_site(
     """The site at, or before, the call at the address `call`. The registers `needed` hold their arguments there, and those in
     `wanted` where it costs no more. `branches`: it may be a conditional branch. `passing`: calls that may lie behind it.
     Unplannable with the reason."""
-    each = graph.nodes.get(call)
-    if each is None or each.flow not in CALLS:
+    instruction = graph.nodes.get(call)
+    if instruction is None or instruction.flow not in CALLS:
         raise Unplannable(f"what is at {call:#x} is no call")
-    ways = _before(graph, each, passing)
+    ways = _before(graph, instruction, passing)
     begins = (begin for begin in _begins(graph, ways, needed, wanted, emulation) if branches or not begin[1].condition)
-    found = min(begins, key=lambda begin: begin[0], default=None)
-    if found is None:
+    best = min(begins, key=lambda begin: begin[0], default=None)
+    if best is None:
         raise Unplannable(f"no instruction before the call at {call:#x} can be probed with its arguments in place")
-    return found[1]
+    return best[1]
 
 
 def _begins(
@@ -60,31 +60,33 @@ def _begins(
     """Each with what to rank it by: what it costs, how much is lost, how far away it is."""
     lost: frozenset[str] = frozenset()
     following = -1
-    for distance, each in enumerate(backwards):
-        lost |= each.writes if distance else frozenset()
+    for distance, instruction in enumerate(backwards):
+        lost |= instruction.writes if distance else frozenset()
         if lost & needed:
             return
-        cost, delta = site_cost(graph, each, emulation), graph.delta(each.address)
-        branch = each.flow is Flow.BRANCH
-        if cost is not None and delta is not None and (not branch or each.condition):
-            begin = Begin(Site(each, cost, delta), lost & wanted, each.condition, branch and each.target == following)
+        cost, delta = site_cost(graph, instruction, emulation), graph.delta(instruction.address)
+        branch = instruction.flow is Flow.BRANCH
+        if cost is not None and delta is not None and (not branch or instruction.condition):
+            begin = Begin(
+                Site(instruction, cost, delta), lost & wanted, instruction.condition, branch and instruction.target == following
+            )
             yield (COST_NS[cost], len(begin.lost), distance), begin
-        following = each.address
+        following = instruction.address
 
 
 def _before(graph: Graph, call: Instruction, passing: Collection[int]) -> Iterator[Instruction]:
     """The call, and backwards what leads to it in a straight line, the calls `passing` too; a branch is the last."""
-    each = call
+    instruction = call
     certain = graph.certain
     while True:
-        yield each
-        before = graph.predecessors[each.address]
-        if not certain or len(before) != 1 or each.address == graph.entry:
+        yield instruction
+        before = graph.predecessors[instruction.address]
+        if not certain or len(before) != 1 or instruction.address == graph.entry:
             return
-        each = graph.nodes[before[0]]
-        if each.flow is Flow.BRANCH and len(graph.successors[each.address]) > 1:
-            yield each
-        if each.flow not in (Flow.NEXT, Flow.JUMP) and each.address not in passing:
+        instruction = graph.nodes[before[0]]
+        if instruction.flow is Flow.BRANCH and len(graph.successors[instruction.address]) > 1:
+            yield instruction
+        if instruction.flow not in (Flow.NEXT, Flow.JUMP) and instruction.address not in passing:
             return
 
 
@@ -92,45 +94,45 @@ def end_site(graph: Graph, call: int, avoid: Collection[int], emulation: Emulati
     """The first cheap instruction that is sure to run past the call, else the first that can be probed; none of those at the
     addresses `avoid`. Unplannable with the reason."""
     candidates = [site for site in _ends(graph, graph.nodes[call], emulation) if site.address not in avoid]
-    found = next((site for site in candidates if site.cost in _CHEAP), next(iter(candidates), None))
-    if found is None:
+    chosen = next((site for site in candidates if site.cost in _CHEAP), next(iter(candidates), None))
+    if chosen is None:
         raise Unplannable(f"no instruction past the call at {call:#x} can be probed")
-    return found
+    return chosen
 
 
 def value_site(graph: Graph, call: int, register: str, emulation: Emulation) -> Site:
     """The same while `register` still holds what the call has returned."""
     last = graph.nodes[call]
     line = [last]
-    for each in _after(graph, last):
-        line.append(each)
-        if register in each.writes:
+    for instruction in _after(graph, last):
+        line.append(instruction)
+        if register in instruction.writes:
             break
-    kept = {each.address for each in line}
+    kept = {instruction.address for instruction in line}
     candidates = [site for site in _ends(graph, last, emulation) if site.address in kept]
-    found = next((site for site in candidates if site.cost in _CHEAP), next(iter(candidates), None))
-    if found is None:
+    chosen = next((site for site in candidates if site.cost in _CHEAP), next(iter(candidates), None))
+    if chosen is None:
         raise Unplannable(f"no instruction past the call at {call:#x} can be probed while its value is there")
-    return found
+    return chosen
 
 
 def _ends(graph: Graph, call: Instruction, emulation: Emulation) -> Iterator[Site]:
-    for each in _after(graph, call):
-        cost, delta = site_cost(graph, each, emulation), graph.delta(each.address)
+    for instruction in _after(graph, call):
+        cost, delta = site_cost(graph, instruction, emulation), graph.delta(instruction.address)
         if cost is not None and delta is not None:
-            yield Site(each, cost, delta)
+            yield Site(instruction, cost, delta)
 
 
 def _after(graph: Graph, call: Instruction) -> Iterator[Instruction]:
     """What runs after the call in a straight line, up to where it parts or calls again."""
-    each = call
+    instruction = call
     seen = {call.address}
-    while len(graph.successors[each.address]) == 1:
-        (address,) = graph.successors[each.address]
+    while len(graph.successors[instruction.address]) == 1:
+        (address,) = graph.successors[instruction.address]
         if address in seen:
             return
         seen.add(address)
-        each = graph.nodes[address]
-        yield each
-        if each.flow not in (Flow.NEXT, Flow.JUMP):
+        instruction = graph.nodes[address]
+        yield instruction
+        if instruction.flow not in (Flow.NEXT, Flow.JUMP):
             return

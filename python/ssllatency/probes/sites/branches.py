@@ -13,10 +13,10 @@ from ssllatency.probes.plan import CONSTANTS
 
 def endings(graph: Graph, address: int, values: Mapping[int, Value | None]) -> ExitValues | None:
     """What is returned past a branch in each direction, as far as `values` knows; None where it isn't such a branch."""
-    each, successors = graph.nodes[address], graph.successors[address]
-    if each.flow is not Flow.BRANCH or not each.condition or len(successors) != 2:
+    instruction, successors = graph.nodes[address], graph.successors[address]
+    if instruction.flow is not Flow.BRANCH or not instruction.condition or len(successors) != 2:
         return None
-    towards = {target == each.end: values.get(target) for target in successors}
+    towards = {target == instruction.end: values.get(target) for target in successors}
     return ExitValues(towards.get(False), towards.get(True))
 
 
@@ -30,7 +30,7 @@ def settled(ending: ExitValues, *, branches: bool) -> bool:
 
 def run_once(graph: Graph) -> set[int]:
     """Instructions that a call runs at most once: those that no loop leads to, and those that lead to no loop."""
-    predecessors = {address: set(found) for address, found in graph.predecessors.items()}
+    predecessors = {address: set(before) for address, before in graph.predecessors.items()}
     return {*topological_order(graph.successors, predecessors), *topological_order(predecessors, graph.successors)}
 
 

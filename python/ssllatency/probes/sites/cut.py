@@ -28,11 +28,11 @@ class Points:
             point = parent
         return point
 
-    def join(self, one: Point, other: Point) -> None:
+    def join(self, point: Point, other: Point) -> None:
         """Makes one of two."""
-        one, other = self.find(one), self.find(other)
-        if one != other:
-            self._parents[one] = other
+        point, other = self.find(point), self.find(other)
+        if point != other:
+            self._parents[point] = other
 
 
 def cut(edges: Mapping[Edge, int], source: Point, sink: Point) -> set[Edge] | None:
@@ -64,10 +64,10 @@ def _path(residual: _Residual, source: Point, sink: Point) -> list[Edge]:
     work = deque([source])
     while work and sink not in came:
         point = work.popleft()
-        for each, capacity in residual[point].items():
-            if capacity > 0 and each not in came:
-                came[each] = point
-                work.append(each)
+        for neighbour, capacity in residual[point].items():
+            if capacity > 0 and neighbour not in came:
+                came[neighbour] = point
+                work.append(neighbour)
     path = []
     point = sink
     while point in came and point != source:
@@ -78,12 +78,12 @@ def _path(residual: _Residual, source: Point, sink: Point) -> list[Edge]:
 
 def _reaching(residual: _Residual, sink: Point) -> set[Point]:
     """The points from which capacity is left to the sink."""
-    found = {sink}
+    reached = {sink}
     work = [sink]
     while work:
         point = work.pop()
-        for each in residual[point]:
-            if each not in found and residual[each].get(point, 0) > 0:
-                found.add(each)
-                work.append(each)
-    return found
+        for neighbour in residual[point]:
+            if neighbour not in reached and residual[neighbour].get(point, 0) > 0:
+                reached.add(neighbour)
+                work.append(neighbour)
+    return reached

@@ -29,10 +29,10 @@ class Site:
         return self.instruction.address
 
 
-def site_cost(graph: Graph, each: Instruction, emulation: Emulation) -> Cost | None:
+def site_cost(graph: Graph, instruction: Instruction, emulation: Emulation) -> Cost | None:
     """The cost of a probe on the instruction, None where there must be none."""
-    cost = each.cost(emulation)
-    leaf = graph.functions[each.address] not in graph.calling
+    cost = instruction.cost(emulation)
+    leaf = graph.functions[instruction.address] not in graph.calling
     return None if cost is Cost.OPTIMISED and leaf else cost
 
 
@@ -47,41 +47,41 @@ def head(graph: Graph) -> Iterator[Instruction]:
     address = graph.entry
     before: list[int] = []
     while graph.predecessors[address] == before:
-        each = graph.nodes[address]
-        yield each
-        if each.flow is not Flow.NEXT or not graph.successors[address]:
+        instruction = graph.nodes[address]
+        yield instruction
+        if instruction.flow is not Flow.NEXT or not graph.successors[address]:
             return
-        before, address = [address], each.end
+        before, address = [address], instruction.end
 
 
 def head_until(graph: Graph, last: Callable[[Instruction], bool]) -> set[int]:
     """The addresses of the head up to the first instruction that is the `last`, that one included."""
-    found = set()
-    for each in head(graph):
-        found.add(each.address)
-        if last(each):
+    addresses = set()
+    for instruction in head(graph):
+        addresses.add(instruction.address)
+        if last(instruction):
             break
-    return found
+    return addresses
 
 
 def _candidates(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Iterator[Site]:
     certain = graph.certain
-    for each in head(graph):
-        cost = site_cost(graph, each, emulation)
-        delta = site_delta(graph, each.address)
-        if cost is not None and delta is not None and each.flow is not Flow.RETURN:  # which is left for the exit
-            yield Site(each, cost, delta)
-        if needed & each.writes or not (certain or each.landing_pad):
+    for instruction in head(graph):
+        cost = site_cost(graph, instruction, emulation)
+        delta = site_delta(graph, instruction.address)
+        if cost is not None and delta is not None and instruction.flow is not Flow.RETURN:  # which is left for the exit
+            yield Site(instruction, cost, delta)
+        if needed & instruction.writes or not (certain or instruction.landing_pad):
             return
 
 
 def _cheapest(graph: Graph, sites: Iterator[Site]) -> Site:
     if graph.predecessors[graph.entry]:
         raise Unplannable("its first instruction is part of a loop")
-    found = min(sites, key=lambda site: COST_NS[site.cost], default=None)
-    if found is None:
+    cheapest = min(sites, key=lambda site: COST_NS[site.cost], default=None)
+    if cheapest is None:
         raise Unplannable("no instruction at its entry can be probed")
-    return found
+    return cheapest
 
 
 def entry_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Site:
@@ -91,12 +91,12 @@ def entry_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Si
 
 def return_probe_site(graph: Graph, needed: frozenset[str], emulation: Emulation) -> Site:
     """The same for a kernel return probe: only where the return address is still where the call left it."""
-    early = head_until(graph, lambda each: each.moves_return_address)
+    early = head_until(graph, lambda instruction: instruction.moves_return_address)
     candidates = _candidates(graph, needed, emulation)
     return _cheapest(graph, (site for site in candidates if site.stack_delta == 0 and site.address in early))
 
 
 def keeps(graph: Graph, site: Site, register: str) -> bool:
     """Whether the register still holds its argument at the entry site."""
-    before = takewhile(lambda each: each.address != site.address, head(graph))
-    return all(register not in each.writes for each in before)
+    before = takewhile(lambda instruction: instruction.address != site.address, head(graph))
+    return all(register not in instruction.writes for instruction in before)

@@ -61,7 +61,7 @@ class Chooser:
             raise Unplannable("it never returns")
         only_returns = only_returns or len(values) > MAX_TAIL
         # No call may be counted as ended before it is counted as begun.
-        beginning = head_until(self.graph, lambda each: each.address == entry)
+        beginning = head_until(self.graph, lambda instruction: instruction.address == entry)
         candidates = self._candidates(values, beginning, only_returns)
         sites = sorted(_least(_joined(self.graph, values, candidates), candidates), key=lambda site: site.address)
         if len(sites) > MAX_EXITS:
@@ -69,27 +69,27 @@ class Chooser:
         return sites
 
     def _candidates(self, values: dict[int, Value | None], beginning: set[int], only_returns: bool) -> list[_Candidate]:
-        found = []
+        candidates = []
         for address in values:
             site = self._on(address, values) if address not in beginning else None
             if site and (site.instruction.flow is Flow.RETURN or not only_returns):
-                found.append(_Candidate(("before", address), ("after", address), site))
+                candidates.append(_Candidate(("before", address), ("after", address), site))
         if self.branches and not only_returns:
-            taken = {each.site.address for each in found}
+            taken = {candidate.site.address for candidate in candidates}
             for address in run_once(self.graph) - beginning - taken:
-                found += self._into(address, values)
-        return found
+                candidates += self._into(address, values)
+        return candidates
 
     def _on(self, address: int, values: dict[int, Value | None]) -> Site | None:
         """A site on an instruction of the tail, left whichever way it goes on."""
-        each, value = self.graph.nodes[address], values[address]
+        instruction, value = self.graph.nodes[address], values[address]
         ending = ExitValues(value, value) if value is not None else self._endings(address, values)
         if ending is None or ending.goes_on or not settled(ending, branches=self.branches):
             return None
-        cost = site_cost(self.graph, each, self.emulation)
-        delta = 0 if each.flow is Flow.RETURN else site_delta(self.graph, address)
-        single_stepped = cost is Cost.SINGLE_STEPPED and each.flow is not Flow.RETURN
-        return None if cost is None or delta is None or single_stepped else Site(each, cost, delta, ending)
+        cost = site_cost(self.graph, instruction, self.emulation)
+        delta = 0 if instruction.flow is Flow.RETURN else site_delta(self.graph, address)
+        single_stepped = cost is Cost.SINGLE_STEPPED and instruction.flow is not Flow.RETURN
+        return None if cost is None or delta is None or single_stepped else Site(instruction, cost, delta, ending)
 
     def _endings(self, address: int, values: dict[int, Value | None]) -> ExitValues | None:
         return endings(self.graph, address, values) if self.branches else None
@@ -101,16 +101,16 @@ class Chooser:
     def _into(self, address: int, values: dict[int, Value | None]) -> list[_Candidate]:
         """The sites on a branch that is left in one direction only, one for each that leads into the tail. Not where only
         failed calls leave: all others would pay for them."""
-        each = self.graph.nodes[address]
-        cost, delta = site_cost(self.graph, each, self.emulation), site_delta(self.graph, address)
+        instruction = self.graph.nodes[address]
+        cost, delta = site_cost(self.graph, instruction, self.emulation), site_delta(self.graph, address)
         both = endings(self.graph, address, values)
         if both is None or cost is not Cost.EMULATED or delta is None:
             return []
         before: Point = ("after", address) if address in values else _SOURCE
         return [
-            _Candidate(before, ("before", target), Site(each, cost, delta, one))
-            for target, one in both.apart(each, self.graph.successors[address])
-            if settled(one, branches=self.branches) and not self._fails(one)
+            _Candidate(before, ("before", target), Site(instruction, cost, delta, ending))
+            for target, ending in both.apart(instruction, self.graph.successors[address])
+            if settled(ending, branches=self.branches) and not self._fails(ending)
         ]
 
 
@@ -126,7 +126,7 @@ def tail(graph: Graph) -> list[int]:
 
 def _joined(graph: Graph, values: dict[int, Value | None], candidates: list[_Candidate]) -> Points:
     """The points of the tail; those are one that control passes between without crossing a candidate."""
-    sites = {(each.site.address, each.after) for each in candidates}
+    sites = {(candidate.site.address, candidate.after) for candidate in candidates}
     points = Points()
     for address, before, after in _passages(graph, values):
         if (address, after) not in sites:
@@ -151,8 +151,8 @@ def _passages(graph: Graph, values: dict[int, Value | None]) -> Iterator[tuple[i
 def _least(points: Points, candidates: list[_Candidate]) -> list[Site]:
     """The candidates on the minimum cut."""
     between: dict[Edge, list[Site]] = {}
-    for each in candidates:
-        between.setdefault((points.find(each.before), points.find(each.after)), []).append(each.site)
+    for candidate in candidates:
+        between.setdefault((points.find(candidate.before), points.find(candidate.after)), []).append(candidate.site)
     weights = {edge: sum(_WEIGHTS[site.cost] for site in sites) for edge, sites in between.items()}
     source, sink = points.find(_SOURCE), points.find(_SINK)
     chosen = cut(weights, source, sink) if source != sink else None
@@ -163,8 +163,8 @@ def _least(points: Points, candidates: list[_Candidate]) -> list[Site]:
 
 def _merged(sites: list[Site]) -> list[Site]:
     """One site an instruction, where both directions of a branch were chosen one by one."""
-    found: dict[int, Site] = {}
+    by_address: dict[int, Site] = {}
     for site in sites:
-        known = found.get(site.address)
-        found[site.address] = replace(site, ending=site.ending.joined(known.ending)) if known else site
-    return list(found.values())
+        earlier = by_address.get(site.address)
+        by_address[site.address] = replace(site, ending=site.ending.joined(earlier.ending)) if earlier else site
+    return list(by_address.values())

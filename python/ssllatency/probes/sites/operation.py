@@ -130,10 +130,10 @@ class Planner:
         return _plan(operation, function, graph, (self._first(graph, site, Role.RETURN, operation),))
 
     def _first(self, graph: Graph, site: Site, role: Role, operation: Operation) -> Probe:
-        found = probe(self.image, graph, site, role)
+        planned = probe(self.image, graph, site, role)
         if operation.length_argument is None:
-            return found
-        return replace(found, keeps_length=keeps(graph, site, self.machine.argument_registers[operation.length_argument]))
+            return planned
+        return replace(planned, keeps_length=keeps(graph, site, self.machine.argument_registers[operation.length_argument]))
 
 
 def _dear(plan: OperationPlan) -> int:

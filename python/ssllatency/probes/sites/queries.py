@@ -18,26 +18,26 @@ def without_size_queries(graph: Graph, machine: Machine, argument: str) -> Graph
     """The graph without the ways that are only taken where the register `argument` is NULL at the entry."""
     holding = _holding(graph, argument)
     edges = set()
-    for address, each in graph.nodes.items():
-        if each.flow is Flow.BRANCH and len(graph.successors[address]) == 2:
-            edges.update(_null_edge(graph, machine, each, holding))
+    for address, instruction in graph.nodes.items():
+        if instruction.flow is Flow.BRANCH and len(graph.successors[address]) == 2:
+            edges.update(_null_edge(graph, machine, instruction, holding))
     return graph.without(edges) if edges else graph
 
 
-def _null_edge(graph: Graph, machine: Machine, each: Instruction, holding: dict[int, frozenset[str]]) -> set[tuple[int, int]]:
-    path = _straight(graph, each)
+def _null_edge(graph: Graph, machine: Machine, branch: Instruction, holding: dict[int, frozenset[str]]) -> set[tuple[int, int]]:
+    path = _straight(graph, branch)
     tested = machine.null_branch(path)
     if tested is None:
         return set()
     register, comparison, taken = tested
     if register not in holding.get(path[comparison].address, ()):
         return set()
-    return {(each.address, target) for target in graph.successors[each.address] if (target != each.end) == taken}
+    return {(branch.address, target) for target in graph.successors[branch.address] if (target != branch.end) == taken}
 
 
-def _straight(graph: Graph, each: Instruction) -> list[Instruction]:
-    """The last instructions that run straight into `each`, and it."""
-    path = [each]
+def _straight(graph: Graph, instruction: Instruction) -> list[Instruction]:
+    """The last instructions that run straight into `instruction`, and it."""
+    path = [instruction]
     while len(path) <= _LOOK_BACK and path[0].address != graph.entry:
         before = graph.predecessors[path[0].address]
         if len(before) != 1 or graph.nodes[before[0]].flow is not Flow.NEXT:
@@ -48,21 +48,21 @@ def _straight(graph: Graph, each: Instruction) -> list[Instruction]:
 
 def _holding(graph: Graph, argument: str) -> dict[int, frozenset[str]]:
     """The registers that, before each instruction, hold what `argument` held at the entry, whichever way led there."""
-    found = {graph.entry: frozenset((argument,))}
+    registers = {graph.entry: frozenset((argument,))}
     work = deque([graph.entry])
     while work:
         address = work.popleft()
-        after = _after(graph.nodes[address], found[address])
+        after = _after(graph.nodes[address], registers[address])
         for successor in graph.successors[address]:
-            known = found.get(successor)
-            joined = after if known is None else known & after
-            if joined != known:
-                found[successor] = joined
+            earlier = registers.get(successor)
+            joined = after if earlier is None else earlier & after
+            if joined != earlier:
+                registers[successor] = joined
                 work.append(successor)
-    return found
+    return registers
 
 
-def _after(each: Instruction, held: frozenset[str]) -> frozenset[str]:
-    kept = held - each.writes
-    copied = each.copy
+def _after(instruction: Instruction, held: frozenset[str]) -> frozenset[str]:
+    kept = held - instruction.writes
+    copied = instruction.copy
     return kept | {copied[0]} if copied and copied[1] in held and copied[2] == 64 else kept

@@ -60,16 +60,16 @@ class Ways:
         """Whether all that may be returned there are constants of failed calls."""
         bits = value_bits(self.convention)
         for value in (site.ending.taken, site.ending.other):
-            known = constants(self.graph, site.address, value, bits) if value is not None else set()
-            if known is None or any(succeeds(self.convention, each) for each in known):
+            possible = constants(self.graph, site.address, value, bits) if value is not None else set()
+            if possible is None or any(succeeds(self.convention, constant) for constant in possible):
                 return False
         return True
 
     def _passed(self, site: Site) -> int:
         """How many other sites a call passes at most before this one. None of them lies in a loop."""
         if site.address not in self._most_passed:
-            before = [each for each in self._passable if site.address in self._ahead[each.address]]
-            self._most_passed[site.address] = max((self._passed(each) + 1 for each in before), default=0)
+            before = [earlier for earlier in self._passable if site.address in self._ahead[earlier.address]]
+            self._most_passed[site.address] = max((self._passed(earlier) + 1 for earlier in before), default=0)
         return self._most_passed[site.address]
 
     @cached_property
