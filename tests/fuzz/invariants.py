@@ -28,6 +28,7 @@ from ssllatency.fields import FieldError
 from ssllatency.openssl.names.library import names
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
+from ssllatency.probes.cache.parts import FACTS
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
@@ -128,7 +129,8 @@ def check_debug_file(library: bytes, root: Path) -> Callable[[bytes], None]:
 
 
 def check_kept(data: bytes) -> None:
-    """Of what was kept on disk: names, a plan all of whose sites lie in code that will be compared, or nothing."""
+    """Of what was kept on disk: names, what is in a file, a plan all of whose sites lie in code that will be compared, or
+    nothing."""
     size = 1 << 20
     try:
         values = json.loads(data)
@@ -137,6 +139,9 @@ def check_kept(data: bytes) -> None:
     with suppress(FieldError, RecursionError):
         kept = names_codec.from_values(values)
         assert names_codec.from_values(_through_json(names_codec.to_values(kept))) == kept
+    with suppress(FieldError, RecursionError):
+        facts = FACTS.read(values, size)
+        assert FACTS.read(_through_json(FACTS.to_values(facts)), size) == facts
     for from_values in (codec.from_values, handshake_codec.from_values):
         try:
             plan: Any = from_values(values, file_size=size)

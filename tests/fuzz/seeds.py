@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from ssllatency.elf.image import Image
+from ssllatency.facts import FileFacts
 from ssllatency.openssl.names.library import names
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
@@ -73,7 +75,7 @@ def stripped_library(folder: Path) -> tuple[bytes, bytes]:
 
 
 def kept(folder: Path) -> list[bytes]:
-    """Plans as they are kept."""
+    """Plans, names and what is in a file, as they are kept."""
     path = assemble(folder, _LIBSSL + _LIBCRYPTO, "both").path
     image = Image.open(path)
     with_names = Image.open(build.library(folder, "libnames.so", ["names.c"]))
@@ -81,5 +83,6 @@ def kept(folder: Path) -> list[bytes]:
         codec.to_values(plan_image(image)),
         handshake_codec.to_values(plan_handshake(image)),
         names_codec.to_values(names(with_names)),
+        asdict(FileFacts(("libssl",), "OpenSSL 3.0", "aa", (("rustls", "0.23"),), "it is damaged", by_debug_file=True)),
     )
     return [json.dumps(each).encode() for each in values]

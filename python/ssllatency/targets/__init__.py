@@ -28,12 +28,11 @@ from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
 from ssllatency.targets.selection import Selection, kept_comm, members, select
-from ssllatency.targets.survey import FileFacts, Survey, survey, tls_stacks
+from ssllatency.targets.survey import Survey, survey, tls_stacks
 
 __all__ = [
     "MOST_OF_PROCESS",
     "ExpectedFile",
-    "FileFacts",
     "Hazards",
     "Identity",
     "MappedFile",

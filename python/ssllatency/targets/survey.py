@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.facts import FileFacts
 from ssllatency.targets.containers.container import Container, containers_of
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
@@ -19,20 +20,6 @@ from ssllatency.targets.maps import Identity, MappedFile, executable_path, mappe
 from ssllatency.targets.processes import PROC, Process
 
 _OPENSSL = "OpenSSL"
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """What is in a file. `libraries`: those of the catalogue that it is or holds; `version` what OpenSSL calls itself there;
-    `others`: (implementation, version) of TLS in it that isn't traced; `obstacle`: why OpenSSL in it can't be traced;
-    `by_debug_file`: a separate file names its functions, or could if it came."""
-
-    libraries: tuple[str, ...] = ()
-    version: str = ""
-    build_id: str = ""
-    others: tuple[tuple[str, str], ...] = ()
-    obstacle: str = ""
-    by_debug_file: bool = False
 
 
 @dataclass(frozen=True)

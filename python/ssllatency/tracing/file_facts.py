@@ -6,25 +6,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ssllatency.elf.quick_look import shows
 from ssllatency.elf.source import MAX_COPY, ElfError
 from ssllatency.engines.bpf import kernel
+from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.fields import Field, FieldError
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Cache
-from ssllatency.probes.cache.parts import Part, Settings
+from ssllatency.probes.cache.parts import FACTS, Settings
+from ssllatency.probes.contents import read_facts
 from ssllatency.probes.signs import QUICK
-from ssllatency.targets import FileFacts, has_library_name
+from ssllatency.targets import has_library_name
 from ssllatency.tracing.findings import File, Findings
 
-if TYPE_CHECKING:
-    from ssllatency.elf.image import Image
-
-NOTHING = FileFacts()
 _MOST = 6000  # files remembered; most of them hold nothing, which takes some 60 bytes
-_MOST_PARTS, _LONGEST_TEXT = 64, 4096  # of the facts of one file
 # In one run: bytes of files that are looked at, and files that show a sign and turn out to hold nothing.
 _MOST_BYTES, _MOST_IN_VAIN = 8 << 30, 256
 
@@ -134,36 +131,6 @@ def why_not_traced(path: str) -> str:
     return f"{path} holds no function that ssllatency knows (libssl, libcrypto, libcrypto_mb, qatengine)."
 
 
-def _facts_in(image: Image, settings: Settings) -> FileFacts:
-    from ssllatency.openssl.accessors import library_version
-    from ssllatency.openssl.implementations import tls_inside
-    from ssllatency.probes.planner import libraries_in
-
-    if settings.machine and image.machine != settings.machine:
-        return NOTHING
-    libraries = libraries_in(image)
-    library = image.label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
-    inside = tls_inside(image) if not library else None
-    if inside is None or not inside.traceable:
-        version = library_version(image) if libraries else ""
-        return FileFacts(libraries, version, image.build_id, inside.implementations if inside else ())
-    if "libssl" in libraries:
-        by_debug_file = bool(image.debug_file)
-        return FileFacts(libraries, library_version(image), image.build_id, inside.implementations, by_debug_file=by_debug_file)
-    version = library_version(image) or inside.traceable
-    return FileFacts(libraries, version, image.build_id, inside.implementations, _no_names(image, inside.traceable), True)
-
-
-def _no_names(image: Image, implementation: str) -> str:
-    """Why it can't be traced, and what would help."""
-    place, name = next(iter(image.debug_places()), ""), image.label.rpartition("/")[2]
-    debug_file = f"its debug file as {place}, or " if place else ""
-    return (
-        f"{implementation} is linked into {name} and shows no names of its functions (stripped); what would help is"
-        f" {debug_file}a build of {name} that has its symbol table"
-    )
-
-
 def _is_openssl(label: str) -> bool:
     """By its name; NSS's library of TLS is called libssl3.so."""
     return label.rpartition("/")[2].startswith("libssl.so")
@@ -172,26 +139,6 @@ def _is_openssl(label: str) -> bool:
 def _read(entry: object) -> dict[str, FileFacts]:
     """What an entry says; nothing where any of it is odd."""
     try:
-        return {key: NOTHING if facts.value is None else _facts(facts) for key, facts in Field(entry).members()}
+        return {key: NOTHING if facts.value is None else read_facts(facts) for key, facts in Field(entry).members()}
     except FieldError:
         return {}
-
-
-def _facts(facts: Field) -> FileFacts:
-    record = facts.record(FileFacts)
-    return FileFacts(
-        libraries=tuple(library.text(_LONGEST_TEXT) for library in record["libraries"].items(_MOST_PARTS)),
-        version=record["version"].text(_LONGEST_TEXT),
-        build_id=record["build_id"].text(_LONGEST_TEXT),
-        others=tuple(_other(other) for other in record["others"].items(_MOST_PARTS)),
-        obstacle=record["obstacle"].text(_LONGEST_TEXT),
-        by_debug_file=record["by_debug_file"].flag(),
-    )
-
-
-def _other(other: Field) -> tuple[str, str]:
-    texts = [text.text(_LONGEST_TEXT) for text in other.items(2)]
-    return (texts[0], texts[1]) if len(texts) == 2 else other.refuse("a name and a version")
-
-
-FACTS = Part("facts", _facts_in, asdict, lambda values, _: _facts(Field(values)), suffices=lambda facts: not facts.libraries)

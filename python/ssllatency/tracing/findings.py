@@ -60,7 +60,7 @@ class File:
 
 
 @dataclass
-class _Known:
+class _Record:
     """What is known about a file: `answers` by part, an error where there is none; the process that reads it, or did last; and
     what that has said and isn't kept yet."""
 
@@ -93,22 +93,22 @@ class Findings:
         self._cache, self._settings = cache, settings
         self._ahead, self._later = tuple(ahead), tuple(later)
         self._start = start or planning.start
-        self._files: dict[_Key, _Known] = {}
+        self._files: dict[_Key, _Record] = {}
 
     def ask(self, file: File, part: Part[T], *, heeding: bool = True) -> T:
         """What is found out about a file. ElfError where it can't be read. KeyboardInterrupt where a signal asks for the end,
         unless not `heeding`: then it takes 40 s at most."""
-        known = self._known(file)
-        if known.reading and not heeding:
-            known.reading.hurry()
-        while not self._has(known, part):
-            if known.is_read:
+        record = self._record_of(file)
+        if record.reading and not heeding:
+            record.reading.hurry()
+        while not self._has(record, part):
+            if record.is_read:
                 self._listen(heeding=heeding)
             else:
                 others = () if part in self._later else (*self._ahead, *self._later)
-                self._begin(known, (part, *others), heeding=heeding)
-        self._keep(known)
-        answer: T | SsllatencyError = known.answers[part.name]
+                self._begin(record, (part, *others), heeding=heeding)
+        self._keep(record)
+        answer: T | SsllatencyError = record.answers[part.name]
         if isinstance(answer, SsllatencyError):
             raise answer
         return answer
@@ -116,111 +116,111 @@ class Findings:
     def make_ahead(self, files: Iterable[File], meanwhile: Callable[[], object] = lambda: None) -> None:
         """Has what the command will ask for of these files before it does, side by side. Where any of it isn't kept, this
         process runs `meanwhile`. What can't be made is told of when it is asked for."""
-        by_size = sorted((self._known(file) for file in files), key=lambda known: known.file.size, reverse=True)
-        lacking = [known for known in by_size if not all(self._has(known, part) for part in self._ahead)]
-        waiting = [known for known in lacking if not known.is_read]
+        by_size = sorted((self._record_of(file) for file in files), key=lambda record: record.file.size, reverse=True)
+        lacking = [record for record in by_size if not all(self._has(record, part) for part in self._ahead)]
+        waiting = [record for record in lacking if not record.is_read]
         while waiting and not self._is_full():
             self._begin(waiting.pop(0), (*self._ahead, *self._later))
         if lacking:
             meanwhile()
-        for known in waiting:
-            self._begin(known, (*self._ahead, *self._later))
-        while any(self._is_waited_for(known) for known in lacking):
+        for record in waiting:
+            self._begin(record, (*self._ahead, *self._later))
+        while any(self._is_waited_for(record) for record in lacking):
             self._listen()
-        for known in lacking:
-            self._keep(known)
+        for record in lacking:
+            self._keep(record)
 
     def close(self) -> None:
         """Ends the processes that still read."""
-        for known in self._files.values():
-            if known.reading:
-                known.reading.kill()
-            self._keep(known)
+        for record in self._files.values():
+            if record.reading:
+                record.reading.kill()
+            self._keep(record)
 
-    def _known(self, file: File) -> _Known:
+    def _record_of(self, file: File) -> _Record:
         key = file.key
-        known = self._files.get(key)
-        if known is None:
-            known = self._files[key] = _Known(file, self._cache.entry(file.subject, self._settings))
-        known.file = file  # the descriptor that it was opened by before may be closed
-        return known
+        record = self._files.get(key)
+        if record is None:
+            record = self._files[key] = _Record(file, self._cache.entry(file.subject, self._settings))
+        record.file = file  # the descriptor that it was opened by before may be closed
+        return record
 
     @staticmethod
-    def _has(known: _Known, part: Part[Any]) -> bool:
+    def _has(record: _Record, part: Part[Any]) -> bool:
         """Whether there is an answer, or why there is none."""
-        if part.name not in known.answers and (kept := known.entry.part(part)) is not None:
-            known.answers[part.name] = kept
-        return part.name in known.answers
+        if part.name not in record.answers and (kept := record.entry.part(part)) is not None:
+            record.answers[part.name] = kept
+        return part.name in record.answers
 
     # Processes.
 
-    def _begin(self, known: _Known, parts: Sequence[Part[Any]], *, heeding: bool = True) -> None:
+    def _begin(self, record: _Record, parts: Sequence[Part[Any]], *, heeding: bool = True) -> None:
         """Has those of the parts made that aren't known."""
-        self._keep(known)
-        wanted = [part for part in dict.fromkeys(parts) if not self._has(known, part)]
+        self._keep(record)
+        wanted = [part for part in dict.fromkeys(parts) if not self._has(record, part)]
         while heeding and self._is_full():
             self._listen()
         try:
-            known.reading = self._start(Work(known.file.subject, wanted, self._settings), heeding=heeding)
+            record.reading = self._start(Work(record.file.subject, wanted, self._settings), heeding=heeding)
         except SsllatencyError as error:
-            known.answers.update((part.name, error) for part in wanted)
+            record.answers.update((part.name, error) for part in wanted)
 
     def _is_full(self) -> bool:
         """Whether as many processes run as there are processors, besides those that nobody waits for, or too many of both."""
-        running = [known for known in self._files.values() if known.is_read]
+        running = [record for record in self._files.values() if record.is_read]
         waited_for = sum(map(self._is_waited_for, running))
         return waited_for >= len(os.sched_getaffinity(0)) or len(running) >= _MOST_PROCESSES
 
-    def _is_waited_for(self, known: _Known) -> bool:
-        parts = known.reading.work.parts if known.reading and known.is_read else ()
-        return any(part.name not in known.answers for part in parts if part not in self._later)
+    def _is_waited_for(self, record: _Record) -> bool:
+        parts = record.reading.work.parts if record.reading and record.is_read else ()
+        return any(part.name not in record.answers for part in parts if part not in self._later)
 
     def _listen(self, *, heeding: bool = True) -> None:
         """Takes what the processes say next."""
-        readings = {known.reading: known for known in self._files.values() if known.reading and known.is_read}
+        readings = {record.reading: record for record in self._files.values() if record.reading and record.is_read}
         try:
             listen(readings, heeding=heeding)
         except KeyboardInterrupt:
             self.close()
             raise
-        for reading, known in readings.items():
-            self._take(known, reading)
+        for reading, record in readings.items():
+            self._take(record, reading)
 
-    def _take(self, known: _Known, reading: Reading) -> None:
+    def _take(self, record: _Record, reading: Reading) -> None:
         """Takes what has been said of a file."""
         for part in reading.work.parts:
-            if reading.has_said(part) and part.name not in known.answers:
-                known.answers[part.name] = self._answer(known, reading, part)
+            if reading.has_said(part) and part.name not in record.answers:
+                record.answers[part.name] = self._answer(record, reading, part)
         if all(map(reading.has_said, reading.work.parts)):
             reading.kill()
         elif reading.over:
-            self._give_up(known, reading)
-        elif not self._is_waited_for(known):
+            self._give_up(record, reading)
+        elif not self._is_waited_for(record):
             reading.stand_back()
 
-    def _keep(self, known: _Known) -> None:
+    def _keep(self, record: _Record) -> None:
         """Adds to the file's entry what has been said."""
-        if known.reading and known.unkept:
-            self._cache.keep(known.reading.work, known.reading.origin, known.unkept)
-            known.unkept = {}
+        if record.reading and record.unkept:
+            self._cache.keep(record.reading.work, record.reading.origin, record.unkept)
+            record.unkept = {}
 
     @staticmethod
-    def _answer(known: _Known, reading: Reading, part: Part[Any]) -> Any:
+    def _answer(record: _Record, reading: Reading, part: Part[Any]) -> Any:
         if part.name in reading.errors:
             return reading.errors[part.name]
         try:
             answer = part.read(reading.values[part.name], reading.work.size)
         except FieldError:
-            return ElfError(f"{known.file.label} could not be read: what came of it made no sense.")
+            return ElfError(f"{record.file.label} could not be read: what came of it made no sense.")
         if not part.suffices(answer):
-            known.unkept[part.name] = part.to_values(answer)
+            record.unkept[part.key(reading.work.subject.label)] = part.to_values(answer)
         return answer
 
-    def _give_up(self, known: _Known, reading: Reading) -> None:
+    def _give_up(self, record: _Record, reading: Reading) -> None:
         """Says why there is no answer where the process ended too early. What only a report needs may be tried once more,
         unless its time is up."""
         first, *others = reading.work.parts
         failed = [part for part in others if reading.failure and (part not in self._later or reading.is_hurried)]
         for part in (first, *failed):
-            error = ElfError(f"{known.file.label} {reading.failure or NO_ANSWER}.")
-            known.answers.setdefault(part.name, error)
+            error = ElfError(f"{record.file.label} {reading.failure or NO_ANSWER}.")
+            record.answers.setdefault(part.name, error)

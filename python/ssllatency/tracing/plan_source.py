@@ -12,12 +12,13 @@ from ssllatency.code.machine import Emulation
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
+from ssllatency.facts import FileFacts
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes.cache.kept import Cache
 from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import FileFacts, Hazards, exists, root_of
+from ssllatency.targets import Hazards, exists, root_of
 from ssllatency.tracing.file_facts import facts_of
 from ssllatency.tracing.findings import File, Findings
 

@@ -125,8 +125,9 @@ class Reading:
                 self.errors[str(part)] = error
 
     def _set_niceness(self, niceness: int) -> None:
-        with suppress(OSError):  # it has ended, or we may only stand back
-            os.setpriority(os.PRIO_PROCESS, self._pid, niceness)
+        if not self.over:  # then its number may be another's
+            with suppress(OSError):  # we may only stand back
+                os.setpriority(os.PRIO_PROCESS, self._pid, niceness)
 
     def _ended(self) -> None:
         status = self._wait()

@@ -16,12 +16,12 @@ from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import Absent, SsllatencyError
+from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.model.snapshot import Library, Snapshot, Target
-from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Part
 from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
 from ssllatency.targets import (
-    FileFacts,
     Hazards,
     Identity,
     NoTlsFile,
@@ -44,7 +44,7 @@ from ssllatency.targets import (
     tls_stacks,
 )
 from ssllatency.tracing.expected import add_expected, find_expected
-from ssllatency.tracing.file_facts import FACTS, NOTHING, KnownFiles, why_not_traced
+from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
 from ssllatency.tracing.plan_source import File, PlanSource
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.fixtures import build
 
 from ssllatency.cli.main import run
 from ssllatency.elf.image import Image
-from ssllatency.targets import FileFacts
+from ssllatency.facts import FileFacts
 from ssllatency.tracing import file_facts, findings
 from ssllatency.tracing.file_facts import KnownFiles, look_inside
 

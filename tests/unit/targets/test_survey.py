@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import FileFacts, Survey, all_processes, listing, survey, tls_stacks
+from ssllatency.facts import FileFacts
+from ssllatency.targets import Survey, all_processes, listing, survey, tls_stacks
 
 AddProcess = Callable[..., Path]
 MapsLine = Callable[..., str]

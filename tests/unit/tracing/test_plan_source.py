@@ -19,10 +19,10 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Subject, Work
-from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.tracing import findings, planning
-from ssllatency.tracing.file_facts import FACTS, KnownFiles
+from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.findings import File
 from ssllatency.tracing.plan_source import PlanSource
 
@@ -167,6 +167,16 @@ def test_what_shows_no_tls_is_not_kept(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     PlanSource(OPTIONS, **HANDSHAKES).facts("/bin/true", "/bin/true")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_in_a_file_is_kept_by_what_it_is_called_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[tuple[str, ...]]
+) -> None:
+    """A file that is called as OpenSSL's libraries are isn't searched for other TLS."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for label in ("/lib/libssl.so.3", "/container/lib/libssl.so.3", "/bin/server", "/usr/bin/server"):
+        assert PlanSource(OPTIONS).facts(str(LIBSSL), label).libraries == ("libssl",)
+    assert begun == [("facts",)] * 2
 
 
 def test_names_are_read_for_the_report_of_a_run_that_a_signal_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,8 @@ from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache.kept import Cache, Subject, Work
-from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
 from ssllatency.tracing import planning
-from ssllatency.tracing.file_facts import FACTS
 from ssllatency.tracing.findings import File, Findings
 
 PROGRAM = Path(sys.executable).resolve()

@@ -80,24 +80,27 @@ class Work:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept about a file of so many bytes. `outdated`: a debug file has come that there wasn't."""
+    """What is kept about a file of so many bytes that is called `label`. `outdated`: a debug file has come that there
+    wasn't."""
 
+    label: str
     parts: Mapping[str, object]
     file_size: int
     outdated: bool
 
     def part(self, part: Part[T]) -> T | None:
         """What it says, None where it doesn't have that part, or the part is no longer true."""
-        if part.name not in self.parts:
+        key = part.key(self.label)
+        if key not in self.parts:
             return None
         try:
-            kept = part.read(self.parts[part.name], self.file_size)
+            kept = part.read(self.parts[key], self.file_size)
         except FieldError:
             return None
         return kept if not self.outdated or part.complete(kept) else None
 
 
-NO_ENTRY = Entry({}, 0, outdated=False)
+NO_ENTRY = Entry("", {}, 0, outdated=False)
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class Cache:
             return NO_ENTRY
         outdated = debug is None and store.debug_file_has_come(build_id, subject.debug_roots)
         try:
-            return Entry(parts, os.stat(subject.path).st_size, outdated)  # noqa: PTH116
+            return Entry(subject.label, parts, os.stat(subject.path).st_size, outdated)  # noqa: PTH116
         except OSError:
             return NO_ENTRY
 

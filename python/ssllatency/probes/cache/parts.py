@@ -7,14 +7,16 @@ Nothing here brings in the ELF parser or the decoder.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ssllatency.code.machine import BASELINE, Emulation
-from ssllatency.fields import FieldError
+from ssllatency.facts import FileFacts
+from ssllatency.fields import Field, FieldError
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
+from ssllatency.probes.contents import file_facts, read_facts
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
@@ -47,7 +49,7 @@ class Part(Generic[T]):
 
     `to_values` makes plain JSON values of it; `from_values` checks these in full, with the size of the file, and raises
     FieldError. `complete`: whether a debug file that comes later could add nothing. `suffices`: whether it shows that no
-    other part will be asked for.
+    other part will be asked for. `by_name`: it depends on what the file is called, too.
     """
 
     name: str
@@ -56,6 +58,11 @@ class Part(Generic[T]):
     from_values: Callable[[object, int], T]
     complete: Callable[[T], bool] = lambda _: False
     suffices: Callable[[T], bool] = lambda _: False
+    by_name: bool = False
+
+    def key(self, path: str) -> str:
+        """What it is kept by in the entry about a file that is called as at `path`."""
+        return f"{self.name} of {path.rpartition('/')[2]}" if self.by_name else self.name
 
     def read(self, values: object, file_size: int) -> T:
         """What `to_values` turned into `values`. FieldError for anything else."""
@@ -85,10 +92,22 @@ def _names(image: Image, _settings: Settings) -> Names:
     return names(image)
 
 
+def _facts(image: Image, settings: Settings) -> FileFacts:
+    return file_facts(image, settings.machine)
+
+
 def _is_complete(plan: ImagePlan | HandshakePlan) -> bool:
     return bool(plan.kind and not plan.missing)
 
 
 PLAN = Part("plan", _plan, codec.to_values, codec.from_values, _is_complete)
 HANDSHAKE_PLAN = Part("handshake", _handshake_plan, handshake_codec.to_values, handshake_codec.from_values, _is_complete)
+FACTS = Part(
+    "facts",
+    _facts,
+    asdict,
+    lambda values, _: read_facts(Field(values)),
+    suffices=lambda facts: not facts.libraries,
+    by_name=True,
+)
 NAMES = Part("names", _names, names_codec.to_values, lambda values, _: names_codec.from_values(values))

@@ -26,7 +26,7 @@ from ssllatency.safe_open import open_regular, stat_regular_below
 
 # These rooms, and the modules below them, make what is cached about a file.
 PLANNING_ROOMS = ("code", "elf", "openssl", "probes")
-_BELOW = ("abi", "errors", "fields", "safe_open")
+_BELOW = ("abi", "errors", "facts", "fields", "safe_open")
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
 _SUFFIX = ".json"
@@ -104,15 +104,15 @@ def identity(path: str) -> list[Any] | None:
     return [path, 0, 0]
 
 
-def same_debug_file(found: object, debug_roots: Sequence[str]) -> bool:
-    """Whether `found`, an identity() from an entry, is that of a file in these roots which hasn't changed since."""
+def same_debug_file(kept_identity: object, debug_roots: Sequence[str]) -> bool:
+    """Whether `kept_identity`, an identity() from an entry, is that of a file in these roots which hasn't changed since."""
     return (
-        isinstance(found, list)
-        and len(found) == 3
-        and isinstance(found[0], str)
-        and "\0" not in found[0]
-        and _lies_in(found[0], debug_roots)
-        and identity(found[0]) == found
+        isinstance(kept_identity, list)
+        and len(kept_identity) == 3
+        and isinstance(kept_identity[0], str)
+        and "\0" not in kept_identity[0]
+        and _lies_in(kept_identity[0], debug_roots)
+        and identity(kept_identity[0]) == kept_identity
     )
 
 
@@ -174,12 +174,12 @@ def _opened(directory: Path, *, create: bool) -> Iterator[int]:
 
 def _create(directory: Path) -> None:
     """Makes the folder, and the one above it, but never inside somebody else's (as under sudo with another user's home)."""
-    for each in (directory.parent, directory):
-        if not each.exists():
-            if not _ours(each.parent.stat()):
-                raise PermissionError(f"{each.parent} isn't ours alone")
+    for folder in (directory.parent, directory):
+        if not folder.exists():
+            if not _ours(folder.parent.stat()):
+                raise PermissionError(f"{folder.parent} isn't ours alone")
             with suppress(FileExistsError):
-                each.mkdir(mode=0o700)
+                folder.mkdir(mode=0o700)
 
 
 def _read(folder: int, name: str) -> bytes:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in a file beside what is probed: which libraries, of which version, other TLS, and why it can't be traced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ssllatency.facts import NOTHING, FileFacts
+from ssllatency.fields import Field
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
+
+_MOST_PARTS, _LONGEST_TEXT = 64, 4096
+
+
+def file_facts(image: Image, machine: str = "") -> FileFacts:
+    """What is in an image; nothing in one of another processor than `machine`, if that is given. ElfError where it is cut
+    short. The decoder is brought in when this is called."""
+    from ssllatency.openssl.accessors import library_version
+    from ssllatency.openssl.implementations import tls_inside
+    from ssllatency.probes.planner import libraries_in
+
+    if machine and image.machine != machine:
+        return NOTHING
+    libraries = libraries_in(image)
+    library = image.label.rpartition("/")[2].startswith(("libssl", "libcrypto"))
+    inside = tls_inside(image) if not library else None
+    if inside is None or not inside.traceable:
+        version = library_version(image) if libraries else ""
+        return FileFacts(libraries, version, image.build_id, inside.implementations if inside else ())
+    if "libssl" in libraries:
+        by_debug_file = bool(image.debug_file)
+        return FileFacts(libraries, library_version(image), image.build_id, inside.implementations, by_debug_file=by_debug_file)
+    version = library_version(image) or inside.traceable
+    return FileFacts(libraries, version, image.build_id, inside.implementations, _no_names(image, inside.traceable), True)
+
+
+def _no_names(image: Image, implementation: str) -> str:
+    """Why it can't be traced, and what would help."""
+    place, name = next(iter(image.debug_places()), ""), image.label.rpartition("/")[2]
+    debug_file = f"its debug file as {place}, or " if place else ""
+    return (
+        f"{implementation} is linked into {name} and shows no names of its functions (stripped); what would help is"
+        f" {debug_file}a build of {name} that has its symbol table"
+    )
+
+
+def read_facts(facts: Field) -> FileFacts:
+    """The facts whose fields were written down, checked in full. Else FieldError."""
+    record = facts.record(FileFacts)
+    return FileFacts(
+        libraries=tuple(library.text(_LONGEST_TEXT) for library in record["libraries"].items(_MOST_PARTS)),
+        version=record["version"].text(_LONGEST_TEXT),
+        build_id=record["build_id"].text(_LONGEST_TEXT),
+        others=tuple(_other(other) for other in record["others"].items(_MOST_PARTS)),
+        obstacle=record["obstacle"].text(_LONGEST_TEXT),
+        by_debug_file=record["by_debug_file"].flag(),
+    )
+
+
+def _other(other: Field) -> tuple[str, str]:
+    texts = [text.text(_LONGEST_TEXT) for text in other.items(2)]
+    return (texts[0], texts[1]) if len(texts) == 2 else other.refuse("a name and a version")
