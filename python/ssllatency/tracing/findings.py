@@ -20,7 +20,7 @@ from ssllatency.probes.cache.kept import Cache, Entry, Subject, Work
 from ssllatency.probes.cache.parts import Part, Settings
 from ssllatency.targets import debug_roots
 from ssllatency.tracing import planning
-from ssllatency.tracing.planning import NO_ANSWER, Reading, listen
+from ssllatency.tracing.planning import NO_ANSWER, Reading, hear, listen
 
 T = TypeVar("T")
 _MOST_PROCESSES = 8
@@ -130,6 +130,14 @@ class Findings:
         for record in lacking:
             self._keep(record)
 
+    def gather(self) -> None:
+        """Takes, and keeps, what processes have said meanwhile. Waits for nothing."""
+        readings = self._readings()
+        hear(readings)
+        for reading, record in readings.items():
+            self._take(record, reading)
+            self._keep(record)
+
     def close(self) -> None:
         """Ends the processes that still read."""
         for record in self._files.values():
@@ -175,9 +183,13 @@ class Findings:
         parts = record.reading.work.parts if record.reading and record.is_read else ()
         return any(part.name not in record.answers for part in parts if part not in self._later)
 
+    def _readings(self) -> dict[Reading, _Record]:
+        """The processes that read, and of what."""
+        return {record.reading: record for record in self._files.values() if record.reading and record.is_read}
+
     def _listen(self, *, heeding: bool = True) -> None:
         """Takes what the processes say next."""
-        readings = {record.reading: record for record in self._files.values() if record.reading and record.is_read}
+        readings = self._readings()
         try:
             listen(readings, heeding=heeding)
         except KeyboardInterrupt:

@@ -49,6 +49,10 @@ class PlanSource:
         settings = Settings(not arguments.no_return_probes and not self.danger, emulation, machine=kernel.machine())
         self._findings = Findings(Cache(keeps=not arguments.no_cache), settings, ahead, later)
 
+    def gather(self) -> None:
+        """Takes what processes that read files have found out since they were last asked."""
+        self._findings.gather()
+
     def close(self) -> None:
         """Ends the processes that still read files."""
         self._findings.close()

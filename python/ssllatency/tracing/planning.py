@@ -162,12 +162,17 @@ def listen(readings: Collection[Reading], *, heeding: bool = True) -> None:
     while True:
         if heeding and signal.sigpending() & _STOP:
             raise KeyboardInterrupt
-        ready = select.select(readings, [], [], _LOOK_S)[0]
-        for reading in ready:
-            reading.take()
-        late = [reading for reading in readings if reading not in ready and reading.is_late()]
-        if ready or late:
+        if hear(readings, _LOOK_S):
             return
+
+
+def hear(readings: Collection[Reading], timeout_s: float = 0) -> bool:
+    """Takes what they say, or have said already; whether any has, or has ended."""
+    ready = select.select(readings, [], [], timeout_s)[0]
+    for reading in ready:
+        reading.take()
+    late = [reading for reading in readings if reading not in ready and reading.is_late()]
+    return bool(ready or late)
 
 
 @cache

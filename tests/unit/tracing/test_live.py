@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import threading
 import time
@@ -14,7 +15,10 @@ import pytest
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets import Selection
 from ssllatency.tracing.live import STOP, RunEnd, snapshots
+from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved
+
+SOURCE = PlanSource(argparse.Namespace(no_return_probes=False, no_cache=True))
 
 
 class SlowSession:
@@ -46,7 +50,7 @@ def blocked() -> Iterator[None]:
 
 
 def ending(duration: float) -> RunEnd:
-    return RunEnd(Resolved((), (), True, (), cast("Any", None), (), Selection(everything=True)), duration)
+    return RunEnd(Resolved((), (), True, (), SOURCE, (), Selection(everything=True)), duration)
 
 
 @pytest.mark.parametrize("number", sorted(STOP))
@@ -73,7 +77,7 @@ class Arriving:
 
 def test_a_run_that_waits_lasts_from_the_first_arrival_on() -> None:
     follower = Arriving()
-    end = RunEnd(Resolved((), (), False, (), cast("Any", None), waits=True), 1e-9, cast("Any", follower))
+    end = RunEnd(Resolved((), (), False, (), SOURCE, waits=True), 1e-9, cast("Any", follower))
     assert end.at == float("inf")
     assert not end.has_come()
     assert not end.has_come()

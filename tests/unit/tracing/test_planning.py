@@ -143,6 +143,20 @@ def test_nobody_waits_for_what_is_needed_later(children: list[int]) -> None:
     asked.close()
 
 
+def test_what_is_found_out_meanwhile_is_gathered(children: list[int]) -> None:
+    """So that no process is left that nobody waits for."""
+    now, later = plain(lambda _: 1, "now"), plain(lambda _: 2, "later")
+    asked = findings(ahead=[now], later=[later])
+    asked.make_ahead([FILE])
+    until = time.monotonic() + 30
+    while Path(f"/proc/{children[0]}").exists():
+        assert time.monotonic() < until, "the process is still there"
+        asked.gather()
+    assert asked.ask(FILE, later) == 2
+    assert len(children) == 1
+    asked.gather()
+
+
 def test_what_is_needed_later_is_tried_once_more(children: list[int]) -> None:
     def make(_: Image) -> int:
         return 2 if len(children) else ctypes.string_at(0)[0]  # the first process doesn't know itself
