@@ -21,17 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the findings; 0 where this machine can trace with the default engine."""
-    here = replace(doctor.this_host(), trial=trial.refusal)
-    obstacle = doctor.can_trace(here)
+    host = replace(doctor.this_host(), trial=trial.refusal)
+    obstacle = doctor.can_trace(host)
     if arguments.quiet:
         if obstacle:
             show(obstacle)
         return int(obstacle is not None)
-    for finding in doctor.findings(here):
+    for finding in doctor.findings(host):
         show(f"{_word(finding):8} {finding.name}: {finding.detail}")
         if finding.remedy:
             show(f"{'':8}   to fix it: {finding.remedy}")
-    show(f"\n{_verdict(here)}")
+    show(f"\n{_verdict(host)}")
     if obstacle is None and (costs := hit_costs.of_this_machine()):
         show(f"Nanoseconds a probe hit: {hit_words(costs)}.")
     return int(obstacle is not None)
@@ -44,8 +44,8 @@ def _word(finding: doctor.Finding) -> str:
     return "MISSING" if finding.engine in ("", doctor.DEFAULT_ENGINE) else "optional"
 
 
-def _verdict(here: doctor.Host) -> str:
-    able = [name for name in choice.NAMES if name != choice.AUTO and not doctor.lacking(here, name)]
+def _verdict(host: doctor.Host) -> str:
+    able = [name for name in choice.NAMES if name != choice.AUTO and not doctor.lacking(host, name)]
     if doctor.DEFAULT_ENGINE in able:
         return "This machine can trace."
     return f"This machine can trace with {able[0]} only (`ssllatency trace`)." if able else "This machine can't trace yet."

@@ -129,8 +129,8 @@ def _unforeseen(error: Exception) -> str:
             " or ssllatency anew."
         )
     text = " ".join(str(error).split())[:_LONGEST]
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"ssllatency failed: {what}; this is a defect, please report it ({TRACEBACK}=1 shows where it happened)."
+    description = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"ssllatency failed: {description}; this is a defect, please report it ({TRACEBACK}=1 shows where it happened)."
 
 
 def main() -> None:

@@ -55,15 +55,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(writer: recordings.Writer, intervals: Iterator[Snapshot], here: Snapshot, arguments: argparse.Namespace) -> None:
-    """Writes each interval as it ends, and says at the end what was written. `here` names host and kernel."""
+def _write(writer: recordings.Writer, intervals: Iterator[Snapshot], first: Snapshot, arguments: argparse.Namespace) -> None:
+    """Writes each interval as it ends, and says at the end what was written. `first` names host and kernel."""
     command = shlex.join(["ssllatency", *sys.argv[1:]])
-    writer.write(header_line([run_fields(here.host, here.kernel, __version__, command, arguments.interval)]))
+    writer.write(header_line([run_fields(first.host, first.kernel, __version__, command, arguments.interval)]))
     number = calls = ended = 0
     for number, interval in enumerate(intervals, 1):
         writer.write(interval_line(interval, number, by_process=arguments.by_process))
         calls += sum(series.count for series in interval.series)
         ended += sum(group.count for group in interval.handshakes.groups) if interval.handshakes else 0
     writer.write(end_line(number))
-    what = f"{counted(number, 'interval')} with {counted(ended, 'handshake')} and {counted(calls, 'call')}"
-    tell(f"{arguments.output} holds {what}.")
+    contents = f"{counted(number, 'interval')} with {counted(ended, 'handshake')} and {counted(calls, 'call')}"
+    tell(f"{arguments.output} holds {contents}.")

@@ -114,9 +114,9 @@ def _about(resolved: Resolved) -> list[str]:
     comms = dict.fromkeys(target.comm for target in resolved.targets)
     pids = " ".join(str(target.pid) for target in resolved.targets)
     whom = "every process that maps the files" if resolved.everyone else f"{', '.join(comms)} (PID {pids})"
-    made = f"Made by ssllatency {__version__} on {os.uname().nodename}, {datetime.now(UTC).isoformat(timespec='seconds')}."
+    origin = f"Made by ssllatency {__version__} on {os.uname().nodename}, {datetime.now(UTC).isoformat(timespec='seconds')}."
     ends = [] if resolved.everyone else ["It counts only these processes: make a new one when they have been restarted."]
-    return [f"Latency of TLS calls in {whom}.", made, *ends]
+    return [f"Latency of TLS calls in {whom}.", origin, *ends]
 
 
 def _write(text: str, output: str | None) -> None:

@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     live.prepare()
     with ExitStack() as stack:
         resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack))
-        wanted = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
-        session = SnoopSession(live.request(resolved, arguments), wanted, arguments.buffer << 10)
+        event_filter = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
+        session = SnoopSession(live.request(resolved, arguments), event_filter, arguments.buffer << 10)
         stack.callback(session.close)
         session.start()
         follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))

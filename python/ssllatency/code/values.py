@@ -92,8 +92,8 @@ def masked(left: Value, right: Value) -> Value:
         left, right = right, left
     if not isinstance(left, Field) or isinstance(right, Field):
         return None
-    kept = next((size for size in (1, 2, 4, 8) if right == (1 << 8 * size) - 1), None)
-    return narrowed(left, kept) if kept else replace(left, whole=False)
+    width = next((size for size in (1, 2, 4, 8) if right == (1 << 8 * size) - 1), None)
+    return narrowed(left, width) if width else replace(left, whole=False)
 
 
 _BY_CARRY = ("ja", "jae", "jb", "jbe")

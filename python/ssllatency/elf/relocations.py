@@ -61,12 +61,12 @@ class Relocations:
 
     def symbol_slots(self, names: Collection[str]) -> dict[int, str]:
         """The words that get the address of a dynamic symbol called one of `names`, defined here or imported."""
-        wanted: dict[int, str] = {}
+        names_by_index: dict[int, str] = {}
         for index in {index for index, _ in self._symbolic.values()}:
             symbol = self._symbols.at(index)
             if symbol and symbol.name in names:
-                wanted[index] = symbol.name
-        return {address: wanted[index] for address, (index, _) in self._symbolic.items() if index in wanted}
+                names_by_index[index] = symbol.name
+        return {address: names_by_index[index] for address, (index, _) in self._symbolic.items() if index in names_by_index}
 
     def target(self, address: int) -> int | None:
         """The address that the word at `address` holds after relocation; None if it isn't relocated or to an import."""

@@ -84,16 +84,16 @@ class Source:
             return cls.of(b"", label)
         assert source._fd is not None
         copy = mmap.mmap(-1, source.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        made = cls(label, source.size, data=copy)
-        made.owner = source.owner
+        private = cls(label, source.size, data=copy)
+        private.owner = source.owner
         try:
             with memoryview(copy) as memory:
-                made.digest, made.stored = read_through(source._fd, source.size, memory)
+                private.digest, private.stored = read_through(source._fd, source.size, memory)
         except OSError as error:
             raise ElfError(f"{label} cannot be read: {error.strerror}.") from error
         except EOFError:
             raise source.cut_short() from None
-        return made
+        return private
 
     @classmethod
     def of(cls, data: bytes, label: str) -> Source:
@@ -190,8 +190,8 @@ def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _seek(fd: int, offset: int, what: int, unknown: int) -> int:
+def _seek(fd: int, offset: int, whence: int, unknown: int) -> int:
     try:
-        return os.lseek(fd, offset, what)
+        return os.lseek(fd, offset, whence)
     except OSError as error:
         return sys.maxsize if error.errno == errno.ENXIO else unknown

@@ -30,11 +30,11 @@ def of_tools(name: str = "") -> Account | None:
 
     LoadError where there is none of that name, or only root could change to it.
     """
-    mine = os.geteuid()
-    account = _named(name) if name else _unprivileged(os.environ) if mine == 0 and _may_change() else None
-    if account is None or account.uid == mine:
+    own_uid = os.geteuid()
+    account = _named(name) if name else _unprivileged(os.environ) if own_uid == 0 and _may_change() else None
+    if account is None or account.uid == own_uid:
         return None
-    if mine != 0:
+    if own_uid != 0:
         raise LoadError(f"Only root runs the load generator as another user: leave out --user {name}.", 2)
     return account
 

@@ -131,7 +131,7 @@ def _key(use: KeyUse) -> tuple[object, ...]:
 
 def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
     """The groups distinguished by these labels only. Without any label, those beyond the bound are included again."""
-    told = (
+    relabelled = (
         replace(
             group,
             labels={label: value for label, value in group.labels.items() if label in by},
@@ -139,7 +139,7 @@ def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
         )
         for group in groups
     )
-    return add_alike(told)
+    return add_alike(relabelled)
 
 
 def _add_counted(rows: Sequence[_Counted]) -> _Counted:

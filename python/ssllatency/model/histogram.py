@@ -134,12 +134,12 @@ class ExponentialHistogram:
         """
         if not 1 <= rank <= self.count:
             raise ValueError(f"there is no call number {rank} of {self.count}")
-        seen = self.underflow
-        if rank <= seen:
+        cumulated = self.underflow
+        if rank <= cumulated:
             return _UNDERFLOW
         for index, count in enumerate(self.counts, self.offset):
-            seen += count
-            if rank <= seen:
+            cumulated += count
+            if rank <= cumulated:
                 return index
         return _OVERFLOW
 

@@ -83,7 +83,7 @@ class Hidden:
         return (Place("argument", state), _MSG_FLOW_ERROR) in stores
 
 
-def _single(starts: list[int], what: str) -> int:
+def _single(starts: list[int], description: str) -> int:
     if len(starts) != 1:
-        raise Unplannable(f"{len(starts) or 'no'} functions in libssl {what}, where one is expected")
+        raise Unplannable(f"{len(starts) or 'no'} functions in libssl {description}, where one is expected")
     return starts[0]

@@ -53,12 +53,12 @@ def expected_files(pids: Iterable[int], stack: ExitStack, proc: Path = PROC, *, 
     """
     files: dict[Identity, ExpectedFile] = {}
     for root, inside in _roots(pids, proc, host=host):
-        there: dict[Identity, ExpectedFile] = {}
+        in_root: dict[Identity, ExpectedFile] = {}
         for path in islice(dict.fromkeys(_paths(root, inside, proc)), _MOST_PATHS):
-            file = open_expected(path, root, stack) if len(there) < _MOST_FILES else None
+            file = open_expected(path, root, stack) if len(in_root) < _MOST_FILES else None
             if file:
-                there.setdefault(file.identity, file)
-        files |= {identity: file for identity, file in there.items() if identity not in files}
+                in_root.setdefault(file.identity, file)
+        files |= {identity: file for identity, file in in_root.items() if identity not in files}
     return list(files.values())
 
 

@@ -214,11 +214,11 @@ def _holding(
     """The files that may contain TLS, at most MOST_OF_PROCESS of one process. A file that can't be opened stays if its name
     suggests TLS: its error is reported when it is recognised."""
     candidates: Users = {}
-    taken: Counter[int] = Counter()
+    file_counts: Counter[int] = Counter()
     crowded: set[int] = set()
     unopened = Unopened()
     for identity, mappings in users.items():
-        full = {pid for pid in mappings if taken[pid] >= MOST_OF_PROCESS}
+        full = {pid for pid in mappings if file_counts[pid] >= MOST_OF_PROCESS}
         try:
             if identity not in named and not (len(full) < len(mappings) and first_opened(mappings, holds, proc)):
                 crowded |= full
@@ -228,7 +228,7 @@ def _holding(
                 unopened.add(error, mappings, proc)
                 continue
         candidates[identity] = mappings
-        taken.update(mappings.keys())
+        file_counts.update(mappings.keys())
     comms = {process.pid: process.comm for process in processes}
     for pid in sorted(crowded):
         tell(f"{comms[pid]} (PID {pid}) maps more than {MOST_OF_PROCESS} files with TLS: only that many were inspected.")

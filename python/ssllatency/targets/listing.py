@@ -33,14 +33,14 @@ def rows(survey: Survey) -> list[tuple[str, ...]]:
 def sentences(survey: Survey) -> Iterator[str]:
     """Sentences for what the table doesn't show: deleted files, why something isn't traced, and what couldn't be read."""
     reasons: dict[str, list[Process]] = {}
-    gone: dict[str, list[Process]] = {}
+    users_of_deleted: dict[str, list[Process]] = {}
     for row in survey.processes:
         for stack in row.stacks:
             if stack.why_not and stack.files:
                 reasons.setdefault(stack.why_not, []).append(row.process)
         for path in dict.fromkeys(file.path for stack in row.stacks for file in stack.files if file.deleted):
-            gone.setdefault(path, []).append(row.process)
-    for path, processes in gone.items():
+            users_of_deleted.setdefault(path, []).append(row.process)
+    for path, processes in users_of_deleted.items():
         yield f"{path} has been replaced or deleted since {named(processes)} mapped it; the old one is what is traced."
     for reason, processes in reasons.items():
         if not reason.endswith("isn't traced"):
@@ -64,8 +64,8 @@ def untraced(stacks_of: Mapping[Process, Sequence[Stack]], *, beside_openssl: bo
             if stack.why_not:
                 users.setdefault((stack.implementation, stack.why_not, beside), []).append(process)
     return [
-        _untraced(named(those), implementation, why_not, beside_openssl=beside_openssl, beside=beside)
-        for (implementation, why_not, beside), those in users.items()
+        _untraced(named(processes), implementation, why_not, beside_openssl=beside_openssl, beside=beside)
+        for (implementation, why_not, beside), processes in users.items()
     ]
 
 

@@ -225,10 +225,10 @@ class Follower:
             return
         if following and (selection.comms, selection.cgroup, selection.container) != ((), None, None):
             self._refill(following)
-        there = self._present()
-        self._looked &= there
-        self._files_of = {pid: number for pid, number in self._files_of.items() if pid in there}
-        new = (there - self._looked) if sees else there
+        present = self._present()
+        self._looked &= present
+        self._files_of = {pid: number for pid, number in self._files_of.items() if pid in present}
+        new = (present - self._looked) if sees else present
         for pid in sorted(new - self._waiting.keys())[: _MOST_WAITING - len(self._waiting)]:
             self._waiting[pid] = {}
 
@@ -242,13 +242,13 @@ class Follower:
         if not self._attachment.following and not self._resolved.selection.libraries:
             self._attachment.admit(pid)
         try:
-            candidates, taken = tls_candidates(pid), 0
+            candidates, examined = tls_candidates(pid), 0
             if not candidates and mapped and not self._resolved.selection.libraries:
                 self._look_back(pid, mapped)
-            while (new := self._unknown(pid, candidates)) and taken < _MOST_FILES and not (taken and self._is_late()):
+            while (new := self._unknown(pid, candidates)) and examined < _MOST_FILES and not (examined and self._is_late()):
                 mapped |= self._heard_of(pid)
-                self._take(pid, new[: _MOST_FILES - taken], mapped)
-                taken += len(new)
+                self._take(pid, new[: _MOST_FILES - examined], mapped)
+                examined += len(new)
                 candidates = tls_candidates(pid)  # its loader may have gone on meanwhile
             if new:
                 self._put_off(pid, mapped)
@@ -407,9 +407,9 @@ class Follower:
                 self._attached(file.identity, numbers[image.file])
                 self._linked.add((pid, numbers[image.file]))
                 self._attachment.late.add(pid)
-                told = mapped.get(file.identity)
+                notice = mapped.get(file.identity)
                 earliest_ns = min((mapping.at_ns for mapping in mapped.values()), default=0)
-                self._say_when(pid, file.path, told.at_ns if told else earliest_ns)
+                self._say_when(pid, file.path, notice.at_ns if notice else earliest_ns)
 
     def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
         """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
@@ -438,7 +438,7 @@ class Follower:
         if self._resolved.selection.libraries:
             self._attachment.admit(pid)
         libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
-        kept = before.libraries if before else ()
+        earlier = before.libraries if before else ()
         if self._attachment.each_process and self._include(pid, numbers) and before is None:
             age_ms = (time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_time / os.sysconf("SC_CLK_TCK")) * 1e3
             self._attachment.late.add(pid)
@@ -446,7 +446,7 @@ class Follower:
                 f"{self._name(pid)} was traced {age_ms:.0f} ms after it had started: its calls until then aren't counted."
             )
         if before or len(self._attachment.targets) < _MOST_TARGETS:
-            self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*kept, *libraries))))
+            self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*earlier, *libraries))))
 
     def _include(self, pid: int, indices: Iterable[int]) -> bool:
         """Attaches to the process those of the images that it isn't attached to yet; whether there were any."""

@@ -32,8 +32,8 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
 
     From here on the signals of STOP end only the waits below: no probe is left half attached by one that comes early.
     """
-    here = doctor.this_host()
-    chosen = choice.choose(engine, lambda name: doctor.lacking(here, name))
+    host = doctor.this_host()
+    chosen = choice.choose(engine, lambda name: doctor.lacking(host, name))
     if chosen.why:
         tell(chosen.why)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)

@@ -83,12 +83,12 @@ def effects(rows: Sequence[_Row], cells: Sequence[Cell]) -> str:
     """The table of the main effects of these cells; "" while no repeat has them all."""
     by_heading: dict[str, Effects] = {}
     factors = [str(factor) for factor in Factor]
-    wanted = [cell.key for cell in cells]
-    planned = design(factors, wanted)
+    keys = [cell.key for cell in cells]
+    planned = design(factors, keys)
     for heading, column in _MEASURED.items():
         positive = [row for row in rows if float(row[column] or 0) > 0]
         numbers = [Observation(_levels(row), int(row[REPEAT]), float(row[column])) for row in positive]
-        if measured := effects_of(planned, wanted, numbers):
+        if measured := effects_of(planned, keys, numbers):
             by_heading[heading] = measured
     if not by_heading:
         return ""

@@ -266,8 +266,8 @@ def _bits(_: Aarch64Evaluation, state: State, word: int, __: int) -> None:
     operation, low, high = word >> 29 & 3, word >> 16 & 63, word >> 10 & 63
     value = _read(state, word, word >> 5 & 31)
     if isinstance(value, int) and high >= low and operation in (0, 2):
-        taken = value >> low & (1 << high - low + 1) - 1
-        value = signed(taken, high - low + 1) & MASK if operation == 0 else taken
+        bits = value >> low & (1 << high - low + 1) - 1
+        value = signed(bits, high - low + 1) & MASK if operation == 0 else bits
     else:
         value = masked(value, (1 << high + 1) - 1) if isinstance(value, Field) and not low and operation != 1 else None
     _write(state, word, word & 31, value)

@@ -87,8 +87,8 @@ def _cipher_of_key(cell: Cell, _server: ServerEntry) -> str:
 
 
 def _certificate(cell: Cell, _server: ServerEntry) -> str:
-    asked, key = cell[Factor.CLIENT_CERTIFICATE], cell[Factor.CLIENT_KEY]
-    if asked == NEED and key == NONE:
+    demand, key = cell[Factor.CLIENT_CERTIFICATE], cell[Factor.CLIENT_KEY]
+    if demand == NEED and key == NONE:
         return "a client without a key can't give the certificate that is needed"
     if cell[Factor.TOOL] == "h2load" and key not in (NONE, NOT_APPLICABLE):
         return 'h2load has no client certificate (with "want" its client_key can be "none")'

@@ -64,10 +64,10 @@ def differences(cell: Cell, handshakes: Handshakes, full: int) -> list[str]:
     held against it.
     """
     differences = []
-    for label, wanted in _wanted(cell).items():
-        seen = handshakes.mix.get(label, {})
-        wrong = {value: count for value, count in seen.items() if value and value.lower() not in wanted}
-        if label is Label.RESUMED and YES in wanted and sum(wrong.values()) <= full:
+    for label, values in _wanted(cell).items():
+        counts = handshakes.mix.get(label, {})
+        wrong = {value: count for value, count in counts.items() if value and value.lower() not in values}
+        if label is Label.RESUMED and YES in values and sum(wrong.values()) <= full:
             continue
         differences += [f"{label}: {value} in {count}" for value, count in wrong.items()]
     key = _key(cell[Factor.KEY])

@@ -81,21 +81,21 @@ def read(path: str) -> Matrix:
 def parse(text: str) -> Matrix:
     """The matrix of a file's text; LoadError where it isn't one."""
     try:
-        said = tomllib.loads(text)
+        document = tomllib.loads(text)
     except RecursionError:
         raise LoadError("it isn't the TOML of a matrix: its values are nested too deep.") from None
     except ValueError as error:  # of tomllib, or of a number too long for Python
         raise LoadError(f"it isn't TOML: {error}.") from None
-    _refuse_unknown(said, (*_SETTINGS, "servers", "factors", "exclude"), "")
-    servers = {name: _server(entry, name) for name, entry in _table(said.get("servers", {}), "servers").items()}
+    _refuse_unknown(document, (*_SETTINGS, "servers", "factors", "exclude"), "")
+    servers = {name: _server(entry, name) for name, entry in _table(document.get("servers", {}), "servers").items()}
     if not servers:
         raise LoadError("it names no server: add a table like [servers.nginx].")
-    factors = _factors(_table(said.get("factors", {}), "factors"), servers)
-    settings = {name: _number(said[name], name, *_SETTINGS[name]) for name in _SETTINGS if name in said}
+    factors = _factors(_table(document.get("factors", {}), "factors"), servers)
+    settings = {name: _number(document[name], name, *_SETTINGS[name]) for name in _SETTINGS if name in document}
     for tool, setting in (("s_time", "seconds"), ("h2load", "connections")):
         if tool in factors[Factor.TOOL] and setting not in settings:
             raise LoadError(f"{setting} is missing: how many a run of {tool} takes.")
-    return Matrix(servers, factors, _exclude(said.get("exclude", []), servers), **settings)
+    return Matrix(servers, factors, _exclude(document.get("exclude", []), servers), **settings)
 
 
 def _refuse_unknown(table: Mapping[str, object], names: Collection[str], path: str) -> None:
@@ -168,14 +168,14 @@ def _complete(entry: ServerEntry, path: str) -> None:
         raise LoadError(f"{path}.address: {error}") from None
 
 
-def _factors(said: Mapping[str, object], servers: Mapping[str, ServerEntry]) -> Mapping[Factor, tuple[str, ...]]:
+def _factors(table: Mapping[str, object], servers: Mapping[str, ServerEntry]) -> Mapping[Factor, tuple[str, ...]]:
     """The levels of every factor, those that the file doesn't vary included."""
-    _refuse_unknown(said, tuple(Factor), "factors.")
+    _refuse_unknown(table, tuple(Factor), "factors.")
     unvaried = {**UNVARIED, Factor.PAGE: NONE if all(server.kind is Kind.OPENSSL for server in servers.values()) else "/"}
     factors: dict[Factor, tuple[str, ...]] = {}
     for factor in Factor:
-        if factor in said:
-            factors[factor] = _levels(said[factor], factor, servers)
+        if factor in table:
+            factors[factor] = _levels(table[factor], factor, servers)
         else:
             factors[factor] = tuple(servers) if factor is Factor.SERVER else (unvaried[factor],)
     cells = 1
@@ -236,13 +236,13 @@ def _or(names: Collection[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def _exclude(said: object, servers: Mapping[str, ServerEntry]) -> tuple[Mapping[Factor, tuple[str, ...]], ...]:
-    if not isinstance(said, list):
+def _exclude(tables: object, servers: Mapping[str, ServerEntry]) -> tuple[Mapping[Factor, tuple[str, ...]], ...]:
+    if not isinstance(tables, list):
         raise LoadError("exclude must be a list of tables: write [[exclude]].")
-    if len(said) > _MOST_RULES:
-        raise LoadError(f"exclude has {len(said)} tables: at most {_MOST_RULES} are allowed.")
+    if len(tables) > _MOST_RULES:
+        raise LoadError(f"exclude has {len(tables)} tables: at most {_MOST_RULES} are allowed.")
     rules = []
-    for number, value in enumerate(said):
+    for number, value in enumerate(tables):
         path = f"exclude[{number}]"
         table = _table(value, path)
         _refuse_unknown(table, tuple(Factor), f"{path}.")

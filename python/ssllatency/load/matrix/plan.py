@@ -122,8 +122,8 @@ class Matrix:
     def identity(self) -> str:
         """An identifier of all settings that affect a run's numbers; the number of repeats and warm-ups may change in
         between."""
-        said = {**asdict(self), "repeats": None, "warm_up": None}
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
+        settings = {**asdict(self), "repeats": None, "warm_up": None}
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)

@@ -69,13 +69,17 @@ def _value(label: str, text: str) -> float | None:
 
 
 def _plain(text: str) -> list[Figure]:
-    return [parsed for label, (name, unit, what) in _LINES.items() for parsed in figure(name, _value(label, text), unit, what)]
+    return [
+        parsed
+        for label, (name, unit, includes) in _LINES.items()
+        for parsed in figure(name, _value(label, text), unit, includes)
+    ]
 
 
 def _per_request(text: str) -> list[Figure]:
     match = find(r"^Time per request: +(\S+) \[?ms\]? \(mean\)$", text)
-    what = "elapsed time by requests, times the connections at a time"
-    return list(figure("time a request", milliseconds(match[1]) if match else None, "s", what))
+    includes = "elapsed time by requests, times the connections at a time"
+    return list(figure("time a request", milliseconds(match[1]) if match else None, "s", includes))
 
 
 def _times(text: str) -> list[Figure]:
@@ -113,15 +117,16 @@ def _caveats(text: str) -> tuple[str, ...]:
 
 
 def _connections(text: str) -> Connections | None:
-    done, level = (_value(label, text) for label in ("Complete requests", "Concurrency Level"))
-    if done is None or level is None:
+    complete, level = (_value(label, text) for label in ("Complete requests", "Concurrency Level"))
+    if complete is None or level is None:
         return None
     failed = int(_value("Failed requests", text) or 0)
     if _value("Total transferred", text) == 0:
-        failed = int(done)
+        failed = int(complete)
     kept = int(_value("Keep-Alive requests", text) or 0)
-    least = max(0, int(done) - failed if not kept else max(min(int(level), int(done) - failed), int(done) - failed - kept))
-    most = int(done) - kept + (2 * int(level) if kept else int(level))
+    good = int(complete) - failed
+    least = max(0, max(min(int(level), good), good - kept) if kept else good)
+    most = int(complete) - kept + (2 * int(level) if kept else int(level))
     if most < least:
         return None  # more were kept than there were, or more at a time: its numbers contradict one another
     kept_why = "one for each answer that didn't keep its connection, and those still open" if kept else "one a request"

@@ -58,10 +58,10 @@ TOOLS: Mapping[str, Tool] = {
 def version_of(tool: Tool, program: str = "", account: Account | None = None) -> str:
     """What the tool says of its version ("3.0.22", "4.1.0-3+b2"), "" where it says none. LoadError where it isn't there."""
     try:
-        said = run([program or tool.program, *tool.version], timeout_s=_VERSION_S, account=account)
+        output = run([program or tool.program, *tool.version], timeout_s=_VERSION_S, account=account)
     except LoadError as error:
         raise LoadError(f"{str(error).rstrip('.')}: Debian's package {tool.package} has it.") from None
-    match = re.search(r"\d+\.\d[\w.+~-]*", said.stdout + said.stderr, re.ASCII)
+    match = re.search(r"\d+\.\d[\w.+~-]*", output.stdout + output.stderr, re.ASCII)
     return match[0][:64] if match else ""
 
 
@@ -70,12 +70,12 @@ def report_of(tool: Tool, output: Output, command: Sequence[str], version: str =
 
     Its command line is kept without credentials. The last line of a tool that was killed may be torn, and isn't read then.
     """
-    said = output.stdout
-    report = tool.parse(said if output.status == 0 or tool.torn else said[: said.rfind("\n") + 1], command)
+    printed = output.stdout
+    report = tool.parse(printed if output.status == 0 or tool.torn else printed[: printed.rfind("\n") + 1], command)
     connections = report.connections
     rate: tuple[Figure, ...] = ()
     if connections and connections.least == connections.most and output.duration_s:
-        what = "connections by ssllatency's clock, from the tool's start to its end"
-        rate = figure("connections a second", connections.least / output.duration_s, "1/s", what)
+        includes = "connections by ssllatency's clock, from the tool's start to its end"
+        rate = figure("connections a second", connections.least / output.duration_s, "1/s", includes)
     shown = without_credentials(next(name for name, candidate in TOOLS.items() if candidate is tool), command)
     return replace(report, version=version or report.version, command=shown, figures=(*report.figures, *rate))

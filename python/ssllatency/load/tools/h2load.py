@@ -82,7 +82,9 @@ def _rates(text: str) -> list[Figure]:
 def _counts(text: str) -> list[Figure]:
     line = find(r"^requests: (.*)$", text)
     counts = {word: int(count) for count, word in re.findall(rf"\b({WHOLE}) ([a-z]+)", line[1])} if line else {}
-    return [parsed for word, (name, what) in _COUNTS.items() for parsed in figure(name, counts.get(word), "count", what)]
+    return [
+        parsed for word, (name, includes) in _COUNTS.items() for parsed in figure(name, counts.get(word), "count", includes)
+    ]
 
 
 def _traffic(text: str) -> list[Figure]:
@@ -124,16 +126,16 @@ def _clients(text: str) -> int:
 def _connections(text: str, close: bool) -> Connections | None:
     """One connection a client, or one a request, or something in between where the server closes them."""
     clients, counts = _clients(text), {parsed.name: int(parsed.value) for parsed in _counts(text)}
-    done, errored = counts.get("done", 0), counts.get("errored", 0)
+    answered, errored = counts.get("done", 0), counts.get("errored", 0)
     if not clients:
         return None
     if "Timing-based" in text:
-        least = min(done, 1) if errored or done < clients else clients
+        least = min(answered, 1) if errored or answered < clients else clients
         return Connections(least, None, "one a client or one a request, and those of the warm-up aren't counted")
     if close:
-        return Connections(done, done + errored, "one a request, as each says Connection: close")
-    least = 0 if errored else min(clients, done)
-    return Connections(least, done + clients + errored, "one a client, and more where the server closes them")
+        return Connections(answered, answered + errored, "one a request, as each says Connection: close")
+    least = 0 if errored else min(clients, answered)
+    return Connections(least, answered + clients + errored, "one a client, and more where the server closes them")
 
 
 def _caveats(text: str, ended: bool, close: bool) -> list[str]:

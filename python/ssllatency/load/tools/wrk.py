@@ -25,17 +25,17 @@ _PLANNED = "from when the request was due, waiting for connections included, to 
 
 def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
     """What wrk or wrk2 printed on standard output."""
-    done = _DONE.search(text)
-    if not done:
+    totals = _DONE.search(text)
+    if not totals:
         if find(r"^Running .* test @", text):
             return ClientReport("wrk", command=tuple(command), caveats=("wrk was ended before its results.",))
         raise not_its_output("wrk", 'the line "… requests in …, … read"', text)
     planned = "HdrHistogram" in text or "Thread calibration" in text
-    requests = int(done[1])
+    requests = int(totals[1])
     return ClientReport(
         tool="wrk",
         command=tuple(command),
-        figures=(*_totals(done, text), *(_times(text, planned) if requests else []), *_errors(text)),
+        figures=(*_totals(totals, text), *(_times(text, planned) if requests else []), *_errors(text)),
         percentiles=_percentiles(text) if requests else {},
         facts={"variant": "wrk2" if planned else "wrk"},
         caveats=_caveats(planned),
@@ -44,15 +44,15 @@ def parse(text: str, command: Sequence[str] = ()) -> ClientReport:
     )
 
 
-def _totals(done: re.Match[str], text: str) -> list[Figure]:
+def _totals(totals: re.Match[str], text: str) -> list[Figure]:
     rate, speed = find(r"^Requests/sec: +(\S+)", text), find(r"^Transfer/sec: +(\S+)", text)
     return [
-        *figure("requests", int(done[1]), "count", "answered, whatever the status"),
-        *figure("elapsed", seconds(done[2]), "s", "all connects and handshakes included"),
+        *figure("requests", int(totals[1]), "count", "answered, whatever the status"),
+        *figure("elapsed", seconds(totals[2]), "s", "all connects and handshakes included"),
         *figure(
             "requests a second", number(rate[1]) if rate else None, "1/s", "requests by the elapsed time, handshakes included"
         ),
-        *figure("bytes", size(done[3]), "bytes", "header and body, as rounded by wrk"),
+        *figure("bytes", size(totals[3]), "bytes", "header and body, as rounded by wrk"),
         *figure("received a second", size(speed[1]) if speed else None, "bytes/s", "bytes by the elapsed time"),
     ]
 
@@ -75,8 +75,8 @@ def _errors(text: str) -> list[Figure]:
     names = ("connect errors", "read errors", "write errors", "timeouts")
     errors = [
         parsed
-        for name, count, what in zip(names, counts, words, strict=False)
-        for parsed in figure(name, int(count), "count", what)
+        for name, count, includes in zip(names, counts, words, strict=False)
+        for parsed in figure(name, int(count), "count", includes)
     ]
     status = find(rf"^ *Non-2xx or 3xx responses: ({WHOLE})", text)
     return [*errors, *figure("not 2xx or 3xx", int(status[1]) if status else None, "count", "answers with another status")]

@@ -108,19 +108,21 @@ def effects(planned: Design, cells: Collection[Levels], observations: Sequence[O
     width = len(planned.names)
     fits = [_fit([planned.levels(cell) for cell in once], list(once.values()), width) for once in repeats.values()]
     keys, means = [planned.levels(cell) for cell in logs], [fmean(values) for values in logs.values()]
-    told = [number for number in range(width) if _is_told(keys, number)]
+    separable = [number for number in range(width) if _is_told(keys, number)]
     return Effects(
         math.exp(fmean(means)),
-        {planned.names[number]: _combined([fit[number] for fit in fits]) for number in told},
+        {planned.names[number]: _combined([fit[number] for fit in fits]) for number in separable},
         _explained(keys, means, width),
     )
 
 
 def _complete(cells: frozenset[Levels], observations: Sequence[Observation]) -> list[Observation]:
-    seen: dict[int, set[Levels]] = defaultdict(set)
+    measured: dict[int, set[Levels]] = defaultdict(set)
     for observation in observations:
-        seen[observation.repeat].add(observation.levels)
-    return [observation for observation in observations if observation.levels in cells and seen[observation.repeat] >= cells]
+        measured[observation.repeat].add(observation.levels)
+    return [
+        observation for observation in observations if observation.levels in cells and measured[observation.repeat] >= cells
+    ]
 
 
 def _fit(cells: Sequence[Levels], logs: Sequence[float], width: int) -> list[dict[str, float]]:

@@ -52,12 +52,12 @@ def error_texts(image: Image) -> ErrorTexts:
         return ErrorTexts()
     unpacked = [[(*unpack(code, major), text) for code, text in table] for table in tables]
     libraries = next((_libraries(table) for table in unpacked if (_SSL, 0, "SSL routines") in table), {})
-    done: set[int] = set()
+    libraries_done: set[int] = set()
     reasons = {(0, code): text for code, text in _common(image)}
     for table in (table for table in unpacked if len(table) >= _FEWEST):
         number = table[0][0]
-        if _is_of_library(table, number) and number not in done:
-            done.add(number)
+        if _is_of_library(table, number) and number not in libraries_done:
+            libraries_done.add(number)
             reasons |= {(number, reason): text for _, reason, text in table}
     return ErrorTexts(reasons, libraries, major)
 

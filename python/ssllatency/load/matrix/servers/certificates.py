@@ -31,13 +31,13 @@ class Certificate:
 
 def make_certificate(kind: str, directory: Path, name: str) -> Certificate:
     """Makes NAME.crt and NAME.key in the directory, valid for two days; `kind` is one of KEY_OPTIONS."""
-    made = Certificate(directory / f"{name}.crt", directory / f"{name}.key")
+    certificate = Certificate(directory / f"{name}.crt", directory / f"{name}.key")
     command = ["openssl", "req", "-x509", "-newkey", *KEY_OPTIONS[kind], "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-keyout", str(made.key), "-out", str(made.certificate)]
+    command += ["-keyout", str(certificate.key), "-out", str(certificate.certificate)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LoadError(f"openssl can't make a key of kind {kind}: {error}.") from None
-    if done.returncode:
-        raise LoadError(f"openssl can't make a key of kind {kind}: {' '.join(done.stderr.split())[-200:]}.")
-    return made
+    if completed.returncode:
+        raise LoadError(f"openssl can't make a key of kind {kind}: {' '.join(completed.stderr.split())[-200:]}.")
+    return certificate

@@ -109,30 +109,30 @@ class Keys:
     of the servers' where no client has one: a server that asks for certificates must know some."""
 
     folder: Path
-    made: Mapping[str, Certificate]
+    certificates: Mapping[str, Certificate]
     clients: Path
 
     @classmethod
     def make(cls, folder: Path, cells: Sequence[Cell], account: Account | None = None) -> Keys:
         """The keys that the cells need, one of each kind for a server and one for a client, whose own are the account's."""
-        wanted = [("server", cell[Factor.KEY]) for cell in cells] + [("client", cell[Factor.CLIENT_KEY]) for cell in cells]
-        names = dict.fromkeys(f"{side}-{kind}" for side, kind in wanted if kind in KEYS)
-        made = {name: make_certificate(name.partition("-")[2], folder, name) for name in names}
-        for name, certificate in made.items():
+        kinds = [("server", cell[Factor.KEY]) for cell in cells] + [("client", cell[Factor.CLIENT_KEY]) for cell in cells]
+        names = dict.fromkeys(f"{side}-{kind}" for side, kind in kinds if kind in KEYS)
+        certificates = {name: make_certificate(name.partition("-")[2], folder, name) for name in names}
+        for name, certificate in certificates.items():
             if account and name.startswith("client-"):
                 os.chown(certificate.key, account.uid, account.gid)
         clients = folder / "clients.crt"
-        of_clients = [certificate for name, certificate in made.items() if name.startswith("client-")]
-        clients.write_text("".join(certificate.certificate.read_text() for certificate in of_clients or made.values()))
-        return cls(folder, made, clients)
+        of_clients = [certificate for name, certificate in certificates.items() if name.startswith("client-")]
+        clients.write_text("".join(certificate.certificate.read_text() for certificate in of_clients or certificates.values()))
+        return cls(folder, certificates, clients)
 
     def server(self, kind: str) -> Certificate:
         """A server's key of this kind."""
-        return self.made[f"server-{kind}"]
+        return self.certificates[f"server-{kind}"]
 
     def client(self, kind: str) -> Certificate | None:
         """A client's, None where it has none."""
-        return self.made.get(f"client-{kind}")
+        return self.certificates.get(f"client-{kind}")
 
 
 def start(entry: ServerEntry, cells: Sequence[Cell], keys: Keys, folder: Path) -> Server:
@@ -199,8 +199,8 @@ class Nginx:
     def _wait_until_serving(self, port: int, pages: Sequence[str], folder: Path, name: str) -> None:
         if not _serves(port, self._process):
             log = folder / "error.log"
-            said = " ".join(log.read_text(errors="replace").split())[-300:] if log.exists() else "it wrote no error log"
-            raise LoadError(f"servers.{name}: nginx didn't start: {said}")
+            message = " ".join(log.read_text(errors="replace").split())[-300:] if log.exists() else "it wrote no error log"
+            raise LoadError(f"servers.{name}: nginx didn't start: {message}")
         for page in pages:
             if (status := _status(port, page)) != 200:
                 raise LoadError(
