@@ -96,12 +96,12 @@ def _look(held: Held, pid: int) -> None:
 
 def family(pid: int) -> list[int]:
     """The process and all that it and its children have started and that still run."""
-    found = [pid]
-    for one in found:
-        for children in Path(f"/proc/{one}/task").glob("*/children"):
+    pids = [pid]
+    for process in pids:
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
             with contextlib.suppress(OSError):  # gone
-                found += map(int, children.read_text().split())
-    return found
+                pids += map(int, children.read_text().split())
+    return pids
 
 
 def resident_bytes(pid: int) -> int:
@@ -119,8 +119,8 @@ def _field(path: str, name: str) -> int:
         text = Path(path).read_text()
     except OSError:
         return 0
-    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match[1]) if match else 0
 
 
 def kernel_bytes(pids: list[int]) -> dict[str, int]:
@@ -153,8 +153,8 @@ def table(held: dict[str, Held]) -> str:
     """In MiB, the most of all runs."""
     columns = ("first start", "later starts", "tracing", "RSS", "kernel", "of it maps", "programs", "perf buffers")
     lines = [f"|  | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
-    for name, one in held.items():
-        numbers = (one.first, one.later, one.proportional, one.resident, one.kernel(), one.maps, one.programs, one.perf)
+    for name, peak in held.items():
+        numbers = (peak.first, peak.later, peak.proportional, peak.resident, peak.kernel(), peak.maps, peak.programs, peak.perf)
         lines.append(f"| {name} | {' | '.join(_mib(values) for values in numbers)} |")
     return "\n".join(lines)
 

@@ -135,5 +135,5 @@ def _version(*command: str) -> str:
     """The first number with a dot in the first line that a program says of itself."""
     path = os.environ.get("PATH", "") + ":/usr/sbin"
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": path})
-    found = re.search(r"\d+\.\d[\w.+-]*", (done.stdout or done.stderr).partition("\n")[0])
-    return found[0] if found else "unknown"
+    match = re.search(r"\d+\.\d[\w.+-]*", (done.stdout or done.stderr).partition("\n")[0])
+    return match[0] if match else "unknown"

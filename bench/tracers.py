@@ -54,8 +54,8 @@ def _in_document(output: str, function: str) -> int:
 
 
 def _in_bpftrace_output(output: str, function: str) -> int:
-    found = re.search(rf"^@stat\[{function}\]: count (\d+)", output, re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(rf"^@stat\[{function}\]: count (\d+)", output, re.MULTILINE)
+    return int(match[1]) if match else 0
 
 
 NO_TRACING = "no tracing"
