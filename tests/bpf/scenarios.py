@@ -8,8 +8,7 @@ from collections.abc import Callable
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot
-
-from .conftest import Subject, counts
+from tests.bpf.conftest import Subject, counts
 
 SUCCESS, FAILURE = Outcome.SUCCESS, Outcome.FAILURE
 Attach = Callable[..., TraceSession]

@@ -16,8 +16,7 @@ from ssllatency.code.machine import Cost, Emulation, Instruction
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.perf import open_event
 from ssllatency.probes.planner import machine_of
-
-from .instructions import Snippet
+from tests.bpf.instructions import Snippet
 
 ARGUMENTS = (0, 1, 2, 3, 4, 5, 8, -1, -(1 << 63), (1 << 63) - 1, 1 << 33)
 SIZE, READ_EXECUTE, PRIVATE = 4096, 5, 2
