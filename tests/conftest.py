@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from tests import bpftraces
 from tests.machine import Lacking
+from tests.parameters import slow_except
 
 # Nothing is said of how long an example takes: on a busy machine that tells nothing.
 settings.register_profile("untimed", settings(), deadline=None)
@@ -27,7 +28,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session", params=[bpftraces.OWN, bpftraces.DEBIAN_13])
+@pytest.fixture(scope="session", params=slow_except((bpftraces.OWN, bpftraces.DEBIAN_13), bpftraces.OWN))
 def bpftrace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What runs as bpftrace; the tests that ask for it run with each."""
     folder = bpftraces.folder_of(request.param, tmp_path_factory.mktemp("bpftrace"))

@@ -110,7 +110,7 @@ def test_no_test_at_all_is_a_failure_unless_some_were_chosen(pytests: list[list[
 def test_the_quick_ones(pytests: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["run.py", "quick"])
     assert run.main() == 1
-    assert [words[:3] for words in pytests] == [["tests/unit", "-m", "not slow"], ["tests/live", "-m", "smoke"]]
+    assert [words[:3] for words in pytests] == [["tests/unit", "-m", "not slow"], ["tests/live", "-m", "smoke and not slow"]]
 
 
 def test_a_tier_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,7 @@ def successes(snapshot: Snapshot) -> dict[str, int]:
     return {one.function: one.count for one in snapshot.series if one.outcome is Outcome.SUCCESS}
 
 
+@pytest.mark.smoke
 def test_the_engine_on_nginx(certificates: Path) -> None:
     exchanges = []
     with Nginx(certificates) as server:

@@ -80,6 +80,7 @@ def test_failed_handshakes_have_their_reason(certificates: Path, act: Callable[[
     assert losses(document) == {}
 
 
+@pytest.mark.smoke
 def test_waits_are_retries_and_a_close_is_a_close(certificates: Path) -> None:
     """nginx reads until it would block: each request leaves one WANT_READ at least, each close_notify one ZERO_RETURN."""
     with Nginx(certificates) as server, Trace(server.master_pid) as trace:

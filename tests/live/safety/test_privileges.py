@@ -57,7 +57,7 @@ def readable_by_all(path: Path) -> bool:
     return all(folder.stat().st_mode & 0o005 == 0o005 for folder in path.parents)
 
 
-@pytest.mark.parametrize("method", ["auto", "multi"])
+@pytest.mark.parametrize("method", [pytest.param("auto", marks=pytest.mark.smoke), "multi"])
 def test_three_capabilities_trace_a_server_of_root(certificates: Path, home: Path, method: str) -> None:
     options = ("--attach", method)
     with Nginx(certificates) as server, Trace(server.master_pid, options=options, prefix=dropped(home, *THREE)) as trace:
