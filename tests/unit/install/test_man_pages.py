@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests import programs
+from tests.parameters import slow_except
 
 from install import manpages, options, scripts
 from install.docs import part_of
@@ -143,7 +144,7 @@ def test_groff_has_nothing_to_warn_of(folder: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), page.name
 
 
-@pytest.mark.parametrize("width", [72, 80, 120])
+@pytest.mark.parametrize("width", slow_except((72, 80, 120), 80))
 def test_man_shows_the_sections_in_order(folder: Path, width: int) -> None:
     for name in SUBCOMMANDS:
         shown = re.findall(r"^[A-Z][A-Z ]+$", rendered(folder / "man1" / f"ssllatency-{name}.1", width), re.MULTILINE)

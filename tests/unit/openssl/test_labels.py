@@ -203,7 +203,7 @@ def assert_found_as_said(step: Told) -> None:
 
 @pytest.mark.parametrize("client_certificate", [0, 1], ids=["no-client-certificate", "client-certificate"])
 @pytest.mark.parametrize("protocol", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
-@pytest.mark.parametrize("version", LIBRARIES)
+@pytest.mark.parametrize("version", slow_except(LIBRARIES, "host"))
 def test_places_are_what_the_accessors_read(
     teller: Path, pair: tuple[Path, Path], version: str, protocol: int, client_certificate: int
 ) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.parameters import slow_except
 
 from ssllatency.code.machine import Cost
 from ssllatency.engines.bpftrace import exits as bpftrace_exits
@@ -31,7 +32,7 @@ def python(expression: str, flags: int) -> bool:
     return bool(eval(words.replace("≠", "!=")))
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", slow_except(CONDITIONS, "je", "jne", "jbe"))
 def test_every_condition_with_all_flags(condition: str) -> None:
     number = CONDITIONS.index(condition)
     manual = MANUAL[CONDITIONS[number & ~1]]

@@ -14,6 +14,7 @@ import pytest
 from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 from tests.fixtures.functions import function_ranges
+from tests.parameters import slow_except
 from tests.unit.probes.libraries.damage import survive_damage
 
 from ssllatency.code.flow import Code, Unplannable, build
@@ -135,7 +136,7 @@ def test_no_operation_that_can_run_in_a_job_has_a_return_probe(ssl_plan: ImagePl
             assert bool(of_role(plan, Role.EXIT)) != BY_NAME[plan.operation].only_entry
 
 
-@pytest.mark.parametrize("name", ["libssl", "libcrypto"])
+@pytest.mark.parametrize("name", slow_except(("libssl", "libcrypto"), "libssl"))
 def test_sites_are_instructions_of_objdump_and_cost_what_they_seem(name: str, request: pytest.FixtureRequest) -> None:
     image: Image = request.getfixturevalue(name)
     for return_probes in (True, False):
