@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ssllatency.load.tools import h2load
-from ssllatency.reports.words.units import duration, table
+from ssllatency.reports.text.page import table
+from ssllatency.reports.words.units import duration
 
 _RATES = ("requests a second", "connections a second")
 _ALWAYS = ("wall", "calls", "private_key")
