@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.fields import FieldError
-from ssllatency.probes.cache.kept import Cache, Entry, Subject, Work
+from ssllatency.probes.cache.kept import NO_ENTRY, Cache, Entry, Subject, Work
 from ssllatency.probes.cache.parts import Part, Settings
 from ssllatency.targets import debug_roots
 from ssllatency.tracing import planning
@@ -108,6 +108,7 @@ class Findings:
                 others = () if part in self._later else (*self._ahead, *self._later)
                 self._begin(record, (part, *others), heeding=heeding)
         self._keep(record)
+        self._forget(record)
         answer: T | SsllatencyError = record.answers[part.name]
         if isinstance(answer, SsllatencyError):
             raise answer
@@ -159,6 +160,12 @@ class Findings:
         if part.name not in record.answers and (kept := record.entry.part(part)) is not None:
             record.answers[part.name] = kept
         return part.name in record.answers
+
+    def _forget(self, record: _Record) -> None:
+        """Frees the entry once all that the command asks for is read out of it: a run may last, and see many files."""
+        read = all(self._has(record, part) for part in self._ahead) and all(part.name in record.answers for part in self._later)
+        if self._ahead and read:
+            record.entry = NO_ENTRY
 
     # Processes.
 
