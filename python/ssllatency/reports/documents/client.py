@@ -36,8 +36,7 @@ def client_fields(snapshot: Snapshot) -> dict[str, object]:
 
 def _decimal(percent: float) -> str:
     """All its digits, without an exponent: 50, 99.999."""
-    whole, _, rest = format(Decimal(repr(percent)), "f").partition(".")
-    return f"{whole}.{rest}" if rest.strip("0") else whole
+    return format(Decimal(repr(percent)).normalize(), "f")
 
 
 def read_client(root: Field) -> ClientReport | None:

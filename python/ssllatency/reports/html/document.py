@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ssllatency import __version__
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import PHASES, Ending, Group, Part
+from ssllatency.model.handshakes import PHASES, Group
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
@@ -20,17 +20,16 @@ from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html import frame as html_frame
 from ssllatency.reports.html import handshakes as html_handshakes
 from ssllatency.reports.html.blocks import Block, Figure, Section, Sentences, Tabular
+from ssllatency.reports.html.offload import offload
 from ssllatency.reports.html.over_time import over_time
 from ssllatency.reports.html.plots.bars import Bar, bars
-from ssllatency.reports.html.words import in_plot, name, typeset, visible
-from ssllatency.reports.rows.endings import SingleWords, none_ended, single_words, summary
+from ssllatency.reports.html.slowest import slowest
+from ssllatency.reports.html.words import name, typeset, visible
+from ssllatency.reports.rows.endings import none_ended, summary
 from ssllatency.reports.rows.losses import incomplete
-from ssllatency.reports.rows.offload import Fill, engine_words, fills, offload_phrases
-from ssllatency.reports.rows.parts import mean_ns, mostly_waits
+from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
 from ssllatency.reports.words.handshakes import ADJECTIVES
-from ssllatency.reports.words.units import sentence
 
-_MOST_SLOW = 10
 _MOST_HOSTS = 4
 _INCOMPLETE = "Not everything was counted: what is known of that stands at the end."
 
@@ -89,10 +88,8 @@ def _sections(
 
 
 def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group | None]:
-    """The handshakes that the bars are of, successful ones where there are any, and those before that ended alike."""
-    if not whole.handshakes:
-        return None, None
-    group = next((group for group in (total(whole.handshakes, ending) for ending in Ending) if group), None)
+    """The handshakes that the bars are of, and those before that ended alike."""
+    group = shown_group(whole.handshakes) if whole.handshakes else None
     former = total(old.handshakes, group.ending) if group and old and old.handshakes else None
     return group, former
 
@@ -130,42 +127,8 @@ def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterat
     blocks += [Sentences(unknown)] if unknown else []
     yield Section("kinds", "Keys and kinds of handshakes", blocks) if blocks else None
     if handshakes.offload:
-        yield Section("offload", "Offload", _offload(whole, old))
-    slow = sorted(handshakes.slowest, key=lambda single: -single.parts[Part.WALL])[:_MOST_SLOW]
-    if slow:
-        yield Section("slowest", "The slowest handshakes", _slowest([single_words(single) for single in slow]))
-
-
-def _offload(whole: Snapshot, old: Snapshot | None) -> list[Block]:
-    """Sentences, those of before after them, and a table for each function that batches."""
-    blocks: list[Block] = [Sentences(_offload_sentences(whole))]
-    if old and old.handshakes and old.handshakes.offload:
-        blocks.append(Sentences([f"Before: {words}" for words in _offload_sentences(old)]))
-    former = {fill.function: fill for fill in _fills(old)}
-    return [*blocks, *(Tabular(html_handshakes.fill(fill, former.get(fill.function))) for fill in _fills(whole))]
-
-
-def _offload_sentences(snapshot: Snapshot) -> list[str]:
-    handshakes = snapshot.handshakes
-    if handshakes is None or handshakes.offload is None:
-        return []
-    successful = total(handshakes, Ending.SUCCESS)
-    phrases = [engine_words(handshakes.offload), *offload_phrases(handshakes.offload, successful, snapshot.duration_s)]
-    return [sentence(phrase) for phrase in phrases]
-
-
-def _fills(snapshot: Snapshot | None) -> list[Fill]:
-    return fills(snapshot.handshakes.offload) if snapshot and snapshot.handshakes and snapshot.handshakes.offload else []
-
-
-def _slowest(singles: Sequence[SingleWords]) -> list[Block]:
-    names = [in_plot(html_handshakes.single_name(number, single)) for number, single in enumerate(singles, 1)]
-    shown = [Bar(name, single.times_ns) for name, single in zip(names, singles, strict=True)]
-    title, caption = (
-        "What the slowest handshakes spent their time on",
-        "Each bar is all of one handshake. Hatched pieces are waits.",
-    )
-    return [Figure(bars("singles", shown, title, caption, one_scale=False)), Tabular(html_handshakes.slowest(singles))]
+        yield offload(whole, old)
+    yield slowest(handshakes)
 
 
 def _functions(whole: Snapshot, comparison: Comparison | None) -> Section | None:

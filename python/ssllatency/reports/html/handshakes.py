@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ssllatency.model.handshake_arithmetic import total
@@ -11,12 +11,11 @@ from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
-from ssllatency.reports.html.tables import Line, Table, compared, table
+from ssllatency.reports.html.tables import Line, Table, compared
 from ssllatency.reports.html.words import typeset
 from ssllatency.reports.rows import kinds
 from ssllatency.reports.rows.changes import with_sign
-from ssllatency.reports.rows.endings import SingleWords, cause_words
-from ssllatency.reports.rows.offload import Fill
+from ssllatency.reports.rows.endings import cause_words
 from ssllatency.reports.rows.parts import HEADINGS, mean_ns, part_rows
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.handshakes import ADJECTIVES
@@ -117,30 +116,3 @@ def groups(after: Handshakes, before: Handshakes | None) -> Table:
     same = before if before and before.by == after.by else None
     caption = "Groups: wall times, means of calls and of the key"
     return compared(caption, kinds.group_headings(after), kinds.group_rows, after, same)
-
-
-def fill(after: Fill, before: Fill | None) -> Table:
-    """How full the batches of one function were."""
-    return compared(after.words, ("Lanes used", "Calls", "Share"), _fill, after, before)
-
-
-def _fill(batches: Fill) -> list[Row]:
-    everything = sum(calls for _, calls in batches.calls)
-    return [Row((str(lanes),), (str(calls), share(calls, everything))) for lanes, calls in batches.calls]
-
-
-def slowest(singles: Sequence[SingleWords]) -> Table:
-    """Handshakes one by one: whose, how they ended and why, what took the most time, and when."""
-    headings = ("Handshake", "What it was", "Longest parts", "Time", "Calls", "Ended")
-    return table("The slowest handshakes", headings, [_single(number, single) for number, single in enumerate(singles, 1)])
-
-
-def single_name(number: int, single: SingleWords) -> str:
-    """What a handshake is called beside its bar and in the table."""
-    return f"{number}: {single.process}"
-
-
-def _single(number: int, single: SingleWords) -> Row:
-    ended = f"{single.ending}: {single.why}" if single.why else single.ending
-    what = f"{ended}; {single.labels}" if single.labels else ended
-    return Row((single_name(number, single), what, typeset(single.longest)), (single.wall, single.calls, single.ended))

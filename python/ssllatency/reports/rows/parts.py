@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssllatency.model.handshakes import PHASES, Group, Part, Times
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import PHASES, Ending, Group, Handshakes, Part, Times
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.handshakes import PARTS, PIECES
 from ssllatency.reports.words.quantiles import quantile
@@ -29,6 +30,11 @@ _ROWS = (
     (Part.WAIT_APPLICATION, 1),
     (Part.WAIT_UNKNOWN, 1),
 )
+
+
+def shown_group(handshakes: Handshakes) -> Group | None:
+    """The handshakes whose time is shown: the successful ones where there are any, else the failed, else the abandoned ones."""
+    return next((group for group in (total(handshakes, ending) for ending in Ending) if group), None)
 
 
 def mean_ns(group: Group, parts: Sequence[Part] = PIECES) -> dict[Part, float]:

@@ -8,10 +8,11 @@ there were; why some didn't succeed; the offload; the groups; the slowest; what 
 from __future__ import annotations
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import Ending, Group, Handshakes
+from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.rows import losses as loss_rows
+from ssllatency.reports.rows.parts import shown_group
 from ssllatency.reports.text.frame import heading, lost, not_traced, notes
 from ssllatency.reports.text.handshakes import endings as handshake_endings
 from ssllatency.reports.text.handshakes import mix as handshake_mix
@@ -48,15 +49,11 @@ def blocks(snapshot: Snapshot, page: Page) -> list[list[str]]:
 
 def _times(handshakes: Handshakes, page: Page) -> list[list[str]]:
     """Bars, table and mix of the successful ones; of the failed ones where none succeeded."""
-    group = _first(handshakes)
+    group = shown_group(handshakes)
     if group is None:
         return []
     kinds = handshake_mix.mix(handshakes, page) if group.ending is Ending.SUCCESS else []
     return [*handshake_parts.bars(group, page), handshake_parts.table(group, page), kinds]
-
-
-def _first(handshakes: Handshakes) -> Group | None:
-    return next((group for group in (total(handshakes, ending) for ending in Ending) if group), None)
 
 
 def _offload(snapshot: Snapshot, handshakes: Handshakes, page: Page) -> list[str]:
