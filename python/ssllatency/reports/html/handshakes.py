@@ -36,14 +36,14 @@ def _endings(snapshot: Snapshot) -> Iterator[Row]:
     if handshakes is None:
         return
     everything = sum(group.count for group in handshakes.groups)
-    for ending in Ending:
+    for place, ending in enumerate(Ending):
         group = total(handshakes, ending)
         yield Row((ADJECTIVES[ending],), _ending(group, everything, snapshot.duration_s) if group else ("0", *["-"] * 7))
         causes = [cause for cause in handshakes.causes if cause.ending is ending and cause.count]
         for cause in sorted(causes, key=lambda cause: -cause.count):
             mean = duration(cause.total_ns / cause.count)
             cells = (str(cause.count), share(cause.count, everything), _rate(cause.count, snapshot.duration_s), mean)
-            yield Row((cause_words(cause),), (*cells, "", "", "", ""), depth=1)
+            yield Row((cause_words(cause),), (*cells, "", "", "", ""), depth=1, place=place)
 
 
 def _ending(group: Group, everything: int, duration_s: float) -> tuple[str, ...]:

@@ -70,10 +70,11 @@ def table(
 ) -> Table:
     """The rows, beside each what it was before. Rows that were before only follow, their cells "-"; of too many the last are
     left out, and said to be. `verdicts` on changes, by the rows' names, stand at the end."""
-    rows = list(rows)
-    old = None if before is None else {row.key: row for row in before}
-    lines = [_line(row, None if old is None else old.pop(row.key, None), old is not None) for row in rows]
-    for row in (old or {}).values():
+    former: dict[object, list[Row]] = {}
+    for row in before or ():
+        former.setdefault(row.key, []).append(row)
+    lines = [_line(row, _first(former.get(row.key)), before is not None) for row in rows]
+    for row in (row for left in former.values() for row in left):
         lines.append(Line(row, tuple(Cell("-", typeset(cell)) for cell in row.cells)))
     if verdicts is not None:
         lines = [Line(line.row, (*line.cells, _verdict(verdicts.get(line.row.names)))) for line in lines]
@@ -93,6 +94,11 @@ def compared(
 ) -> Table:
     """The table of the rows that `make` makes of a measurement and of the one before it."""
     return table(caption, headings, make(after), None if before is None else make(before), verdicts)
+
+
+def _first(rows: list[Row] | None) -> Row | None:
+    """Takes the first of the rows that have one key: of names that targets chose, two may read alike."""
+    return rows.pop(0) if rows else None
 
 
 def _verdict(change: tuple[str, str] | None) -> Cell:

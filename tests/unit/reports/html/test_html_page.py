@@ -17,10 +17,11 @@ from tests.unit.reports.report_samples import LIBSSL, busy, series_of, snapshot_
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import Ending, Part
+from ssllatency.model.handshakes import Cause, Ending, Part
 from ssllatency.model.recording import Recording
-from ssllatency.model.snapshot import Missing, Outcome, Target
+from ssllatency.model.snapshot import Missing, Outcome, Snapshot, Target
 from ssllatency.reports.html import page as html_page
+from ssllatency.reports.html.handshakes import endings
 from ssllatency.reports.html.page import page
 from ssllatency.reports.html.words import typeset, visible
 from ssllatency.reports.rows.changes import with_sign
@@ -165,6 +166,18 @@ def test_slowest_handshakes_are_bars_with_their_numbers_beside_them() -> None:
     assert [row[3] for row in table[1:]] == [typeset(duration(wall)) for wall in walls]
     assert "1: nginx (1240): 30.0 s, of it rest" in read.text
     assert "wait: peer 27.0\u00a0s, rest 3.00\u00a0s" in table[1]
+
+
+def test_a_reason_of_two_endings_stands_beside_what_it_was_of_each() -> None:
+    def closed(failed: int, abandoned: int) -> Snapshot:
+        counts = {Ending.FAILURE: failed, Ending.ABANDONED: abandoned}
+        causes = [Cause(ending, "closed", 0, "", "", False, "", count, count) for ending, count in counts.items()]
+        known = failing()
+        assert known.handshakes
+        return replace(known, handshakes=replace(known.handshakes, causes=tuple(causes)))
+
+    rows = [row for row in endings(closed(3, 5), closed(2, 7)).lines if row.row.names == ("closed",)]
+    assert [(row.cells[0].text, row.cells[0].was) for row in rows] == [("3", "2"), ("5", "7")]
 
 
 def test_says_how_many_lanes_batches_used() -> None:
