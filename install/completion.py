@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the shells' completion of ssllatency and of its short commands. shtab makes it from the parser; from here comes what
-a value can be: processes with a TLS library, files, functions.
+"""Writes shell completion for ssllatency and its short commands. shtab makes it from the parser; this module adds the
+candidates for values: processes with a TLS library, files, functions.
 
 Usage: python -m install.completion FOLDER
 """
@@ -27,8 +27,8 @@ FILES = {
     "zsh": "zsh/site-functions/_{}",
     "fish": "fish/vendor_completions.d/{}.fish",
 }
-# Lines of PID and name: who maps libssl or libcrypto; where one may look into nobody (before `sudo`), all but kernel threads.
-# A name is whatever the process chose, so no shell may expand it.
+# Lines of PID and name: the processes that map libssl or libcrypto; all but kernel threads if none can be read (before `sudo`).
+# A process chooses its own name, so no shell may expand it.
 _PROCESSES = """cd /proc || exit
 tls_maps=$(grep -lsE "/lib(ssl|crypto)[.-]" [0-9]*/maps)
 for pid_folder in ${tls_maps:-$(grep -ls . [0-9]*/cmdline)}; do
@@ -68,7 +68,7 @@ end""",
 
 
 def _called(function: str) -> dict[str, object]:
-    """How each shell is told to call a function of ours for candidates."""
+    """How each shell calls one of our functions for candidates."""
     return {"bash": function, "zsh": function, "fish": f"({function})", "preamble": _FUNCTIONS}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/ says of a subcommand: the part under the heading `ssllatency NAME`, by its own headings."""
+"""The part of docs/ about a subcommand: what is below the heading `ssllatency NAME`, by its own headings."""
 
 from __future__ import annotations
 

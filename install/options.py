@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An argparse parser's options as roff. What the docs say of an option at more length stands in place of its help."""
+"""An argparse parser's options as roff. A longer explanation in the docs replaces an option's help."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def synopsis(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def listed(parser: argparse.ArgumentParser, longer: Mapping[str, str]) -> list[str]:
-    """Every option by groups, with its help, or with what `longer` has of it: roff by option string."""
+    """Every option by group, with its help, or with its explanation in `longer`: roff by option string."""
     lines: list[str] = []
     plain = ("options", "positional arguments")
     for group in sorted(parser._action_groups, key=lambda group: group.title not in plain):

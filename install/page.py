@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from install.roff import bold, escape
 from ssllatency import __version__
 
-# First these, then what else a page has in the order in which it came, then these.
+# The sections that come first, and those that come last; all others lie between them in their own order.
 _FIRST = ("SYNOPSIS", "DESCRIPTION", "SUBCOMMANDS", "OPTIONS")
 _LAST = ("OVERHEAD", "CAVEATS", "EXAMPLES", "EXIT STATUS", "SEE ALSO")
 
@@ -45,5 +45,5 @@ class Page:
 
 
 def reference(name: str) -> str:
-    """Another page, as one refers to it."""
+    """A reference to another page."""
     return f"{bold(name)}(1)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown as roff for man(7), in ASCII: what docs/ uses of it, and no more. markdown-it parses."""
+"""Markdown as roff for man(7), in ASCII: only the kinds of blocks that docs/ uses. markdown-it parses."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from markdown_it.tree import SyntaxTreeNode as Node
 # What roff would take for an accent, a quotation mark or an escape.
 _ESCAPES = {"\\": r"\(rs", "^": r"\(ha", "~": r"\(ti", "`": r"\(ga", "'": r"\(aq", '"': r"\(dq"}
 _WIDE_CELL = 16  # characters; a column with a longer cell is filled to the width of the page
-_LONG_CELL = 120  # a table with a longer one is written as a list, for text in columns of a terminal can't be read
+_LONG_CELL = 120  # a table with a longer one is written as a list, as such text is unreadable in a terminal's columns
 _HEAD = re.compile(r"((?:[^:]|:(?! )){1,70}): ")  # of an item that explains a term
-_TERM = re.compile(r"\\f|[A-Z/]{2,}[^a-z]*:")  # begins such an item for certain: set in bold, or in capitals
+_TERM = re.compile(r"\\f|[A-Z/]{2,}[^a-z]*:")  # certainly begins such an item: set in bold, or in capitals
 Link = Callable[[str, str], str]
 
 
@@ -24,18 +24,18 @@ def parse(markdown: str) -> list[Node]:
 
 
 def escape(text: str) -> str:
-    """Text that stands for itself in roff, within a line."""
+    """Text escaped for roff, within a line."""
     escaped = "".join(_ESCAPES.get(char, char) for char in text)
     return "".join(char if char < "\x7f" else rf"\[u{ord(char):04X}]" for char in escaped)
 
 
 def bold(text: str) -> str:
-    """Something to be typed as it stands: a hyphen is a minus sign, so that it can be pasted."""
+    """Text to be typed literally: a hyphen becomes a minus sign, so that it can be pasted."""
     return r"\fB" + escape(text).replace("-", r"\-") + r"\fP"
 
 
 def italic(text: str) -> str:
-    """Something to be replaced, or a title."""
+    """A placeholder, or a title."""
     return r"\fI" + escape(text).replace("-", r"\-") + r"\fP"
 
 
@@ -63,7 +63,7 @@ class Writer:
         self._link = link
 
     def blocks(self, nodes: Iterable[Node]) -> list[str]:
-        """The lines of several blocks. ValueError where one is of a kind that isn't known here, so that nothing is left out."""
+        """The lines of several blocks. ValueError for a block of another kind, so that nothing is silently left out."""
         return [line for node in nodes for line in self._block(node)]
 
     def inline(self, node: Node) -> str:

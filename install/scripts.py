@@ -15,7 +15,7 @@ _TITLES = {"USAGE": "SYNOPSIS", "NEEDS": "REQUIREMENTS", "MEASURES": "DESCRIPTIO
 _KEYWORD = re.compile(r"([A-Z]{4,})(?: +(\S.*))?")
 _COLUMNS = re.compile(r"(\S+(?: \S+)*) {2,}(\S.*)")
 _OUTPUT = re.compile(r"[@\[]|.*\S  ")  # how a line of bpftrace's output begins, or that it has columns
-_PROSE = 60  # characters, from which on any other line of a sample is no output
+_PROSE = 60  # characters; any other line of a sample that is at least as long isn't output
 
 
 def page_of(script: Path) -> Page:
@@ -30,7 +30,7 @@ def page_of(script: Path) -> Page:
 
 
 def header(text: str, name: str) -> tuple[str, dict[str, list[str]]]:
-    """The summary, and the lines under each keyword, without what they are indented by."""
+    """The summary, and the lines under each keyword, without their indentation."""
     comment = [line.removeprefix(" *").removeprefix(" ") for line in text.partition("/*")[2].partition("*/")[0].split("\n")]
     summary = next((line[len(name) :].strip() for line in comment if line.startswith(f"{name} ")), "")
     sections: dict[str, list[str]] = {}
@@ -61,7 +61,7 @@ def _section(keyword: str, lines: list[str]) -> list[str]:
 
 
 def _usage(lines: list[str]) -> list[str]:
-    """The command, then what is said of it."""
+    """The command, then its explanation."""
     command, _, words = lines[0].partition("  ")
     program, *arguments = command.split(" ")
     called = [bold(program), *(bold(word) if word.endswith(".bt") else italic(word) for word in arguments)]
@@ -69,7 +69,7 @@ def _usage(lines: list[str]) -> list[str]:
 
 
 def _sample(lines: list[str]) -> list[str]:
-    """Output as it stands, and what is said of it."""
+    """Output verbatim, and its explanation."""
     roff: list[str] = []
     is_output = False
 

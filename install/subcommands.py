@@ -35,7 +35,7 @@ def pages() -> list[Page]:
 
 
 def exit_status(parser: argparse.ArgumentParser) -> list[str]:
-    """What each status says, by the words that help shows."""
+    """The meaning of each exit status, as help shows it."""
     statuses = (parser.epilog or "").partition(". ")[0]
     rows = re.findall(r"\b(\d) ([^,]+)", statuses)
     return [line for status, words in rows for line in term(bold(status), filled(f"{escape(words)}."))]
@@ -94,13 +94,13 @@ def _page(name: str, parser: argparse.ArgumentParser) -> Page:
 
 
 def _description(parser: argparse.ArgumentParser, part: Part, writer: Writer) -> list[str]:
-    """The docs' words, as they have more to say; the parser's where there are none."""
+    """The description in the docs, which is longer, or else the parser's."""
     blocks = [block for block in part.own if not _is_code(block)]
     return writer.blocks(blocks) or filled(escape(parser.description or ""))
 
 
 def _examples(part: Part, writer: Writer) -> list[str]:
-    """The commands that the docs show before anything else, but for the one that only shows the options."""
+    """The commands that the docs show first, except the one that only shows the options."""
     return writer.blocks(block for block in part.own if _is_code(block) and not _SYNOPSIS.search(block.content))
 
 

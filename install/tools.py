@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tools/ holds for users: bpftrace scripts, and short commands, each for a subcommand."""
+"""The files in tools/ that are for users: bpftrace scripts, and short commands for subcommands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
 
 def bpftrace_scripts() -> list[Path]:
-    """Those that need nothing but bpftrace."""
+    """The scripts that need only bpftrace."""
     return sorted(TOOLS.glob("*.bt"))
 
 
