@@ -32,16 +32,15 @@ class Lines(Protocol):
 
 
 class _Clock:
-    """The local time by patterns of strftime, to the second: formatted anew only when the second changes."""
+    """The local time by a pattern of strftime, to the second: formatted anew only when the second changes."""
 
-    def __init__(self, *patterns: str) -> None:
-        self._patterns, self._second, self._texts = patterns, -1, [""]
+    def __init__(self, pattern: str) -> None:
+        self._pattern, self._second, self._text = pattern, -1, ""
 
-    def at(self, second: int) -> list[str]:
+    def at(self, second: int) -> str:
         if second != self._second:
-            local = time.localtime(second)
-            self._second, self._texts = second, [time.strftime(pattern, local) for pattern in self._patterns]
-        return self._texts
+            self._second, self._text = second, time.strftime(self._pattern, time.localtime(second))
+        return self._text
 
 
 def returned_text(kind: Returned, returned: int) -> str:
@@ -74,7 +73,7 @@ class Columns:
             value = as_int32(returned) if kind is number else returned_text(kind, returned)
             length = size if size >= 0 else ""
             lines.append(
-                f"{at(second)[0]}{micro:06d} {who} {function} {value:>10} {length:>9} {duration_ns / 1000:>10.1f} {outcome}\n"
+                f"{at(second)}{micro:06d} {who} {function} {value:>10} {length:>9} {duration_ns / 1000:>10.1f} {outcome}\n"
             )
         return lines
 
@@ -98,7 +97,7 @@ class JsonLines:
     heading = ""
 
     def __init__(self, keys: Keys) -> None:
-        self._keys, self._clock = keys, _Clock("%Y-%m-%dT%H:%M:%S.", "%z")
+        self._keys, self._clock, self._zone = keys, _Clock("%Y-%m-%dT%H:%M:%S."), _Clock("%z")
         self._callers: dict[bytes, str] = {}
         self._calls: dict[int, tuple[Returned, str]] = {}
 
@@ -121,8 +120,8 @@ class JsonLines:
     def moment(self, wall_ns: int) -> str:
         """RFC 3339 with microseconds, in local time."""
         second, micro = divmod(wall_ns // 1000, 1_000_000)
-        head, zone = self._clock.at(second)
-        return f"{head}{micro:06d}{zone[:3]}:{zone[3:]}"
+        zone = self._zone.at(second)
+        return f"{self._clock.at(second)}{micro:06d}{zone[:3]}:{zone[3:]}"
 
     def _caller(self, key: bytes) -> str:
         if len(self._callers) >= _KEPT:
