@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.parameters import slow_except
 from tests.recordings import recording_of
 
 from ssllatency.cli.main import run
@@ -21,7 +22,7 @@ LIBSSL = "/usr/lib/x86_64-linux-gnu/libssl.so.3"
 Command = Callable[[str], int]
 
 
-@pytest.fixture(params=["report --html", "script -o", "merge --force -o"])
+@pytest.fixture(params=slow_except(("report --html", "script -o", "merge --force -o"), "merge --force -o"))
 def command(request: pytest.FixtureRequest, tmp_path: Path) -> Command:
     """Runs a command that writes its output to the file that it is given."""
     kept = [tmp_path / f"kept{number}.jsonl" for number in (1, 2)]
