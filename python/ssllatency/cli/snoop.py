@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         event_filter = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
         session = SnoopSession(live.request(resolved, arguments), event_filter, arguments.buffer << 10)
         stack.callback(session.close)
-        session.start()
+        session.attach()
         follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))
         live.announce(resolved, arguments.duration)
         _Printer(session, arguments, live.RunEnd(resolved, arguments.duration, follower)).print_all()

@@ -189,7 +189,7 @@ class BccEngine:
         if request.floor:
             raise SsllatencyError("empty programs are the libbpf engine's only: leave out --floor.", 2)
         session = _BccSession(Attachment(request, BccObject()), self.name)
-        session.start()
+        session.attach()
         return session
 
 

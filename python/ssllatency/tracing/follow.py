@@ -105,7 +105,7 @@ class Follower:
     ) -> None:
         self._session, self._attachment, self._extend = session, session.attachment, extend
         self._resolved, self._stack = resolved, stack
-        self._recognise = Recogniser(resolved.source, resolved.known)
+        self._recognise = Recogniser(resolved.source, resolved.known_files)
         self._dismissed: set[Identity] = set()  # files that hold no TLS
         self._numbers = {file.mapping.identity: number for number, file in enumerate(resolved.files)}  # of the traced files
         self._examined = set(self._numbers)  # files that were looked into: those that are traced, and those that aren't

@@ -27,8 +27,7 @@ def attach(kind: type[S], resolved: Resolved, arguments: argparse.Namespace, sta
     images = list(resolved.images)
     session = kind(request_for(resolved, images, arguments))
     stack.callback(session.close)
-    if isinstance(session, HandshakeSession):
-        session.start()
+    session.attach()
 
     def extend(later: Sequence[TracedImage]) -> None:
         session.extend(later, [resolved.source.handshake_plan_of(image) for image in later])

@@ -62,7 +62,7 @@ class Resolved:
 
     `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
     `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
-    `known` is what is known of the content of files. `waits`: nobody maps any of the files yet, and that is no error.
+    `known_files` is what is known of the content of files. `waits`: nobody maps any of the files yet, and that is no error.
     """
 
     images: tuple[TracedImage, ...]
@@ -74,7 +74,7 @@ class Resolved:
     selection: Selection = NO_SELECTION
     notes: tuple[str, ...] = ()
     following: Following | None = None
-    known: KnownFiles = field(default_factory=KnownFiles)
+    known_files: KnownFiles = field(default_factory=KnownFiles)
     waits: bool = False
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
@@ -107,17 +107,17 @@ def resolve(
         problems.warnings.append(f"Return probes are left out: {source.danger}, and a target is, or may be, of that kind.")
     named = [file_identity(library) for library in selection.libraries]
 
-    known = KnownFiles(source.facts)
-    untraced = _Untraced(() if selection.libraries else processes, known)
+    known_files = KnownFiles(source.facts)
+    untraced = _Untraced(() if selection.libraries else processes, known_files)
     ahead = _Ahead(source, untraced, partial(load_early, selection, stack))
     try:
-        files = _find(processes, Recogniser(source, known), named, problems, ahead)
+        files = _find(processes, Recogniser(source, known_files), named, problems, ahead)
     except NoTlsFile as error:
         if not wait and not selection.libraries:
             advice = "" if wait is None or everyone else f" {_WAIT_FOR_TLS}"
             # Where other TLS was found, that is the reason, and no library is waited for.
-            found = " ".join(untraced_notes(processes, known, beside_openssl=False))
-            raise SsllatencyError(found or f"{error}{advice}") from None
+            other_tls = " ".join(untraced_notes(processes, known_files, beside_openssl=False))
+            raise SsllatencyError(other_tls or f"{error}{advice}") from None
         files = []
     if selection.libraries:
         files = _of_named(files, selection.libraries, named, problems, wait=bool(wait))
@@ -134,9 +134,11 @@ def resolve(
     targets = _targets(files, images, {process.pid: process.comm for process in processes})
 
     notes = (*_left_out(left), *_replaced(targets), *untraced.notes())
-    warnings = (*problems.warnings, *known.unlooked)  # complete now that the notes are written
-    known.save()
-    return Resolved(images, targets, everyone, warnings, source, tuple(files), selection, notes, ahead.following, known, waits)
+    warnings = (*problems.warnings, *known_files.unlooked)  # complete now that the notes are written
+    known_files.save()
+    return Resolved(
+        images, targets, everyone, warnings, source, tuple(files), selection, notes, ahead.following, known_files, waits
+    )
 
 
 def _source(selection: Selection, arguments: argparse.Namespace, everyone: bool, *, handshakes: bool) -> PlanSource:
@@ -162,14 +164,14 @@ class _Problems:
 class _Untraced:
     """The TLS of these processes that isn't traced, looked for once."""
 
-    def __init__(self, processes: Sequence[Process], known: KnownFiles) -> None:
-        self._processes, self._known = processes, known
+    def __init__(self, processes: Sequence[Process], known_files: KnownFiles) -> None:
+        self._processes, self._known_files = processes, known_files
         self._notes: tuple[str, ...] | None = None
 
     def notes(self) -> tuple[str, ...]:
         """Sentences about it."""
         if self._notes is None:
-            self._notes = untraced_notes(self._processes, self._known, beside_openssl=True) if self._processes else ()
+            self._notes = untraced_notes(self._processes, self._known_files, beside_openssl=True) if self._processes else ()
         return self._notes
 
     def look_ahead(self, planned: Collection[tuple[int, int]]) -> None:
@@ -177,7 +179,7 @@ class _Untraced:
 
         def describe(fd: int, path: str, root: str) -> FileFacts:
             status = os.fstat(fd)
-            return NOTHING if (status.st_dev, status.st_ino) in planned else self._known.describe(fd, path, root)
+            return NOTHING if (status.st_dev, status.st_ino) in planned else self._known_files.describe(fd, path, root)
 
         tls_stacks(self._processes, describe)
 
@@ -285,11 +287,11 @@ def _marked(files: Sequence[TracedFile], images: Iterable[TracedImage], named: C
     return tuple(replace(image, companion=file.mapping.identity not in named) for file, image in pairs)
 
 
-def untraced_notes(processes: Iterable[Process], known: KnownFiles, *, beside_openssl: bool) -> tuple[str, ...]:
+def untraced_notes(processes: Iterable[Process], known_files: KnownFiles, *, beside_openssl: bool) -> tuple[str, ...]:
     """Sentences about the TLS of these processes that isn't traced."""
-    found = tls_stacks(processes, known.describe)
-    known.save()
-    return tuple(listing.untraced(found, beside_openssl=beside_openssl))
+    stacks = tls_stacks(processes, known_files.describe)
+    known_files.save()
+    return tuple(listing.untraced(stacks, beside_openssl=beside_openssl))
 
 
 def _dangers(everyone: bool) -> Hazards:
@@ -307,12 +309,12 @@ class Recogniser:
     """Says what a file that may hold TLS is by planning it: the plan is in the cache when the file is planned for good. Another
     processor's file, which an emulator has mapped, is none."""
 
-    def __init__(self, source: PlanSource, known: KnownFiles) -> None:
-        self._source, self._known = source, known
+    def __init__(self, source: PlanSource, known_files: KnownFiles) -> None:
+        self._source, self._known_files = source, known_files
 
     def holds(self, fd: int, path: str, root: str) -> bool:
         """Whether it may hold TLS."""
-        return self._known.holds_traced(fd, path, root)
+        return self._known_files.holds_traced(fd, path, root)
 
     def __call__(self, fd: int, path: str, root: str) -> str:
         plan = self._source.plan(f"/proc/self/fd/{fd}", path, root)
@@ -320,10 +322,10 @@ class Recogniser:
 
 
 def open_images(
-    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, known: Sequence[TracedImage] = ()
+    files: Sequence[TracedFile], source: PlanSource, stack: ExitStack, beside: Sequence[TracedImage] = ()
 ) -> tuple[TracedImage, ...]:
-    """The files planned, and kept open as long as `stack`. `known` are images that the same processes map beside them."""
-    return _completed([image for _, image in _opened(files, source, stack)], known)
+    """The files planned, and kept open as long as `stack`. `beside` are images that the same processes map as well."""
+    return _completed([image for _, image in _opened(files, source, stack)], beside)
 
 
 def _opened(
@@ -331,7 +333,7 @@ def _opened(
 ) -> list[tuple[TracedFile, TracedImage]]:
     """The files that can be opened, planned, and open as long as `stack`. `problem` takes the SsllatencyError of one that can't
     any more: all that mapped it have ended or unloaded it since it was found, or it has been written to."""
-    found = []
+    opened = []
     for file in files:
         try:
             fd = open_shared(file)
@@ -340,13 +342,13 @@ def _opened(
         except SsllatencyError as error:
             problem(error)
             continue
-        found.append((file, TracedImage(plan, f"/proc/self/fd/{fd}", file.pids)))
-    return found
+        opened.append((file, TracedImage(plan, f"/proc/self/fd/{fd}", file.pids)))
+    return opened
 
 
-def _completed(images: Sequence[TracedImage], known: Sequence[TracedImage] = ()) -> tuple[TracedImage, ...]:
-    """The images with what their plans lack and those beside them, `known` ones as well, have."""
-    plans = complete([(image.plan, image.pids) for image in (*images, *known)])
+def _completed(images: Sequence[TracedImage], beside: Sequence[TracedImage] = ()) -> tuple[TracedImage, ...]:
+    """The images with what their plans lack and the others of their processes, those of `beside` as well, have."""
+    plans = complete([(image.plan, image.pids) for image in (*images, *beside)])
     return tuple(replace(image, plan=plan) for image, plan in zip(images, plans, strict=False))
 
 

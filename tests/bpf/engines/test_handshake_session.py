@@ -23,7 +23,7 @@ NO_PHASES = HandshakePlan("/lib/libssl.so", "", "libssl", (), (), (), (), None, 
 def session() -> Iterator[HandshakeSession]:
     made = HandshakeSession(HandshakeRequest(Request((), (), follow=Rules()), (), lambda _: Names(), slowest=1, in_flight=1024))
     try:
-        made.start()
+        made.attach()
         yield made
     finally:
         made.close()

@@ -34,7 +34,7 @@ def snooping(
 ) -> Iterator[SnoopSession]:
     session = SnoopSession(subject.request(**more), wanted, ring_bytes)
     try:
-        session.start()
+        session.attach()
         yield session
     finally:
         session.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 
 from ssllatency.engines.attach.code_check import check_code
@@ -40,7 +41,7 @@ class BpftraceEngine:
             raise AttachError("bpftrace follows no process that starts later, so it can't --wait: take another engine.")
         session = BpftraceSession(request)
         try:
-            session.start()
+            session.attach()
         except BaseException:
             session.close()
             raise
@@ -50,6 +51,8 @@ class BpftraceEngine:
 class BpftraceSession:
     """The probes of one request."""
 
+    _bpftrace: Bpftrace
+
     def __init__(self, request: Request) -> None:
         self._request = replace(request, images=tuple(map(_reachable, request.images)))
         self._check_code()
@@ -58,20 +61,24 @@ class BpftraceSession:
         self._admitted: list[int] = []
         self._folded: set[int] = set()
         self._earlier: dict[collect.Key, tuple[int | None, int | None]] = {}
-        probes = sum(len(bpftrace_script.sites(image)) for image in request.images)
-        if not probes:
+        self._probes = sum(len(bpftrace_script.sites(image)) for image in request.images)
+        if not self._probes:
             raise AttachError("none of the functions can be traced by bpftrace: take another engine.")
+        self._opened = ExitStack()
+
+    def attach(self) -> None:
+        """Starts bpftrace, and waits until the probes are attached. AttachError where a file was written to since they were
+        planned.
+
+        bpftrace takes seconds from its start to its last probe, so the files are checked before and after.
+        """
         symbols = {
             image.file: symbol_file(bpftrace_script.sites(image), image.plan.build_id, image.plan.machine)
             for image in self._request.images
         }
-        self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes + OWN_PROBES, keys=_keys(request))
-
-    def start(self) -> None:
-        """Waits until the probes are attached. AttachError where a file was written to since they were planned.
-
-        bpftrace takes seconds from its start to its last probe, so the files are checked before and after.
-        """
+        probes, keys = self._probes + OWN_PROBES, _keys(self._request)
+        self._bpftrace = Bpftrace(script(self._request), symbols, probes=probes, keys=keys)
+        self._opened.callback(self._bpftrace.close)
         self._bpftrace.wait_attached()
         self._check_code()
         self._span.begin()
@@ -87,7 +94,7 @@ class BpftraceSession:
 
     def close(self) -> None:
         """Detaches and frees everything; may be called twice."""
-        self._bpftrace.close()
+        self._opened.close()
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""

@@ -10,33 +10,48 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
+from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.arithmetic import add_losses
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.probes.handshake.plan import HandshakePlan
 
 
 class FullSession:
-    """Probes that are attached once it is made. Counts in a snapshot are cumulative; the first `read` tells from where on.
+    """Probes of functions and of handshakes. Counts in a snapshot are cumulative; the first `read` tells from where on.
 
-    `attachment` is that of the functions; it grows with later processes. `close` detaches and frees everything.
+    `attachment` is that of the functions; it grows with later processes.
     """
 
+    _functions: TraceSession
+    _handshakes: HandshakeSession
+    attachment: Attachment
+
     def __init__(self, request: HandshakeRequest) -> None:
+        self._request = request
+        self._opened = ExitStack()
         self._last: Snapshot | None = None
         self._per_interval = False  # as it was read the last time
-        self._functions = LibbpfEngine().attach(request.base)
-        self.attachment = self._functions.attachment
         # By the number of an image in `attachment`, that of the same image to the handshakes; None where they don't have it.
         self._numbers: list[int | None] = list(range(len(request.base.images)))
-        with ExitStack() as undone:
-            undone.callback(self._functions.close)
-            self._handshakes = HandshakeSession(request, beside=self.attachment)
-            undone.callback(self._handshakes.close)
-            self._handshakes.start()
-            self.close = undone.pop_all().close
+
+    def attach(self) -> None:
+        """Attaches the probes of both, or none. AttachError where the kernel refuses."""
+        with ExitStack() as opened:
+            self._functions = LibbpfEngine().attach(self._request.base)
+            opened.callback(self._functions.close)
+            self.attachment = self._functions.attachment
+            self._handshakes = HandshakeSession(self._request, beside=self.attachment)
+            opened.callback(self._handshakes.close)
+            self._handshakes.attach()
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Detaches and frees everything; may be called twice."""
+        self._opened.close()
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Attaches files that came later. AttachError where the kernel refuses, for both or for the handshakes alone."""

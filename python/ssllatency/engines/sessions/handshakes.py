@@ -91,7 +91,7 @@ class HandshakeSession:
         self._known_places: dict[int, frozenset[Label]] = {}
         self._kept_names: dict[int, str] = {}
 
-    def start(self) -> None:
+    def attach(self) -> None:
         """Loads the object, fills its maps and attaches."""
         loaded = self.attachment.object
         config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)

@@ -18,5 +18,5 @@ class LibbpfEngine:
         """Attaches all probes of the request or none."""
         attachment = Attachment(request, "ssllatency", FLOOR if request.floor else STANDARD)
         session = TraceSession(attachment, self.name)
-        session.start()
+        session.attach()
         return session

@@ -121,7 +121,7 @@ class SnoopSession:
         self._lengths = length_arguments(request, self.attachment.operations)
         self.keys = EventKeys(self.attachment.operations)
 
-    def start(self) -> None:
+    def attach(self) -> None:
         """Loads the object and attaches all probes or none."""
         loaded = self.attachment.object
         self._set_filter(loaded.section(".rodata.filter", abi.EventFilter))

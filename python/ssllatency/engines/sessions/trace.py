@@ -39,7 +39,7 @@ class TraceSession:
         self._request, self._operations = attachment.request, attachment.operations
         self._extremes = collect.Extremes()
 
-    def start(self) -> None:
+    def attach(self) -> None:
         """Loads the programs, fills their maps and attaches: all probes or none."""
         try:
             self._start()
