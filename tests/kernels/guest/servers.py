@@ -62,9 +62,12 @@ def assert_same(counted: Mapping[str, int], expected: Mapping[str, int]) -> dict
     return {"handshakes": expected["SSL_do_handshake"]}
 
 
-def assert_document(document: Document, expected: Mapping[str, int]) -> dict[str, Any]:
-    """That a trace counted all of this, lost nothing and left nothing under way."""
-    assert losses(document) == {}, f"lost: {losses(document)}"
+def assert_document(document: Document, expected: Mapping[str, int], late: int = 0) -> dict[str, Any]:
+    """That a trace counted all of this, lost nothing and left nothing under way. So many processes may have mapped a library
+    before it was traced, which a trace must say."""
+    lost = losses(document)
+    assert lost.pop("late_processes", 0) <= late, "more processes came late"
+    assert lost == {}, f"lost: {lost}"
     assert document["in_flight"] == 0
     return assert_same(counts(document, list(expected)), expected)
 

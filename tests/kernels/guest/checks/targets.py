@@ -118,7 +118,7 @@ def started_later() -> dict[str, Any]:
         with command as trace, _NamedNginx(certificates(), program) as nginx:
             _wait_until_probed(nginx.worker_pids()[0])
             expected = connect(nginx)
-    return assert_document(trace.document, expected)
+    return assert_document(trace.document, expected, late=1)
 
 
 def _wait_until_probed(pid: int) -> None:
