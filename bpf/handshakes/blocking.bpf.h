@@ -49,7 +49,7 @@ static __always_inline void begin_transport(void)
 	thread->off_before_ns = thread->off_ns;
 }
 
-/* One that slept was a wait, and no time in the call: the border behind which that is counted moves on by as much. */
+/* If the thread slept, this was a wait rather than time in the call: since_ns advances past it. */
 static __always_inline void end_transport(struct ssll_handshake *handshake, __u64 duration_ns)
 {
 	struct ssll_thread *thread = find_thread();

@@ -107,7 +107,7 @@ static __always_inline void finish_handshake(
 	if (handshake->parts[SSLL_PART_WALL] >= *(volatile __u64 *)&handshake_counters.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
 	if (reason != SSLL_REASON_NONE && ending != SSLL_ENDING_SUCCESS && layout->library.boringssl >= 0)
-		mark_ended(handshake); /* a call that is made all the same fails again, and is no other handshake */
+		mark_ended(handshake); /* a further call just fails again: it is no new handshake */
 	else
 		close_handshake(ssl, tgid);
 }

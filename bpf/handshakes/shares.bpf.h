@@ -2,8 +2,8 @@
 /*
  * A fair share of the tables for each process: what one of them has too many of doesn't push out what others have.
  *
- * Each process may fill most of a table. Handshakes and calls beyond that lie in a smaller table, which is only looked into
- * once any process has come to that; rows beyond it count as where the table is full.
+ * Each process may fill most of a table. Handshakes and calls beyond that lie in a smaller table, which is consulted only after
+ * some process has exceeded its share; rows beyond it count as if the table were full.
  */
 #ifndef HANDSHAKES_SHARES_BPF_H
 #define HANDSHAKES_SHARES_BPF_H
@@ -11,7 +11,7 @@
 #include "handshake.h"
 #include "common/maps.bpf.h"
 
-#define MOST_OF(room) ((room) / 4 * 3)
+#define MOST_OF(size) ((size) / 4 * 3)
 
 const volatile struct ssll_handshake_config handshake_config SEC(".rodata.handshake_config") = {
         .most_handshakes = MOST_OF(131072),

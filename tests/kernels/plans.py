@@ -56,7 +56,7 @@ def roots_for(names: Iterable[str]) -> tuple[str, ...]:
 def plans(selection: str, architecture: str, checks: str = "") -> list[Plan]:
     """The guests of a selection: "ci", "all", or kernels by name, separated by commas. With `checks` only these of theirs.
 
-    ValueError for a name of none.
+    ValueError for an unknown kernel.
     """
     wanted = set(checks.split(",")) if checks else None
     chosen = _guests(selection, architecture)

@@ -45,7 +45,7 @@ _CALLS = {
 def limit(processor_s: int, parent: int) -> None:
     """Bounds this process's processor time and memory; it is killed when its parent is gone, and leaves no core file.
 
-    Signals do to it what they do to a program that has no handlers; Ctrl-C, which ends a trace, isn't for it.
+    Signals do to it what they do to a program that has no handlers; Ctrl-C, which ends a trace, must not reach it.
     """
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -30,7 +30,7 @@ _Key = tuple[object, ...]
 class Start(Protocol):
     """Begins to read a file."""
 
-    def __call__(self, work: Work, *, heeding: bool = True) -> Reading: ...
+    def __call__(self, work: Work, *, interruptible: bool = True) -> Reading: ...
 
 
 @dataclass(frozen=True)
@@ -95,18 +95,18 @@ class Findings:
         self._start = start or planning.start
         self._files: dict[_Key, _Record] = {}
 
-    def ask(self, file: File, part: Part[T], *, heeding: bool = True) -> T:
+    def ask(self, file: File, part: Part[T], *, interruptible: bool = True) -> T:
         """What is found out about a file. ElfError where it can't be read. KeyboardInterrupt where a signal asks for the end,
-        unless not `heeding`: then it takes 40 s at most."""
+        unless not `interruptible`: then it takes 40 s at most."""
         record = self._record_of(file)
-        if record.reading and not heeding:
+        if record.reading and not interruptible:
             record.reading.hurry()
         while not self._has(record, part):
             if record.is_read:
-                self._listen(heeding=heeding)
+                self._listen(interruptible=interruptible)
             else:
                 others = () if part in self._later else (*self._ahead, *self._later)
-                self._begin(record, (part, *others), heeding=heeding)
+                self._begin(record, (part, *others), interruptible=interruptible)
         self._keep(record)
         self._forget(record)
         answer: T | SsllatencyError = record.answers[part.name]
@@ -169,14 +169,14 @@ class Findings:
 
     # Processes.
 
-    def _begin(self, record: _Record, parts: Sequence[Part[Any]], *, heeding: bool = True) -> None:
+    def _begin(self, record: _Record, parts: Sequence[Part[Any]], *, interruptible: bool = True) -> None:
         """Has those of the parts made that aren't known."""
         self._keep(record)
         wanted = [part for part in dict.fromkeys(parts) if not self._has(record, part)]
-        while heeding and self._is_full():
+        while interruptible and self._is_full():
             self._listen()
         try:
-            record.reading = self._start(Work(record.file.subject, wanted, self._settings), heeding=heeding)
+            record.reading = self._start(Work(record.file.subject, wanted, self._settings), interruptible=interruptible)
         except SsllatencyError as error:
             record.answers.update((part.name, error) for part in wanted)
 
@@ -194,11 +194,11 @@ class Findings:
         """The processes that read, and of what."""
         return {record.reading: record for record in self._files.values() if record.reading and record.is_read}
 
-    def _listen(self, *, heeding: bool = True) -> None:
+    def _listen(self, *, interruptible: bool = True) -> None:
         """Takes what the processes say next."""
         readings = self._readings()
         try:
-            listen(readings, heeding=heeding)
+            listen(readings, interruptible=interruptible)
         except KeyboardInterrupt:
             self.close()
             raise
@@ -230,7 +230,7 @@ class Findings:
         try:
             answer = part.read(reading.values[part.name], reading.work.size)
         except FieldError:
-            return ElfError(f"{record.file.label} could not be read: what came of it made no sense.")
+            return ElfError(f"{record.file.label} could not be read: its answer was malformed.")
         if not part.suffices(answer):
             record.unkept[part.key(reading.work.subject.label)] = part.to_values(answer)
         return answer

@@ -73,7 +73,7 @@ class PlanSource:
         """What the codes mean that a file uses which processes map; nothing where that can't be told. It is asked for a report,
         when a signal may have ended the run."""
         try:
-            return self._findings.ask(File(image.file, image.plan.path, _root_of(image)), NAMES, heeding=False)
+            return self._findings.ask(File(image.file, image.plan.path, _root_of(image)), NAMES, interruptible=False)
         except ElfError:
             return Names()
 

@@ -30,7 +30,7 @@ from ssllatency.tracing.confinement import confine, limit
 
 # Of processor time a file gets: so many for each part, and one more for so many bytes of the file.
 _SECONDS, _BYTES_A_SECOND = 20, 5 << 20
-_SECONDS_UNHEEDING = 10  # the same where no signal ends it
+_SECONDS_UNINTERRUPTIBLE = 10  # the same where no signal ends it
 _SLOWNESS = 4  # how many times as long it may take on a busy machine
 _LARGEST_ANSWER = 32 << 20
 _PIPE_BYTES = 1 << 20
@@ -38,7 +38,7 @@ _NICENESS = 10
 _LOOK_S = 0.05  # how often it is seen that a signal asks for the end
 _STOP = {signal.SIGINT, signal.SIGTERM}
 NO_ANSWER = "was left out: the process that read it gave no answer"
-_NO_SENSE = "could not be read: what came of it made no sense"
+_NO_SENSE = "could not be read: its answer was malformed"
 
 
 class Reading:
@@ -74,7 +74,7 @@ class Reading:
         """Ends that, and bounds the time that is left as where no signal ends it."""
         self.is_hurried = True
         self._set_niceness(os.getpriority(os.PRIO_PROCESS, 0))
-        self._until = min(self._until, time.monotonic() + _SLOWNESS * _SECONDS_UNHEEDING)
+        self._until = min(self._until, time.monotonic() + _SLOWNESS * _SECONDS_UNINTERRUPTIBLE)
 
     def take(self) -> None:
         """Takes what it says next."""
@@ -156,11 +156,11 @@ def _why(status: int) -> str:
     return NO_ANSWER
 
 
-def listen(readings: Collection[Reading], *, heeding: bool = True) -> None:
+def listen(readings: Collection[Reading], *, interruptible: bool = True) -> None:
     """Waits until one of them has said something, or has ended. KeyboardInterrupt where SIGINT or SIGTERM waits to be taken;
-    not so unless `heeding`, for what a report lacks once such a signal has ended the run."""
+    not so unless `interruptible`, for what a report lacks once such a signal has ended the run."""
     while True:
-        if heeding and signal.sigpending() & _STOP:
+        if interruptible and signal.sigpending() & _STOP:
             raise KeyboardInterrupt
         if hear(readings, _LOOK_S):
             return
@@ -182,11 +182,11 @@ def _prepare() -> None:
         import_module(name.removesuffix(".__init__"))
 
 
-def start(work: Work, *, heeding: bool = True) -> Reading:
-    """Has the work done by a process of its own, in 40 s at most unless `heeding`. SsllatencyError where that can't be."""
+def start(work: Work, *, interruptible: bool = True) -> Reading:
+    """Has the work done by a process of its own, in 40 s at most unless `interruptible`. SsllatencyError where it can't be."""
     _prepare()
     work.copy()
-    seconds = _SECONDS * len(work.parts) + work.stored // _BYTES_A_SECOND if heeding else _SECONDS_UNHEEDING
+    seconds = _SECONDS * len(work.parts) + work.stored // _BYTES_A_SECOND if interruptible else _SECONDS_UNINTERRUPTIBLE
     receiving, sending = os.pipe()
     with suppress(OSError):
         fcntl.fcntl(sending, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -46,7 +46,7 @@ SIDES: Sequence[tuple[Rule, Callable[[int], Handshakes], str]] = [
         diagnosis_time.private_key,
         lambda side: measured(private_key=499 + side, rest=501 - side),
         "50 % of the time in calls is RSA-2048 signing:"
-        " an ECDSA certificate, session resumption or an offload would lessen it.",
+        " an ECDSA certificate, session resumption or an offload would reduce it.",
     ),
     (
         diagnosis_time.peer_waits,
@@ -57,7 +57,7 @@ SIDES: Sequence[tuple[Rule, Callable[[int], Handshakes], str]] = [
     (
         diagnosis_time.application_waits,
         lambda side: measured(wait_application=499_000 + 1_000 * side, rest=501_000 - 1_000 * side),
-        "50 % of the handshakes' time goes by until the application calls the library again:"
+        "50 % of the handshakes' time is spent waiting for the application to call the library again:"
         " the server's own part is 500 us of 1.00 ms.",
     ),
     (
@@ -97,7 +97,7 @@ SIDES: Sequence[tuple[Rule, Callable[[int], Handshakes], str]] = [
             offload=replace(OFFLOAD, pauses=199 + side, unseen=99 + side, pollers=(PollingThread(1, 2, "poll", 100, None),)),
         ),
         "The jobs were paused 200 times for 100 completions, 2.0 times each: the event loop resumes jobs that aren't done,"
-        " as where a descriptor stays readable because nobody drains it, or where it polls all.",
+        " for example because a descriptor stays readable (nobody drains it), or because it polls every job.",
     ),
     (
         diagnosis_offload.late_resumption,
@@ -105,13 +105,13 @@ SIDES: Sequence[tuple[Rule, Callable[[int], Handshakes], str]] = [
             wait_offload=800_000, offload_completion=401_000 - 1_000 * side, offload_resumption=399_000 + 1_000 * side, rest=9
         ),
         ">99 % of the handshakes' time is spent waiting for the offload, 50 % of that after completion, 400 us a handshake:"
-        " the event loop comes back late to what is done.",
+        " the event loop is slow to resume the jobs that are done.",
     ),
     (
         diagnosis_offload.late_resumption,
         lambda side: measured(wait_offload=499 + side, offload_completion=100, offload_resumption=399 + side, rest=501 - side),
         "50 % of the handshakes' time is spent waiting for the offload, 80 % of that after completion, 400 ns a handshake:"
-        " the event loop comes back late to what is done.",
+        " the event loop is slow to resume the jobs that are done.",
     ),
     (
         diagnosis_offload.offload_waits,
@@ -219,7 +219,7 @@ def test_advice_fits_the_key_and_the_offload() -> None:
     made = measured(private_key=900, rest=1)
     ecdsa = replace(made, keys=(replace(made.keys[0], key="ECDSA P-256"),), offload=OFFLOAD)
     assert diagnosis_time.private_key(ecdsa) == (
-        ">99 % of the time in calls is ECDSA P-256 signing: session resumption would lessen it."
+        ">99 % of the time in calls is ECDSA P-256 signing: session resumption would reduce it."
     )
 
 

@@ -39,9 +39,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     start = planning.start
 
-    def recorded(work: Work, *, heeding: bool = True) -> planning.Reading:
+    def recorded(work: Work, *, interruptible: bool = True) -> planning.Reading:
         found.append(tuple(part.name for part in work.parts))
-        return start(work, heeding=heeding)
+        return start(work, interruptible=interruptible)
 
     monkeypatch.setattr(planning, "start", recorded)
     return found
@@ -58,10 +58,10 @@ def test_debug_files_are_looked_for_where_a_process_that_is_there_may_say_so(
     asked: list[tuple[str, ...]] = []
     start = planning.start
 
-    def recorded(work: Work, *, heeding: bool = True) -> planning.Reading:
+    def recorded(work: Work, *, interruptible: bool = True) -> planning.Reading:
         asked.append(work.subject.debug_roots)
         work.subject = Subject("/bin/true", "/bin/true")
-        return start(work, heeding=heeding)
+        return start(work, interruptible=interruptible)
 
     monkeypatch.setattr(planning, "start", recorded)
     source = PlanSource(OPTIONS)

@@ -164,7 +164,7 @@ def test_what_is_needed_later_is_tried_once_more(children: list[int]) -> None:
     now, later = plain(lambda _: 1, "now"), plain(make, "later")
     asked = findings(ahead=[now], later=[later])
     assert asked.ask(FILE, now) == 1
-    assert asked.ask(FILE, later, heeding=False) == 2
+    assert asked.ask(FILE, later, interruptible=False) == 2
 
 
 def test_as_many_at_once_as_there_are_processors(monkeypatch: pytest.MonkeyPatch, children: list[int]) -> None:

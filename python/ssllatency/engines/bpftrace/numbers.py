@@ -24,6 +24,7 @@ from ssllatency.model.snapshot import Series
 LINEAR, REASON = 1000, 2000
 _SHIFT_TO = 36  # the highest bit of a duration once it is normalised: 2^36 ns is where the overflow begins
 _UNDERFLOW_NS = 64
+_OUTCOMES = len(Outcome)  # rows of each operation
 
 Maps = Mapping[str, Any]
 
@@ -92,7 +93,7 @@ class Numbers:
         return [
             *exponential_slot(),
             *linear_slot(self.linear),
-            f"$row = {4 * number} + $outcome;",
+            f"$row = {_OUTCOMES * number} + $outcome;",
             "@all = count();",
             "@calls[pid, $row, $slot] = count();",
             "@calls[pid, $row, $linear] = count();",
@@ -141,14 +142,14 @@ def rows(maps: Maps, process: Mapping[int, int]) -> dict[collect.Key, Row]:
     """What the maps hold, by process, operation and outcome. `process` gives the process under which another counts."""
     counted: dict[collect.Key, Row] = defaultdict(Row)
     for (pid, row, slot), calls in keyed(maps, "@calls"):
-        counted[process.get(pid, pid), row // 4, row % 4].slots[slot] += calls
+        counted[process.get(pid, pid), *divmod(row, _OUTCOMES)].slots[slot] += calls
     for (pid, row), total in keyed(maps, "@total"):
-        counted[process.get(pid, pid), row // 4, row % 4].total += total
+        counted[process.get(pid, pid), *divmod(row, _OUTCOMES)].total += total
     for (pid, row), least in keyed(maps, "@least"):
-        series = counted[process.get(pid, pid), row // 4, row % 4]
+        series = counted[process.get(pid, pid), *divmod(row, _OUTCOMES)]
         series.least = least if series.least is None else min(least, series.least)
     for (pid, row), most in keyed(maps, "@most"):
-        series = counted[process.get(pid, pid), row // 4, row % 4]
+        series = counted[process.get(pid, pid), *divmod(row, _OUTCOMES)]
         series.most = most if series.most is None else max(most, series.most)
     return counted
 

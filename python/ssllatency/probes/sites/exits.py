@@ -3,8 +3,8 @@
 crosses exactly one of them, with the return value already known: in a register, or as a constant.
 
 The candidates lie in the tail of the operation: code that runs to a `ret` without a call and without a loop; and on the
-branches into it, for one direction of a branch may be the way out while the other goes on. The tail is a small graph. Two of
-its points that no candidate separates are one; the candidates are the edges between them; the sites are a minimum cut between
+branches into it, for one direction of a branch may be the way out while the other goes on. The tail is a small graph. Points
+with no candidate between them are merged; the candidates are the edges between the rest; the sites are a minimum cut between
 what comes before the tail and the `ret`s. A `ret` is a candidate itself, so there is a cut.
 """
 
@@ -22,7 +22,8 @@ from ssllatency.probes.sites.branches import endings, run_once, settled, topolog
 from ssllatency.probes.sites.cut import Edge, Point, Points, cut
 from ssllatency.probes.sites.entry import Site, head_until, site_cost, site_delta
 
-# A single-stepped site costs ten times an emulated one on every call; the number of sites only costs at attaching.
+# A single-stepped site costs ten times an emulated one on every call, while more sites only cost at attaching: so a cut takes
+# any number of emulated sites before a single-stepped one.
 _WEIGHTS = {Cost.OPTIMISED: 1, Cost.EMULATED: 1, Cost.SINGLE_STEPPED: 1000}
 
 MAX_EXITS = 256

@@ -34,8 +34,8 @@ ALERTS = {
     "unknown ca": "the peers don't trust this certificate's issuer, or its chain is sent incomplete",
     "bad certificate": "the peers turn this certificate down",
     "certificate unknown": "the peers turn this certificate down",
-    "certificate expired": "the peers hold this certificate for expired",
-    "certificate revoked": "the peers hold this certificate for revoked",
+    "certificate expired": "the peers consider this certificate expired",
+    "certificate revoked": "the peers consider this certificate revoked",
     "unsupported certificate": "the peers can't use a certificate of this kind",
 }
 

@@ -38,7 +38,7 @@ def vain_resumptions(handshakes: Handshakes) -> str | None:
     if done < FEWEST or offload.unseen < FEWEST or offload.pauses < MANY_RESUMPTIONS * done:
         return None
     often = f"The jobs were paused {offload.pauses} times for {done} completions, {offload.pauses / done:.1f} times each"
-    why = "as where a descriptor stays readable because nobody drains it, or where it polls all"
+    why = "for example because a descriptor stays readable (nobody drains it), or because it polls every job"
     return f"{often}: the event loop resumes jobs that aren't done, {why}."
 
 
@@ -49,7 +49,7 @@ def late_resumption(handshakes: Handshakes) -> str | None:
         return None
     late = group.parts[Part.RESUMPTION]
     after = f"{share(_late(group), 1)} of that after completion, {duration(late.total_ns / late.count)} a handshake"
-    return f"{_waits(group)}, {after}: the event loop comes back late to what is done."
+    return f"{_waits(group)}, {after}: the event loop is slow to resume the jobs that are done."
 
 
 def batches_unfilled(handshakes: Handshakes) -> str | None:

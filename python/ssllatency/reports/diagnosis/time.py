@@ -28,7 +28,9 @@ def application_waits(handshakes: Handshakes) -> str | None:
     if group is None or _fraction(group, Part.WALL, Part.WAIT_APPLICATION) < MOST:
         return None
     waits = share_of(group, Part.WALL, Part.WAIT_APPLICATION)
-    return f"{waits} of the handshakes' time goes by until the application calls the library again: {_own_part(group)}."
+    return (
+        f"{waits} of the handshakes' time is spent waiting for the application to call the library again: {_own_part(group)}."
+    )
 
 
 def peer_waits(handshakes: Handshakes) -> str | None:
@@ -61,7 +63,7 @@ def private_key(handshakes: Handshakes) -> str | None:
         return None
     resumed_words = "" if resumed is None else f"; {share(resumed, 1)} of the handshakes are resumed"
     key = f"{share_of(group, Part.CALLS, Part.PRIVATE_KEY)} of the time in calls is {key_named(handshakes)}"
-    return f"{key}{resumed_words}: {_remedies(handshakes)} would lessen it."
+    return f"{key}{resumed_words}: {_remedies(handshakes)} would reduce it."
 
 
 def _remedies(handshakes: Handshakes) -> str:

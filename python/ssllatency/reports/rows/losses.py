@@ -34,7 +34,7 @@ def _of_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
         (
             handshakes.slept,
             "handshake",
-            "whose calls slept before reads and writes were watched: waits for the peer may be told as rest",
+            "whose calls slept before reads and writes were watched: waits for the peer may be counted as rest",
         ),
     ]
 

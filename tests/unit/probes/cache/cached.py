@@ -57,9 +57,9 @@ class Asker:
         """Any part."""
         read: list[str] = []
 
-        def start(work: Work, *, heeding: bool = True) -> Reading:
+        def start(work: Work, *, interruptible: bool = True) -> Reading:
             read.append(work.subject.path)
-            return self.start(work, heeding=heeding)
+            return self.start(work, interruptible=interruptible)
 
         findings = Findings(Cache(self.directory), Settings(**settings), start=start)
         return findings.ask(FileInRoots(str(path), str(path), roots=self.roots), part), not read
