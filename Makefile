@@ -177,3 +177,4 @@ uninstall: ## remove them
 .PHONY: clean
 clean: ## remove what was built
 	$(Q)rm -rf $(BUILD)
+	$(Q)find bench examples install python tests -name __pycache__ -prune -exec rm -rf {} +

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeVar
 
 from ssllatency.engines import choice
 from ssllatency.engines.base import MOST_NAMES, LinearRange, Side
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Label
 from ssllatency.targets import Selection
+
+E = TypeVar("E", bound=StrEnum)
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -140,13 +145,17 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 def add_role_option(parser: argparse._ActionsContainer) -> None:
     """The option for the side of connections that counts."""
     parser.add_argument(
-        "--role", type=_side, choices=list(Side), default=Side.SERVER, help="which side of connections to count (server)"
+        "--role",
+        type=member_of(Side),
+        choices=list(map(str, Side)),
+        default=Side.SERVER,
+        help="which side of connections to count (server)",
     )
 
 
-def _side(text: str) -> Side | str:
-    """The side of this name; what is none is left to argparse, which names the choices."""
-    return Side(text) if text in list(Side) else text
+def member_of(names: type[E]) -> Callable[[str], E | str]:
+    """Turns text into the member of that name; what is none is left to argparse, which names the choices."""
+    return lambda text: names(text) if text in list(names) else text
 
 
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:

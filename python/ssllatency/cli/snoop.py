@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("filters (applied in the kernel)")
     group.add_argument("--function", action="append", metavar="NAME",
                        help="only calls of this function, or of those that match a shell pattern; repeatable")  # fmt: skip
-    group.add_argument("--outcome", type=Outcome, choices=list(Outcome), action="append", metavar="OUTCOME",
+    group.add_argument("--outcome", action="append", metavar="OUTCOME",
+                       type=options.member_of(Outcome), choices=list(map(str, Outcome)),
                        help="only calls with this outcome: success, failure, retry or closed; repeatable")  # fmt: skip
     group.add_argument("--min", type=options.duration_ns, default=0, metavar="DURATION",
                        help="only calls that took at least this long, such as 200us or 1ms")  # fmt: skip

@@ -113,6 +113,7 @@ def test_a_subcommand_brings_in_no_other() -> None:
         (["trace", "-p", "1", "--hist", "0:1000:300"], 2, "steps of 300 from 0 end at 1200, not at 1000 (take 0:1200:300)"),
         (["trace", "-p", "1", "--max-processes", "0"], 2, "isn't a whole number"),
         (["trace", "-p", "1", "--role", "both"], 2, "--role: invalid choice: 'both'"),
+        (["snoop", "-p", "1", "--outcome", "succes"], 2, "--outcome: invalid choice: 'succes' (choose from 'success', "),
         (["trace", "-p", "1", "--role", "serve"], 2, "did you mean server?"),
         (["probes"], 2, "name either files or targets"),
         (["probes", "x", "-p", "1"], 2, "name either files or targets"),
