@@ -12,14 +12,12 @@ from tests.bpf import instructions, stepping
 from tests.bpf.instructions import Snippet
 
 _BATCHES, _ROUNDS = 15, 20
-_ROUNDS_OF_KINDS = 5  # each kind is measured so many times, in turn: the host may be busy
+_TURNS = 5  # calls are timed without and with a probe in turn so often: the host may be busy
 
 
 def relative() -> dict[str, Any]:
     """An emulated site is cheaper than one that is single-stepped, as the planner reckons, so many times."""
-    kinds = (Cost.EMULATED, Cost.SINGLE_STEPPED)
-    rounds = [[_hit_us(_snippet(cost)) for cost in kinds] for _ in range(_ROUNDS_OF_KINDS)]
-    emulated, stepped = (min(figures) for figures in zip(*rounds, strict=True))
+    emulated, stepped = (_hit_us(_snippet(cost)) for cost in (Cost.EMULATED, Cost.SINGLE_STEPPED))
     assert 0 < emulated < stepped, f"an emulated site costs {emulated:.1f} us, a stepped one {stepped:.1f} us"
     return {"stepped to emulated": round(stepped / emulated, 1)}
 
@@ -30,16 +28,20 @@ def _snippet(cost: Cost) -> Snippet:
 
 
 def _hit_us(snippet: Snippet) -> float:
-    """How much longer a call with a probe takes, at the best of some batches, which is the least disturbed."""
+    """How much longer a call with a probe takes, each at the best of some batches, which is the least disturbed."""
+    plain_us, probed_us = [], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "code")
         path.write_bytes(snippet.code.ljust(stepping.SIZE, b"\0"))
         with stepping.running(path) as process:
-            plain_us = min(_call_us(process) for _ in range(_BATCHES))
-            with stepping.probed(path, snippet.site, process.pid) as event:
-                probed_us = min(_call_us(process) for _ in range(_BATCHES))
-                assert stepping.hits(event) == _BATCHES * _ROUNDS * len(stepping.ARGUMENTS), "the probe isn't hit at each call"
-    return probed_us - plain_us
+            for _ in range(_TURNS):
+                plain_us += [_call_us(process) for _ in range(_BATCHES)]
+                with stepping.probed(path, snippet.site, process.pid) as event:
+                    probed_us += [_call_us(process) for _ in range(_BATCHES)]
+                    assert stepping.hits(event) == _BATCHES * _ROUNDS * len(stepping.ARGUMENTS), (
+                        "the probe isn't hit at each call"
+                    )
+    return min(probed_us) - min(plain_us)
 
 
 def _call_us(process: stepping.Process) -> float:
