@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, fields
 from functools import cache
 from pathlib import Path
 
@@ -20,8 +21,8 @@ _MOST_NS = 10_000_000
 
 @cache
 def of_this_machine(*, keep: bool = True) -> HitCosts | None:
-    """By the best way of attaching that this kernel has; None where this user may not attach, or the machine isn't one that is
-    supported. `keep`: whether the cache may be asked, and told."""
+    """By the best way of attaching that this kernel has; None where this user may not attach, the machine isn't one that is
+    supported, or it was too busy for a figure. `keep`: whether the cache may be asked, and told."""
     method = kernel.best_method()
     boot = _boot_id()
     name = store.entry_name(boot, "hit costs", method) if keep and boot else ""
@@ -32,6 +33,8 @@ def of_this_machine(*, keep: bool = True) -> HitCosts | None:
     try:
         costs = hit_cost.measure(method, returns=not deadly)
     except (OSError, KeyError):
+        return None
+    if not _are_costs(astuple(costs)):
         return None
     if name:
         store.store(store.default_directory(), name, asdict(costs))
@@ -51,6 +54,9 @@ def _read(entry: object) -> HitCosts | None:
     if not isinstance(entry, dict) or sorted(entry) != sorted(names):
         return None
     values = [entry[name] for name in names]
-    if not all(isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_NS for value in values):
-        return None
-    return HitCosts(*values)
+    return HitCosts(*values) if _are_costs(values) else None
+
+
+def _are_costs(values: Sequence[object]) -> bool:
+    """Whether these can be nanoseconds of a hit. A difference of two times isn't above 0 where other work disturbed them."""
+    return all(isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST_NS for value in values)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,15 @@ def test_return_probes_are_left_out_where_they_would_kill(monkeypatch: pytest.Mo
     assert [returns for _, returns in measured] == [False]
 
 
+@pytest.mark.usefixtures("measured")
+def test_a_figure_that_cannot_be_is_neither_told_nor_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    boot(monkeypatch, tmp_path, "first")
+    monkeypatch.setattr(hit_cost, "measure", lambda *_, **__: replace(COSTS, emulated=-4))
+    assert again() is None
+    monkeypatch.setattr(hit_cost, "measure", lambda *_, **__: COSTS)
+    assert again() == COSTS
+
+
 def test_nothing_is_known_where_attaching_is_refused() -> None:
     assert again(keep=False) is None
 
@@ -85,6 +94,7 @@ def test_nothing_is_known_where_attaching_is_refused() -> None:
         {**asdict(COSTS), "more": 1},
         {**asdict(COSTS), "emulated": "500"},
         {**asdict(COSTS), "emulated": True},
+        {**asdict(COSTS), "emulated": 0},
         {**asdict(COSTS), "emulated": 10**12},
     ],
 )
