@@ -67,7 +67,7 @@ def assert_counted(document: Document, exchanges: list[Exchange], workers: list[
     assert other not in counted
     mine = [row for row in document["functions"] if row["pid"] in workers]
     expected = server_calls(exchanges, "ecdsa")
-    assert counts({**document, "functions": mine}, list(expected)) == expected
+    assert counts({**document, "functions": mine}, list(expected)) == expected, f"lost: {losses(document)}"
     assert losses(document) == {}
 
 
