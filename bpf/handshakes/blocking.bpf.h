@@ -71,7 +71,7 @@ static __always_inline void end_transport(struct ssll_handshake *handshake, __u6
  */
 static __always_inline void transport_returns(struct ssll_handshake *handshake)
 {
-	bool first = !(handshake->flags & (SSLL_FLAG_RETURNS | SSLL_FLAG_NONBLOCKING));
+	bool first = !(handshake->flags & SSLL_FLAG_RETURNS);
 
 	handshake->flags |= SSLL_FLAG_RETURNS;
 	if (handshake->flags & SSLL_FLAG_BLOCKED)

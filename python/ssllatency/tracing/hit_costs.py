@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple
 from functools import cache
 from pathlib import Path
 
 from ssllatency.engines import hit_cost
 from ssllatency.engines.bpf import kernel
+from ssllatency.fields import Field, FieldError
 from ssllatency.probes.cache import store
 from ssllatency.probes.costs import HitCosts
 from ssllatency.targets.hazards import hazards
@@ -34,7 +34,7 @@ def of_this_machine(*, keep: bool = True) -> HitCosts | None:
         costs = hit_cost.measure(method, returns=not deadly)
     except (OSError, KeyError):
         return None
-    if not _are_costs(astuple(costs)):
+    if not _is_measured(costs):
         return None
     if name:
         store.store(store.default_directory(), name, asdict(costs))
@@ -50,13 +50,13 @@ def _boot_id() -> str:
 
 def _read(entry: object) -> HitCosts | None:
     """The costs of an entry; None for one that isn't what was stored."""
-    names = [field.name for field in fields(HitCosts)]
-    if not isinstance(entry, dict) or sorted(entry) != sorted(names):
+    try:
+        costs = HitCosts(**{name: value.whole(_MOST_NS) for name, value in Field(entry).record(HitCosts).items()})
+    except FieldError:
         return None
-    values = [entry[name] for name in names]
-    return HitCosts(*values) if _are_costs(values) else None
+    return costs if _is_measured(costs) else None
 
 
-def _are_costs(values: Sequence[object]) -> bool:
-    """Whether these can be nanoseconds of a hit. A difference of two times isn't above 0 where other work disturbed them."""
-    return all(isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST_NS for value in values)
+def _is_measured(costs: HitCosts) -> bool:
+    """A difference of two times isn't above 0 where other work disturbed them."""
+    return all(value > 0 for value in astuple(costs))
