@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import time
 from dataclasses import replace
@@ -14,6 +16,7 @@ from ssllatency import abi
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS
 from ssllatency.engines.base import AttachError, Rules, Side, TracedImage
 from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.follow.following import TargetBits, pids_of
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome, Target
@@ -80,6 +83,20 @@ def test_the_whole_return_value_is_judged(subject: Subject, returned: int, outco
     snapshot = finished(session)
     assert counts(snapshot) == {("SSL_read", outcome): 10}
     assert all(one.reasons == ({} if outcome is SUCCESS else {"unknown": 10}) for one in snapshot.series)
+
+
+def test_processes_that_are_noticed_later_push_out_none_that_the_kernel_has_added(subject: Subject, tmp_path: Path) -> None:
+    """With one file named, a process counts in what was taken along from its first call of that file on: the kernel adds it."""
+    named = replace(subject.request().images[0], pids=(os.getpid(),))
+    other = replace(named.plan, build_id="of the other file")
+    companion = replace(named, plan=other, file=shutil.copy(subject.plan.path, tmp_path), companion=True)
+    session = subject.attach(everyone=True, links="shared", images=(named, companion), role=Side.ANY)
+    targets = session.attachment.object.live_section("targets", TargetBits)
+    subject.do("reads", 1, 1)
+    assert subject.pid in pids_of(bytes(targets))
+    session.attachment.admit(subject.pid ^ 1)
+    assert subject.pid in pids_of(bytes(targets))
+    session.close()
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,8 @@ class Attachment:
         self.counters.interval = 1
         self.running = Running(self.object) if self.object.has_map("starts") else None
         self._describe(0, self.images, attached=False)
-        for pid in () if self.following or self._beside else self._pids:
-            self.admit(pid)
+        if not self.following and not self._beside and (self._filtered or self._companions):
+            self._add_to_set(self._pids)
 
     def _describe(self, first: int, images: Sequence[TracedImage], *, attached: bool) -> None:
         """Tells the programs how the SSLs of these libraries are read, and whether all their sites are attached; the first
@@ -115,12 +115,20 @@ class Attachment:
             libraries.update(ctypes.c_uint32(index), record)
 
     def admit(self, pid: int, *, member: bool = False) -> None:
-        """Adds a process to those that the programs know as targets; `member` as for Following.admit."""
+        """Adds a process to those that the programs know as targets; `member` as for Following.admit.
+
+        With companions the programs themselves add it, at its first call: to write beside them could undo what they write.
+        """
         if self.following:
             self.following.admit(pid, member=member)
-        elif self._filtered or self._companions:
+        elif self._filtered:
+            self._add_to_set([pid])
+
+    def _add_to_set(self, pids: Iterable[int]) -> None:
+        """Writes to the set, which no program may write to meanwhile."""
+        targets: LoadedMap = self.object.map("targets", 4, ctypes.sizeof(abi.Targets))
+        for pid in pids:
             self._words[pid >> 6] = self._words.get(pid >> 6, 0) | 1 << (pid & 63)
-            targets: LoadedMap = self.object.map("targets", 4, ctypes.sizeof(abi.Targets))
             targets.update(ctypes.c_uint32(pid >> 6), abi.Targets(kin=self._words[pid >> 6]))
 
     def _choose_programs(self) -> None:
