@@ -19,14 +19,14 @@ SEC("uprobe")
 int at_phase(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return begin_phase(ctx, bpf_get_attach_cookie(ctx));
+	return begin_phase(ctx, count_hit(bpf_get_attach_cookie(ctx)));
 }
 
 SEC("uprobe")
 int at_phase_end(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return end_phase(ctx, bpf_get_attach_cookie(ctx));
+	return end_phase(ctx, count_hit(bpf_get_attach_cookie(ctx)));
 }
 
 /* OpenSSL's own private-key methods: inside a handshake, that is, not in an offload's own threads. */
@@ -34,6 +34,7 @@ SEC("uprobe")
 int at_software(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
 	if (current_handshake())
 		count(&handshake_counters.software);
 	return 0;
@@ -43,6 +44,7 @@ SEC("uprobe")
 int at_wake_set(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
 	return note_wake(argument(ctx, 2));
 }
 
@@ -50,7 +52,7 @@ SEC("uprobe")
 int at_batch(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return count_batch(argument(ctx, 0), field(bpf_get_attach_cookie(ctx), SSLL_COOKIE_OPERATION, 8));
+	return count_batch(argument(ctx, 0), field(count_hit(bpf_get_attach_cookie(ctx)), SSLL_COOKIE_OPERATION, 8));
 }
 
 SEC("raw_tracepoint/sys_enter")

@@ -86,11 +86,33 @@ enum ssll_cookie {
 	SSLL_COOKIE_SHARED = 17,    /* 1 bit: the exit is reached without the entry, too */
 	SSLL_COOKIE_SKIP_NULL = 18, /* 3 bits: 1 + index of the argument that is NULL in a size query; 0 none */
 	SSLL_COOKIE_SSL = 21,       /* 1 bit: the first argument is the SSL * */
+	SSLL_COOKIE_HIT = 22,       /* 2 bits: enum ssll_hit, in the cookies of all kinds of sites */
 	SSLL_COOKIE_LIBRARY = 24,   /* 8 bits: index into libraries */
 	SSLL_COOKIE_STACK = 32,     /* 16 bits: stack pointer at the function's entry minus that at the site, bytes */
 	SSLL_COOKIE_CONDITION = 48, /* 4 bits: of an exit site on x86-64's jcc, the lowest 4 bits of its opcode */
 	SSLL_COOKIE_TAKEN = 52,     /* 4 bits: enum ssll_exit, of an exit site whose condition holds */
 	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_exit, of one whose condition doesn't */
+};
+
+/* What the kernel does at a hit, which decides what it costs. */
+enum ssll_hit {
+	SSLL_HIT_EMULATED = 0,
+	SSLL_HIT_SINGLE_STEPPED = 1,
+	SSLL_HIT_OPTIMISED = 2,
+	SSLL_HIT_RETURN = 3, /* of a return probe, on the way back */
+	SSLL_HITS = 4,
+};
+
+/*
+ * Hits are counted by processor, by the process's PID modulo SSLL_HIT_PIDS, and by kind. Each processor has SSLL_HIT_PIDS
+ * entries of its own in the map, so that none waits for another's cache line.
+ */
+enum ssll_hit_table {
+	SSLL_HIT_PIDS = 1024,
+};
+
+struct ssll_hits {
+	__u64 of_kind[SSLL_HITS];
 };
 
 /* What an exit site tells of the return value. */
@@ -265,6 +287,7 @@ _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_library) == 52, "library");
 _Static_assert(sizeof(struct ssll_counters) == 48, "counters");
 _Static_assert(sizeof(struct ssll_config) == 40, "config");
+_Static_assert(sizeof(struct ssll_hits) == 32, "hits");
 _Static_assert(sizeof(struct ssll_event) == 64, "event");
 _Static_assert(sizeof(struct ssll_event_filter) == 24 + SSLL_OPERATIONS, "event filter");
 

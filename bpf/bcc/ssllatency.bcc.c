@@ -6,6 +6,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "calls/record.bpf.h"
+#include "common/hits.bpf.h"
 #include "common/stack.bpf.h"
 
 DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
@@ -13,7 +14,7 @@ DEFINE_EMPTY_PROG_ARRAY(no_uprobe_program);
 int at_entry(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u64 cookie = count_hit(bpf_get_attach_cookie(ctx));
 
 	return on_entry(ctx, cookie, stack_at_entry(ctx, cookie));
 }
@@ -21,7 +22,7 @@ int at_entry(struct pt_regs *ctx)
 int at_exit(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u64 cookie = count_hit(bpf_get_attach_cookie(ctx));
 
 	return on_exit(ctx, cookie, stack_at_entry(ctx, cookie));
 }
@@ -29,17 +30,19 @@ int at_exit(struct pt_regs *ctx)
 int at_return(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit_of(SSLL_HIT_RETURN);
 	return on_exit(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
 int at_free(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
 	return on_free(argument(ctx, 0));
 }
 
 int at_error(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return on_error(ctx, 0);
+	return on_error(ctx, count_hit(bpf_get_attach_cookie(ctx)));
 }

@@ -3,6 +3,7 @@
 #ifndef PROGRAMS_BPF_H
 #define PROGRAMS_BPF_H
 
+#include "common/hits.bpf.h"
 #include "common/maps.bpf.h"
 #include "common/registers.bpf.h"
 
@@ -22,7 +23,7 @@ SEC("uprobe")
 int at_entry(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u64 cookie = count_hit(bpf_get_attach_cookie(ctx));
 
 	return on_entry(ctx, cookie, stack_at_entry(ctx, cookie));
 }
@@ -31,7 +32,7 @@ SEC("uprobe")
 int at_exit(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u64 cookie = count_hit(bpf_get_attach_cookie(ctx));
 
 	return on_exit(ctx, cookie, stack_at_entry(ctx, cookie));
 }
@@ -40,6 +41,7 @@ SEC("uretprobe")
 int at_return(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit_of(SSLL_HIT_RETURN);
 	return on_exit(ctx, bpf_get_attach_cookie(ctx), stack_before_return(ctx));
 }
 
@@ -54,15 +56,18 @@ int at_both(struct pt_regs *ctx)
 	BEGIN_UPROBE(ctx, no_session_program);
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 
-	if (REGISTER(ctx, INSTRUCTION_POINTER) != bpf_get_func_ip(ctx))
+	if (REGISTER(ctx, INSTRUCTION_POINTER) != bpf_get_func_ip(ctx)) {
+		count_hit_of(SSLL_HIT_RETURN);
 		return on_exit(ctx, cookie, stack_before_return(ctx));
-	return on_entry(ctx, cookie, stack_at_entry(ctx, cookie));
+	}
+	return on_entry(ctx, count_hit(cookie), stack_at_entry(ctx, cookie));
 }
 
 SEC("uprobe")
 int at_free(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
+	count_hit(bpf_get_attach_cookie(ctx));
 	return on_free(argument(ctx, 0));
 }
 
@@ -70,7 +75,7 @@ SEC("uprobe")
 int at_error(struct pt_regs *ctx)
 {
 	BEGIN_UPROBE(ctx, no_uprobe_program);
-	return on_error(ctx, bpf_get_attach_cookie(ctx));
+	return on_error(ctx, count_hit(bpf_get_attach_cookie(ctx)));
 }
 
 #endif

@@ -48,6 +48,7 @@ class Cookie(IntEnum):
     SHARED = 17
     SKIP_NULL = 18
     SSL = 21
+    HIT = 22
     LIBRARY = 24
     STACK = 32
     CONDITION = 48
@@ -106,6 +107,18 @@ class Geometry(IntEnum):
     COMM = 16
     OPERATIONS = 256
     EXTREME_BITS = 42
+
+
+class Hit(IntEnum):
+    EMULATED = 0
+    SINGLE_STEPPED = 1
+    OPTIMISED = 2
+    RETURN = 3
+    HITS = 4
+
+
+class HitTable(IntEnum):
+    HIT_PIDS = 1024
 
 
 class KeyOperation(IntEnum):
@@ -476,6 +489,15 @@ class HandshakeRow(ctypes.Structure):
 assert ctypes.sizeof(HandshakeRow) == 66232
 
 
+class Hits(ctypes.Structure):
+    _fields_ = (
+        ("of_kind", ctypes.c_uint64 * 4),
+    )
+
+
+assert ctypes.sizeof(Hits) == 32
+
+
 class Holding(ctypes.Structure):
     _fields_ = (
         ("entries", ctypes.c_uint64 * 8),
@@ -692,6 +714,7 @@ assert ctypes.sizeof(Thread) == 56
 MAPS = {
     "blank": MapShape(2, 4, 4680, 1, 0),
     "folded": MapShape(1, 4, 1, 65536, 1),
+    "hits": MapShape(2, 4, 32, 1024, 1024),
     "libraries": MapShape(2, 4, 52, 256, 0),
     "no_session_program": MapShape(3, 4, 4, 1, 0),
     "no_uprobe_program": MapShape(3, 4, 4, 1, 0),

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack))
         event_filter = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
-        session = SnoopSession(live.request(resolved, arguments), event_filter, arguments.buffer << 10)
+        session = SnoopSession(replace(live.request(resolved, arguments), hit_costs=None), event_filter, arguments.buffer << 10)
         stack.callback(session.close)
         session.attach()
         follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))

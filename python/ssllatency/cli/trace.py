@@ -54,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
         live.announce(resolved if follower else replace(resolved, waits=False), arguments.duration)
         end, show = live.RunEnd(resolved, arguments.duration, follower), _printer(arguments)
-        for snapshot in live.snapshots(session, end, arguments.interval):
+        poll = session.poll if isinstance(session, TraceSession) else None
+        for snapshot in live.snapshots(session, end, arguments.interval, poll):
             show(resolved.noted(snapshot))
     return 0
 

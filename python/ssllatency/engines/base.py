@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -11,6 +12,7 @@ from ssllatency import abi
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot, Target
+from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import ImagePlan
 
 if TYPE_CHECKING:
@@ -72,6 +74,9 @@ MOST_NAMES = int(abi.FollowLimits.NAMES)  # the most names by which processes th
 class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
+    `hit_costs` tells what a hit of a probe costs on this machine, None where it isn't known; without it nothing is said of what
+    tracing costs.
+
     `follow`: which processes that start later are traced as well; None: only those that exist. `following`: what follows them,
     where it is loaded already; its creator closes it. `wait`: no process that makes calls needs to exist yet. `floor`: empty
     programs at the same sites, libbpf's only. `method`: "auto", "perf", "multi" or, libbpf's only, "session"; `links`: "auto",
@@ -90,6 +95,7 @@ class Request:
     method: str = "auto"
     links: str = "auto"
     wait: bool = False
+    hit_costs: Callable[[], HitCosts | None] | None = None
 
 
 class Session(Protocol):

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model import handshake_arithmetic
+from ssllatency.model import cost, handshake_arithmetic
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.keyed import gathered, listed, once
@@ -76,6 +76,7 @@ def difference(later: Snapshot, earlier: Snapshot) -> Snapshot:
         series=tuple(series for series in changed if series.count),
         losses=_losses_since(later.losses, earlier.losses),
         handshakes=_handshakes_since(later.handshakes, earlier.handshakes),
+        cost=cost.difference(later.cost, earlier.cost),
     )
 
 
@@ -105,6 +106,7 @@ def merge(*measured: Snapshot) -> Snapshot:
         in_flight=sum(snapshot.in_flight for snapshot in measured),
         notes=once(snapshot.notes for snapshot in measured),
         handshakes=_handshakes_sum([snapshot.handshakes for snapshot in measured], by_process=len(hosts) == 1),
+        cost=cost.merge([snapshot.cost for snapshot in measured], one_host=len(hosts) == 1),
     )
 
 

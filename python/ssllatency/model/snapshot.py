@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ssllatency.model.cost import Cost
 from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class Losses:
 class Snapshot:
     """Everything one report is made of. `started` is RFC 3339 with a zone; `notes` are sentences for the reader.
 
-    `handshakes` is None where they weren't measured, `client` where no load generator was run.
+    `handshakes` is None where they weren't measured, `client` where no load generator was run, `cost` where it isn't known what
+    tracing has cost.
     """
 
     host: str
@@ -120,3 +122,4 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     handshakes: Handshakes | None = None
     client: ClientReport | None = None
+    cost: Cost | None = None

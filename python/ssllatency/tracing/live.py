@@ -16,6 +16,7 @@ from ssllatency.engines.base import Request, Session
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell, tell_line
 from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.probes.costs import HitCosts
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection, exists
 from ssllatency.tracing.follow import Follower, load_early, rules_for
@@ -83,7 +84,14 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         method=arguments.attach,
         links=arguments.links,
         wait=wait,
+        hit_costs=partial(_hit_costs, keep=not arguments.no_cache),
     )
+
+
+def _hit_costs(*, keep: bool) -> HitCosts | None:
+    from ssllatency.tracing.hit_costs import of_this_machine  # not before the probes are attached
+
+    return of_this_machine(keep=keep)
 
 
 class RunEnd:

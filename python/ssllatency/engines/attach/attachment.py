@@ -41,6 +41,7 @@ from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.running import Running, exists
 from ssllatency.engines.clock import Span
+from ssllatency.engines.cost.hits import make_room
 from ssllatency.model.snapshot import Losses, Target
 
 
@@ -76,6 +77,7 @@ class Attachment:
         followed = request if self.following else replace(request, follow=None)
         self.each_process = links_each_process(followed, self.method)
         self._filtered = not request.everyone and not self.each_process  # else the kernel picks the process, all its threads
+        self.processes.filtered |= self._filtered
         self._companions = request.everyone and not self.each_process and any(image.companion for image in request.images)
         self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
         self._words: dict[int, int] = {}
@@ -92,8 +94,12 @@ class Attachment:
             self.object.reuse_map("targets", self.following.targets_fd)
         elif self._beside:
             self.object.reuse_map("targets", self._beside.object.map_fd("targets"))
-        self._choose_programs()
+        programs = self._choose_programs()
+        if self.processes.meter:
+            make_room(self.object)
         self.object.load()
+        if self.processes.meter:
+            self.processes.meter.add(self.object, programs, self._tracepoints)
         self.counters = self.object.live_section(".data.counters", abi.Counters)
         self.counters.interval = 1
         self.running = Running(self.object) if self.object.has_map("starts") else None
@@ -131,8 +137,9 @@ class Attachment:
             self._words[pid >> 6] = self._words.get(pid >> 6, 0) | 1 << (pid & 63)
             targets.update(ctypes.c_uint32(pid >> 6), abi.Targets(kin=self._words[pid >> 6]))
 
-    def _choose_programs(self) -> None:
-        """Loads the programs that are needed. What a program may be attached with is settled when it is loaded."""
+    def _choose_programs(self) -> list[str]:
+        """Loads the programs that are needed, and says which of them are for probes. What a program may be attached with is
+        settled when it is loaded."""
         chosen = self._programs
         multi = 0 if self.method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI
         used = dict.fromkeys((chosen.entry, chosen.exit, chosen.free, chosen.error, *self._more), multi)
@@ -143,6 +150,7 @@ class Attachment:
             used[chosen.at_return] = multi
         for name in self.object.program_names():
             self.object.choose_program(name, load=name in used, attach_type=used.get(name, 0))
+        return [name for name in self.object.program_names() if name in used and name not in self._tracepoints]
 
     def attach(self, more: Mapping[str, Sequence[Sites]] | None = None) -> None:
         """Attaches all or nothing. Who starts from here on is followed, where that is asked for.
@@ -156,6 +164,8 @@ class Attachment:
             raise AttachError(self._why_no_call_can_begin())
         self._describe(0, self.images, attached=True)
         self.span.begin()
+        if self.processes.meter:
+            self.processes.meter.begin(self.targets)
 
     def _why_no_call_can_begin(self) -> str:
         if any(exists(pid) for image in self.images for pid in image.pids):

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ssllatency.engines.base import Request
+from ssllatency.engines.cost.meter import CostMeter
 from ssllatency.engines.follow.following import Following
 from ssllatency.errors import SsllatencyError
+from ssllatency.model.cost import Cost
 from ssllatency.model.snapshot import Target
 
 
@@ -14,6 +18,7 @@ class Processes:
 
     `targets`, `notes` and `late` (those that ran before what they map was traced) are filled by whoever finds the processes.
     `following` keeps the set of them, where the request asks for that and the machine can; `unfollowed` says why it can't.
+    `meter` measures what their probes cost, where that is asked for.
     """
 
     def __init__(self, request: Request) -> None:
@@ -22,6 +27,8 @@ class Processes:
         self.late: set[int] = set()
         self.following: Following | None = None
         self.unfollowed = ""
+        self.filtered = False  # whether others hit the probes, too
+        self.meter = CostMeter(request.hit_costs, self._paying) if request.hit_costs and not request.floor else None
         if request.following:
             self.following = request.following
         elif request.follow is not None:
@@ -42,6 +49,21 @@ class Processes:
             return
         self.following = following
 
+    def _paying(self) -> Collection[int] | None:
+        """The processes that were traced so far, those among them that have ended; None for all that hit a probe."""
+        if not self.filtered:
+            return None
+        return self.following.ever() if self.following else self.targets
+
+    def measure(self) -> None:
+        """To be called many times a second: measures what is to be measured meanwhile."""
+        if self.meter:
+            self.meter.tick(self.targets)
+
+    def cost(self) -> Cost | None:
+        """What tracing has cost so far, None where that isn't known."""
+        return self.meter.read(self.targets) if self.meter else None
+
     def attach(self) -> None:
         """Has those followed that start from here on, where that is asked for."""
         if self.following:
@@ -49,5 +71,7 @@ class Processes:
 
     def close(self) -> None:
         """Ends that; may be called twice."""
+        if self.meter:
+            self.meter.close()
         if self.following:
             self.following.close()

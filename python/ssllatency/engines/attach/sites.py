@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ssllatency import abi
+from ssllatency.code.machine import Cost
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.catalogue import BY_NAME, FATAL, Operation
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, Leaving, Probe, Role, SslOffsets
@@ -50,8 +51,20 @@ def numbered(images: Sequence[TracedImage], *, later: bool) -> list[str]:
     return list(dict.fromkeys((*names, *more)))
 
 
+_HITS = {
+    Cost.EMULATED: abi.Hit.EMULATED,
+    Cost.SINGLE_STEPPED: abi.Hit.SINGLE_STEPPED,
+    Cost.OPTIMISED: abi.Hit.OPTIMISED,
+}
+
+
+def site(probe: Probe, cookie: int = 0) -> tuple[int, int]:
+    """Where the probe lies, and the cookie with what the kernel does at a hit of it."""
+    return probe.offset, cookie | _HITS[probe.cost] << abi.Cookie.HIT
+
+
 def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int:
-    """The 64-bit cookie of a site, as enum ssll_cookie lays it out."""
+    """The 64-bit cookie of a call's site, as enum ssll_cookie lays it out."""
     fields: dict[IntEnum, int] = {
         abi.Cookie.OPERATION: number,
         abi.Cookie.CONVENTION: operation.convention,
@@ -100,10 +113,10 @@ def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> Ima
     for planned in image.plan.operations:
         for probe in planned.probes:
             if BY_NAME[planned.operation].only_entry:
-                (errors if planned.operation == FATAL else frees).append((probe.offset, 0))
+                (errors if planned.operation == FATAL else frees).append(site(probe))
                 continue
             value = cookie(probe, BY_NAME[planned.operation], numbers[planned.operation], library)
-            by_role[probe.role].append((probe.offset, value))
+            by_role[probe.role].append(site(probe, value))
     return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees, errors)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 from ssllatency import abi
@@ -62,6 +63,15 @@ def pids_of(bits: bytes) -> list[int]:
                     pids.append(number * _WORD_BITS + lowest.bit_length() - 1)
                     either ^= lowest
     return pids
+
+
+def _ended_pids(bits: bytes) -> Iterator[int]:
+    """The processes whose bits are set."""
+    for start in range(0, len(bits), _BLOCK_BYTES):
+        block = bits[start : start + _BLOCK_BYTES]
+        if block != _EMPTY[: len(block)]:
+            for number, word in enumerate(memoryview(block).cast("Q"), start // 8):
+                yield from (number * _WORD_BITS + bit for bit in range(_WORD_BITS) if word >> bit & 1)
 
 
 class Following:
@@ -178,6 +188,10 @@ class Following:
     def alive(self) -> list[int]:
         """The processes now in the set, ascending, without those that had ended when they were added."""
         return [pid for pid in pids_of(bytes(self._bits)) if pid not in self._admitted or exists(pid)]
+
+    def ever(self) -> set[int]:
+        """The processes now in the set, and those that have left it by ending, until their PIDs are used again."""
+        return {*pids_of(bytes(self._bits)), *_ended_pids(bytes(self._ended))}
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until a process becomes a target by its name or cgroup, at most so long; whether one has."""

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processor time of threads, from /proc."""
+"""The processor time of threads and processes, from /proc and the clocks that the kernel keeps of each."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-_UTIME, _STIME = 13 - 2, 14 - 2  # fields 14 and 15 of proc_pid_stat(5), counted from the one after the name
+# Fields of proc_pid_stat(5), where the first has the number 1, counted from the one after the name.
+_PPID, _UTIME, _STIME, _CUTIME, _CSTIME, _STARTTIME = (number - 3 for number in (4, 14, 15, 16, 17, 22))
+_CPUCLOCK_SCHED = 2  # the clock of a process's time on processors (linux/posix-timers.h), in nanoseconds
 
 
 def thread_cpu_s(pid: int, tid: int) -> float | None:
@@ -29,3 +33,81 @@ def threads_cpu_s(pids: Iterable[int]) -> dict[int, float]:
                 if seconds is not None:
                     seconds_by_tid[tid] = seconds
     return seconds_by_tid
+
+
+@dataclass
+class _Process:
+    """What is known of one process, in nanoseconds: what it had run, and what its children had that it has waited for, when it
+    was first seen and when it was last seen."""
+
+    parent: int
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+    @property
+    def own_ns(self) -> int:
+        return self.last[0] - self.first[0]
+
+    @property
+    def children_ns(self) -> int:
+        return self.last[1] - self.first[1]
+
+
+class ProcessTimes:
+    """The processor time that processes have used since `begin`, or since they started if that was later.
+
+    One that has ended counts by what its parent was told of it, where that is one of them too; else as far as it was last seen.
+    """
+
+    def __init__(self) -> None:
+        self._processes: dict[int, _Process] = {}
+        self._ended_ns = 0
+        self._began_ticks = 0
+
+    def begin(self, pids: Iterable[int]) -> None:
+        """Counts from now on."""
+        self._began_ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+        self.see(pids)
+
+    def see(self, pids: Iterable[int]) -> None:
+        """Takes in those of these that are new, and looks at all again."""
+        for pid in dict.fromkeys((*pids, *self._processes)):
+            seen = _look(pid)
+            if seen is None:
+                self._end(pid)
+                continue
+            parent, started, now = seen
+            if pid not in self._processes:
+                first = now if started < self._began_ticks else (0, 0)
+                self._processes[pid] = _Process(parent, first, now)
+            self._processes[pid].last = now
+
+    def _end(self, pid: int) -> None:
+        process = self._processes.pop(pid, None)
+        if process is None:
+            return
+        if process.parent in self._processes:  # which counts the whole of it as its children's time
+            self._ended_ns -= process.first[0]
+        else:
+            self._ended_ns += process.own_ns + process.children_ns
+
+    def of(self, pid: int) -> int | None:
+        """The nanoseconds of one process, without its children; None where it isn't there, or wasn't seen."""
+        process = self._processes.get(pid)
+        return process.own_ns if process else None
+
+    @property
+    def total_ns(self) -> int:
+        """Those of all."""
+        return self._ended_ns + sum(process.own_ns + process.children_ns for process in self._processes.values())
+
+
+def _look(pid: int) -> tuple[int, int, tuple[int, int]] | None:
+    """The process's parent, when it started in clock ticks since boot, and the nanoseconds that it and its children have run.
+    None where there is no such process."""
+    with suppress(OSError, IndexError, ValueError):
+        own_ns = time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = (int(fields[_CUTIME]) + int(fields[_CSTIME])) * 10**9 // os.sysconf("SC_CLK_TCK")
+        return int(fields[_PPID]), int(fields[_STARTTIME]), (own_ns, children)
+    return None

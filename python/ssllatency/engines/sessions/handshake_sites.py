@@ -8,12 +8,12 @@ from dataclasses import replace
 from enum import IntEnum
 
 from ssllatency import abi
-from ssllatency.engines.attach.sites import Sites, argument, library_record, packed, register_number
+from ssllatency.engines.attach.sites import Sites, argument, library_record, packed, register_number, site
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite, HandshakePlan, InnerCall, Phase, PhaseCall, Transport
-from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Role, SslOffsets
+from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
 
 _CALLS = (
     "SSL_do_handshake",
@@ -56,8 +56,8 @@ def _exits(planned: OperationPlan) -> set[int]:
 
 def phase_sites(calls: Sequence[PhaseCall]) -> tuple[Sites, Sites]:
     """The sites at which phases begin, and those at which they end."""
-    begins = [(call.begin.offset, _phase_cookie(call)) for call in calls]
-    ends = {(end.offset, _end_cookie(call.phase, end.stack_delta)) for call in calls for end in call.ends}
+    begins = [site(call.begin, _phase_cookie(call)) for call in calls]
+    ends = {site(end, _end_cookie(call.phase, end.stack_delta)) for call in calls for end in call.ends}
     return begins, sorted(ends)
 
 
@@ -93,35 +93,36 @@ def inner_sites(calls: Iterable[InnerCall], library: int) -> tuple[Sites, Sites]
             abi.Cookie.LIBRARY: library,
             abi.Cookie.SSL: 1,
         }
-        begins.append((call.begin.offset, packed({**fields, abi.Cookie.STACK: call.begin.stack_delta})))
+        begins.append(site(call.begin, packed({**fields, abi.Cookie.STACK: call.begin.stack_delta})))
         value: dict[IntEnum, int] = {abi.Cookie.REGISTER: register_number(call.end), abi.Cookie.STACK: call.end.stack_delta}
-        ends.append((call.end.offset, packed({**fields, **value})))
+        ends.append(site(call.end, packed({**fields, **value})))
     return begins, ends
 
 
-def error_sites(sites: Iterable[ErrorSite]) -> Sites:
+def error_sites(errors: Iterable[ErrorSite]) -> Sites:
     """The sites at which errors are raised."""
 
-    def cookie(site: ErrorSite) -> int:
-        fatal = int(site.kind is ErrorKind.FATAL)
-        return packed({abi.ErrorCookie.FATAL: fatal, abi.ErrorCookie.REASON: _REASON_ARGUMENTS[site.kind]})
+    def cookie(error: ErrorSite) -> int:
+        fatal = int(error.kind is ErrorKind.FATAL)
+        return packed({abi.ErrorCookie.FATAL: fatal, abi.ErrorCookie.REASON: _REASON_ARGUMENTS[error.kind]})
 
-    return [(site.probe.offset, cookie(site)) for site in sites]
+    return [site(error.probe, cookie(error)) for error in errors]
 
 
 def software_sites(plan: ImagePlan) -> Sites:
     """The entries of OpenSSL's own private-key methods."""
-    return [(offset, 0) for _, offset in _entries(plan, _SOFTWARE)]
+    return [site(probe) for _, probe in _entries(plan, _SOFTWARE)]
 
 
 def batch_sites(plan: ImagePlan) -> Sites:
     """The entries of the multi-buffer functions, each with its place in BATCH_FUNCTIONS."""
-    return [(offset, BATCH_FUNCTIONS.index(name) << abi.Cookie.OPERATION) for name, offset in _entries(plan, BATCH_FUNCTIONS)]
+    numbers = {name: number << abi.Cookie.OPERATION for number, name in enumerate(BATCH_FUNCTIONS)}
+    return [site(probe, numbers[name]) for name, probe in _entries(plan, BATCH_FUNCTIONS)]
 
 
-def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, int]]:
+def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, Probe]]:
     return [
-        (planned.operation, probe.offset)
+        (planned.operation, probe)
         for planned in plan.operations
         if planned.operation in names
         for probe in planned.probes

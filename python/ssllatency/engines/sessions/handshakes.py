@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Sites
+from ssllatency.engines.attach.sites import Sites, site
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.bpf.running import InFlight
@@ -163,7 +163,7 @@ class HandshakeSession:
             "at_phase_end": [ends for _, ends in phases],
             "at_error": [error_sites(plan.errors) for plan in plans],
             "at_software": [software_sites(image.plan) for image in images],
-            "at_wake_set": [[(plan.wake.offset, 0)] if plan.wake else [] for plan in plans],
+            "at_wake_set": [[site(plan.wake)] if plan.wake else [] for plan in plans],
             "at_batch": [batch_sites(image.plan) for image in images],
             "at_phase": [begins for begins, _ in phases],
             "at_entry": [begins for begins, _ in inner],
@@ -202,6 +202,7 @@ class HandshakeSession:
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
+        self.attachment.processes.measure()
         self._watch_wakes()
         self._watch_transport()
         over: list[Single] = []
@@ -260,6 +261,7 @@ class HandshakeSession:
             ),
             handshakes=handshakes,
             notes=self._notes(),
+            cost=self.attachment.processes.cost(),
         )
 
     def _handshakes(self, interval: int) -> Handshakes:

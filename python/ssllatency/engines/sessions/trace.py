@@ -89,6 +89,10 @@ class TraceSession:
         """Detaches and frees the programs and maps."""
         self.attachment.close()
 
+    def poll(self) -> None:
+        """To be called several times a second."""
+        self.attachment.processes.measure()
+
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
         if per_interval:
@@ -107,6 +111,7 @@ class TraceSession:
             losses=self._losses(),
             in_flight=in_flight,
             notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
+            cost=self.attachment.processes.cost(),
         )
 
     def _read_series(self, interval: int) -> Iterator[Series]:

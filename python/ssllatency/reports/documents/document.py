@@ -17,6 +17,7 @@ from ssllatency.model.handshakes import Single
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Series, Snapshot, Target
 from ssllatency.reports.documents.client import client_fields, read_client
+from ssllatency.reports.documents.cost import cost_fields, read_cost
 from ssllatency.reports.documents.fields import Field
 from ssllatency.reports.documents.handshake_reading import read_handshakes
 from ssllatency.reports.documents.handshakes import handshake_fields, single_fields
@@ -43,6 +44,7 @@ def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, ob
         "notes": list(snapshot.notes),
         **(handshake_fields(snapshot.handshakes) if snapshot.handshakes else {}),
         **(client_fields(snapshot) if snapshot.client else {}),
+        **(cost_fields(snapshot.cost) if snapshot.cost else {}),
     }
 
 
@@ -77,6 +79,7 @@ def from_document(document: object) -> Snapshot:
         notes=tuple(note.text() for note in notes.items()) if notes else (),
         handshakes=read_handshakes(root),
         client=read_client(root),
+        cost=read_cost(root),
     )
 
 

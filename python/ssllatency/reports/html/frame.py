@@ -14,6 +14,7 @@ from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html.tables import Table, compared, table
 from ssllatency.reports.rows import losses as loss_rows
+from ssllatency.reports.rows.cost import cost_sentences
 from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.units import counted, ranges, seconds
@@ -91,11 +92,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def unseen(whole: Snapshot) -> list[str]:
-    """Sentences about what was lost and what was still under way."""
+    """Sentences about what was lost, what was still under way, and what tracing has cost."""
     handshakes = whole.handshakes
     return [
         *([f"Lost: {phrase}." for phrase in loss_rows.losses(whole.losses, handshakes)] or ["Nothing was lost."]),
         *loss_rows.calls_in_flight(whole.in_flight),
         *(loss_rows.handshakes_in_flight(handshakes.in_flight) if handshakes else ()),
+        *cost_sentences(whole.cost),
         *(f"Note: {note}" for note in loss_rows.notes(whole)),
     ]

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
+from ssllatency.model.cost import Cost
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.rows import losses as loss_rows
+from ssllatency.reports.rows.cost import cost_sentences
 from ssllatency.reports.text.page import WIDTH, wrapped
 from ssllatency.reports.words.units import counted, printable, ranges, seconds
 
@@ -46,6 +48,11 @@ def lost(losses: Losses, handshakes: Handshakes | None = None, title: str = "Los
     """The losses that aren't zero, those of handshakes first."""
     lines = [f"  {phrase}" for phrase in loss_rows.losses(losses, handshakes)]
     return [title, *lines] if lines else []
+
+
+def costs(cost: Cost | None, width: int = WIDTH) -> list[list[str]]:
+    """What tracing has cost, a block for each sentence."""
+    return [wrapped(sentence, hanging="  ", width=width) for sentence in cost_sentences(cost)]
 
 
 def notes(sentences: Iterable[str], width: int = WIDTH) -> list[list[str]]:

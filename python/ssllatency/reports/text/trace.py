@@ -14,7 +14,7 @@ from ssllatency.model.snapshot import Series, Snapshot, Target
 from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
 from ssllatency.reports.rows.losses import calls_in_flight
 from ssllatency.reports.text import distribution
-from ssllatency.reports.text.frame import heading, lost, not_traced, notes
+from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
 from ssllatency.reports.text.page import joined, table, wrapped
 from ssllatency.reports.words.units import printable, seconds
 
@@ -31,6 +31,7 @@ def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
     else:
         blocks += _calls(by_function(snapshot).series)
     blocks += [calls_in_flight(snapshot.in_flight), not_traced(snapshot.missing), lost(snapshot.losses)]
+    blocks += costs(snapshot.cost)
     blocks += notes(snapshot.notes)
     return joined(blocks)
 

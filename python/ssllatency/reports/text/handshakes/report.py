@@ -13,7 +13,7 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.parts import shown_group
-from ssllatency.reports.text.frame import heading, lost, not_traced, notes
+from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
 from ssllatency.reports.text.handshakes import endings as handshake_endings
 from ssllatency.reports.text.handshakes import mix as handshake_mix
 from ssllatency.reports.text.handshakes import parts as handshake_parts
@@ -42,6 +42,7 @@ def blocks(snapshot: Snapshot, page: Page) -> list[list[str]]:
         loss_rows.handshakes_in_flight(handshakes.in_flight),
         not_traced(snapshot.missing, page.width),
         lost(snapshot.losses, handshakes),
+        *costs(snapshot.cost, page.width),
         *notes(loss_rows.notes(snapshot), page.width),
         _diagnosis(handshakes, page),
     ]

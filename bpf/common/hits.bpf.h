@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Counts the hits of probes, from which user space tells what they cost and whom: those of processes that don't count, too. */
+#ifndef HITS_BPF_H
+#define HITS_BPF_H
+
+#include "common/registers.bpf.h"
+#include "common/targets.bpf.h"
+
+struct {
+	SSLL_MAP(hits);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SSLL_HIT_PIDS); /* times the number of processors, which user space knows */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct ssll_hits);
+} hits SEC(".maps");
+
+/* The thread may be moved to another processor in between, hence the atomic addition. */
+static __always_inline void count_hit_of(enum ssll_hit kind)
+{
+	__u32 number = bpf_get_smp_processor_id() * SSLL_HIT_PIDS + (this_process() & (SSLL_HIT_PIDS - 1));
+	struct ssll_hits *counted = bpf_map_lookup_elem(&hits, &number);
+
+	if (counted)
+		__sync_fetch_and_add(&counted->of_kind[kind & (SSLL_HITS - 1)], 1);
+}
+
+/* The same of a site with this cookie; gives the cookie back. */
+static __always_inline __u64 count_hit(__u64 cookie)
+{
+	count_hit_of(field(cookie, SSLL_COOKIE_HIT, 2));
+	return cookie;
+}
+
+#endif

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hits of probes, as the programs count them: by processor, by PID modulo HIT_PIDS, and by what the kernel does at each."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ssllatency import abi
+from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.probes.costs import HitCosts
+
+_POSSIBLE = Path("/sys/devices/system/cpu/possible")
+_BLOCK_WORDS = 512
+_EMPTY = bytes(8 * _BLOCK_WORDS)
+_WORDS_OF_CORE = int(abi.HitTable.HIT_PIDS) * int(abi.Hit.HITS)
+
+
+def possible_cores() -> int:
+    """One more than the highest number that a processor of this machine can have."""
+    ranges = _POSSIBLE.read_text().strip().split(",")
+    return max(int(part.rpartition("-")[2]) for part in ranges) + 1
+
+
+def slot_of(pid: int) -> int:
+    """Where the hits of that process are counted."""
+    return pid % int(abi.HitTable.HIT_PIDS)
+
+
+@dataclass
+class Hits:
+    """Counts by kind (enum ssll_hit): by slot (see slot_of), and by processor."""
+
+    by_slot: dict[int, list[int]] = field(default_factory=dict)
+    by_core: dict[int, list[int]] = field(default_factory=dict)
+
+    def add(self, core: int, slot: int, kind: int, count: int) -> None:
+        """Adds so many hits."""
+        for counts in (self.by_slot.setdefault(slot, [0] * abi.Hit.HITS), self.by_core.setdefault(core, [0] * abi.Hit.HITS)):
+            counts[kind] += count
+
+    def of_slots(self, slots: Iterable[int]) -> list[int]:
+        """The counts of these slots, added up."""
+        return added(self.by_slot[slot] for slot in slots if slot in self.by_slot)
+
+
+def added(counts: Iterable[Sequence[int]]) -> list[int]:
+    """Counts by kind, added up."""
+    return [sum(column) for column in zip([0] * abi.Hit.HITS, *counts, strict=True)]
+
+
+def cost_ns(counts: Sequence[int], costs: HitCosts) -> int:
+    """What the kernel takes to get to the programs and back at so many hits."""
+    emulated, single_stepped, optimised, back = counts
+    return (
+        emulated * costs.emulated + single_stepped * costs.single_stepped + optimised * costs.optimised + back * costs.returning
+    )
+
+
+def make_room(opened: Loadable) -> None:
+    """Before loading: sizes the object's map for the processors that this machine can have."""
+    opened.resize_map("hits", possible_cores() * int(abi.HitTable.HIT_PIDS))
+
+
+class HitTable:
+    """The map of one loaded object."""
+
+    def __init__(self, loaded: Loadable) -> None:
+        cores = possible_cores()
+        words = ctypes.c_uint64 * (cores * _WORDS_OF_CORE)
+        memory = type("HitMemory", (ctypes.Structure,), {"_fields_": (("words", words),)})
+        self._memory = loaded.live_section("hits", memory)
+
+    def read(self, into: Hits) -> None:
+        """Adds what was counted so far. Nearly all of the table is empty, and empty blocks are skipped as a whole."""
+        memory = memoryview(bytes(self._memory)).cast("Q")
+        for start in range(0, len(memory), _BLOCK_WORDS):
+            block = memory[start : start + _BLOCK_WORDS]
+            if block.tobytes() == _EMPTY[: block.nbytes]:
+                continue
+            for number, count in enumerate(block.tolist(), start):
+                if count:
+                    core, place = divmod(number, _WORDS_OF_CORE)
+                    into.add(core, place // int(abi.Hit.HITS), place % int(abi.Hit.HITS), count)

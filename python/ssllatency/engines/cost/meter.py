@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run's probes cost, and whom: the programs count hits by process, the kernel measures the programs' run time in
+samples, and what a hit takes was measured on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.cost.hits import Hits, HitTable, added, cost_ns, slot_of
+from ssllatency.engines.cost.run_time import RunTime
+from ssllatency.engines.read.cpu_time import ProcessTimes
+from ssllatency.model.cost import CoreCost, Cost, ProcessCost
+from ssllatency.probes.costs import HitCosts
+
+_LOOK_S = 1.0  # how often the processes' time is read, so that little of those that end is missed
+
+
+class CostMeter:
+    """What the objects that `add` names cost. `begin` when their probes are attached, `tick` many times a second.
+
+    `hit_costs` tells what a hit takes on this machine, None where that isn't known; it is asked once. `pids` tells the traced
+    processes so far, None for all that hit a probe.
+    """
+
+    def __init__(self, hit_costs: Callable[[], HitCosts | None], pids: Callable[[], Collection[int] | None]) -> None:
+        self._ask, self._pids = hit_costs, pids
+        self._costs: HitCosts | None = None
+        self._tables: list[HitTable] = []
+        self._run_time = RunTime()
+        self._times = ProcessTimes()
+        self._began_s = 0.0
+        self._look_s = 0.0
+
+    def add(self, loaded: Loadable, programs: Sequence[str], elsewhere: Sequence[str] = ()) -> None:
+        """Takes in a loaded object, with the names of its programs at probes and elsewhere."""
+        self._tables.append(HitTable(loaded))
+        self._run_time.add(*([loaded.program_fd(name) for name in names] for names in (programs, elsewhere)))
+
+    def begin(self, pids: Iterable[int]) -> None:
+        """The probes are attached to these processes, and perhaps to others later."""
+        if not self._began_s:
+            self._began_s = time.monotonic()
+            self._times.begin(pids)
+
+    def tick(self, pids: Iterable[int]) -> None:
+        """Measures what is to be measured meanwhile; `pids`: the processes known so far."""
+        self._run_time.tick()
+        if (now := time.monotonic()) >= self._look_s:
+            self._look_s = now + _LOOK_S
+            self._times.see(pids)
+            if self._costs is None:
+                self._costs = self._ask()
+
+    def read(self, pids: Iterable[int]) -> Cost | None:
+        """All that was paid so far; None where it isn't known what a hit takes. `pids` as for `tick`."""
+        self._costs = self._costs or self._ask()
+        if self._costs is None or not self._tables:
+            return None
+        hits = Hits()
+        for table in self._tables:
+            table.read(hits)
+        self._times.see(pids)
+        return self._cost(hits, self._costs, set(pids))
+
+    def _cost(self, hits: Hits, costs: HitCosts, seen: set[int]) -> Cost:
+        traced = self._pids()
+        slots = set(hits.by_slot) if traced is None else {slot_of(pid) for pid in (*traced, *seen)}
+        others = added(counts for slot, counts in hits.by_slot.items() if slot not in slots)
+        own, mean_ns = hits.of_slots(slots), self._run_time.mean_ns
+
+        def run_ns(counts: Sequence[int]) -> int | None:
+            number = sum(counts)
+            return None if mean_ns is None and number else round(number * (mean_ns or 0.0))
+
+        def whole_ns(counts: Sequence[int]) -> int:
+            return cost_ns(counts, costs) + (run_ns(counts) or 0)
+
+        by_slot: dict[int, list[int]] = {}
+        for pid in sorted(seen):
+            by_slot.setdefault(slot_of(pid), []).append(pid)
+        alone = ((pids[0], hits.by_slot[slot]) for slot, pids in by_slot.items() if len(pids) == 1 and slot in hits.by_slot)
+        return Cost(
+            hits=sum(own),
+            kernel_ns=cost_ns(own, costs),
+            run_ns=run_ns(own),
+            cpu_ns=self._times.total_ns,
+            other_hits=sum(others),
+            other_ns=whole_ns(others),
+            elsewhere_ns=round(self._run_time.elsewhere * (time.monotonic() - self._began_s) * 1e9),
+            processes=tuple(
+                ProcessCost(pid, sum(counts), cost_ns(counts, costs), run_ns(counts), self._times.of(pid))
+                for pid, counts in alone
+            ),
+            cores=tuple(CoreCost(core, whole_ns(counts)) for core, counts in sorted(hits.by_core.items())),
+        )
+
+    def close(self) -> None:
+        """Ends the measuring; may be called twice."""
+        self._run_time.close()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run time of BPF programs, which the kernel measures while it is asked to: in short windows, as that costs each run some
+50 ns.
+
+The windows lie at random moments, so that work which comes at a beat isn't always met or always missed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ssllatency.engines.bpf import kernel
+
+_BPF_ENABLE_STATS = 32
+_RUN_TIME = struct.pack("<I", 0)  # BPF_STATS_RUN_TIME
+ENOUGH_RUNS = 1000  # until so many were measured the kernel goes on measuring
+_PERIOD_S, _WINDOW_S = 1.0, 0.02  # after that one window in each period
+
+Statistics = tuple[int, int]  # the run time in nanoseconds, and the runs
+
+
+def enable_statistics() -> int:
+    """A descriptor as long as which the kernel measures all programs; below 0 where it refuses."""
+    return kernel.bpf(_BPF_ENABLE_STATS, _RUN_TIME)
+
+
+def statistics_of(program: int) -> Statistics:
+    """What the kernel has measured of a program; zeros where it says nothing."""
+    values = {"run_time_ns": 0, "run_cnt": 0}
+    for line in Path(f"/proc/self/fdinfo/{program}").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in values:
+            values[name] = int(value)
+    return values["run_time_ns"], values["run_cnt"]
+
+
+class RunTime:
+    """What the programs take that `add` names. `tick` is to be called many times a second."""
+
+    def __init__(
+        self,
+        enable: Callable[[], int] = enable_statistics,
+        read: Callable[[int], Statistics] = statistics_of,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._enable, self._read, self._clock = enable, read, clock
+        self._programs: dict[int, bool] = {}  # by descriptor: whether it runs at probes
+        self._before: dict[int, Statistics] = {}
+        self._descriptor = -1
+        self._refused = False
+        self._runs = self._time_ns = self._elsewhere_ns = 0
+        self._measured_s = self._since_s = 0.0
+        self._chance = random.Random()
+        self._opens_s = self._closes_s = self._next_s = clock()
+
+    def add(self, programs: Sequence[int], elsewhere: Sequence[int] = ()) -> None:
+        """Takes in the programs with these descriptors: those at probes, and those that run elsewhere, as at tracepoints."""
+        self._programs |= dict.fromkeys(programs, True) | dict.fromkeys(elsewhere, False)
+        self._before |= {program: self._read(program) for program in (*programs, *elsewhere)}
+
+    def tick(self) -> None:
+        """Begins or ends a window, if it is time to."""
+        now = self._clock()
+        if now >= self._next_s:
+            self._next_s = now + _PERIOD_S
+            self._opens_s = now + self._chance.uniform(0, _PERIOD_S - _WINDOW_S)
+            self._closes_s = self._opens_s + _WINDOW_S
+        if self._descriptor >= 0:
+            self._take()
+            if self._runs >= ENOUGH_RUNS and not self._opens_s <= now < self._closes_s:
+                self._stop()
+        elif not self._refused and (self._runs < ENOUGH_RUNS or self._opens_s <= now < self._closes_s):
+            self._start()
+
+    @property
+    def mean_ns(self) -> float | None:
+        """What a run at a probe takes on average; None where none was measured."""
+        self._take()
+        return self._time_ns / self._runs if self._runs else None
+
+    @property
+    def elsewhere(self) -> float:
+        """The processors' time that the programs elsewhere take: seconds in a second."""
+        self._take()
+        return self._elsewhere_ns / 1e9 / self._measured_s if self._measured_s else 0.0
+
+    def _start(self) -> None:
+        self._descriptor = self._enable()
+        self._refused = self._descriptor < 0  # it asks for CAP_SYS_ADMIN: what the programs take stays unknown
+        self._since_s = self._clock()
+        self._before = {program: self._read(program) for program in self._programs}
+
+    def _take(self) -> None:
+        if self._descriptor < 0:
+            return
+        for program, at_probes in self._programs.items():
+            (time_ns, runs), (before_ns, runs_before) = self._read(program), self._before[program]
+            self._before[program] = time_ns, runs
+            if at_probes:
+                self._time_ns += time_ns - before_ns
+                self._runs += runs - runs_before
+            else:
+                self._elsewhere_ns += time_ns - before_ns
+        now = self._clock()
+        self._measured_s += now - self._since_s
+        self._since_s = now
+
+    def _stop(self) -> None:
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def close(self) -> None:
+        """Ends a window that is open, and begins no more; may be called twice."""
+        self._refused = True
+        if self._descriptor >= 0:
+            self._take()
+            self._stop()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a measurement has cost the processes that were measured, and others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True)
+class ProcessCost:
+    """What one traced process has paid. `hits`: of probes. `kernel_ns`: what the kernel took to get to the BPF programs and
+    back. `run_ns`: what these took, None where it isn't known. `cpu_ns`: the process's processor time meanwhile, None likewise.
+    """
+
+    pid: int
+    hits: int
+    kernel_ns: int
+    run_ns: int | None
+    cpu_ns: int | None
+
+
+@dataclass(frozen=True)
+class CoreCost:
+    """What probes have taken of one processor, in nanoseconds: of all processes, the programs' own run time included where it
+    is known."""
+
+    core: int
+    cost_ns: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What tracing has cost. Times are nanoseconds of processor time, which the processes pay that hit the probes.
+
+    `hits`, `kernel_ns`, `run_ns` and `cpu_ns` are those of the traced processes together, each as in ProcessCost; hits are
+    counted, what a hit takes is measured on this machine, and the programs' run time is that of samples. Children that have
+    ended are in `cpu_ns` once their parent has waited for them. `processes` has those whose hits can be told apart.
+    `other_hits`, `other_ns`: what processes have paid that aren't traced and use a traced file. `elsewhere_ns`: the run time of
+    programs that aren't at probes, as where threads are switched, on the whole machine.
+    """
+
+    hits: int
+    kernel_ns: int
+    run_ns: int | None
+    cpu_ns: int | None
+    other_hits: int = 0
+    other_ns: int = 0
+    elsewhere_ns: int = 0
+    processes: tuple[ProcessCost, ...] = ()
+    cores: tuple[CoreCost, ...] = ()
+
+    @property
+    def total_ns(self) -> int:
+        """What the traced processes have paid, as far as it is known."""
+        return self.kernel_ns + (self.run_ns or 0)
+
+    @property
+    def share(self) -> float | None:
+        """That part of their processor time; None where that isn't known, or is 0."""
+        return self.total_ns / self.cpu_ns if self.cpu_ns else None
+
+
+_KNOWN = ("hits", "kernel_ns", "other_hits", "other_ns", "elsewhere_ns")
+_PERHAPS = ("run_ns", "cpu_ns")
+_OF_PROCESS = tuple(field.name for field in fields(ProcessCost) if field.name != "pid")
+
+
+def difference(later: Cost | None, earlier: Cost | None) -> Cost | None:
+    """What was paid in between; None where either isn't known. A sampled figure that has fallen is 0."""
+    if later is None or earlier is None:
+        return later if earlier is None else None
+    before = {process.pid: process for process in earlier.processes}
+    cores = {core.core: core.cost_ns for core in earlier.cores}
+    return replace(
+        later,
+        **_since(later, earlier, (*_KNOWN, *_PERHAPS)),  # type: ignore[arg-type]
+        processes=tuple(
+            replace(process, **_since(process, before[process.pid], _OF_PROCESS))  # type: ignore[arg-type]
+            if process.pid in before
+            else process
+            for process in later.processes
+        ),
+        cores=tuple(replace(core, cost_ns=max(0, core.cost_ns - cores.get(core.core, 0))) for core in later.cores),
+    )
+
+
+def merge(costs: Sequence[Cost | None], *, one_host: bool) -> Cost | None:
+    """What was paid in all; None where that of any isn't known. Processes and processors mean something on one host only."""
+    known = [cost for cost in costs if cost is not None]
+    if len(known) < len(costs) or not known:
+        return None
+    sums = {name: _sum(getattr(cost, name) for cost in known) for name in (*_KNOWN, *_PERHAPS)}
+    if not one_host:
+        return Cost(**sums)  # type: ignore[arg-type]
+    by_pid: dict[int, list[ProcessCost]] = {}
+    by_core: dict[int, int] = {}
+    for cost in known:
+        for process in cost.processes:
+            by_pid.setdefault(process.pid, []).append(process)
+        for core in cost.cores:
+            by_core[core.core] = by_core.get(core.core, 0) + core.cost_ns
+    processes = (
+        ProcessCost(pid, **{name: _sum(getattr(part, name) for part in parts) for name in _OF_PROCESS})  # type: ignore[arg-type]
+        for pid, parts in sorted(by_pid.items())
+    )
+    cores = (CoreCost(core, cost_ns) for core, cost_ns in sorted(by_core.items()))
+    return Cost(**sums, processes=tuple(processes), cores=tuple(cores))  # type: ignore[arg-type]
+
+
+def _since(later: object, earlier: object, names: Iterable[str]) -> dict[str, int | None]:
+    pairs = ((name, getattr(later, name), getattr(earlier, name)) for name in names)
+    return {name: None if new is None or old is None else max(0, new - old) for name, new, old in pairs}
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total

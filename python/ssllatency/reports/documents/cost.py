@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The object "cost" of a document: written, and read again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from ssllatency.model.cost import CoreCost, Cost, ProcessCost
+from ssllatency.reports.documents.fields import Field
+
+
+def cost_fields(cost: Cost) -> dict[str, object]:
+    """The object as plain data; `share` follows from the rest."""
+    return {"cost": {"share": cost.share, **asdict(cost)}}
+
+
+def read_cost(root: Field) -> Cost | None:
+    """What the document's tracing has cost; None where it doesn't say."""
+    cost = root.optional("cost")
+    if not cost:
+        return None
+    return Cost(
+        hits=cost.get("hits").whole(),
+        kernel_ns=cost.get("kernel_ns").whole(),
+        run_ns=_perhaps(cost.get("run_ns")),
+        cpu_ns=_perhaps(cost.get("cpu_ns")),
+        other_hits=cost.get("other_hits").whole(),
+        other_ns=cost.get("other_ns").whole(),
+        elsewhere_ns=cost.get("elsewhere_ns").whole(),
+        processes=cost.get("processes").rows(_read_process, "pid"),
+        cores=cost.get("cores").rows(_read_core, "core"),
+    )
+
+
+def _read_process(process: Field) -> tuple[object, ProcessCost]:
+    pid, hits, kernel_ns = (process.get(name).whole() for name in ("pid", "hits", "kernel_ns"))
+    return pid, ProcessCost(pid, hits, kernel_ns, _perhaps(process.get("run_ns")), _perhaps(process.get("cpu_ns")))
+
+
+def _read_core(core: Field) -> tuple[object, CoreCost]:
+    number = core.get("core").whole()
+    return number, CoreCost(number, core.get("cost_ns").whole())
+
+
+def _perhaps(value: Field) -> int | None:
+    return None if value.value is None else value.whole()

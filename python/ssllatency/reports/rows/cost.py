@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tracing has cost, in sentences."""
+
+from __future__ import annotations
+
+from ssllatency.model.cost import Cost
+from ssllatency.reports.words.units import counted, duration, share
+
+
+def cost_sentences(cost: Cost | None) -> list[str]:
+    """What the traced processes have paid, then what others have; nothing where that isn't known, or nobody has paid."""
+    if cost is None:
+        return []
+    sentences = []
+    if cost.hits:
+        sentences.append(f"Cost of tracing: {_paid(cost)} ({counted(cost.hits, 'probe hit')}, {_each(cost)}).")
+    if cost.other_hits:
+        hits = counted(cost.other_hits, "probe hit")
+        sentences.append(
+            f"Processes that aren't traced paid {duration(cost.other_ns)} of CPU time for {hits}, as they use the same files:"
+            " --links process spares them."
+        )
+    if cost.elsewhere_ns:
+        sentences.append(f"Programs that aren't at probes took {duration(cost.elsewhere_ns)} of CPU time on the whole machine.")
+    return sentences
+
+
+def _paid(cost: Cost) -> str:
+    least = "at least " if cost.run_ns is None else ""
+    if cost.cpu_ns:
+        return f"{least}{share(cost.total_ns, cost.cpu_ns)} of the traced processes' CPU time"
+    return f"{least}{duration(cost.total_ns)} of CPU time"
+
+
+def _each(cost: Cost) -> str:
+    each = f"{duration(cost.total_ns / cost.hits)} each"
+    return each if cost.run_ns is not None else f"{each} beside the BPF programs' own run time, which isn't known"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tracing has cost, as reports say it and documents hold it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from tests.unit.reports.report_samples import busy
+
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.cost import CoreCost, Cost, ProcessCost
+from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
+from ssllatency.reports.rows.cost import cost_sentences
+from ssllatency.reports.text.trace import render
+
+COST = Cost(
+    hits=1_000,
+    kernel_ns=500_000,
+    run_ns=200_000,
+    cpu_ns=50_000_000,
+    processes=(ProcessCost(1240, 1_000, 500_000, 200_000, 50_000_000),),
+    cores=(CoreCost(0, 400_000), CoreCost(1, 300_000)),
+)
+
+
+def test_one_sentence_says_the_share_and_what_a_hit_takes() -> None:
+    assert cost_sentences(COST) == ["Cost of tracing: 1.4 % of the traced processes' CPU time (1000 probe hits, 700 ns each)."]
+
+
+def test_what_is_not_known_is_said_to_be_missing() -> None:
+    assert cost_sentences(replace(COST, run_ns=None)) == [
+        "Cost of tracing: at least 1.0 % of the traced processes' CPU time (1000 probe hits, 500 ns each beside the BPF"
+        " programs' own run time, which isn't known)."
+    ]
+    assert cost_sentences(replace(COST, cpu_ns=None)) == ["Cost of tracing: 700 us of CPU time (1000 probe hits, 700 ns each)."]
+    assert cost_sentences(None) == []
+
+
+def test_others_who_pay_are_told_of() -> None:
+    [_, others] = cost_sentences(replace(COST, other_hits=20, other_ns=14_000))
+    assert others == (
+        "Processes that aren't traced paid 14.0 us of CPU time for 20 probe hits, as they use the same files: --links process"
+        " spares them."
+    )
+
+
+def test_programs_elsewhere_are_told_of() -> None:
+    assert cost_sentences(replace(COST, elsewhere_ns=3_000_000))[1:] == [
+        "Programs that aren't at probes took 3.00 ms of CPU time on the whole machine."
+    ]
+
+
+def test_who_hit_no_probe_paid_nothing() -> None:
+    assert cost_sentences(Cost(0, 0, 0, 50_000_000)) == []
+
+
+def test_the_report_ends_with_it() -> None:
+    assert "\nCost of tracing: 1.4 % of the traced processes' CPU time" in render(replace(busy(), cost=COST))
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [COST, replace(COST, run_ns=None, cpu_ns=None), replace(COST, other_hits=3, other_ns=4, elsewhere_ns=5), Cost(0, 0, 0, 0)],
+    ids=["usual", "unknown parts", "others", "nothing"],
+)
+def test_a_document_holds_all_of_it(cost: Cost) -> None:
+    snapshot = replace(busy(), cost=cost)
+    assert from_json(to_json(snapshot, by_process=True)) == snapshot
+    assert json.loads(to_json(snapshot))["cost"]["share"] == cost.share
+
+
+def test_a_document_without_it_says_nothing() -> None:
+    assert "cost" not in to_document(busy())
+    assert from_json(to_json(busy(), by_process=True)).cost is None
+
+
+@pytest.mark.parametrize("name", ["hits", "kernel_ns", "run_ns", "cpu_ns"])
+def test_a_figure_that_is_no_count_is_refused_by_its_name(name: str) -> None:
+    document = to_document(replace(busy(), cost=COST))
+    document["cost"][name] = -1  # type: ignore[index]
+    with pytest.raises(SsllatencyError, match=f"cost.{name}"):
+        from_document(document)
