@@ -54,6 +54,7 @@ class Cookie(IntEnum):
     CONDITION = 48
     TAKEN = 52
     OTHER = 56
+    TIER = 60
 
 
 class Ending(IntEnum):
@@ -320,10 +321,11 @@ class Counters(ctypes.Structure):
         ("interval", ctypes.c_uint64),
         ("events_dropped", ctypes.c_uint64),
         ("stopped", ctypes.c_uint64),
+        ("shut", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Counters) == 48
+assert ctypes.sizeof(Counters) == 56
 
 
 class Event(ctypes.Structure):

@@ -118,6 +118,21 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
     add_planning_options(parser)
 
 
+def add_budget_option(parser: argparse.ArgumentParser) -> None:
+    """The option that bounds what tracing may cost."""
+    parser.add_argument("--budget", type=budget, metavar="PERCENT",
+                        help="keep what tracing costs below this part of the traced processes' CPU time: functions that cost "
+                             "too much are watched in windows only, and what they would have shown is estimated")  # fmt: skip
+
+
+def budget(text: str) -> float:
+    """A percentage above 0 and below 100, with its sign or without, as a fraction."""
+    match = re.fullmatch(r"(\d{1,2}(?:\.\d{1,6})?)\s?%?", text, re.ASCII)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text} isn't a percentage like 2%")
+    return float(match[1]) / 100
+
+
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
     """The options for where probes are allowed."""
     group = parser.add_argument_group("probe sites")

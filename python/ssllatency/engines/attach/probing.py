@@ -91,6 +91,10 @@ class Probing:
         else:
             links += attach(sites.image, names.entry, sites.entries + sites.returns)
 
+    def close_entries(self) -> None:
+        """Detaches what sees calls begin; those that run are still seen to end."""
+        close_all(self._entry_links)
+
     def close(self) -> None:
         """Detaches, entries first; may be called twice. Perf events go later, and until then their programs run on."""
         if self._linker.method is kernel.Method.PERF:
