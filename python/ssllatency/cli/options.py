@@ -7,13 +7,15 @@ import argparse
 import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ssllatency.engines import choice
 from ssllatency.engines.base import MOST_NAMES, LinearRange, Side
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.handshakes import Label
 from ssllatency.targets import Selection
+
+if TYPE_CHECKING:
+    from ssllatency.model.handshakes import Label
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -176,6 +178,8 @@ def member_of(names: type[E]) -> Callable[[str], E | str]:
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     """The options for how handshakes are grouped, split and limited. Handshakes are printed one by one only with --over,
     which is `handshakes` alone's."""
+    from ssllatency.model.handshakes import Label  # not before it is needed: other commands have no handshakes
+
     parser.set_defaults(over=None)
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
                         help=f"one row for each combination of these labels: {', '.join(Label)}")  # fmt: skip
@@ -193,6 +197,8 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
 
 def labels(text: str) -> tuple[Label, ...]:
     """Labels by name, separated by commas."""
+    from ssllatency.model.handshakes import Label
+
     try:
         return tuple(dict.fromkeys(Label(word.strip().replace("-", "_")) for word in text.split(",")))
     except ValueError:

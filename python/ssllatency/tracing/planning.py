@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import itertools
 import json
 import os
 import select
@@ -35,6 +36,10 @@ _SLOWNESS = 4  # how many times as long it may take on a busy machine
 _LARGEST_ANSWER = 32 << 20
 _PIPE_BYTES = 1 << 20
 _NICENESS = 10
+# So many processes bring in for themselves what they read with, side by side; this one, which lasts, needs none of it. Where
+# there are more, it is brought in once, here.
+_PREPARE_THEMSELVES = 4
+_started = itertools.count()
 _LOOK_S = 0.05  # how often it is seen that a signal asks for the end
 _STOP = {signal.SIGINT, signal.SIGTERM}
 NO_ANSWER = "was left out: the process that read it gave no answer"
@@ -177,14 +182,15 @@ def hear(readings: Collection[Reading], timeout_s: float = 0) -> bool:
 
 @cache
 def _prepare() -> None:
-    """Brings in all that reads and plans, once and not in each process: later they may open no file."""
+    """Brings in all that reads and plans: later a process that reads may open no file."""
     for name in planning_modules():
         import_module(name.removesuffix(".__init__"))
 
 
 def start(work: Work, *, interruptible: bool = True) -> Reading:
     """Has the work done by a process of its own, in 40 s at most unless `interruptible`. SsllatencyError where it can't be."""
-    _prepare()
+    if next(_started) >= _PREPARE_THEMSELVES:
+        _prepare()
     work.copy()
     seconds = _SECONDS * len(work.parts) + work.stored // _BYTES_A_SECOND if interruptible else _SECONDS_UNINTERRUPTIBLE
     receiving, sending = os.pipe()
@@ -219,6 +225,7 @@ def _be_child(work: Work, sending: int, seconds: int, parent: int) -> None:
 def _work(work: Work, sending: int) -> None:
     label = work.subject.label
     try:
+        _prepare()
         origin = work.open()
         confine(sending)
     except Exception as error:

@@ -31,6 +31,27 @@ from ssllatency.tracing.findings import File, Findings
 PROGRAM = Path(sys.executable).resolve()
 
 
+BROUGHT_IN = """
+import sys
+from pathlib import Path
+from ssllatency.probes.cache.kept import Cache
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, PLAN, Settings
+from ssllatency.tracing.findings import File, Findings
+answers = Findings(Cache(keeps=False), Settings(), [FACTS, PLAN, HANDSHAKE_PLAN])
+file = File(sys.argv[1], sys.argv[1])
+answers.make_ahead([file])
+print(answers.ask(file, PLAN).machine, *sys.modules.keys() & {"capstone", "ssllatency.elf.image", "ssllatency.code.flow"})
+"""
+
+
+def test_what_reads_files_stays_out_of_the_process_that_has_them_read() -> None:
+    """It lasts as long as the trace; they don't."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", BROUGHT_IN, str(PROGRAM)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() in (["x86-64"], ["aarch64"])
+
+
 def plain(make: Callable[[Image], object], name: str = "plain", **more: Any) -> Part[Any]:
     """What `make` finds out."""
     return Part(name, lambda image, _: make(image), lambda made: made, lambda values, _: values, **more)
