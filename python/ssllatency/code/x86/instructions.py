@@ -100,15 +100,15 @@ class X86Instruction:
         self.code = code = raw.code
         self.address = raw.address
         self.end = self.address + len(code)
-        start = 0
-        while code[start] in _PREFIXES and start < len(code) - 1:
+        start, last = 0, len(code) - 1
+        while code[start] in _PREFIXES and start < last:
             start += 1
         self.prefixes = code[:start]
-        self.rex = code[start] if 0x40 <= code[start] <= 0x4F and start < len(code) - 1 else 0
+        self.rex = code[start] if 0x40 <= code[start] <= 0x4F and start < last else 0
         start += bool(self.rex)
-        self.opcode = code[start] if code[start] != 0x0F or start + 1 == len(code) else 0x0F00 | code[start + 1]
+        self.opcode = code[start] if code[start] != 0x0F or start == last else 0x0F00 | code[start + 1]
         start += 1 + (self.opcode > 0xFF)
-        self.modrm = code[start] if start < len(code) else 0
+        self.modrm = code[start] if start <= last else 0
         self.flow = self._flow()
 
     def _flow(self) -> Flow:
