@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 
-from ssllatency.engines import choice, doctor
+from ssllatency.engines import choice, doctor, heap
 from ssllatency.engines.attach.links import take_all_files
 from ssllatency.engines.base import Request, Session
 from ssllatency.model.snapshot import Snapshot
@@ -69,6 +69,7 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
         tell_line(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.")
     else:
         tell_line(f"Tracing nothing yet, as no process maps a TLS library: {until}.")
+    heap.trim()
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
