@@ -55,7 +55,7 @@ _SINGLE_STEPPED = (
     | _ranges((0x0FAC, 0x0FAD), (0x0FAF, 0x0FAF), (0x0FB6, 0x0FB7), (0x0FBC, 0x0FBF))
 )
 # Opcodes without prefix or operands of a byte, by what they write of the general registers: nothing; the register in ModRM.reg;
-# that in ModRM.rm, unless it is memory; the one in the opcode. Capstone, which tells it of all others, takes many times as long.
+# that in ModRM.rm, unless it is memory; the one in the opcode. Capstone, which tells it of all others, takes many times longer.
 _WRITE_NONE = {0x39, 0x3B, 0x3D, 0x68, 0x6A, 0x85, 0xC2, 0xC3, 0xE9, 0xEB}
 _WRITE_NONE |= _ranges((0x50, 0x57), (0x70, 0x7F), (0x0F80, 0x0F8F))
 _WRITE_REG = {0x63, 0x8B, 0x8D, 0x0FAF, *range(0x03, 0x3B, 8)} | _ranges((0x0F40, 0x0F4F), (0x0FB6, 0x0FB7), (0x0FBE, 0x0FBF))
