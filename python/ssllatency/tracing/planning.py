@@ -58,6 +58,7 @@ class Reading:
         self.values: dict[str, object] = {}
         self.errors: dict[str, SsllatencyError] = {}
         self.over, self.failure, self.is_hurried = False, "", False
+        self._stands_back = False
         self._pid, self._pipe = pid, pipe
         self._until = time.monotonic() + _SLOWNESS * seconds
         self._unread = bytearray()
@@ -72,12 +73,22 @@ class Reading:
         return part.name in self.values or part.name in self.errors
 
     def stand_back(self) -> None:
-        """Lets others run first: nobody waits for what is still to be said."""
-        self._set_niceness(_NICENESS)
+        """Stops it until go_on(), and lets others run first from then on: nobody waits for what is still to be said, and
+        processors that share a core slow each other down."""
+        if not self._stands_back:
+            self._stands_back = True
+            self._set_niceness(_NICENESS)
+            self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Has it go on, if it has been stopped."""
+        if self._stands_back:
+            self._signal(signal.SIGCONT)
 
     def hurry(self) -> None:
-        """Ends that, and bounds the time that is left as where no signal ends it."""
+        """Has it go on as fast as others, and bounds the time that is left as where no signal ends it."""
         self.is_hurried = True
+        self.go_on()
         self._set_niceness(os.getpriority(os.PRIO_PROCESS, 0))
         self._until = min(self._until, time.monotonic() + _SLOWNESS * _SECONDS_UNINTERRUPTIBLE)
 
@@ -134,6 +145,11 @@ class Reading:
             with suppress(OSError):  # we may only stand back
                 os.setpriority(os.PRIO_PROCESS, self._pid, niceness)
 
+    def _signal(self, number: int) -> None:
+        if not self.over:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
     def _ended(self) -> None:
         status = self._wait()
         if status:
@@ -142,8 +158,7 @@ class Reading:
             self.failure = NO_ANSWER
 
     def _end(self, failure: str) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self._wait()
         self.failure = failure
 

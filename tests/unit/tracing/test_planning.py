@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from tests import foreign
 from tests.parameters import slow_except
+from tests.waiting import wait_for
 
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
@@ -156,14 +157,22 @@ def test_what_suffices_ends_the_reading(children: list[int]) -> None:
     assert len(children) == 2
 
 
+def state(pid: int) -> str:
+    """The letter of proc_pid_stat(5); T for a process that is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_nobody_waits_for_what_is_needed_later(children: list[int]) -> None:
-    """It is worked out meanwhile, unless it is ended."""
+    """It is worked out later, once there is time, unless it is ended."""
     now, later = plain(lambda _: 1, "now"), plain(endless, "later")
     asked = findings(ahead=[now], later=[later])
     asked.make_ahead(files(4))
     assert [asked.ask(file, now) for file in files(4)] == [1] * 4
     assert len(children) == 4
     assert {os.getpriority(os.PRIO_PROCESS, child) for child in children} == {10}
+    wait_for(lambda: {"T"} == set(map(state, children)))
+    asked.gather()
+    wait_for(lambda: "T" not in map(state, children))
     asked.close()
 
 
