@@ -18,14 +18,13 @@ import signal
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from typing import Any
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache.kept import Origin, Work
-from ssllatency.probes.cache.parts import Part
+from ssllatency.probes.cache.parts import PARTS, Part
 from ssllatency.probes.cache.store import planning_modules
 from ssllatency.tracing.confinement import confine, limit
 
@@ -195,16 +194,17 @@ def hear(readings: Collection[Reading], timeout_s: float = 0) -> bool:
     return bool(ready or late)
 
 
-@cache
-def _prepare() -> None:
-    """Brings in all that reads and plans: later a process that reads may open no file."""
+def _prepare(parts: Collection[Part[Any]] = PARTS) -> None:
+    """Brings in what makes these parts: later a process that reads may open no file."""
+    others = tuple(f"{part.room}." for part in PARTS if part.room and part not in parts)
     for name in planning_modules():
-        import_module(name.removesuffix(".__init__"))
+        if not name.startswith(others):
+            import_module(name.removesuffix(".__init__"))
 
 
 def start(work: Work, *, interruptible: bool = True) -> Reading:
     """Has the work done by a process of its own, in 40 s at most unless `interruptible`. SsllatencyError where it can't be."""
-    if next(_started) >= _PREPARE_THEMSELVES:
+    if next(_started) == _PREPARE_THEMSELVES:
         _prepare()
     work.copy()
     seconds = _SECONDS * len(work.parts) + work.stored // _BYTES_A_SECOND if interruptible else _SECONDS_UNINTERRUPTIBLE
@@ -240,7 +240,7 @@ def _be_child(work: Work, sending: int, seconds: int, parent: int) -> None:
 def _work(work: Work, sending: int) -> None:
     label = work.subject.label
     try:
-        _prepare()
+        _prepare(work.parts)
         origin = work.open()
         confine(sending)
     except Exception as error:

@@ -47,7 +47,8 @@ class Part(Generic[T]):
 
     `to_values` makes plain JSON values of it; `from_values` checks these in full, with the size of the file, and raises
     FieldError. `complete`: whether a debug file that comes later could add nothing. `suffices`: whether it shows that no
-    other part will be asked for. `by_name`: it depends on what the file is called, too.
+    other part will be asked for. `by_name`: it depends on what the file is called, too. `room`: a package that no other part is
+    made with.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Part(Generic[T]):
     complete: Callable[[T], bool] = lambda _: False
     suffices: Callable[[T], bool] = lambda _: False
     by_name: bool = False
+    room: str = ""
 
     def key(self, path: str) -> str:
         """What it is kept by in the entry about a file that is called as at `path`."""
@@ -123,7 +125,14 @@ def _is_complete(plan: ImagePlan | HandshakePlan) -> bool:
 
 
 PLAN = Part("plan", _plan, codec.to_values, codec.from_values, _is_complete)
-HANDSHAKE_PLAN = Part("handshake", _handshake_plan, _handshake_values, _read_handshake_plan, _is_complete)
+HANDSHAKE_PLAN = Part(
+    "handshake",
+    _handshake_plan,
+    _handshake_values,
+    _read_handshake_plan,
+    _is_complete,
+    room="ssllatency.probes.handshake",
+)
 FACTS = Part(
     "facts",
     _facts,
@@ -132,4 +141,5 @@ FACTS = Part(
     suffices=lambda facts: not facts.libraries,
     by_name=True,
 )
-NAMES = Part("names", _names, _names_values, _read_names)
+NAMES = Part("names", _names, _names_values, _read_names, room="ssllatency.openssl.names")
+PARTS: tuple[Part[Any], ...] = (FACTS, PLAN, HANDSHAKE_PLAN, NAMES)
