@@ -126,6 +126,32 @@ def test_what_costs_too_much_goes_into_windows_and_is_estimated(subject: Subject
     assert snapshot.losses == Losses()
 
 
+def test_probes_that_cannot_come_back_end_the_windows_and_not_the_run(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = HitCosts(optimised=1_000, emulated=1_000, single_stepped=1_000, returning=1_000)
+    session = choice.engine("libbpf").attach(subject.request(budget=0.1, hit_costs=lambda: costs, role=Side.ANY))
+    assert isinstance(session, TraceSession)
+
+    def refuse(*_: object) -> None:
+        raise AttachError("the file has changed.")
+
+    monkeypatch.setattr(session.attachment, "open", refuse)
+    for _ in range(2000):
+        subject.do("reads", 10_000, 1)
+        session.poll()
+        if session.attachment.notes:
+            break
+    subject.do("calls", 10)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert snapshot.notes[0] == "What was watched in windows isn't watched any more: the file has changed."
+    assert counts(snapshot)["RSA_sign", Outcome.SUCCESS] == 10
+    [sampled] = snapshot.sampling
+    assert sampled.duration_s < snapshot.duration_s
+
+
 def test_perf_events_and_sessions_cannot_come_and_go(subject: Subject) -> None:
     for method in ("perf", "session"):
         if kernel.lacks(kernel.Method(method)):

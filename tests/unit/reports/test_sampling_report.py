@@ -41,6 +41,12 @@ def test_a_sentence_says_how_much_was_watched() -> None:
     assert late.endswith(" 2 calls ran on after their window and aren't counted.")
 
 
+def test_before_the_first_window_has_ended_there_is_nothing_to_estimate() -> None:
+    assert sampling_sentences([replace(SAMPLING, watched_s=0.0, duration_s=0.0, windows=0, estimates=())]) == [
+        "SSL_read, SSL_write: watched in windows to keep within the budget, none of which has ended yet."
+    ]
+
+
 def test_estimates_have_their_bounds_where_these_are_known() -> None:
     assert [(row.names, row.cells) for row in sampling_rows([SAMPLING])] == [
         (("SSL_read", "success"), ("20000 (18000 to 22000)", "7.00 us (6.00 us to 9.00 us)")),

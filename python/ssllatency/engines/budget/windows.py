@@ -141,8 +141,10 @@ class Windows:
                 self._record(tier, max(now, watch.since_s + watched_s), watched_s)
 
     def sampling(self, *, anew: bool = False) -> tuple[Sampling, ...]:
-        """What was seen in windows, by tier; `anew`: from the next stratum on another such account begins."""
-        seen = tuple(_sampling(watch) for watch in self._watches.values() if watch.in_part)
+        """What was seen in windows, by tier, up to the last stratum that has ended; `anew`: after that another such account
+        begins."""
+        watches = [watch for tier, watch in self._watches.items() if watch.in_part or tier in self._windowed]
+        seen = tuple(map(_sampling, watches))
         for watch in self._watches.values() if anew else ():
             watch.strata, watch.windows, watch.unfinished = [], 0, 0
         return seen
@@ -257,9 +259,8 @@ def _move_border(watch: _Watch, to_s: float) -> None:
 
 
 def _sampling(watch: _Watch) -> Sampling:
-    functions = dict.fromkeys(function for stratum in watch.strata for function, _ in stratum.calls)
     return Sampling(
-        functions=tuple(sorted(functions)),
+        functions=tuple(sorted({function for function, _ in watch.counted})),
         watched_s=sum(stratum.watched_s for stratum in watch.strata),
         duration_s=sum(stratum.length_s for stratum in watch.strata),
         windows=watch.windows,

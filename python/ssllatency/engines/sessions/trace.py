@@ -16,7 +16,7 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import not_traced, unreadable
-from ssllatency.engines.base import LinearRange, TracedImage
+from ssllatency.engines.base import AttachError, LinearRange, TracedImage
 from ssllatency.engines.budget.controller import Spent
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read import collect
@@ -105,7 +105,11 @@ class TraceSession:
         """To be called several times a second."""
         self.attachment.processes.measure()
         if self._windows:
-            self._windows.tick()
+            try:
+                self._windows.tick()
+            except AttachError as error:
+                self._windows.finish()
+                self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
 
     def _spent(self) -> Spent | None:
         cost = self.attachment.processes.cost()

@@ -25,7 +25,10 @@ def sampling_sentences(sampling: Sequence[Sampling]) -> list[str]:
     """Which functions were watched for how much of the time."""
     sentences = []
     for part in sampling:
-        names = ", ".join(part.functions) or "No call"
+        names = ", ".join(part.functions) or "Functions of which no call was seen"
+        if not part.duration_s:
+            sentences.append(f"{names}: watched in windows to keep within the budget, none of which has ended yet.")
+            continue
         watched = f"{share(part.watched_s, part.duration_s)} of the time ({seconds(part.watched_s)}"
         windows = f"in {counted(part.windows, 'window')}) to keep within the budget; the counts above are what was seen then."
         late = f" {counted(part.unfinished, 'call')} ran on after their window and aren't counted." if part.unfinished else ""

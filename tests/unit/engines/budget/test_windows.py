@@ -226,6 +226,8 @@ def test_an_account_of_its_own_for_each_interval() -> None:
     run(server, windows, 10)
     assert windows.sampling(anew=True)
     counted = server.calls[Tier.DATA]
+    [sampling] = windows.sampling()
+    assert (sampling.functions, sampling.duration_s, sampling.estimates) == (("SSL_read",), 0, ())
     run(server, windows, 20)
     [sampling] = windows.sampling()
     assert sampling.estimates[0].count.value == pytest.approx(server.calls[Tier.DATA] - counted, rel=0.25)
