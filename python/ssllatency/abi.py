@@ -381,6 +381,16 @@ class FollowCounters(ctypes.Structure):
 assert ctypes.sizeof(FollowCounters) == 16
 
 
+class FollowWishes(ctypes.Structure):
+    _fields_ = (
+        ("children", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(FollowWishes) == 8
+
+
 class Handshake(ctypes.Structure):
     _fields_ = (
         ("began_ns", ctypes.c_uint64),
@@ -578,7 +588,7 @@ class Notice(ctypes.Structure):
     _fields_ = (
         ("at_ns", ctypes.c_uint64),
         ("tgid", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("parent", ctypes.c_uint32),
     )
 
 

@@ -85,13 +85,15 @@ class Attachment:
         self._filtered = not request.everyone and not self.each_process  # else the kernel picks the process, all its threads
         self.processes.filtered |= self._filtered
         self._companions = request.everyone and not self.each_process and any(image.companion for image in request.images)
-        linker = Linker(self.object, self.method, self.each_process)
         # With a budget, each tier's probes by themselves. The last of them stay longest, and have what isn't a function's.
         tiers: Sequence[Tier | None] = tuple(Tier) if request.budget is not None else (None,)
-        self._probings: dict[Tier | None, Probing] = {tier: Probing(linker, programs) for tier in tiers}
+        self._probings: dict[Tier | None, Probing] = {
+            tier: Probing(Linker(self.object, self.method, self.each_process), programs) for tier in tiers
+        }
         self._probing = self._probings[tiers[-1]]
         self._shut: set[Tier] = set()
         self._came_back: set[Tier] = set()
+        self.processes.when_ended += [probing.release for probing in self._probings.values()]
         self._words: dict[int, int] = {}
         self.span = Span()
         self._unmatched_exits: int | None = None  # when the entries began to be removed

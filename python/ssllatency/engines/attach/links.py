@@ -6,9 +6,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.attach.sites import Sites
@@ -90,6 +91,7 @@ class Linker:
     loaded: Loadable
     method: kernel.Method
     each_process: bool
+    _of_process: dict[int, list[Closable]] = field(default_factory=lambda: defaultdict(list))
 
     def attach(
         self, image: TracedImage, program: str, sites: Sites, *, at_return: bool = False, session: bool = False
@@ -98,13 +100,20 @@ class Linker:
         links: list[Closable] = []
         for pid in (image.pids if self.each_process else (0,)) if sites else ():
             try:
-                links.extend(self._link(image.file, program, sites, pid, at_return=at_return, session=session))
+                made = self._link(image.file, program, sites, pid, at_return=at_return, session=session)
             except ProcessLookupError:
                 continue  # it ended meanwhile; the others are traced
             except OSError as error:
                 close_all(links)
                 raise _refusal(error, image, self.method) from None
+            links.extend(made)
+            if pid:
+                self._of_process[pid].extend(made)
         return links
+
+    def take_from(self, pids: Iterable[int]) -> list[Closable]:
+        """The links that these processes had of their own, for the caller to close; each is given once."""
+        return [link for pid in pids for link in self._of_process.pop(pid, [])]
 
     def _link(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool, session: bool) -> Sequence[Closable]:
         if self.method is not kernel.Method.PERF:

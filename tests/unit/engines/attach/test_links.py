@@ -76,6 +76,16 @@ def test_of_a_process_that_ends_meanwhile_nothing_stays_attached(monkeypatch: py
     assert {link.pid: link.closed for link in loaded.links} == {1: False, 2: True, 3: False}
 
 
+def test_the_links_of_a_process_that_has_ended_are_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = Refusing(0, monkeypatch)
+    made = linker(loaded)
+    made.attach(image(1, 3), "at_exit", SITES)
+    made.attach(image(3), "at_entry", SITES[:1])
+    assert made.take_from([3, 4]) == [link for link in loaded.links if link.pid == 3]
+    assert made.take_from([3]) == []
+    assert not any(link.closed for link in loaded.links)
+
+
 @pytest.fixture
 def few_files() -> Iterator[int]:
     """The hard bound on open files; the soft one is lower."""
