@@ -24,7 +24,7 @@ from ssllatency.reports.words.units import counted, printable
 from ssllatency.targets import Selection, all_processes
 from ssllatency.tracing import hit_costs
 from ssllatency.tracing.file_facts import why_not_traced
-from ssllatency.tracing.follow import rules_for
+from ssllatency.tracing.follow import childless, rules_for
 from ssllatency.tracing.others import maps_any
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
@@ -107,7 +107,8 @@ def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
 
 def _links(resolved: Resolved) -> str:
     """How the probes of these processes would be attached, and which other processes would pay for them."""
-    request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules_for(resolved.selection))
+    rules, alone = rules_for(resolved.selection), childless(resolved.selection)
+    request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules, childless=alone)
     # By version, as asking the kernel needs privileges.
     method = kernel.Method.MULTI if kernel.release() >= (6, 6, 0) else kernel.Method.PERF
     if links_each_process(request, method):

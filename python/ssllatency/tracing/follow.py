@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,11 @@ from ssllatency.targets import (
     ExpectedFile,
     Identity,
     MappedFile,
+    Process,
     Selection,
     TracedFile,
     all_processes,
+    can_have_children,
     code_byte,
     exists,
     has_library_name,
@@ -71,6 +73,12 @@ def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
     )
 
 
+def childless(selection: Selection) -> bool:
+    """Whether none of the processes that are selected can ever start another, and no others are selected later."""
+    named = bool(selection.pids) and selection == Selection(pids=selection.pids)
+    return named and not any(can_have_children(pid) for pid in members(selection))
+
+
 def load_early(selection: Selection, stack: ExitStack, *, wait: bool = False) -> Following | None:
     """What will follow later processes, loaded and kept as long as `stack`; None where there is nothing to follow, or the
     kernel refuses: that is found out and told when the probes are attached."""
@@ -105,7 +113,7 @@ class Follower:
         self.arrived = not resolved.waits
         self._attached_ns: dict[int, int] = {}  # by number of a file that came later, when its probes were attached
         self._joined_late: set[int] = set()  # who was in the set only some time after it had become a target
-        self._looked_at, self._joined, self._lost = 0.0, 0, 0
+        self._looked_at, self._joined, self._lost, self._dropped = 0.0, 0, 0, 0
         self._links = OwnLinks(session)
         self._unsaid = 0
         self._look_ends = 0.0
@@ -180,20 +188,27 @@ class Follower:
                     times.setdefault(mapping.identity, mapping)
 
     def _hear_of_children(self, following: Following) -> None:
-        """Attaches at once to those children that have links of their own: each may make its first call at any moment."""
+        """Attaches at once to children that have links of their own: each may make its first call at any moment."""
         for pid, arrival in following.joined().items():
-            if arrival.parent and self._attachment.each_process:
+            if arrival.parent:
                 self._link_child(pid, arrival)
             self._waiting.setdefault(pid, {})
+        if following.counters.dropped > self._dropped:
+            self._say(f"{following.counters.dropped - self._dropped} notices of new processes were lost.")
+            self._dropped = following.counters.dropped
 
     def _link_child(self, pid: int, arrival: Arrival) -> None:
+        """A child that has a traced file mapped from its parent may have made calls before: it counts as late however soon."""
         try:
-            if self._links.include_child(pid, arrival.parent):
-                self._note_late(pid, time.monotonic_ns() - arrival.at_ns)
+            linked = self._links.include_child(pid, arrival.parent)
         except SsllatencyError as error:
-            self._attachment.late.add(pid)
+            linked = False
             if exists(pid):
                 self._say(f"{self._name(pid)} isn't traced: {error}")
+        if self._links.is_mapping(arrival.parent):
+            self._attachment.late.add(pid)
+            if linked:
+                self._say_late(pid, time.monotonic_ns() - arrival.at_ns)
 
     def _take_notice(self, mapping: Mapping) -> None:
         """Notes that a process has come that maps a traced file, and whether it came before the probes did."""
@@ -201,7 +216,8 @@ class Follower:
         if number is None:
             return
         self.arrived = True
-        if mapping.at_ns < self._attached_ns.get(number, 0):
+        in_time = self._links.note_mapping(mapping.pid, number, mapping.at_ns)
+        if not in_time or mapping.at_ns < self._attached_ns.get(number, 0):
             self._attachment.late.add(mapping.pid)
 
     def _refill(self, following: Following) -> None:
@@ -440,7 +456,7 @@ class Follower:
         for file, image in fresh:
             if image.file in numbers:
                 self._attached(file.identity, numbers[image.file])
-                self._links.note([pid], [numbers[image.file]])
+                self._links.note([pid], numbers[image.file])
                 self._attachment.late.add(pid)
                 notice = mapped.get(file.identity)
                 earliest_ns = min((mapping.at_ns for mapping in mapped.values()), default=0)
@@ -474,16 +490,27 @@ class Follower:
             self._attachment.admit(pid)
         libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
         earlier = before.libraries if before else ()
-        if self._attachment.each_process and self._links.include(pid, numbers) and before is None:
-            started_ns = process.start_time * 1e9 / os.sysconf("SC_CLK_TCK")
-            self._note_late(pid, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - started_ns)
+        if self._attachment.each_process:
+            self._attach_to(process, numbers, known=before is not None)
         if before or len(self._attachment.targets) < _MOST_TARGETS:
             self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*earlier, *libraries))))
 
-    def _note_late(self, pid: int, by_ns: float) -> None:
-        self._attachment.late.add(pid)
+    def _attach_to(self, process: Process, numbers: Collection[int], *, known: bool) -> None:
+        """Attaches to the process what it maps and isn't attached to it yet. What it has called before is lost, unless it is
+        shown that it had the links before it mapped the files."""
+        new = self._links.include(process.pid, numbers)
+        if self._attachment.following and not known:
+            self._hear(self._attachment.following)  # of mappings that were seen before they were told of
+        if process.pid in self._attachment.late or self._links.were_in_time(process.pid, new if known else numbers):
+            return
+        self._attachment.late.add(process.pid)
+        started_ns = process.start_time * 1e9 / os.sysconf("SC_CLK_TCK")
+        self._say_late(process.pid, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - started_ns)
+
+    def _say_late(self, pid: int, by_ns: float) -> None:
         since = f"{by_ns / 1e6:.1f} ms after it had started"
-        self._say(f"{self._name(pid)} was traced {since}: its calls until then aren't counted.")
+        gone = "" if exists(pid) else ", when it had ended"
+        self._say(f"{self._name(pid)} was traced {since}{gone}: its calls until then aren't counted.")
 
     def _say_when(self, pid: int, path: str, began_ns: int) -> None:
         age = f"{(time.monotonic_ns() - began_ns) / 1e6:.0f} ms" if began_ns else f"up to {LOOK_S:g} s"

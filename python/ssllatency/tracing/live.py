@@ -19,7 +19,7 @@ from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection, exists
-from ssllatency.tracing.follow import Follower, load_early, rules_for
+from ssllatency.tracing.follow import Follower, childless, load_early, rules_for
 from ssllatency.tracing.resolve import Resolved, resolve
 
 STOP = {signal.SIGINT, signal.SIGTERM}
@@ -81,6 +81,7 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         resolved.everyone,
         follow=rules_for(resolved.selection, wait=wait),
         following=resolved.following,
+        childless=childless(resolved.selection),
         role=arguments.role,
         method=arguments.attach,
         links=arguments.links,

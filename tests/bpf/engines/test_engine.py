@@ -277,6 +277,24 @@ def test_detached_and_killed_tracers_leave_no_breakpoint(subject: Subject) -> No
         assert breakpoints(subject) == 0
 
 
+def test_links_of_its_own_see_the_first_call_of_a_program_that_a_process_executes(target_plan: ImagePlan, method: str) -> None:
+    """They are attached before the program's file is mapped."""
+    command = ["sh", "-c", 'read line; exec "$0"', target_plan.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        subject = Subject(process, target_plan)
+        session = subject.attach(method=method, links="process")
+        subject.say("go")
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        assert breakpoints(subject) > 0
+        subject.do("calls", 100)
+        session.detach()
+        process.communicate()
+    assert counts(session.read()) == {("RSA_sign", SUCCESS): 100, ("RSA_sign", FAILURE): 100}
+    assert session.attachment.losses() == Losses()
+    session.close()
+
+
 @pytest.mark.parametrize(("links", "pays"), [("process", False), ("shared", True), ("auto", False)])
 def test_another_process_has_breakpoints_only_where_links_are_shared(
     subject: Subject, target_plan: ImagePlan, links: str, pays: bool

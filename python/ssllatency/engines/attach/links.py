@@ -70,14 +70,15 @@ def links_each_process(request: Request, method: kernel.Method) -> bool:
 
     With links of their own, only the traced processes pay, but every hit walks the links of all: past LINK_EACH_PROCESS of
     them that costs more than the filter (bench/processes.py). A link can't be had before its process is there, so a child's
-    first calls would be missed: processes that are followed share a link. Files that may be one inode to the kernel never
-    share one: each process has its own. A perf event holds one site of one process, and the kernel takes 0.1 s to end each:
-    only one process gets its own. Where the kernel drops the hits of other threads than a link's, no filter in the program
-    brings them back: they share.
+    first calls would be missed: processes that are followed share a link, unless they can have no children, and so do those
+    that are waited for. Files that may be one inode to the kernel never share one: each process has its own. A perf event holds
+    one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own. Where the kernel drops the
+    hits of other threads than a link's, no filter in the program brings them back: they share.
     """
     if _needs_own_links(request):
         return True
-    if request.links == "shared" or request.everyone or request.follow is not None:
+    others_may_come = request.follow is not None and not request.childless
+    if request.links == "shared" or request.everyone or request.wait or others_may_come:
         return False
     pids = {pid for image in request.images for pid in image.pids}
     most = 1 if method is kernel.Method.PERF else LINK_EACH_PROCESS
