@@ -116,7 +116,7 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
                        help="how to attach probes (auto: the newest way that the kernel supports)")  # fmt: skip
     group.add_argument("--links", choices=("auto", "process", "shared"), default="auto",
                        help="shared: one link for all processes; process: one for each, which costs other processes nothing "
-                            "but misses a child's first calls")  # fmt: skip
+                            "but may miss a forked child's first calls")  # fmt: skip
     add_planning_options(parser)
 
 
