@@ -3,9 +3,10 @@
 ended.
 
 A link can't be had before its process is there. So the kernel tells of each new child of a target, and links are attached to it
-before anything is read of it: in a millisecond or two, if this process gets to run at once. They stay when the child executes
-another program. So nothing is missed of a child that maps the files only then, if the links were there before; of one that has
-them mapped from its parent the first calls may be.
+before anything is read of it. That takes some 7 ms, as the kernel waits for a grace period of RCU (rcu_sync_enter() in
+register_for_each_vma()) before the first of several links; each further one takes a tenth of a millisecond. Links stay when the
+child executes another program. So nothing is missed of a child that maps the files only then, if the links were there before;
+of one that has them mapped from its parent the first calls may be.
 """
 
 from __future__ import annotations
