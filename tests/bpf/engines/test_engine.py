@@ -317,6 +317,7 @@ def test_links_of_a_process_that_has_ended_are_closed(subject: Subject, target_p
         more = own_links() - before
         assert more
     session.attachment.processes.release([child.pid])
+    assert session.attachment.images[0].pids == (subject.pid,)
     if method == "perf":
         assert own_links() == before | more
     else:

@@ -93,7 +93,7 @@ class Attachment:
         self._probing = self._probings[tiers[-1]]
         self._shut: set[Tier] = set()
         self._came_back: set[Tier] = set()
-        self.processes.when_ended += [probing.release for probing in self._probings.values()]
+        self.processes.when_ended.append(self._release)
         self._words: dict[int, int] = {}
         self.span = Span()
         self._unmatched_exits: int | None = None  # when the entries began to be removed
@@ -252,6 +252,13 @@ class Attachment:
             image = replace(self.images[index], pids=tuple(pids))
             self._add_probes(index, [image], {program: [sites] for program, sites in (more or {}).items()})
             self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
+
+    def _release(self, pids: Collection[int]) -> None:
+        """Closes the links that processes had of their own which have ended."""
+        for probing in self._probings.values():
+            probing.release(pids)
+        for index, image in enumerate(self.images):
+            self.images[index] = replace(image, pids=tuple(pid for pid in image.pids if pid not in pids))
 
     def attach_more(self, more: Mapping[str, Sequence[Sites]]) -> None:
         """Attaches programs at further sites of the images, all or nothing. AttachError where the kernel refuses."""
