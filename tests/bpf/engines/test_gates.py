@@ -42,7 +42,7 @@ def test_only_calls_within_windows_count_and_the_others_pay_nothing(subject: Sub
         assert session.attachment.finish(Tier.BELOW) == 0
         assert breakpoints(subject) < whole
         subject.do("calls", 70)
-        session.attachment.open(BELOW)
+        session.attachment.resume(BELOW)
         assert breakpoints(subject) == whole
     subject.do("reads", 10, 1)
     snapshot = session.read()
@@ -79,7 +79,7 @@ def test_a_call_that_never_ends_is_given_up_and_told_of(subject: Subject) -> Non
     session.attachment.shut(BELOW)
     given_up = session.attachment.finish(Tier.BELOW)
     assert given_up == 3
-    session.attachment.open(BELOW)
+    session.attachment.resume(BELOW)
     subject.say("")
     assert subject.process.stdout
     assert subject.process.stdout.readline() == "done\n"
@@ -97,7 +97,7 @@ def test_files_that_come_while_a_tier_is_shut_are_watched_when_it_opens(subject:
     session.attachment.finish(Tier.BELOW)
     session.extend([image])
     subject.do("calls", 10)
-    session.attachment.open(BELOW)
+    session.attachment.resume(BELOW)
     subject.do("calls", 5)
     snapshot = session.read()
     session.close()
@@ -136,7 +136,7 @@ def test_probes_that_cannot_come_back_end_the_windows_and_not_the_run(
     def refuse(*_: object) -> None:
         raise AttachError("the file has changed.")
 
-    monkeypatch.setattr(session.attachment, "open", refuse)
+    monkeypatch.setattr(session.attachment, "resume", refuse)
     for _ in range(2000):
         subject.do("reads", 10_000, 1)
         session.poll()

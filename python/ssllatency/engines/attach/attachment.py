@@ -199,7 +199,7 @@ class Attachment:
     def _sites_of(self, image: TracedImage, number: int, tier: Tier | None) -> ImageSites:
         return sites_of(image, self.operations, number, tier, windowed=tier in self._came_back)
 
-    def open(self, tiers: Collection[Tier]) -> None:
+    def resume(self, tiers: Collection[Tier]) -> None:
         """Sets all probes of tiers that were shut; calls that begin when this is back count. AttachError where the kernel
         refuses."""
         for tier in tiers:

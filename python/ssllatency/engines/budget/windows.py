@@ -35,7 +35,7 @@ Totals = Mapping[Function, ExponentialHistogram]
 class Gates(Protocol):
     """What takes probes off and puts them back."""
 
-    def open(self, tiers: Collection[Tier]) -> None:
+    def resume(self, tiers: Collection[Tier]) -> None:
         """Sets all probes of these tiers; calls that begin when it is back count."""
 
     def shut(self, tiers: Collection[Tier]) -> None:
@@ -188,7 +188,7 @@ class Windows:
             self._watches[tier].unfinished += self._gates.finish(tier)
             self._record(tier, now, now - self._watches[tier].since_s)
         for tier in set(self._windowed) - set(wanted):
-            self._gates.open([tier])
+            self._gates.resume([tier])
             _move_border(self._watches[tier], self._clock())
         self._windowed, self._phase = wanted, _Phase.BEFORE
         begins_s = max(self._ends_s, self._clock())
@@ -204,7 +204,7 @@ class Windows:
         if self._clock() - self._planned_s >= _LEAST_OUTSIDE_S:
             spent = self._spent()
             self._outside = spent.share_since(self._before) if spent else None
-        self._gates.open(self._windowed)
+        self._gates.resume(self._windowed)
         self._opened_s = self._clock()
         self._shuts_s += max(0.0, self._opened_s - self._opens_s)
         self._phase = _Phase.OPEN

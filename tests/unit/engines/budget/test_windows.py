@@ -65,7 +65,7 @@ class Server:
             if round(count)
         }
 
-    def open(self, tiers: Collection[Tier]) -> None:
+    def resume(self, tiers: Collection[Tier]) -> None:
         assert not self.attached & set(tiers)
         self.sleep(self.setting_s)
         self.attached |= set(tiers)
