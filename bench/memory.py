@@ -23,7 +23,8 @@ from works import Cpus, client
 
 ROUNDS = 3
 LOAD_S = 1
-SETTLE_S = 0.5  # after the start and after the load, so that what was made for a moment is gone
+REST_S = 2  # after the start, so that the processes that read names for the report are gone
+SETTLE_S = 0.5  # after the load, so that what was made for a moment is gone
 _RING_BUFFER = 27  # BPF_MAP_TYPE_RINGBUF
 _MAPPED_MAP = re.compile(r"^[0-9a-f]+-[0-9a-f]+ .* anon_inode:bpf-map\n(?:\w+:.*\n)*?Rss:\s+(\d+) kB$", re.MULTILINE)
 _PERF_BUFFER = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) .* anon_inode:\[perf_event\]$", re.MULTILINE)
@@ -70,7 +71,7 @@ def measure(server: Nginx, tracer: Tracer, cpus: Cpus, directory: Path) -> Held:
         for peaks in (held.first, held.later):
             with _watched(tracer, server.master_pid, directory) as (run, most):
                 peaks.append(max(most))
-                time.sleep(SETTLE_S)
+                time.sleep(REST_S)
                 held.rest.append(sum(map(own_bytes, family(run.pid))))
                 client(server, cpus, LOAD_S, "-H", "Connection: close")()
                 time.sleep(SETTLE_S)
