@@ -303,6 +303,7 @@ struct ssll_handshake_counters {
 	__u64 slept;             /* handshakes that slept before reads and writes were watched */
 	__u64 watches_transport; /* written by user space: 1 where they are */
 	__u64 threshold_ns;      /* written by user space: handshakes at least so long are handed over one by one */
+	__u64 within_data;       /* calls of tier DATA in which a handshake was begun or went on */
 	__u64 excess_used;       /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 };
 
@@ -323,7 +324,7 @@ _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 40 + 12 + 16 + SSLL_COMM + 4, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 128, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 136, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 52, "handshake config");
 
 #endif

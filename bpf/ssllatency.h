@@ -92,7 +92,14 @@ enum ssll_cookie {
 	SSLL_COOKIE_CONDITION = 48, /* 4 bits: of an exit site on x86-64's jcc, the lowest 4 bits of its opcode */
 	SSLL_COOKIE_TAKEN = 52,     /* 4 bits: enum ssll_exit, of an exit site whose condition holds */
 	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_exit, of one whose condition doesn't */
-	SSLL_COOKIE_TIER = 60,      /* 2 bits: which of the bits of `shut` stands for the call */
+	SSLL_COOKIE_TIER = 60,      /* 2 bits: enum ssll_tier */
+};
+
+/* Functions that are watched in windows together where tracing would cost too much, the first of them first. */
+enum ssll_tier {
+	SSLL_TIER_DATA = 0,      /* reads and writes: many, and each of little interest */
+	SSLL_TIER_BELOW = 1,     /* what handshakes consist of */
+	SSLL_TIER_HANDSHAKE = 2, /* handshakes themselves, and what the programs need to know of an SSL */
 };
 
 /* What the kernel does at a hit, which decides what it costs. */

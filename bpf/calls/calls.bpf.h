@@ -13,6 +13,7 @@
 #include "common/maps.bpf.h"
 #include "common/outcome.bpf.h"
 #include "common/registers.bpf.h"
+#include "common/tiers.bpf.h"
 
 struct {
 	SSLL_MAP(starts);
@@ -177,12 +178,6 @@ struct ended_call {
 /* Hooks, defined by the object: a call that counts has begun, its arguments in their registers; has ended. */
 static __always_inline void on_call_begin(const struct pt_regs *ctx, const struct ssll_start_key *key);
 static __always_inline int on_call_end(const struct ended_call *call);
-
-/* Whether calls of this tier aren't taken in now: outside the windows in which it is watched, while probes come and go. */
-static __always_inline bool is_shut(__u64 cookie)
-{
-	return *(volatile __u64 *)&counters.shut >> field(cookie, SSLL_COOKIE_TIER, 2) & 1;
-}
 
 static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {

@@ -3,6 +3,7 @@
 #ifndef HANDSHAKES_CALLS_BPF_H
 #define HANDSHAKES_CALLS_BPF_H
 
+#include "common/tiers.bpf.h"
 #include "handshakes/ending.bpf.h"
 #include "handshakes/parts.bpf.h"
 #include "handshakes/running.bpf.h"
@@ -40,7 +41,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	struct ssll_layout *layout;
 	struct ssll_thread *thread;
 
-	if (!is_traced(key.tgid))
+	if (is_shut(cookie) || !is_traced(key.tgid))
 		return 0;
 	handshake = find_handshake(ssl, key.tgid);
 	if (!handshake) {
@@ -55,6 +56,8 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	thread = lookup_or_init_thread();
 	if (!handshake || !thread || handshake->flags & SSLL_FLAG_ENDED)
 		return 0;
+	if (tier_of(cookie) == SSLL_TIER_DATA && !handshake->depth)
+		count(&handshake_counters.within_data);
 	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
 		close_lost_call(handshake, now);
 	call.outer = thread->ssl;

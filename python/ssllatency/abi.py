@@ -272,6 +272,12 @@ class Target(IntEnum):
     WORDS = 65536
 
 
+class Tier(IntEnum):
+    DATA = 0
+    BELOW = 1
+    HANDSHAKE = 2
+
+
 class BatchKey(ctypes.Structure):
     _fields_ = (
         ("operation", ctypes.c_uint32),
@@ -460,11 +466,12 @@ class HandshakeCounters(ctypes.Structure):
         ("slept", ctypes.c_uint64),
         ("watches_transport", ctypes.c_uint64),
         ("threshold_ns", ctypes.c_uint64),
+        ("within_data", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 128
+assert ctypes.sizeof(HandshakeCounters) == 136
 
 
 class HandshakeKey(ctypes.Structure):

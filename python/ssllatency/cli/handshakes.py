@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
                         help="print each handshake that took at least this long (50ms, 1s) as it ends")  # fmt: skip
     options.add_attaching_options(parser)
+    options.add_budget_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

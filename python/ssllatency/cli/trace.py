@@ -52,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
             linear=arguments.hist,
             maximum_processes=arguments.max_processes,
             floor=arguments.floor,
-            budget=arguments.budget,
         )
         session = engine.attach(request)
         stack.callback(session.close)

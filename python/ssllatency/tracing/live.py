@@ -87,6 +87,7 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         links=arguments.links,
         wait=wait,
         hit_costs=partial(_hit_costs, keep=not arguments.no_cache),
+        budget=getattr(arguments, "budget", None),
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`trace --budget` on a server at full speed: what it costs, what stays exact, and what is estimated."""
+"""`--budget` on a server at full speed: what it costs, what stays exact, and what is estimated."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.handshakes import Shakes, assert_books, endings
 from tests.live.commands.trace import PROGRAM, Trace, count, losses
 from tests.live.servers.nginx import Nginx
+from tests.live.servers.python_ssl import TlsServer, TlsSettings
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -57,6 +59,33 @@ def test_a_light_load_is_counted_wholly(certificates: Path) -> None:
     assert "sampling" not in trace.document
     assert count(trace.document, "SSL_do_handshake") == 5
     assert trace.document["cost"]["share"] < 0.5
+
+
+def test_handshakes_stay_exact_where_reads_and_writes_go_into_windows(certificates: Path) -> None:
+    with Nginx(certificates) as nginx:
+        load = ["wrk", "-t1", "-c8", "-d10", f"https://127.0.0.1:{nginx.port['rsa']}/"]
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+            time.sleep(1)
+            with Shakes(nginx.master_pid, options=("--budget", f"{BUDGET:.0%}")) as shakes:
+                Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+                time.sleep(5)
+            wrk.wait(60)
+    assert endings(shakes.document) == {"success": HANDSHAKES}
+    assert_books(shakes)
+    assert any("to keep within the budget" in note for note in shakes.document["notes"])
+    assert shakes.document["cost"]["share"] < 2 * BUDGET
+
+
+def test_handshakes_within_reads_keep_reads_watched(certificates: Path) -> None:
+    """It is seen at the first of them, which a budget that anything exceeds mustn't come before."""
+    with (
+        TlsServer(certificates, TlsSettings(lazy=True)) as server,
+        Shakes(server.pid, options=("--budget", "0.01%")) as shakes,
+    ):
+        Client(server.port, TLS_1_3).connect_times(HANDSHAKES)
+        assert server.ends() == {"": HANDSHAKES}
+    assert endings(shakes.document) == {"success": HANDSHAKES}
+    assert any(note.startswith("Handshakes take place within reads and writes here") for note in shakes.document["notes"])
 
 
 def test_bpftrace_has_no_budget(certificates: Path) -> None:

@@ -95,6 +95,7 @@ class Attachment:
         self._came_back: set[Tier] = set()
         self.processes.when_ended.append(self._release)
         self._words: dict[int, int] = {}
+        self._measured: list[str] = []  # the programs that the meter knows
         self.span = Span()
         self._unmatched_exits: int | None = None  # when the entries began to be removed
 
@@ -114,6 +115,7 @@ class Attachment:
         self.object.load()
         if self.processes.meter:
             self.processes.meter.add(self.object, programs, self._tracepoints)
+            self._measured = [*programs, *self._tracepoints]
         self.counters = self.object.live_section(".data.counters", abi.Counters)
         self.counters.interval = 1
         self.running = Running(self.object) if self.object.has_map("starts") else None
@@ -217,6 +219,10 @@ class Attachment:
             for tier in tiers:
                 self._probings[tier].close_entries()
 
+    def is_shut(self, tier: Tier) -> bool:
+        """Whether calls of that tier don't count now."""
+        return tier in self._shut
+
     def _tell_shut(self) -> None:
         self.counters.shut = sum(1 << tier for tier in self._shut)
 
@@ -318,6 +324,9 @@ class Attachment:
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""
         self.detach()
+        if self.processes.meter and self._measured:
+            self.processes.meter.leave_out(self.object, self._measured)
+            self._measured = []
         if not self._beside:
             self.processes.close()
         self.object.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 
 from ssllatency.engines.base import Request
 from ssllatency.engines.cost.meter import CostMeter
+from ssllatency.engines.cost.spent import Spent
 from ssllatency.engines.follow.following import Following
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.cost import Cost
@@ -64,6 +65,11 @@ class Processes:
     def cost(self) -> Cost | None:
         """What tracing has cost so far, None where that isn't known."""
         return self.meter.read(self.targets) if self.meter else None
+
+    def spent(self) -> Spent | None:
+        """What tracing has cost so far, and the processes have used; None where either isn't known."""
+        cost = self.cost()
+        return Spent(cost.total_ns, cost.cpu_ns) if cost and cost.cpu_ns is not None else None
 
     def attach(self) -> None:
         """Has those followed that start from here on, where that is asked for."""

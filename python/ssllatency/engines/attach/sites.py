@@ -109,9 +109,9 @@ def _ending(constant: int | None, leaving: bool) -> int:
 class Tier(IntEnum):
     """Functions that are watched in windows together where tracing would cost too much, the first of them first."""
 
-    DATA = 0  # reads and writes: many, and each of little interest
-    BELOW = 1  # what handshakes consist of
-    HANDSHAKE = 2  # handshakes themselves, and what the programs need to know of an SSL
+    DATA = abi.Tier.DATA  # reads and writes: many, and each of little interest
+    BELOW = abi.Tier.BELOW  # what handshakes consist of
+    HANDSHAKE = abi.Tier.HANDSHAKE  # handshakes themselves, and what the programs need to know of an SSL
 
 
 _DATA = frozenset(("SSL_read", "SSL_read_ex", "SSL_write", "SSL_write_ex", "SSL_write_ex2", "SSL_sendfile", "SSL_shutdown"))

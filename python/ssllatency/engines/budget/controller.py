@@ -14,19 +14,6 @@ _CALM = 3  # strata with so much to spare until then
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What was paid up to a moment, in nanoseconds of processor time: by tracing, and by the traced processes altogether."""
-
-    cost_ns: int = 0
-    cpu_ns: int = 0
-
-    def share_since(self, earlier: Spent) -> float | None:
-        """The part that tracing took in between; None where the processes did nothing."""
-        cpu_ns = self.cpu_ns - earlier.cpu_ns
-        return max(0, self.cost_ns - earlier.cost_ns) / cpu_ns if cpu_ns > 0 else None
-
-
-@dataclass(frozen=True)
 class Schedule:
     """The next stratum and its window, in seconds."""
 

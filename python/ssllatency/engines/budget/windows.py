@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
 from ssllatency.engines.attach.sites import Tier, tier_of
-from ssllatency.engines.budget.controller import Controller, Spent
+from ssllatency.engines.budget.controller import Controller
+from ssllatency.engines.cost.spent import Spent
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.statistics.windows import MOST_STRATA, Function, Stratum, counts_of, estimates, fewer
@@ -76,7 +77,7 @@ class Windows:
     """Drives the gates. `tick` is to be called many times a second, `finish` before the last counts are read.
 
     `spent` tells what tracing has cost by now, None where that isn't known; `totals` all calls counted so far by function and
-    outcome.
+    outcome. `tiers` are those that may go into windows, one after the other.
     """
 
     def __init__(
@@ -88,14 +89,16 @@ class Windows:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         chance: random.Random | None = None,
+        tiers: Sequence[Tier] = tuple(Tier),
     ) -> None:
         self._budget, self._gates, self._spent, self._totals = budget, gates, spent, totals
         self._clock, self._sleep, self._chance = clock, sleep, chance or random.Random()
-        self._controller = Controller(budget, len(Tier))
+        self._tiers = tuple(tiers)
+        self._controller = Controller(budget, len(tiers))
         self._began_s = now = clock()
         self._look_s = now + _LOOK_S
         self._before = Spent()
-        self._watches = {tier: _Watch(now) for tier in Tier}
+        self._watches = {tier: _Watch(now) for tier in self._tiers}
         self._windowed: tuple[Tier, ...] = ()
         self._phase = _Phase.BEFORE
         self._opens_s = self._shuts_s = self._ends_s = 0.0
@@ -140,6 +143,11 @@ class Windows:
                 watched_s = now - self._opened_s if self._phase is _Phase.OPEN else self._watched_s
                 self._record(tier, max(now, watch.since_s + watched_s), watched_s)
 
+    @property
+    def over(self) -> bool:
+        """Whether it has been finished."""
+        return self._over
+
     def sampling(self, *, anew: bool = False) -> tuple[Sampling, ...]:
         """What was seen in windows, by tier, up to the last stratum that has ended; `anew`: after that another such account
         begins."""
@@ -181,7 +189,7 @@ class Windows:
     def _begin_stratum(self) -> None:
         """Takes those tiers into windows that cost too much, lets those out that don't, and chooses the next window."""
         schedule = self._controller.next(self._excess_s())
-        wanted = tuple(Tier)[: self._controller.level]
+        wanted = self._tiers[: self._controller.level]
         for tier in set(wanted) - set(self._windowed):
             now = self._clock()
             self._gates.shut([tier])

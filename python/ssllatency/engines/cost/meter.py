@@ -40,6 +40,10 @@ class CostMeter:
         self._tables.append(HitTable(loaded))
         self._run_time.add(*([loaded.program_fd(name) for name in names] for names in (programs, elsewhere)))
 
+    def leave_out(self, loaded: Loadable, programs: Sequence[str]) -> None:
+        """To be called before an object is freed that was taken in; what it has cost until then stays counted."""
+        self._run_time.leave_out([loaded.program_fd(name) for name in programs])
+
     def begin(self, pids: Iterable[int]) -> None:
         """The probes are attached to these processes, and perhaps to others later."""
         if not self._began_s:

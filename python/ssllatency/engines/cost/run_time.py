@@ -63,6 +63,12 @@ class RunTime:
         self._programs |= dict.fromkeys(programs, True) | dict.fromkeys(elsewhere, False)
         self._before |= {program: self._read(program) for program in (*programs, *elsewhere)}
 
+    def leave_out(self, programs: Sequence[int]) -> None:
+        """Takes these out again, whose descriptors will be closed. What they took stays counted."""
+        self._take()
+        for program in programs:
+            self._programs.pop(program, None)
+
     def tick(self) -> None:
         """Begins or ends a window, if it is time to."""
         now = self._clock()

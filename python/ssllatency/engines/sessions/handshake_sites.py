@@ -92,6 +92,7 @@ def inner_sites(calls: Iterable[InnerCall], library: int) -> tuple[Sites, Sites]
             abi.Cookie.CONVENTION: abi.Convention.SSL_EX,
             abi.Cookie.LIBRARY: library,
             abi.Cookie.SSL: 1,
+            abi.Cookie.TIER: abi.Tier.HANDSHAKE,
         }
         begins.append(site(call.begin, packed({**fields, abi.Cookie.STACK: call.begin.stack_delta})))
         value: dict[IntEnum, int] = {abi.Cookie.REGISTER: register_number(call.end), abi.Cookie.STACK: call.end.stack_delta}

@@ -10,16 +10,17 @@ from __future__ import annotations
 import ctypes
 import heapq
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Sites, site
+from ssllatency.engines.attach.sites import Sites, Tier, site
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.bpf.running import InFlight
+from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.read import handshakes as collect
 from ssllatency.engines.read.collect import Extremes
@@ -36,6 +37,7 @@ from ssllatency.engines.sessions.handshake_sites import (
     software_sites,
     watched,
 )
+from ssllatency.engines.sessions.trace import check_budget
 from ssllatency.model.handshakes import Group, Handshakes, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.openssl.names.names import Names
@@ -90,9 +92,11 @@ class HandshakeSession:
         self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
         self._kept_names: dict[int, str] = {}
+        self._windows: Windows | None = None
 
     def attach(self) -> None:
         """Loads the object, fills its maps and attaches."""
+        check_budget(self._request.base)
         loaded = self.attachment.object
         config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
         config.mask, config.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
@@ -112,6 +116,29 @@ class HandshakeSession:
             self.attachment.attach_tracepoint("at_switch")
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
+        if self._request.base.budget is not None:
+            self._begin_windows(self._request.base.budget)
+
+    def _begin_windows(self, budget: float) -> None:
+        """Lets reads and writes go into windows where they cost too much. What handshakes consist of can't."""
+        spent = self.attachment.processes.spent
+        self._windows = Windows(budget, self.attachment, spent, dict, tiers=(Tier.DATA,))
+        self._windows.start()
+
+    def _watch_data(self) -> None:
+        """Keeps the budget, unless handshakes take place within reads and writes: then these are watched all the time."""
+        if self._windows is None or self._windows.over:
+            return
+        try:
+            if not self._counters.within_data:
+                self._windows.tick()
+                return
+            self._windows.finish()
+            if self.attachment.is_shut(Tier.DATA):
+                self.attachment.resume([Tier.DATA])
+        except AttachError as error:
+            self._windows.finish()
+            self.attachment.notes.append(f"Reads and writes aren't watched any more: {error}")
 
     def _fill_maps(self) -> None:
         loaded, size = self.attachment.object, ctypes.sizeof
@@ -203,6 +230,7 @@ class HandshakeSession:
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         self.attachment.processes.measure()
+        self._watch_data()
         self._watch_wakes()
         self._watch_transport()
         over: list[Single] = []
@@ -231,6 +259,8 @@ class HandshakeSession:
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
+        if self._windows:
+            self._windows.finish()
         self.attachment.detach()
 
     def close(self) -> None:
@@ -308,7 +338,19 @@ class HandshakeSession:
     def _notes(self) -> tuple[str, ...]:
         number = self._in_flight.cut_off
         cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
-        return (*self.attachment.notes, *([cut_off] if number else []))
+        return (*self.attachment.notes, *([cut_off] if number else []), *self._budget_notes())
+
+    def _budget_notes(self) -> Iterator[str]:
+        if self._windows is None:
+            return
+        for part in self._windows.sampling():
+            watched = f"{100 * part.watched_s / part.duration_s:.0f} % of the time" if part.duration_s else "in windows only"
+            yield (
+                f"SSL_read, SSL_write and their like were watched {watched}, to keep within the budget: a handshake that takes"
+                " place within them isn't counted in the rest."
+            )
+        if self._counters.within_data:
+            yield "Handshakes take place within reads and writes here, so these are watched all the time, whatever that costs."
 
     def _unknown_labels(self) -> dict[Label, str]:
         places_by_image = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]

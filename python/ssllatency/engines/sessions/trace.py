@@ -16,8 +16,7 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import not_traced, unreadable
-from ssllatency.engines.base import AttachError, LinearRange, TracedImage
-from ssllatency.engines.budget.controller import Spent
+from ssllatency.engines.base import AttachError, LinearRange, Request, TracedImage
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read import collect
 from ssllatency.errors import SsllatencyError
@@ -33,6 +32,12 @@ def set_linear(config: ctypes.Structure, linear: LinearRange) -> None:
     """Tells the programs the linear histogram's buckets."""
     config.linear_minimum_ns, config.linear_step_ns = linear.minimum * 1000, linear.step * 1000
     config.linear_buckets, config.linear_reciprocal = linear.buckets, (1 << 32) // config.linear_step_ns
+
+
+def check_budget(request: Request) -> None:
+    """SsllatencyError where a budget is asked for that can't be kept, as it isn't known what a hit costs."""
+    if request.budget is not None and not (request.hit_costs and request.hit_costs()):
+        raise SsllatencyError("what a probe hit costs can't be measured on this machine, so no budget can be kept.")
 
 
 class TraceSession:
@@ -53,14 +58,13 @@ class TraceSession:
             raise
 
     def _start(self) -> None:
-        if self._request.budget is not None and not (self._request.hit_costs and self._request.hit_costs()):
-            raise SsllatencyError("what a probe hit costs can't be measured on this machine, so no budget can be kept.")
+        check_budget(self._request)
         self._configure()
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach()
         if self._request.budget is not None:
-            self._windows = Windows(self._request.budget, self.attachment, self._spent, self._totals)
+            self._windows = Windows(self._request.budget, self.attachment, self.attachment.processes.spent, self._totals)
             self._windows.start()
 
     def _configure(self) -> None:
@@ -110,10 +114,6 @@ class TraceSession:
             except AttachError as error:
                 self._windows.finish()
                 self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
-
-    def _spent(self) -> Spent | None:
-        cost = self.attachment.processes.cost()
-        return Spent(cost.total_ns, cost.cpu_ns) if cost and cost.cpu_ns is not None else None
 
     def _totals(self) -> dict[Function, ExponentialHistogram]:
         """All calls that were counted so far, by function and outcome."""

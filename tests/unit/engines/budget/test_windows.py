@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from ssllatency.engines.attach.sites import Tier
-from ssllatency.engines.budget.controller import Spent
 from ssllatency.engines.budget.windows import Windows
+from ssllatency.engines.cost.spent import Spent
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import Interval
 from ssllatency.model.snapshot import Outcome

@@ -115,6 +115,18 @@ def test_where_the_kernel_refuses_nothing_is_known_and_it_is_not_asked_again(
     assert run_time.mean_ns is None
 
 
+def test_programs_that_are_freed_are_asked_no_more(kernel: Kernel, start: Callable[[], RunTime]) -> None:
+    """A handshake's session frees its programs before the functions' beside it, while a window may be open."""
+    run_time = start()
+    run_time.tick()
+    kernel.pass_by(0.01)
+    run_time.leave_out([PROBE])
+    del kernel.runs[PROBE]
+    run_time.tick()
+    assert run_time.mean_ns == 200
+    run_time.close()
+
+
 def test_closing_ends_the_measuring(kernel: Kernel, start: Callable[[], RunTime]) -> None:
     run_time = start()
     run_time.tick()
