@@ -56,8 +56,8 @@ def busy_sentence(measured: Measured) -> str:
     """How busy the worker was without a tracer, and what follows."""
     busy = fmean(measured.untraced(BUSY))
     if is_saturated(measured):
-        return f"Without a tracer the worker took {busy:.0%} of its CPU."
-    return f"Without a tracer the worker took only {busy:.0%} of its CPU, so that what it kept of its rate says nothing."
+        return f"Without a tracer the worker took {100 * busy:.0f} % of its CPU."
+    return f"Without a tracer the worker took only {100 * busy:.0f} % of its CPU, so what it kept of its rate says nothing."
 
 
 def plain_table(measured: Measured, hit: HitCosts | None) -> str:

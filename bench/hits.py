@@ -12,22 +12,22 @@ from ssllatency.tracing import hit_costs
 
 
 class Hits:
-    """The measurements of a hit beside those of one work."""
+    """The measurements of a hit beside those of one work, in `costs`."""
 
     def __init__(self) -> None:
-        self._costs: list[HitCosts] = []
+        self.costs: list[HitCosts] = []
 
     def measure(self) -> None:
         """One more, unless the machine is too busy for one."""
         hit_costs.of_this_machine.cache_clear()
         costs = hit_costs.of_this_machine(keep=False)
         if costs:
-            self._costs.append(costs)
+            self.costs.append(costs)
 
     @property
     def median(self) -> HitCosts | None:
         """Of each kind; None where nothing was measured."""
-        return median_costs(self._costs)
+        return median_costs(self.costs)
 
 
 def median_costs(costs: Sequence[HitCosts]) -> HitCosts | None:

@@ -15,8 +15,8 @@ from bench.tracers import ROOT
 PAGE = """\
 # What tracing costs
 
-Written by `make bench`, in one run. Every figure here is of this machine and this run alone: what a probe hit costs differs
-between machines by a factor of five, and so do these figures. Run it again to measure your own.
+Written by `make bench`, in one run. Every figure here is of this machine and this run alone: a probe hit takes 0.2 µs on one
+machine and 0.9 µs on another, and the figures follow. Run it again to measure your own.
 
 {machine}
 - Seed of the orders: {seed} (`bench/run.py --seed {seed}` takes the tracers in the same orders)
@@ -25,7 +25,7 @@ Figures have their 95 % intervals in parentheses. *{again}* is no tracing measur
 what the machine's noise comes to. What the measurements don't tell from no tracing has no figure, only the interval of its
 ratio to no tracing.
 
-## The aim: no more than {aim:.0%} of the time that ssllatency.bt adds
+## The aim: at most {aim} of the time that ssllatency.bt adds
 
 {verdicts}
 
@@ -76,7 +76,7 @@ What `snoop --min 1ms` adds, of what `trace` does:
 ## What ssllatency says of its own cost
 
 The field `cost` of the trace's document beside what the traced process lost by the tables above: nanoseconds a call in the
-pump, and the part of a worker's CPU time under full load. The aim is to be right to within {stated_aim:.0%}.
+pump, and the part of a worker's CPU time under full load. The aim is to be right to within {stated_aim:.0f} %.
 
 {stated}
 

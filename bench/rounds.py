@@ -93,7 +93,7 @@ def measure(
 ) -> Measured:
     """Round after round. `between` is called before each with its number, from 1. A round isn't begun that would end after the
     budget, unless it is one of those that there are at least."""
-    measured, began, longest_s = Measured(), clock(), 0.0
+    measured, began, longest_s = Measured({tracer.name: [] for tracer in tracers}), clock(), 0.0
     while measured.rounds < effort.at_least or (
         not measured.is_known(effort.within) and clock() - began + longest_s <= effort.budget_s
     ):
@@ -111,5 +111,5 @@ def _one_round(work: Work, tracers: Sequence[Tracer], random: Random, measured: 
         for tracer in random.sample(tracers, len(tracers)):
             traced = work.traced(tracer)
             after = work.untraced()
-            measured.visits.setdefault(tracer.name, []).append(Visit(before, traced, after))
+            measured.visits[tracer.name].append(Visit(before, traced, after))
             before = after

@@ -251,7 +251,7 @@ def _page(results: Results, scale: Scale, seed: int) -> str:
         close=figures.worker_table(works[CLOSE], hit[CLOSE]),
         programs=figures.against(served, SSLLATENCY, FLOOR),
         snoop=figures.against(served, SNOOP, SSLLATENCY),
-        stated_aim=stated.AIM,
+        stated_aim=100 * stated.AIM,
         stated=figures.stated_table(
             [
                 (work, works[work], tracer, quantity)

@@ -57,10 +57,10 @@ class Check:
         if self.quotient is None:
             return "the loss is not to be told from nothing"
         if self.quotient.low >= 1 - AIM and self.quotient.high <= 1 + AIM:
-            return f"within {AIM:.0%}"
+            return f"within {100 * AIM:.0f} %"
         if self.quotient.high < 1 - AIM or self.quotient.low > 1 + AIM:
-            return f"not within {AIM:.0%}"
-        return f"not known whether within {AIM:.0%}"
+            return f"not within {100 * AIM:.0f} %"
+        return f"not known whether within {100 * AIM:.0f} %"
 
 
 def check(visits: Sequence[Visit], quantity: str) -> Check | None:

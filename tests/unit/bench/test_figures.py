@@ -83,7 +83,7 @@ def test_rates_are_compared_where_the_worker_was_saturated() -> None:
     assert row[:2] == ["1.25", row[1]]
     assert re.fullmatch(r"80\.\d % \(\d\d\.\d % to \d\d\.\d %\)", row[7])
     assert rows(figures.worker_table(idle, HIT))[SSLLATENCY][7] == "-"
-    assert "what it kept of its rate says nothing" in figures.busy_sentence(idle)
+    assert "so what it kept of its rate says nothing" in figures.busy_sentence(idle)
     assert rows(figures.worker_table(busy, HIT))[AGAIN][7].startswith("not to be told from no tracing")
 
 
@@ -129,7 +129,7 @@ def test_an_absent_statement_is_said_to_be_absent() -> None:
         visit.traced[stated.PER_CALL] = ns  # type: ignore[index]
     cells = rows(figures.stated_table([row]))[f"work: {SSLLATENCY}"]
     assert re.fullmatch(r"1,000 \([\d,]+ to [\d,]+\) ns", cells[0])
-    assert cells[3] == "within 20%"
+    assert cells[3] == "within 20 %"
 
 
 def test_starts_have_intervals() -> None:

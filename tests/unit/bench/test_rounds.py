@@ -72,6 +72,10 @@ def test_the_orders_differ_between_rounds_and_follow_from_the_seed() -> None:
     assert orders(machines[0]) == orders(machines[1]) != orders(machines[2])
 
 
+def test_the_results_are_in_the_order_of_the_tracers() -> None:
+    assert all(list(measured(Machine(), Effort(1, 0, 0.01), seed).visits) == ["a", "b", "c", "d"] for seed in range(5))
+
+
 def test_the_drift_of_the_machine_is_no_tracers() -> None:
     result = measured(Machine(), Effort(6, 0, 0.01))
     for name, factor in FACTORS.items():

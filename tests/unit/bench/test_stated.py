@@ -49,7 +49,7 @@ def test_a_right_statement_is_within_the_aim() -> None:
     assert check.measured.middle == pytest.approx(1000)
     assert check.quotient
     assert check.quotient.holds(1.0)
-    assert check.verdict == "within 20%"
+    assert check.verdict == "within 20 %"
 
 
 def test_a_share_is_of_the_cost_with_the_tracer() -> None:
@@ -58,13 +58,13 @@ def test_a_share_is_of_the_cost_with_the_tracer() -> None:
     assert check.measured.middle == pytest.approx(0.5)
     assert check.quotient
     assert check.quotient.middle == pytest.approx(0.6, abs=0.01)
-    assert check.verdict == "not within 20%"
+    assert check.verdict == "not within 20 %"
 
 
 def test_a_statement_at_the_aims_bound_is_left_open() -> None:
     check = stated.check(visits(PER_CALL, 700, 900, 800, 850, 750), PER_CALL)
     assert check
-    assert check.verdict == "not known whether within 20%"
+    assert check.verdict == "not known whether within 20 %"
 
 
 def test_where_nothing_was_lost_nothing_is_judged() -> None:
