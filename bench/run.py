@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 from tests.live.clients.counted import ClientError
 from tests.live.servers.nginx import ServerError
 
-from bench import figures, hits, memory, page, processes, stated
+from bench import figures, hits, memory, others, page, processes, stated
 from bench.rounds import Effort, Measured, Work, measure
 from bench.tracers import (
     AGAIN,
@@ -97,11 +97,12 @@ QUICK = Scale(
 
 @dataclass
 class Results:
-    """What was measured: the rounds of each work, and beside them what a hit of a probe cost; seconds from each tracer's start
-    to attached, without plans kept from before and with them."""
+    """What was measured: the rounds of each work, and beside them what a hit of a probe cost and how many other processes held
+    probes; seconds from each tracer's start to attached, without plans kept from before and with them."""
 
     works: dict[str, Measured] = field(default_factory=dict)
     hits: dict[str, hits.Hits] = field(default_factory=lambda: defaultdict(hits.Hits))
+    others: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     first_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     later_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -173,7 +174,7 @@ def _measure(scale: Scale, random: Random) -> Results:
     results, cpus = Results(), choose_cpus()
 
     def rounds_of(name: str, work: Work, rows: Sequence[Tracer]) -> None:
-        results.works[name] = measure(work, rows, scale.efforts[name], random, between=_announcing(name, results.hits[name]))
+        results.works[name] = measure(work, rows, scale.efforts[name], random, between=_before_round(results, name))
 
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-bench-")))
@@ -197,14 +198,15 @@ def _measure(scale: Scale, random: Random) -> Results:
     return results
 
 
-def _announcing(name: str, beside: hits.Hits) -> Callable[[int], None]:
-    """What happens before each round: it is announced, and the cost of a hit measured."""
+def _before_round(results: Results, name: str) -> Callable[[int], None]:
+    """What happens before each round of a work: it is announced, the cost of a hit measured, and looked who else traces."""
 
-    def announce(number: int) -> None:
+    def before(number: int) -> None:
         print(f"==> {name}: round {number}", file=sys.stderr)
-        beside.measure()
+        results.others[name].append(len(others.tracing()))
+        results.hits[name].measure()
 
-    return announce
+    return before
 
 
 def _measure_starts(results: Results, starts: int, program: Path, cpus: Cpus, directory: Path) -> None:
@@ -218,6 +220,11 @@ def _measure_starts(results: Results, starts: int, program: Path, cpus: Cpus, di
                     with attached(tracer, [pump.pid], directory) as run:
                         pass
                     seconds[tracer.name].append(run.attach_s)
+
+
+def _beside(results: Results, name: str) -> str:
+    """What stands beside the figures of a work."""
+    return "\n".join(filter(None, (hits.sentence(results.hits[name].median), others.sentence(results.others[name]))))
 
 
 def _page(results: Results, scale: Scale, seed: int) -> str:
@@ -234,20 +241,20 @@ def _page(results: Results, scale: Scale, seed: int) -> str:
         batches=scale.batches,
         connections=CONNECTIONS,
         pump_rounds=works[PUMP].rounds,
-        pump_hits=hits.sentence(hit[PUMP]),
+        pump_hits=_beside(results, PUMP),
         pump=figures.pump_table(works[PUMP], hit[PUMP]),
         engine_rounds=works[ENGINES].rounds,
-        engine_hits=hits.sentence(hit[ENGINES]),
+        engine_hits=_beside(results, ENGINES),
         engines=figures.plain_table(works[ENGINES], hit[ENGINES]),
         keep_alive_s=scale.seconds[KEEP_ALIVE],
         keep_alive_rounds=works[KEEP_ALIVE].rounds,
         keep_alive_busy=figures.busy_sentence(works[KEEP_ALIVE]),
-        keep_alive_hits=hits.sentence(hit[KEEP_ALIVE]),
+        keep_alive_hits=_beside(results, KEEP_ALIVE),
         keep_alive=figures.worker_table(works[KEEP_ALIVE], hit[KEEP_ALIVE]),
         close_s=scale.seconds[CLOSE],
         close_rounds=works[CLOSE].rounds,
         close_busy=figures.busy_sentence(works[CLOSE]),
-        close_hits=hits.sentence(hit[CLOSE]),
+        close_hits=_beside(results, CLOSE),
         close=figures.worker_table(works[CLOSE], hit[CLOSE]),
         programs=figures.against(served, SSLLATENCY, FLOOR),
         snoop=figures.against(served, SNOOP, SSLLATENCY),
@@ -260,10 +267,10 @@ def _page(results: Results, scale: Scale, seed: int) -> str:
             ]
         ),
         growth_rounds=works[GROWTH].rounds,
-        growth_hits=hits.sentence(hit[GROWTH]),
+        growth_hits=_beside(results, GROWTH),
         growth=figures.growth_table(works[GROWTH]),
         unrelated_rounds=works[UNRELATED].rounds,
-        unrelated_hits=hits.sentence(hit[UNRELATED]),
+        unrelated_hits=_beside(results, UNRELATED),
         unrelated=figures.plain_table(works[UNRELATED], hit[UNRELATED]),
         start_rounds=scale.starts,
         start=figures.start_table(results.first_s, results.later_s),

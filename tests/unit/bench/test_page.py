@@ -36,7 +36,8 @@ def results() -> run.Results:
     for name in works:
         beside[name] = hits.Hits()
         beside[name].costs.append(HitCosts(400, 555, 9000, 300))
-    return run.Results({name: measured(rows) for name, rows in works.items()}, beside, starts, starts)
+    others = {name: [0, 1] if name == run.CLOSE else [0, 0] for name in works}
+    return run.Results({name: measured(rows) for name, rows in works.items()}, beside, others, starts, starts)
 
 
 @pytest.fixture
@@ -62,6 +63,11 @@ def test_the_cost_of_a_hit_is_beside_every_table_of_costs(text: str) -> None:
     for part in text.split("\n## ")[1:]:
         if "added" in part and "| ---" in part:
             assert "555 ns at an instruction that the kernel emulates" in part, part
+
+
+def test_figures_that_others_disturbed_are_marked(text: str) -> None:
+    marked = [part.splitlines()[0] for part in text.split("\n## ") if "Other processes held probes in 1 of 2 rounds" in part]
+    assert marked == ["In one nginx worker, Connection: close"]
 
 
 def test_all_works_have_an_effort_in_both_scales() -> None:
