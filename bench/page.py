@@ -75,16 +75,17 @@ What `snoop --min 1ms` adds, of what `trace` does:
 
 ## What ssllatency says of its own cost
 
-The field `cost` of the trace's document beside what the traced process lost by the tables above: nanoseconds a call in the
-pump, and the part of a worker's CPU time under full load. The aim is to be right to within {stated_aim:.0f} %.
+The field `cost` of the trace's document beside what the processes lost by the tables here: nanoseconds a call in the pump
+(of an unrelated one: `other_ns`), and the part of a worker's CPU time under full load. The aim is to be right to within
+{stated_aim:.0f} %.
 
 {stated}
 
 ## With many processes
 
-One pump works and is traced together with idle ones, in {growth_rounds} rounds. By default one link serves all processes and
-the program filters; with `--links process` each has its own. ("-": not tried. The kernel's work to attach and detach links of
-their own grows with the square of the number of processes; with 500 it takes minutes.)
+One pump works and is traced together with idle ones, in {growth_rounds} rounds: by the default, and with
+`--links process`, with which each process has links of its own. ("-": not tried. The kernel's work to attach and detach links
+of their own grows with the square of the number of processes; with 500 it takes minutes.)
 
 {growth_hits}
 

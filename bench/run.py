@@ -48,9 +48,9 @@ from bench.tracers import (
 from bench.works import CONNECTIONS, Batches, Cpus, Pump, PumpWork, WorkerWork, build_pump, choose_cpus, worker
 
 PROGRAMS = {"nginx": "nginx-light", "wrk": "wrk", "taskset": "util-linux", "cc": "gcc", "openssl": "openssl"}
-ENGINES = "engines"
+ENGINES = "Engines"
 PUMP, KEEP_ALIVE, CLOSE = "SSL_read and SSL_write in the pump", "A request with keep-alive", "A request with Connection: close"
-GROWTH, UNRELATED = "many processes", "an unrelated process"
+GROWTH, UNRELATED = "Many processes", "An unrelated process"
 
 
 @dataclass(frozen=True)
@@ -265,6 +265,7 @@ def _page(results: Results, scale: Scale, seed: int) -> str:
                 for work, quantity in ((PUMP, stated.PER_CALL), (KEEP_ALIVE, stated.SHARE), (CLOSE, stated.SHARE))
                 for tracer in (FLOOR, SSLLATENCY, HANDSHAKES)
             ]
+            + [(UNRELATED, works[UNRELATED], SSLLATENCY, stated.PER_CALL)]
         ),
         growth_rounds=works[GROWTH].rounds,
         growth_hits=_beside(results, GROWTH),

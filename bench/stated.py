@@ -2,8 +2,8 @@
 """What ssllatency says that its own trace cost ("cost" in its JSON document), beside what the traced process lost. Pure
 functions.
 
-`hit_ns` is what the kernel took for the hits, `run_ns` what the programs ran, both over the whole trace and all targets;
-`share` is the part of the targets' CPU time that the trace was.
+`kernel_ns` is what the kernel took for the hits, `run_ns` what the programs ran, both over the whole trace and all targets;
+`share` is the part of the targets' CPU time that this was, `other_ns` what processes paid that aren't targets.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ AIM = 0.2  # what is stated is to be right to within this part of it
 
 @dataclass(frozen=True)
 class StatedCost:
-    """Nanoseconds that a trace says it took of its targets' CPU time, and what part of that time it was."""
+    """Nanoseconds that a trace says it took of its targets' CPU time, and what part of that time it was, if it says so;
+    nanoseconds that it took of others'."""
 
     ns: float
-    share: float
+    share: float | None
+    others_ns: float
 
 
 def stated_cost(output: str) -> StatedCost | None:
@@ -36,10 +38,10 @@ def stated_cost(output: str) -> StatedCost | None:
     cost = document.get("cost") if isinstance(document, dict) else None
     if not isinstance(cost, dict):
         return None
-    hit_ns, run_ns, share = (cost.get(name) for name in ("hit_ns", "run_ns", "share"))
-    if hit_ns is None or run_ns is None or share is None:
+    kernel_ns, run_ns, share, others_ns = (cost.get(name) for name in ("kernel_ns", "run_ns", "share", "other_ns"))
+    if kernel_ns is None or run_ns is None or others_ns is None:
         return None
-    return StatedCost(hit_ns + run_ns, share)
+    return StatedCost(kernel_ns + run_ns, share, others_ns)
 
 
 @dataclass(frozen=True)

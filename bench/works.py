@@ -145,12 +145,13 @@ class PumpWork:
         pids = [pump.pid for pump in ([] if self._bystander else [self._pump]) + self._idle][: tracer.processes]
         with attached(tracer, pids, self._directory) as run:
             sample = self.untraced()
-        if self._bystander:
+        if not self._bystander:
+            for function in ("SSL_read", "SSL_write"):
+                _check_counted(tracer, run, function, self._batches.made)
+        if (cost := stated_cost(run.output)) is None:
             return sample
-        for function in ("SSL_read", "SSL_write"):
-            _check_counted(tracer, run, function, self._batches.made)
-        cost = stated_cost(run.output)
-        return {**sample, PER_CALL: cost.ns / (self._batches.made * CALLS_A_TURN)} if cost else sample
+        stated_ns = cost.others_ns if self._bystander else cost.ns
+        return {**sample, PER_CALL: stated_ns / (self._batches.made * CALLS_A_TURN)}
 
 
 def worker(certificates: Path, cpus: Cpus) -> Nginx:
@@ -212,7 +213,7 @@ class WorkerWork:
             sample = self.untraced()
         _check_counted(tracer, run, "SSL_write", int(sample["requests"]))
         cost = stated_cost(run.output)
-        return {**sample, SHARE: cost.share} if cost else sample
+        return sample if cost is None or cost.share is None else {**sample, SHARE: cost.share}
 
     def _look(self) -> _Look:
         requests = self._server.status().requests

@@ -10,6 +10,8 @@ import pytest
 from bench import stated
 from bench.rounds import COST, Visit
 from bench.stated import PER_CALL, SHARE, StatedCost, stated_cost
+from ssllatency.model.cost import Cost
+from ssllatency.reports.documents.cost import cost_fields
 
 COSTS = (1000.0, 1010.0, 990.0, 1005.0, 995.0)  # without a tracer
 
@@ -22,8 +24,8 @@ def visits(quantity: str, *values: float, traced: float = 2000.0) -> list[Visit]
 
 
 def test_the_cost_of_a_document_is_read() -> None:
-    cost = {"hits": 10, "hit_ns": 6000, "run_ns": 1500, "cpu_s": 0.00005, "share": 0.15}
-    assert stated_cost(json.dumps({"schema": "ssllatency/1", "cost": cost})) == StatedCost(7500, 0.15)
+    cost = Cost(hits=10, kernel_ns=6000, run_ns=1500, cpu_ns=50_000, other_ns=300)
+    assert stated_cost(json.dumps({"schema": "ssllatency/1", **cost_fields(cost)})) == StatedCost(7500, 0.15, 300)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,7 @@ def test_the_cost_of_a_document_is_read() -> None:
         "[]",
         '{"functions": []}',
         '{"cost": null}',
-        '{"cost": {"hit_ns": 5, "run_ns": null, "share": 1}}',
+        '{"cost": {"kernel_ns": 5, "run_ns": null, "share": 1, "other_ns": 0}}',
     ],
 )
 def test_what_states_nothing_is_not_taken_for_nothing(output: str) -> None:
