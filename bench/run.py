@@ -267,6 +267,7 @@ def _page(results: Results, scale: Scale, seed: int) -> str:
             ]
             + [(UNRELATED, works[UNRELATED], SSLLATENCY, stated.PER_CALL)]
         ),
+        repeated=sum(measured.repeated for measured in works.values()),
         growth_rounds=works[GROWTH].rounds,
         growth_hits=_beside(results, GROWTH),
         growth=figures.growth_table(works[GROWTH]),

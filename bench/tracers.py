@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ATTACH_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 PAUSE_S = 0.5  # about what attaching takes
+SETTLED_S = 0.1
 _POLL_S = 0.003
 
 
@@ -29,12 +30,17 @@ class BenchError(RuntimeError):
     """One sentence: what can't be measured here."""
 
 
+class MissedCalls(BenchError):
+    """A tracer didn't count all calls that were made, as where it wasn't attached yet: what it cost says nothing."""
+
+
 @dataclass(frozen=True)
 class Tracer:
     """One row of the comparison. "{pid}" in the command is the processes to trace, "{directory}" the folder for what it writes;
     an empty command is no tracing. `processes` is how many it traces.
 
-    The tracer is attached once it has written a line that starts with "Tracing". `counted` reads out of its output how
+    The tracer is attached once it has written a line that starts with "Tracing", and opens no more files: bpftrace attaches the
+    probes only after it has written the line. `counted` reads out of its output how
     many calls of a function it saw succeed; None where it counts nothing.
     """
 
@@ -153,6 +159,7 @@ def attached(
     try:
         _wait_until_attached(process, outputs, meanwhile)
         run.attach_s = time.monotonic() - started
+        _wait_until_settled(process.pid)
         yield run
         _stop(process, outputs)
         run.output = outputs[0].read_text()
@@ -170,6 +177,16 @@ def _wait_until_attached(
         if process.poll() is not None or time.monotonic() > deadline:
             raise BenchError(f"a tracer did not attach: {outputs[1].read_text()[-500:]}")
         meanwhile(process.pid)
+        time.sleep(_POLL_S)
+
+
+def _wait_until_settled(pid: int) -> None:
+    """Until the process has had the same descriptors open for SETTLED_S."""
+    before, since = -1, time.monotonic()
+    while time.monotonic() - since < SETTLED_S:
+        with contextlib.suppress(OSError):  # it has ended: _stop() says so
+            if (now := len(os.listdir(f"/proc/{pid}/fd"))) != before:  # noqa: PTH208
+                before, since = now, time.monotonic()
         time.sleep(_POLL_S)
 
 

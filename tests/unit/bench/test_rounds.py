@@ -12,7 +12,7 @@ import pytest
 
 from bench.intervals import Pair, of_ratio
 from bench.rounds import COST, Effort, Measured, Sample, Visit, measure
-from bench.tracers import Tracer
+from bench.tracers import MissedCalls, Tracer
 
 TRACERS = [Tracer(name) for name in ("a", "b", "c", "d")]
 FACTORS = {"a": 1.0, "b": 1.2, "c": 2.0, "d": 5.0}
@@ -21,8 +21,8 @@ FACTORS = {"a": 1.0, "b": 1.2, "c": 2.0, "d": 5.0}
 class Machine:
     """A work whose costs are known, on a machine that becomes slower all the time; each measurement takes a second."""
 
-    def __init__(self, noise: float = 0.0) -> None:
-        self.now, self.noise, self.random = 0.0, noise, Random(1)
+    def __init__(self, noise: float = 0.0, misses: int = 0) -> None:
+        self.now, self.noise, self.misses, self.random = 0.0, noise, misses, Random(1)
         self.log: list[str] = []
 
     @contextlib.contextmanager
@@ -36,6 +36,9 @@ class Machine:
         return self._measured(1.0)
 
     def traced(self, tracer: Tracer) -> Sample:
+        if self.misses:
+            self.misses -= 1
+            raise MissedCalls(tracer.name)
         self.log.append(tracer.name)
         return self._measured(FACTORS[tracer.name])
 
@@ -98,6 +101,13 @@ def test_rounds_end_when_the_next_would_take_too_long() -> None:
 
 def test_there_are_as_many_rounds_as_there_must_be() -> None:
     assert measured(Machine(0.2), Effort(4, 0, 0.001)).rounds == 4
+
+
+def test_a_measurement_that_missed_calls_is_repeated() -> None:
+    machine = Machine(misses=2)
+    assert measured(machine, Effort(2, 0, 0.01)).repeated == 2
+    with pytest.raises(MissedCalls):
+        measured(Machine(misses=3), Effort(2, 0, 0.01))
 
 
 def test_what_is_announced_comes_before_its_round() -> None:
