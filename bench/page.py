@@ -123,8 +123,8 @@ finds no plan of the libraries in the cache. What a tracer holds meanwhile is in
 - *in hits*: what is added, divided by what a hit of an empty program costs at an instruction that the kernel emulates, measured
   between these rounds.
 - *of the floor's* and *of ssllatency.bt's* are quotients of added time, their intervals by Fieller's theorem.
-- A run that counts calls is valid only when the tracer's own output has all the calls that were made; {repeated} were
-  discarded and repeated.
+- A run that counts calls is valid only when the tracer's own output has all the calls that were made, and the tracer
+  ended within half a minute when it was interrupted; {repeated} runs were discarded and repeated.
 """
 
 MEMORY_PAGE = """\

@@ -6,6 +6,7 @@ Rounds go on until every tracer's cost is known within a bound, or until the tim
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,10 +15,10 @@ from random import Random
 from typing import Protocol
 
 from bench.intervals import Pair, of_ratio
-from bench.tracers import MissedCalls, Tracer
+from bench.tracers import Tracer, UnusableRun
 
 Sample = Mapping[str, float]  # a quantity's name to its value
-ATTEMPTS = 3  # at a measurement of a tracer that misses calls
+ATTEMPTS = 3  # at a measurement of a tracer
 COST = "cost_ns"  # the CPU time of one unit of work, by which the rounds are judged
 
 
@@ -60,7 +61,7 @@ class Work(Protocol):
 @dataclass
 class Measured:
     """What the rounds of one work came to: the visits of each tracer by its name, one for each round. `repeated`: how many
-    measurements were discarded as the tracer had missed calls."""
+    measurements were discarded as the tracer had missed calls, or didn't end."""
 
     visits: dict[str, list[Visit]] = field(default_factory=dict)
     repeated: int = 0
@@ -119,10 +120,11 @@ def _one_round(work: Work, tracers: Sequence[Tracer], random: Random, measured: 
 
 
 def _complete(work: Work, tracer: Tracer, measured: Measured) -> Sample:
-    """A measurement in which the tracer missed no call. MissedCalls where it always misses some."""
+    """A measurement in which the tracer missed no call, and ended. UnusableRun where no attempt has one."""
     for _ in range(ATTEMPTS - 1):
         try:
             return work.traced(tracer)
-        except MissedCalls:
+        except UnusableRun as error:
+            print(f"==> once more: {error}", file=sys.stderr)
             measured.repeated += 1
     return work.traced(tracer)

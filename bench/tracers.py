@@ -20,7 +20,7 @@ from ssllatency.engines import doctor
 
 ROOT = Path(__file__).resolve().parents[1]
 ATTACH_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
 PAUSE_S = 0.5  # about what attaching takes
 SETTLED_S = 0.1
 _POLL_S = 0.003
@@ -30,8 +30,8 @@ class BenchError(RuntimeError):
     """One sentence: what can't be measured here."""
 
 
-class MissedCalls(BenchError):
-    """A tracer didn't count all calls that were made, as where it wasn't attached yet: what it cost says nothing."""
+class UnusableRun(BenchError):
+    """A tracer missed calls, as one does that isn't attached yet, or didn't end: what it cost says nothing."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,11 @@ def attached(
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
     run.pid = process.pid
     try:
-        _wait_until_attached(process, outputs, meanwhile)
+        _wait_until_attached(tracer.name, process, outputs, meanwhile)
         run.attach_s = time.monotonic() - started
         _wait_until_settled(process.pid)
         yield run
-        _stop(process, outputs)
+        _stop(tracer.name, process, outputs)
         run.output = outputs[0].read_text()
     finally:
         if process.returncode is None:
@@ -170,12 +170,12 @@ def attached(
 
 
 def _wait_until_attached(
-    process: subprocess.Popen[bytes], outputs: tuple[Path, Path], meanwhile: Callable[[int], None]
+    name: str, process: subprocess.Popen[bytes], outputs: tuple[Path, Path], meanwhile: Callable[[int], None]
 ) -> None:
     deadline = time.monotonic() + ATTACH_TIMEOUT_S
     while not any(re.search("^Tracing", output.read_text(), re.MULTILINE) for output in outputs):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise BenchError(f"a tracer did not attach: {outputs[1].read_text()[-500:]}")
+            raise BenchError(f"{name} did not attach: {outputs[1].read_text()[-500:]}")
         meanwhile(process.pid)
         time.sleep(_POLL_S)
 
@@ -190,12 +190,12 @@ def _wait_until_settled(pid: int) -> None:
         time.sleep(_POLL_S)
 
 
-def _stop(process: subprocess.Popen[bytes], outputs: tuple[Path, Path]) -> None:
+def _stop(name: str, process: subprocess.Popen[bytes], outputs: tuple[Path, Path]) -> None:
     """Interrupt the tracer and wait for its end."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise BenchError("a tracer did not end when it was interrupted.") from None
+        raise UnusableRun(f"{name} did not end when it was interrupted: {outputs[1].read_text()[-500:]}") from None
     if process.returncode:
-        raise BenchError(f"a tracer ended with status {process.returncode}: {outputs[1].read_text()[-500:]}")
+        raise BenchError(f"{name} ended with status {process.returncode}: {outputs[1].read_text()[-500:]}")

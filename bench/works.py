@@ -25,7 +25,7 @@ from tests.live.servers.nginx import Nginx, Settings
 
 from bench.rounds import COST, Sample
 from bench.stated import PER_CALL, SHARE, stated_cost
-from bench.tracers import BenchError, MissedCalls, Run, Tracer, attached
+from bench.tracers import BenchError, Run, Tracer, UnusableRun, attached
 
 SOURCE = Path(__file__).resolve().with_name("pump.c")
 CALLS_A_TURN = 2  # one SSL_read and one SSL_write
@@ -231,4 +231,4 @@ def _check_counted(tracer: Tracer, run: Run, function: str, at_least: int) -> No
         return
     seen = tracer.counted(run.output, function)
     if seen < at_least:
-        raise MissedCalls(f"{tracer.name} counted {seen} of {at_least} calls of {function}: nothing to compare.")
+        raise UnusableRun(f"{tracer.name} counted {seen} of {at_least} calls of {function}: nothing to compare.")

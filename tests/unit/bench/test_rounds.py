@@ -12,7 +12,7 @@ import pytest
 
 from bench.intervals import Pair, of_ratio
 from bench.rounds import COST, Effort, Measured, Sample, Visit, measure
-from bench.tracers import MissedCalls, Tracer
+from bench.tracers import Tracer, UnusableRun
 
 TRACERS = [Tracer(name) for name in ("a", "b", "c", "d")]
 FACTORS = {"a": 1.0, "b": 1.2, "c": 2.0, "d": 5.0}
@@ -38,7 +38,7 @@ class Machine:
     def traced(self, tracer: Tracer) -> Sample:
         if self.misses:
             self.misses -= 1
-            raise MissedCalls(tracer.name)
+            raise UnusableRun(tracer.name)
         self.log.append(tracer.name)
         return self._measured(FACTORS[tracer.name])
 
@@ -106,7 +106,7 @@ def test_there_are_as_many_rounds_as_there_must_be() -> None:
 def test_a_measurement_that_missed_calls_is_repeated() -> None:
     machine = Machine(misses=2)
     assert measured(machine, Effort(2, 0, 0.01)).repeated == 2
-    with pytest.raises(MissedCalls):
+    with pytest.raises(UnusableRun):
         measured(Machine(misses=3), Effort(2, 0, 0.01))
 
 
