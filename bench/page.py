@@ -39,7 +39,9 @@ process' CPU time.
 
 {pump}
 
-By the other engines, in {engine_rounds} rounds:
+## By the other engines
+
+The same pump, in {engine_rounds} rounds.
 
 {engine_hits}
 
@@ -57,7 +59,8 @@ of {keep_alive_s} s in {keep_alive_rounds} rounds. CPU time is the worker's own,
 
 ## In one nginx worker, Connection: close
 
-The same with a full handshake for each request; windows of {close_s} s in {close_rounds} rounds. {close_busy}
+The same with a full handshake for each request; windows of {close_s} s in {close_rounds} rounds.
+{close_busy}
 
 {close_hits}
 
