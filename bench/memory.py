@@ -24,25 +24,31 @@ from bench.works import CONNECTIONS, Cpus
 
 ROUNDS = 3
 LOAD_S = 1
+REST_S = 2  # after the start, so that the processes that read names for the report are gone
 SETTLE_S = 0.5  # after the load, so that what was made for a moment is gone
+_RING_BUFFER = 27  # BPF_MAP_TYPE_RINGBUF
+_MAPPED_MAP = re.compile(r"^[0-9a-f]+-[0-9a-f]+ .* anon_inode:bpf-map\n(?:\w+:.*\n)*?Rss:\s+(\d+) kB$", re.MULTILINE)
 _PERF_BUFFER = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) .* anon_inode:\[perf_event\]$", re.MULTILINE)
 
 
 @dataclass
 class Held:
-    """Bytes: what a tracer held, one number for each run. `first` and `later` are the most until it was attached."""
+    """Bytes: what a tracer held, one number for each run. `first` and `later` are the most until it was attached, `rest` what
+    it held before the load; `rings` and `maps`, the others of them, are the kernel's."""
 
     first: list[int] = field(default_factory=list)
     later: list[int] = field(default_factory=list)
+    rest: list[int] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
     proportional: list[int] = field(default_factory=list)
+    rings: list[int] = field(default_factory=list)
     maps: list[int] = field(default_factory=list)
     programs: list[int] = field(default_factory=list)
     perf: list[int] = field(default_factory=list)
 
     def kernel(self) -> list[int]:
         """Everything that the kernel holds."""
-        return [sum(parts) for parts in zip(self.maps, self.programs, self.perf, strict=True)]
+        return [sum(parts) for parts in zip(self.rings, self.maps, self.programs, self.perf, strict=True)]
 
 
 def rows() -> tuple[Tracer, ...]:
@@ -67,6 +73,8 @@ def measure(server: Nginx, tracer: Tracer, cpus: Cpus, directory: Path) -> Held:
         for peaks in (held.first, held.later):
             with _watched(tracer, server.master_pid, directory) as (run, most):
                 peaks.append(max(most))
+                time.sleep(REST_S)
+                held.rest.append(sum(map(own_bytes, family(run.pid))))
                 wrk(server.port["rsa"], LOAD_S, "-H", "Connection: close", connections=CONNECTIONS, prefix=cpus.client_prefix)
                 time.sleep(SETTLE_S)
                 _look(held, run.pid)
@@ -91,6 +99,7 @@ def _look(held: Held, pid: int) -> None:
     kept = kernel_bytes(processes)
     held.resident.append(sum(map(resident_bytes, processes)))
     held.proportional.append(sum(map(proportional_bytes, processes)))
+    held.rings.append(kept["ring"])
     held.maps.append(kept["map"])
     held.programs.append(kept["prog"])
     held.perf.append(sum(map(perf_buffer_bytes, processes)))
@@ -111,6 +120,15 @@ def resident_bytes(pid: int) -> int:
     return 1024 * _field(f"/proc/{pid}/status", "VmRSS")
 
 
+def own_bytes(pid: int) -> int:
+    """The same without pages of BPF maps that it maps, which are the kernel's."""
+    try:
+        text = Path(f"/proc/{pid}/smaps").read_text()
+    except OSError:
+        return 0
+    return resident_bytes(pid) - sum(1024 * int(size) for size in _MAPPED_MAP.findall(text))
+
+
 def proportional_bytes(pid: int) -> int:
     """Its pages in memory, those that it shares with others divided by their number; 0 for a process that is gone."""
     return 1024 * _field(f"/proc/{pid}/smaps_rollup", "Pss")
@@ -126,20 +144,24 @@ def _field(path: str, name: str) -> int:
 
 
 def kernel_bytes(pids: list[int]) -> dict[str, int]:
-    """Bytes of the BPF maps ("map") and programs ("prog") that these processes have open, each counted once."""
+    """Bytes of the ring buffers ("ring"), other BPF maps ("map") and programs ("prog") that these processes have open, each
+    counted once."""
     sizes: dict[tuple[str, str], int] = {}
     for pid in pids:
         for descriptor in Path(f"/proc/{pid}/fdinfo").iterdir():
             with contextlib.suppress(OSError):  # closed meanwhile
                 sizes |= _described(descriptor.read_text())
-    return {kind: sum(size for (of, _), size in sizes.items() if of == kind) for kind in ("map", "prog")}
+    return {kind: sum(size for (of, _), size in sizes.items() if of == kind) for kind in ("ring", "map", "prog")}
 
 
 def _described(text: str) -> dict[tuple[str, str], int]:
     """The map or program of a descriptor, by its ID, with its bytes; nothing for another descriptor, a link's among them."""
     size = re.search(r"^memlock:\s+(\d+)$", text, re.MULTILINE)
     named = re.search(r"^(map|prog)_id:\s+(\d+)$", text, re.MULTILINE)
-    return {(named[1], named[2]): int(size[1])} if size and named else {}
+    if not size or not named:
+        return {}
+    ring = re.search(rf"^map_type:\s+{_RING_BUFFER}$", text, re.MULTILINE)
+    return {("ring" if ring else named[1], named[2]): int(size[1])}
 
 
 def perf_buffer_bytes(pid: int) -> int:
@@ -153,14 +175,18 @@ def perf_buffer_bytes(pid: int) -> int:
 
 def table(held: dict[str, Held]) -> str:
     """In MiB, the most of all runs."""
-    columns = ("first start", "later starts", "tracing", "RSS", "kernel", "of it maps", "programs", "perf buffers")
+    columns = (
+        *("first start", "later starts", "at rest", "tracing", "RSS"),
+        *("kernel", "of it ring buffers", "other maps", "programs", "perf buffers"),
+    )
     lines = [f"|  | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     for name, peak in held.items():
-        numbers = (peak.first, peak.later, peak.proportional, peak.resident, peak.kernel(), peak.maps, peak.programs, peak.perf)
+        own = (peak.first, peak.later, peak.rest, peak.proportional, peak.resident)
+        numbers = (*own, peak.kernel(), peak.rings, peak.maps, peak.programs, peak.perf)
         lines.append(f"| {name} | {' | '.join(_mib(values) for values in numbers)} |")
     return "\n".join(lines)
 
 
 def _mib(values: list[int]) -> str:
     most = max(values) / 2**20
-    return f"{most:.0f}" if most >= 10 else f"{most:.1f}" if most >= 0.1 else "<0.1"
+    return f"{most:.0f}" if most >= 10 else f"{most:.1f}" if most >= 0.1 else "<0.1" if most else "0"

@@ -147,9 +147,11 @@ time, a new one for each request) before it was looked at.
   The tracer and all processes that it has started count, looked at every few milliseconds. *tracing*: the same once it traces.
 - These three are proportional set sizes (PSS): a page that processes share is divided among them, so it depends a little on
   what else runs. *RSS*, which `ps` and `top` show, has it in full for each, Python's own code and the C library's among it.
+  *at rest*: the same after the start and before the load, without the kernel's maps that the tracer maps.
 - *kernel*: the maps and programs that these processes have open, by `memlock` in `/proc/PID/fdinfo`, and the buffers of perf
-  events that they map. A memory cgroup's account of the kernel's memory, which has page tables and stacks as well, was at most
-  1 MiB higher for each command of ssllatency's (compared by hand). What of a map the tracer maps is in PSS and RSS, too.
+  events that they map, each read from the running tracer. A memory cgroup's account of the kernel's memory, which has page
+  tables and stacks as well, was at most 1 MiB higher for each command of ssllatency's (compared by hand). What of a map the
+  tracer maps is in PSS and RSS, too.
 - Nearly all maps are made at the start, whatever the load. `handshakes` and `record` make room for the handshakes that can be
   in flight at a time, `--max-in-flight` ([handshakes.md](handshakes.md)), and `snoop` for calls that aren't printed yet,
   `--buffer` ([snoop.md](snoop.md)).

@@ -19,6 +19,7 @@ DEFINE_EMPTY_PROG_ARRAY(no_tracepoint_program);
 const volatile struct ssll_follow_config follow_config SEC(".rodata.follow_config") = {};
 
 struct ssll_follow_counters follow_counters SEC(".data.follow_counters") = {};
+struct ssll_follow_wishes follow_wishes SEC(".data.follow_wishes") = {};
 
 /* The PIDs whose last process was a target and has ended, a bit for each: what it did may only be told of after its end. */
 struct {
@@ -41,7 +42,7 @@ struct {
 	__uint(value_size, 4);
 } cgroup SEC(".maps");
 
-static __always_inline void notify(__u32 tgid)
+static __always_inline void notify(__u32 tgid, __u32 parent)
 {
 	struct ssll_notice *notice = bpf_ringbuf_reserve(&notices, sizeof(*notice), 0);
 
@@ -51,7 +52,7 @@ static __always_inline void notify(__u32 tgid)
 	}
 	notice->at_ns = bpf_ktime_get_ns();
 	notice->tgid = tgid;
-	notice->pad = 0;
+	notice->parent = parent;
 	bpf_ringbuf_submit(notice, 0);
 }
 
@@ -89,8 +90,11 @@ int at_fork(struct bpf_raw_tracepoint_args *ctx)
 	set_bit(gone, target_bit(child), false);
 	set_bit(&to->kin, target_bit(child), from->kin & target_bit(parent));
 	set_bit(&to->members, target_bit(child), from->members & target_bit(parent));
-	if (is_target(child))
+	if (is_target(child)) {
 		__sync_fetch_and_add(&follow_counters.joined, 1);
+		if (follow_wishes.children)
+			notify(child, parent);
+	}
 	return 0;
 }
 
@@ -130,7 +134,7 @@ int at_exec(struct bpf_raw_tracepoint_args *ctx)
 	set_bit(&word->members, target_bit(tgid), wanted);
 	if (wanted && !was) {
 		__sync_fetch_and_add(&follow_counters.joined, 1);
-		notify(tgid);
+		notify(tgid, 0);
 	}
 	return 0;
 }

@@ -5,11 +5,11 @@
 
 #include "ssllatency.h"
 
-/* A process became a target by its new name or its cgroup. */
+/* A process became a target: by its new name or its cgroup, or as the child of one. */
 struct ssll_notice {
 	__u64 at_ns; /* CLOCK_MONOTONIC */
 	__u32 tgid;
-	__u32 pad;
+	__u32 parent; /* 0: by its name or cgroup */
 };
 
 enum ssll_follow_limits {
@@ -28,8 +28,15 @@ struct ssll_follow_counters {
 	__u64 joined;  /* processes that became targets by themselves, children included */
 };
 
+/* What is told, as user space may change it at any time. */
+struct ssll_follow_wishes {
+	__u32 children; /* 1: a notice for each new child of a target */
+	__u32 pad;
+};
+
 _Static_assert(sizeof(struct ssll_notice) == 16, "notice");
 _Static_assert(sizeof(struct ssll_follow_config) == 8 + SSLL_NAMES * SSLL_COMM, "follow config");
 _Static_assert(sizeof(struct ssll_follow_counters) == 16, "follow counters");
+_Static_assert(sizeof(struct ssll_follow_wishes) == 8, "follow wishes");
 
 #endif

@@ -92,6 +92,7 @@ enum ssll_cookie {
 	SSLL_COOKIE_CONDITION = 48, /* 4 bits: of an exit site on x86-64's jcc, the lowest 4 bits of its opcode */
 	SSLL_COOKIE_TAKEN = 52,     /* 4 bits: enum ssll_exit, of an exit site whose condition holds */
 	SSLL_COOKIE_OTHER = 56,     /* 4 bits: enum ssll_exit, of one whose condition doesn't */
+	SSLL_COOKIE_TIER = 60,      /* 2 bits: which of the bits of `shut` stands for the call */
 };
 
 /* What the kernel does at a hit, which decides what it costs. */
@@ -238,6 +239,7 @@ struct ssll_counters {
 	__u64 interval;
 	__u64 events_dropped; /* for which a ring buffer had no room */
 	__u64 stopped;        /* 1, written by user space: nothing is counted any more */
+	__u64 shut;           /* written by user space: a bit for each tier of which no call is taken in */
 };
 
 /* Set once, before loading. */
@@ -285,7 +287,7 @@ _Static_assert(
         sizeof(struct ssll_series) == sizeof(struct ssll_times) + 8 * (SSLL_LINEAR_BUCKETS + 2 + SSLL_REASONS), "series");
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_library) == 52, "library");
-_Static_assert(sizeof(struct ssll_counters) == 48, "counters");
+_Static_assert(sizeof(struct ssll_counters) == 56, "counters");
 _Static_assert(sizeof(struct ssll_config) == 40, "config");
 _Static_assert(sizeof(struct ssll_hits) == 32, "hits");
 _Static_assert(sizeof(struct ssll_event) == 64, "event");

@@ -178,11 +178,17 @@ struct ended_call {
 static __always_inline void on_call_begin(const struct pt_regs *ctx, const struct ssll_start_key *key);
 static __always_inline int on_call_end(const struct ended_call *call);
 
+/* Whether calls of this tier aren't taken in now: outside the windows in which it is watched, while probes come and go. */
+static __always_inline bool is_shut(__u64 cookie)
+{
+	return *(volatile __u64 *)&counters.shut >> field(cookie, SSLL_COOKIE_TIER, 2) & 1;
+}
+
 static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	struct ssll_start_key key = call_key(cookie, stack);
 
-	if (!is_traced_in(key.tgid, field(cookie, SSLL_COOKIE_LIBRARY, 8)) ||
+	if (is_shut(cookie) || !is_traced_in(key.tgid, field(cookie, SSLL_COOKIE_LIBRARY, 8)) ||
 	        is_size_query(ctx, field(cookie, SSLL_COOKIE_SKIP_NULL, 3)))
 		return 0;
 	on_call_begin(ctx, &key);
@@ -197,7 +203,7 @@ static __always_inline void count_unmatched_exit(__u64 cookie)
 	__u32 index = field(cookie, SSLL_COOKIE_LIBRARY, 8);
 	struct ssll_library *library = bpf_map_lookup_elem(&libraries, &index);
 
-	if (!field(cookie, SSLL_COOKIE_SHARED, 1) && library && *(volatile __s32 *)&library->attached)
+	if (!field(cookie, SSLL_COOKIE_SHARED, 1) && !is_shut(cookie) && library && *(volatile __s32 *)&library->attached)
 		count(&counters.unmatched_exits);
 }
 

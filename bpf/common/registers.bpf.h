@@ -68,7 +68,7 @@ static __always_inline bool leaves_call(const struct pt_regs *ctx, __u64 cookie,
 {
 	__u32 ending = SSLL_EXIT_IN_REGISTER;
 
-	if (cookie >> SSLL_COOKIE_CONDITION) {
+	if (field(cookie, SSLL_COOKIE_CONDITION, 12)) {
 		__u32 taken = branch_taken(ctx, cookie >> SSLL_COOKIE_CONDITION & 15);
 
 		ending = cookie >> (taken ? SSLL_COOKIE_TAKEN : SSLL_COOKIE_OTHER) & 15;

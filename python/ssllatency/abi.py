@@ -54,6 +54,7 @@ class Cookie(IntEnum):
     CONDITION = 48
     TAKEN = 52
     OTHER = 56
+    TIER = 60
 
 
 class Ending(IntEnum):
@@ -320,10 +321,11 @@ class Counters(ctypes.Structure):
         ("interval", ctypes.c_uint64),
         ("events_dropped", ctypes.c_uint64),
         ("stopped", ctypes.c_uint64),
+        ("shut", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Counters) == 48
+assert ctypes.sizeof(Counters) == 56
 
 
 class Event(ctypes.Structure):
@@ -377,6 +379,16 @@ class FollowCounters(ctypes.Structure):
 
 
 assert ctypes.sizeof(FollowCounters) == 16
+
+
+class FollowWishes(ctypes.Structure):
+    _fields_ = (
+        ("children", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(FollowWishes) == 8
 
 
 class Handshake(ctypes.Structure):
@@ -576,7 +588,7 @@ class Notice(ctypes.Structure):
     _fields_ = (
         ("at_ns", ctypes.c_uint64),
         ("tgid", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("parent", ctypes.c_uint32),
     )
 
 

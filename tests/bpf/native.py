@@ -56,9 +56,16 @@ def loaded_programs() -> Iterator[tuple[str, bytes]]:
 
 def own_programs() -> list[str]:
     """The names of the programs of which this process holds a descriptor."""
-    links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-    held = [int(path.name) for path in links if str(path.readlink()) == "anon_inode:bpf-prog"]
+    held = [int(path.name) for path in Path("/proc/self/fd").iterdir() if _meaning(path) == "anon_inode:bpf-prog"]
     return [_info(descriptor, 0, 0)[_NAME].split(b"\0")[0].decode() for descriptor in held]
+
+
+def _meaning(descriptor: Path) -> str:
+    """What a descriptor is; "" of one that a thread has closed meanwhile."""
+    try:
+        return str(descriptor.readlink())
+    except FileNotFoundError:
+        return ""
 
 
 def _info(program_fd: int, code_length: int, code_address: int) -> bytes:

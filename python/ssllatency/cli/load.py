@@ -28,8 +28,9 @@ from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection
-from ssllatency.tracing import driving, handshakes, live
+from ssllatency.tracing import handshakes, live
 from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.load import driving
 
 SUMMARY = "run s_time, h2load, ab or wrk against a server while tracing it"
 
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _matrix(arguments: argparse.Namespace) -> int:
-    from ssllatency.tracing import matrix
+    from ssllatency.tracing.load import matrix
 
     others = (
         arguments.tool,

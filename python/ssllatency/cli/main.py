@@ -8,8 +8,8 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 from ssllatency import __version__
 from ssllatency.errors import SsllatencyError
@@ -36,11 +36,33 @@ OUTPUTS = "Results go to standard output, everything else to standard error."
 
 ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where programs are looked for under sudo
 TRACEBACK = "SSLLATENCY_TRACEBACK"  # for developers: an unforeseen exception is shown as Python does
+_STANDARD_OUTPUT, _DEFAULT_COLUMNS = 1, 80
 _LONGEST = 300  # characters of an exception's text
+
+
+class _Formatter(argparse.HelpFormatter):
+    """argparse's own, which is made for each option: without shutil, which brings in the libraries of archives."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """The width for help, as shutil.get_terminal_size() has it."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(_STANDARD_OUTPUT).columns or _DEFAULT_COLUMNS
+    except OSError:  # no terminal, or closed
+        return _DEFAULT_COLUMNS
 
 
 class _Parser(argparse.ArgumentParser):
     """argparse with a one-sentence error."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=_Formatter, **settings)
 
     def error(self, message: str) -> None:  # type: ignore[override]
         meant = self._meant(message)
@@ -49,6 +71,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _meant(self, message: str) -> str:
         """The subcommand, option or choice that is spelled most like the one that this message rejects; "" if none is close."""
+        from difflib import get_close_matches  # for this alone
+
         if match := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             choices = re.findall(r"[\w-]+", match[2])
         elif match := re.search(r"unrecognized arguments: (-\S+)", message):

@@ -7,13 +7,15 @@ import argparse
 import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ssllatency.engines import choice
 from ssllatency.engines.base import MOST_NAMES, LinearRange, Side
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.handshakes import Label
 from ssllatency.targets import Selection
+
+if TYPE_CHECKING:
+    from ssllatency.model.handshakes import Label
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -114,8 +116,23 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
                        help="how to attach probes (auto: the newest way that the kernel supports)")  # fmt: skip
     group.add_argument("--links", choices=("auto", "process", "shared"), default="auto",
                        help="shared: one link for all processes; process: one for each, which costs other processes nothing "
-                            "but misses a child's first calls")  # fmt: skip
+                            "but may miss a forked child's first calls")  # fmt: skip
     add_planning_options(parser)
+
+
+def add_budget_option(parser: argparse.ArgumentParser) -> None:
+    """The option that bounds what tracing may cost."""
+    parser.add_argument("--budget", type=budget, metavar="PERCENT",
+                        help="keep what tracing costs below this part of the traced processes' CPU time: functions that cost "
+                             "too much are watched in windows only, and what they would have shown is estimated")  # fmt: skip
+
+
+def budget(text: str) -> float:
+    """A percentage above 0 and below 100, with its sign or without, as a fraction."""
+    match = re.fullmatch(r"(\d{1,2}(?:\.\d{1,6})?)\s?%?", text, re.ASCII)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text} isn't a percentage like 2%")
+    return float(match[1]) / 100
 
 
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
@@ -161,6 +178,8 @@ def member_of(names: type[E]) -> Callable[[str], E | str]:
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     """The options for how handshakes are grouped, split and limited. Handshakes are printed one by one only with --over,
     which is `handshakes` alone's."""
+    from ssllatency.model.handshakes import Label  # not before it is needed: other commands have no handshakes
+
     parser.set_defaults(over=None)
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
                         help=f"one row for each combination of these labels: {', '.join(Label)}")  # fmt: skip
@@ -178,6 +197,8 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
 
 def labels(text: str) -> tuple[Label, ...]:
     """Labels by name, separated by commas."""
+    from ssllatency.model.handshakes import Label
+
     try:
         return tuple(dict.fromkeys(Label(word.strip().replace("-", "_")) for word in text.split(",")))
     except ValueError:

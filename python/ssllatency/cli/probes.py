@@ -21,10 +21,11 @@ from ssllatency.probes.handshake import listing as handshake_listing
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.reports.words.units import counted, printable
-from ssllatency.targets import Identity, Selection, all_processes, mapped_files
+from ssllatency.targets import Selection, all_processes
 from ssllatency.tracing import hit_costs
 from ssllatency.tracing.file_facts import why_not_traced
-from ssllatency.tracing.follow import rules_for
+from ssllatency.tracing.follow import childless, rules_for
+from ssllatency.tracing.others import maps_any
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
 
@@ -106,7 +107,8 @@ def _handshake_plan(source: PlanSource, name: str) -> HandshakePlan:
 
 def _links(resolved: Resolved) -> str:
     """How the probes of these processes would be attached, and which other processes would pay for them."""
-    request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules_for(resolved.selection))
+    rules, alone = rules_for(resolved.selection), childless(resolved.selection)
+    request = Request(resolved.images, resolved.targets, resolved.everyone, follow=rules, childless=alone)
     # By version, as asking the kernel needs privileges.
     method = kernel.Method.MULTI if kernel.release() >= (6, 6, 0) else kernel.Method.PERF
     if links_each_process(request, method):
@@ -127,7 +129,7 @@ def _others(resolved: Resolved) -> str:
     """The other processes that map the files."""
     pids = {target.pid for target in resolved.targets}
     wanted = {file.mapping.identity for file in resolved.files}
-    others = [process for process in all_processes() if process.pid not in pids and _maps(process.pid, wanted)]
+    others = [process for process in all_processes() if process.pid not in pids and maps_any(process.pid, wanted)]
     if not others:
         return "No other process maps these files now."
     names = sorted({printable(process.comm) for process in others})
@@ -136,13 +138,6 @@ def _others(resolved: Resolved) -> str:
         f"{counted(len(others), 'other process')} ({shown}) mapping the same files would pay for the breakpoints: "
         "with --links process they pay nothing, but the first calls of new children are missed."
     )
-
-
-def _maps(pid: int, wanted: set[Identity]) -> bool:
-    try:
-        return any(file.identity in wanted for file in mapped_files(pid))
-    except SsllatencyError:  # another user's
-        return False
 
 
 def _existing(name: str) -> str:

@@ -14,6 +14,7 @@ from ssllatency.cli import options
 from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.sessions.trace import TraceSession
+from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import show
 from ssllatency.tracing import live
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='tell at most N processes apart; the rest count under "other" (256)')  # fmt: skip
     options.add_attaching_options(parser)
     options.add_engine_option(parser)
+    options.add_budget_option(parser)
     parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)  # empty programs, for the benchmark
 
 
@@ -41,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
     engine = choice.engine(live.prepare(arguments.engine))
+    if arguments.budget is not None and engine.name == "bpftrace":
+        raise SsllatencyError("--budget needs the engine libbpf or bcc: bpftrace can't take probes off while it runs.", 2)
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack)
         request = replace(
@@ -48,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             linear=arguments.hist,
             maximum_processes=arguments.max_processes,
             floor=arguments.floor,
+            budget=arguments.budget,
         )
         session = engine.attach(request)
         stack.callback(session.close)

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
+from typing import Any
 
 import capstone
 
@@ -15,9 +16,9 @@ MACHINES = {
 
 
 @cache
-def _decoder(machine: str) -> capstone.Cs:
+def _decoder(machine: str, *, detail: bool) -> capstone.Cs:
     decoder = capstone.Cs(*MACHINES[machine])
-    decoder.detail = True
+    decoder.detail = detail
     return decoder
 
 
@@ -26,4 +27,34 @@ def instructions(code: bytes, address: int, machine: str) -> Iterator[capstone.C
 
     `machine` is a key of MACHINES.
     """
-    return iter(_decoder(machine).disasm(code, address))
+    return iter(_decoder(machine, detail=True).disasm(code, address))
+
+
+class Line:
+    """One instruction as Capstone writes it. Its detail takes several times as long to make, and most instructions are never
+    asked for it: it is made when it is first used."""
+
+    def __init__(self, code: bytes, address: int, mnemonic: str, op_str: str, machine: str) -> None:
+        self.code, self.address, self.mnemonic, self.op_str = code, address, mnemonic, op_str
+        self._machine = machine
+
+    @cached_property
+    def _detailed(self) -> capstone.CsInsn:
+        return next(instructions(self.code, self.address, self._machine))
+
+    @cached_property
+    def operands(self) -> list[Any]:
+        """Capstone's operands."""
+        return list(self._detailed.operands)
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """Capstone's numbers of the registers that it writes, the implicit ones among them."""
+        return frozenset(self._detailed.regs_access()[1])
+
+
+def lines(code: bytes, address: int, machine: str) -> Iterator[Line]:
+    """The same as instructions(), without detail as long as none is asked for."""
+    for start, size, mnemonic, op_str in _decoder(machine, detail=False).disasm_lite(code, address):
+        offset = start - address
+        yield Line(code[offset : offset + size], start, mnemonic, op_str, machine)

@@ -202,7 +202,8 @@ class _Builder:
             if instruction is None:
                 raise Unplannable(f"its code at {address:#x} can't be decoded")
             self.nodes[address] = instruction
-            successors = tuple(dict.fromkeys(self._successors(instruction)))
+            targets = self._successors(instruction)
+            successors = tuple(dict.fromkeys(targets)) if len(targets) > 1 else tuple(targets)
             edges += len(successors)
             if len(self.nodes) > MAX_INSTRUCTIONS or edges > MAX_EDGES:
                 raise Unplannable("it is too large to be followed")
@@ -210,6 +211,8 @@ class _Builder:
             work.extend(reversed(successors))
 
     def _successors(self, instruction: Instruction) -> list[int]:
+        if instruction.flow is Flow.NEXT:  # most are
+            return self._fall(instruction)
         if instruction.flow in (Flow.RETURN, Flow.STOP):
             return []
         if instruction.flow is Flow.INDIRECT_JUMP:

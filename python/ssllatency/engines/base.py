@@ -75,12 +75,13 @@ class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
     `hit_costs` tells what a hit of a probe costs on this machine, None where it isn't known; without it nothing is said of what
-    tracing costs.
+    tracing costs. `budget`: the part of the processes' CPU time that tracing may take, None for any; libbpf's only.
 
     `follow`: which processes that start later are traced as well; None: only those that exist. `following`: what follows them,
-    where it is loaded already; its creator closes it. `wait`: no process that makes calls needs to exist yet. `floor`: empty
-    programs at the same sites, libbpf's only. `method`: "auto", "perf", "multi" or, libbpf's only, "session"; `links`: "auto",
-    "process" (links of its own for each) or "shared" (one link and a filter in the program). bpftrace knows none of these four.
+    where it is loaded already; its creator closes it. `childless`: none of the targets can start a process. `wait`: no process
+    that makes calls needs to exist yet. `floor`: empty programs at the same sites, libbpf's only. `method`: "auto", "perf",
+    "multi" or, libbpf's only, "session"; `links`: "auto", "process" (links of its own for each) or "shared" (one link and a
+    filter in the program). bpftrace knows none of these four.
     """
 
     images: tuple[TracedImage, ...]
@@ -88,6 +89,7 @@ class Request:
     everyone: bool = False
     follow: Rules | None = None
     following: Following | None = None
+    childless: bool = False
     role: Side = Side.SERVER
     linear: LinearRange = LinearRange()
     maximum_processes: int = 256
@@ -96,6 +98,7 @@ class Request:
     links: str = "auto"
     wait: bool = False
     hit_costs: Callable[[], HitCosts | None] | None = None
+    budget: float | None = None
 
 
 class Session(Protocol):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,6 +64,13 @@ def bcc_version() -> str:
     return str(getattr(import_bcc(), "__version__", "of unknown version"))
 
 
+def program_path(name: str) -> str | None:
+    """Where a program lies on the PATH, None where it doesn't."""
+    from shutil import which  # takes a while to bring in, and most engines need no program
+
+    return which(name)
+
+
 @dataclass(frozen=True)
 class Host:
     """What the checks look at. `root` is where /proc and /sys begin; `program` is how the user runs ssllatency. `trial` loads
@@ -77,7 +83,7 @@ class Host:
     build: str = field(default_factory=lambda: os.uname().version)
     euid: int = field(default_factory=os.geteuid)
     libbpf: Callable[[], tuple[int, int]] = libbpf_version
-    which: Callable[[str], str | None] = shutil.which
+    which: Callable[[str], str | None] = program_path
     bcc: Callable[[], str] = bcc_version
     program: str = "ssllatency"
     trial: Callable[[], str] | None = None

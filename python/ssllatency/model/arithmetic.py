@@ -86,10 +86,11 @@ def merge(*measured: Snapshot) -> Snapshot:
     Measurements of one host keep their processes. Those of different hosts are added up by function, because a pid means
     nothing on another host; so are handshakes by process. `duration_s` is the time traced in all, `started` the earliest.
     What a client said of one run isn't that of several, and is left out. Raises SsllatencyError when the linear histograms
-    have different buckets, or only some have handshakes.
+    have different buckets, only some have handshakes, or some were made in windows.
     """
     if len(measured) == 1:
         return measured[0]
+    refuse_windows(measured, "added up")
     hosts = {snapshot.host for snapshot in measured}
     apart = measured if len(hosts) == 1 else [by_function(snapshot) for snapshot in measured]
     return Snapshot(
@@ -108,6 +109,17 @@ def merge(*measured: Snapshot) -> Snapshot:
         handshakes=_handshakes_sum([snapshot.handshakes for snapshot in measured], by_process=len(hosts) == 1),
         cost=cost.merge([snapshot.cost for snapshot in measured], one_host=len(hosts) == 1),
     )
+
+
+def refuse_windows(measured: Iterable[Snapshot], what: str) -> None:
+    """SsllatencyError where functions were watched in windows only, so that counts aren't those of the duration. `what` can't
+    be done then."""
+    for snapshot in measured:
+        if functions := sorted({name for part in snapshot.sampling for name in part.functions}):
+            raise SsllatencyError(
+                f"{', '.join(functions)} of {snapshot.host} were watched in windows only, which can't be {what}: measure"
+                " without --budget for that."
+            )
 
 
 def add_losses(*losses: Losses) -> Losses:

@@ -17,6 +17,7 @@ from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 if TYPE_CHECKING:
     from ssllatency.model.client import ClientReport
     from ssllatency.model.handshakes import Handshakes
+    from ssllatency.model.sampling import Sampling
 
 
 class Outcome(StrEnum):
@@ -106,7 +107,7 @@ class Snapshot:
     """Everything one report is made of. `started` is RFC 3339 with a zone; `notes` are sentences for the reader.
 
     `handshakes` is None where they weren't measured, `client` where no load generator was run, `cost` where it isn't known what
-    tracing has cost.
+    tracing has cost. `sampling`: what was seen in windows only, the counts of which in `series` are those of the windows.
     """
 
     host: str
@@ -123,3 +124,4 @@ class Snapshot:
     handshakes: Handshakes | None = None
     client: ClientReport | None = None
     cost: Cost | None = None
+    sampling: tuple[Sampling, ...] = ()

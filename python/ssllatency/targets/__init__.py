@@ -5,6 +5,7 @@ below /proc, whose path is a parameter, so that tests can pass a tree of their o
 from __future__ import annotations
 
 from ssllatency.targets import listing
+from ssllatency.targets.childless import can_have_children
 from ssllatency.targets.code import code_byte
 from ssllatency.targets.containers.cgroups import cgroup_folder, is_unified
 from ssllatency.targets.expected import ExpectedFile, expected_files, named_files, open_expected, root_paths
@@ -43,6 +44,7 @@ __all__ = [
     "Survey",
     "TracedFile",
     "all_processes",
+    "can_have_children",
     "cgroup_folder",
     "code_byte",
     "debug_roots",

@@ -5,7 +5,6 @@ namespaces (/proc/PID/net/tcp and tcp6), in which those that listen come first."
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -85,6 +84,8 @@ def _never_blocks(path: Path) -> bool:
 
 def is_own(address: str) -> bool:
     """Whether this is an address of this machine's own."""
+    import socket  # takes a while to bring in, and most commands don't look for ports
+
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -139,6 +140,8 @@ def _lines(path: Path, *, heading: bool = True) -> Iterator[str]:
 def _listener(written: str) -> Listener:
     """From ADDRESS:PORT in hexadecimal, the address as 32-bit numbers of the machine's own byte order (little-endian). An IPv4
     address on an IPv6 socket, as Java listens, is that IPv4 address."""
+    import socket
+
     address, _, port = written.partition(":")
     packed = b"".join(bytes.fromhex(address[start : start + 8])[::-1] for start in range(0, len(address), 8))
     packed = packed.removeprefix(_MAPPED)

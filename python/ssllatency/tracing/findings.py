@@ -102,7 +102,8 @@ class Findings:
         if record.reading and not interruptible:
             record.reading.hurry()
         while not self._has(record, part):
-            if record.is_read:
+            if record.reading and record.is_read:
+                record.reading.go_on()
                 self._listen(interruptible=interruptible)
             else:
                 others = () if part in self._later else (*self._ahead, *self._later)
@@ -132,7 +133,8 @@ class Findings:
             self._keep(record)
 
     def gather(self) -> None:
-        """Takes, and keeps, what processes have said meanwhile. Waits for nothing."""
+        """Takes, and keeps, what processes have said meanwhile; those that nobody waits for go on. Waits for nothing."""
+        self._go_on()
         readings = self._readings()
         hear(readings)
         for reading, record in readings.items():
@@ -174,6 +176,8 @@ class Findings:
         self._keep(record)
         wanted = [part for part in dict.fromkeys(parts) if not self._has(record, part)]
         while interruptible and self._is_full():
+            if len(self._readings()) >= _MOST_PROCESSES:
+                self._go_on()
             self._listen()
         try:
             record.reading = self._start(Work(record.file.subject, wanted, self._settings), interruptible=interruptible)
@@ -189,6 +193,11 @@ class Findings:
     def _is_waited_for(self, record: _Record) -> bool:
         parts = record.reading.work.parts if record.reading and record.is_read else ()
         return any(part.name not in record.answers for part in parts if part not in self._later)
+
+    def _go_on(self) -> None:
+        """Has the processes go on that nobody waits for."""
+        for reading in self._readings():
+            reading.go_on()
 
     def _readings(self) -> dict[Reading, _Record]:
         """The processes that read, and of what."""

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
-from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.follow.following import Following
+from ssllatency.engines.follow.following import Arrival, Following
 from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
@@ -29,9 +27,11 @@ from ssllatency.targets import (
     ExpectedFile,
     Identity,
     MappedFile,
+    Process,
     Selection,
     TracedFile,
     all_processes,
+    can_have_children,
     code_byte,
     exists,
     has_library_name,
@@ -47,6 +47,8 @@ from ssllatency.targets import (
     tls_candidates,
 )
 from ssllatency.tracing.expected import image_of
+from ssllatency.tracing.others import OtherUsers, maps_any, who_pays
+from ssllatency.tracing.own_links import Growing, OwnLinks
 from ssllatency.tracing.resolve import Recogniser, Resolved, library_of, open_images
 
 LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
@@ -56,15 +58,6 @@ _MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
 _MOST_LOOK_S, _MOST_FILES = 0.25, 8
 _MOST_EXAMINED, _MOST_TOLD = 16384, 256  # files looked into in a run, and mappings of one process that wait to be looked at
 _MOST_DISMISSED = 65536  # files found to hold no TLS
-
-
-class Growing(Protocol):
-    """A session that takes what comes later."""
-
-    attachment: Attachment
-
-    def include(self, index: int, pids: Sequence[int]) -> None:
-        """Attaches the image of that number to processes that came later."""
 
 
 def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
@@ -78,6 +71,12 @@ def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
         comms=tuple(map(kept_comm, selection.comms)),
         cgroup=selection.cgroup if unified and selection.cgroup else "",
     )
+
+
+def childless(selection: Selection) -> bool:
+    """Whether none of the processes that are selected can ever start another, and no others are selected later."""
+    named = bool(selection.pids) and selection == Selection(pids=selection.pids)
+    return named and not any(can_have_children(pid) for pid in members(selection))
 
 
 def load_early(selection: Selection, stack: ExitStack, *, wait: bool = False) -> Following | None:
@@ -114,11 +113,13 @@ class Follower:
         self.arrived = not resolved.waits
         self._attached_ns: dict[int, int] = {}  # by number of a file that came later, when its probes were attached
         self._joined_late: set[int] = set()  # who was in the set only some time after it had become a target
-        self._looked_at, self._joined, self._lost = 0.0, 0, 0
-        self._linked = {(pid, number) for number, image in enumerate(resolved.images) for pid in image.pids}
+        self._looked_at, self._joined, self._lost, self._dropped = 0.0, 0, 0, 0
+        self._links = OwnLinks(session)
         self._unsaid = 0
         self._look_ends = 0.0
         self._files_of: dict[int, int] = {}  # by process, how many of the files that it mapped later were looked into
+        alone = self._attachment.each_process or resolved.selection.everything
+        self._others = None if alone else OtherUsers(self._numbers, self._is_target)
         if self._attachment.unfollowed:
             self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
 
@@ -136,31 +137,78 @@ class Follower:
         for waits for the next look."""
         self._look_ends = time.monotonic() + _MOST_LOOK_S
         following = self._attachment.following
+        self._look_for_others()
         if following:
             self._hear(following)
         if self._is_time():
             self._look_around()
         with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
             for pid in list(self._waiting)[:_AT_ONCE]:
+                if following:
+                    self._hear_of_children(following)
                 self._look_at(pid, self._waiting.pop(pid))
                 if self._is_late():
                     break
+
+    def _look_for_others(self) -> None:
+        """Says once, when there are any, which other processes pay for the links that the targets share."""
+        others = self._others.look() if self._others else []
+        if others:
+            from ssllatency.tracing import hit_costs  # not before the probes are attached
+
+            self._others = None
+            self._say(who_pays(others, self._attachment.images, hit_costs.of_this_machine()))
+
+    def _is_target(self, pid: int) -> bool:
+        """Whether the process is, or was, one to trace. Where all users of a file are, what it maps tells."""
+        following = self._attachment.following
+        if pid in self._attachment.targets:
+            return True
+        if self._resolved.everyone:
+            images = self._attachment.images
+            return maps_any(pid, {identity for identity, number in self._numbers.items() if not images[number].companion})
+        return bool(following and following.has_been(pid))
 
     def _is_late(self) -> bool:
         return time.monotonic() >= self._look_ends
 
     def _hear(self, following: Following) -> None:
         """Puts on the list whom the kernel tells of: who has mapped what may be TLS, and who has become a target."""
-        for pid in following.joined():
-            self._waiting.setdefault(pid, {})
+        self._hear_of_children(following)
         if following.cgroup_is_new():
             self._refill(following)
-        for mapping in following.mapped():
+        mapped = following.mapped()
+        if self._others:
+            self._others.hear(following.by_others)
+        for mapping in mapped:
             self._take_notice(mapping)
             if self._matters(mapping) and (mapping.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
                 times = self._waiting.setdefault(mapping.pid, {})
                 if len(times) < _MOST_TOLD:
                     times.setdefault(mapping.identity, mapping)
+
+    def _hear_of_children(self, following: Following) -> None:
+        """Attaches at once to children that have links of their own: each may make its first call at any moment."""
+        for pid, arrival in following.joined().items():
+            if arrival.parent:
+                self._link_child(pid, arrival)
+            self._waiting.setdefault(pid, {})
+        if following.counters.dropped > self._dropped:
+            self._say(f"{following.counters.dropped - self._dropped} notices of new processes were lost.")
+            self._dropped = following.counters.dropped
+
+    def _link_child(self, pid: int, arrival: Arrival) -> None:
+        """A child that has a traced file mapped from its parent may have made calls before: it counts as late however soon."""
+        try:
+            linked = self._links.include_child(pid, arrival.parent)
+        except SsllatencyError as error:
+            linked = False
+            if exists(pid):
+                self._say(f"{self._name(pid)} isn't traced: {error}")
+        if self._links.is_mapping(arrival.parent):
+            self._attachment.late.add(pid)
+            if linked:
+                self._say_late(pid, time.monotonic_ns() - arrival.at_ns)
 
     def _take_notice(self, mapping: Mapping) -> None:
         """Notes that a process has come that maps a traced file, and whether it came before the probes did."""
@@ -168,7 +216,8 @@ class Follower:
         if number is None:
             return
         self.arrived = True
-        if mapping.at_ns < self._attached_ns.get(number, 0):
+        in_time = self._links.note_mapping(mapping.pid, number, mapping.at_ns)
+        if not in_time or mapping.at_ns < self._attached_ns.get(number, 0):
             self._attachment.late.add(mapping.pid)
 
     def _refill(self, following: Following) -> None:
@@ -189,7 +238,7 @@ class Follower:
         number = self._numbers.get(mapping.identity)
         if number is None:
             return False
-        alone = self._attachment.each_process and (mapping.pid, number) not in self._linked
+        alone = self._attachment.each_process and not self._links.has(mapping.pid, number)
         return alone or mapping.pid not in self._attachment.targets
 
     def _is_time(self) -> bool:
@@ -227,6 +276,8 @@ class Follower:
             self._refill(following)
         present = self._present()
         self._looked &= present
+        if self._attachment.each_process:
+            self._links.keep(present)
         self._files_of = {pid: number for pid, number in self._files_of.items() if pid in present}
         new = (present - self._looked) if sees else present
         for pid in sorted(new - self._waiting.keys())[: _MOST_WAITING - len(self._waiting)]:
@@ -405,7 +456,7 @@ class Follower:
         for file, image in fresh:
             if image.file in numbers:
                 self._attached(file.identity, numbers[image.file])
-                self._linked.add((pid, numbers[image.file]))
+                self._links.note([pid], numbers[image.file])
                 self._attachment.late.add(pid)
                 notice = mapped.get(file.identity)
                 earliest_ns = min((mapping.at_ns for mapping in mapped.values()), default=0)
@@ -439,22 +490,27 @@ class Follower:
             self._attachment.admit(pid)
         libraries = [library_of(self._attachment.images[index], deleted=file.deleted) for index, file in numbers.items()]
         earlier = before.libraries if before else ()
-        if self._attachment.each_process and self._include(pid, numbers) and before is None:
-            age_ms = (time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_time / os.sysconf("SC_CLK_TCK")) * 1e3
-            self._attachment.late.add(pid)
-            self._say(
-                f"{self._name(pid)} was traced {age_ms:.0f} ms after it had started: its calls until then aren't counted."
-            )
+        if self._attachment.each_process:
+            self._attach_to(process, numbers, known=before is not None)
         if before or len(self._attachment.targets) < _MOST_TARGETS:
             self._attachment.targets[pid] = Target(pid, process.comm, tuple(dict.fromkeys((*earlier, *libraries))))
 
-    def _include(self, pid: int, indices: Iterable[int]) -> bool:
-        """Attaches to the process those of the images that it isn't attached to yet; whether there were any."""
-        new = [index for index in indices if (pid, index) not in self._linked]
-        for index in new:
-            self._session.include(index, [pid])
-        self._linked.update((pid, index) for index in new)
-        return bool(new)
+    def _attach_to(self, process: Process, numbers: Collection[int], *, known: bool) -> None:
+        """Attaches to the process what it maps and isn't attached to it yet. What it has called before is lost, unless it is
+        shown that it had the links before it mapped the files."""
+        new = self._links.include(process.pid, numbers)
+        if self._attachment.following and not known:
+            self._hear(self._attachment.following)  # of mappings that were seen before they were told of
+        if process.pid in self._attachment.late or self._links.were_in_time(process.pid, new if known else numbers):
+            return
+        self._attachment.late.add(process.pid)
+        started_ns = process.start_time * 1e9 / os.sysconf("SC_CLK_TCK")
+        self._say_late(process.pid, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - started_ns)
+
+    def _say_late(self, pid: int, by_ns: float) -> None:
+        since = f"{by_ns / 1e6:.1f} ms after it had started"
+        gone = "" if exists(pid) else ", when it had ended"
+        self._say(f"{self._name(pid)} was traced {since}{gone}: its calls until then aren't counted.")
 
     def _say_when(self, pid: int, path: str, began_ns: int) -> None:
         age = f"{(time.monotonic_ns() - began_ns) / 1e6:.0f} ms" if began_ns else f"up to {LOOK_S:g} s"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 
-from ssllatency.engines import choice, doctor
+from ssllatency.engines import choice, doctor, heap
 from ssllatency.engines.attach.links import take_all_files
 from ssllatency.engines.base import Request, Session
 from ssllatency.model.snapshot import Snapshot
@@ -19,7 +19,7 @@ from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection, exists
-from ssllatency.tracing.follow import Follower, load_early, rules_for
+from ssllatency.tracing.follow import Follower, childless, load_early, rules_for
 from ssllatency.tracing.resolve import Resolved, resolve
 
 STOP = {signal.SIGINT, signal.SIGTERM}
@@ -69,6 +69,7 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
         tell_line(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.")
     else:
         tell_line(f"Tracing nothing yet, as no process maps a TLS library: {until}.")
+    heap.trim()
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
@@ -80,6 +81,7 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         resolved.everyone,
         follow=rules_for(resolved.selection, wait=wait),
         following=resolved.following,
+        childless=childless(resolved.selection),
         role=arguments.role,
         method=arguments.attach,
         links=arguments.links,

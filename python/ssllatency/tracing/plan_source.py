@@ -6,21 +6,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ssllatency.code.machine import Emulation
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.facts import FileFacts
-from ssllatency.openssl.names.names import Names
 from ssllatency.probes.cache.kept import Cache
 from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
-from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import Hazards, exists, root_of
 from ssllatency.tracing.file_facts import facts_of
 from ssllatency.tracing.findings import File, Findings
+
+if TYPE_CHECKING:
+    from ssllatency.openssl.names.names import Names
+    from ssllatency.probes.handshake.plan import HandshakePlan
 
 __all__ = ["File", "PlanSource"]
 
@@ -75,6 +77,8 @@ class PlanSource:
         try:
             return self._findings.ask(File(image.file, image.plan.path, _root_of(image)), NAMES, interruptible=False)
         except ElfError:
+            from ssllatency.openssl.names.names import Names
+
             return Names()
 
     def facts(self, path: str, label: str, root: str = "/") -> FileFacts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import itertools
 import json
 import os
 import select
@@ -17,14 +18,13 @@ import signal
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from typing import Any
 
 from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache.kept import Origin, Work
-from ssllatency.probes.cache.parts import Part
+from ssllatency.probes.cache.parts import PARTS, Part
 from ssllatency.probes.cache.store import planning_modules
 from ssllatency.tracing.confinement import confine, limit
 
@@ -35,6 +35,10 @@ _SLOWNESS = 4  # how many times as long it may take on a busy machine
 _LARGEST_ANSWER = 32 << 20
 _PIPE_BYTES = 1 << 20
 _NICENESS = 10
+# So many processes bring in for themselves what they read with, side by side; this one, which lasts, needs none of it. Where
+# there are more, it is brought in once, here.
+_PREPARE_THEMSELVES = 4
+_started = itertools.count()
 _LOOK_S = 0.05  # how often it is seen that a signal asks for the end
 _STOP = {signal.SIGINT, signal.SIGTERM}
 NO_ANSWER = "was left out: the process that read it gave no answer"
@@ -53,6 +57,7 @@ class Reading:
         self.values: dict[str, object] = {}
         self.errors: dict[str, SsllatencyError] = {}
         self.over, self.failure, self.is_hurried = False, "", False
+        self._stands_back = False
         self._pid, self._pipe = pid, pipe
         self._until = time.monotonic() + _SLOWNESS * seconds
         self._unread = bytearray()
@@ -67,12 +72,22 @@ class Reading:
         return part.name in self.values or part.name in self.errors
 
     def stand_back(self) -> None:
-        """Lets others run first: nobody waits for what is still to be said."""
-        self._set_niceness(_NICENESS)
+        """Stops it until go_on(), and lets others run first from then on: nobody waits for what is still to be said, and
+        processors that share a core slow each other down."""
+        if not self._stands_back:
+            self._stands_back = True
+            self._set_niceness(_NICENESS)
+            self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Has it go on, if it has been stopped."""
+        if self._stands_back:
+            self._signal(signal.SIGCONT)
 
     def hurry(self) -> None:
-        """Ends that, and bounds the time that is left as where no signal ends it."""
+        """Has it go on as fast as others, and bounds the time that is left as where no signal ends it."""
         self.is_hurried = True
+        self.go_on()
         self._set_niceness(os.getpriority(os.PRIO_PROCESS, 0))
         self._until = min(self._until, time.monotonic() + _SLOWNESS * _SECONDS_UNINTERRUPTIBLE)
 
@@ -129,6 +144,11 @@ class Reading:
             with suppress(OSError):  # we may only stand back
                 os.setpriority(os.PRIO_PROCESS, self._pid, niceness)
 
+    def _signal(self, number: int) -> None:
+        if not self.over:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
     def _ended(self) -> None:
         status = self._wait()
         if status:
@@ -137,8 +157,7 @@ class Reading:
             self.failure = NO_ANSWER
 
     def _end(self, failure: str) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self._wait()
         self.failure = failure
 
@@ -175,16 +194,18 @@ def hear(readings: Collection[Reading], timeout_s: float = 0) -> bool:
     return bool(ready or late)
 
 
-@cache
-def _prepare() -> None:
-    """Brings in all that reads and plans, once and not in each process: later they may open no file."""
+def _prepare(parts: Collection[Part[Any]] = PARTS) -> None:
+    """Brings in what makes these parts: later a process that reads may open no file."""
+    others = tuple(f"{part.room}." for part in PARTS if part.room and part not in parts)
     for name in planning_modules():
-        import_module(name.removesuffix(".__init__"))
+        if not name.startswith(others):
+            import_module(name.removesuffix(".__init__"))
 
 
 def start(work: Work, *, interruptible: bool = True) -> Reading:
     """Has the work done by a process of its own, in 40 s at most unless `interruptible`. SsllatencyError where it can't be."""
-    _prepare()
+    if next(_started) == _PREPARE_THEMSELVES:
+        _prepare()
     work.copy()
     seconds = _SECONDS * len(work.parts) + work.stored // _BYTES_A_SECOND if interruptible else _SECONDS_UNINTERRUPTIBLE
     receiving, sending = os.pipe()
@@ -219,6 +240,7 @@ def _be_child(work: Work, sending: int, seconds: int, parent: int) -> None:
 def _work(work: Work, sending: int) -> None:
     label = work.subject.label
     try:
+        _prepare(work.parts)
         origin = work.open()
         confine(sending)
     except Exception as error:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -274,6 +275,63 @@ def test_detached_and_killed_tracers_leave_no_breakpoint(subject: Subject) -> No
         process.wait(30)
         subject.do("calls", 1)
         assert breakpoints(subject) == 0
+
+
+def test_links_of_its_own_see_the_first_call_of_a_program_that_a_process_executes(target_plan: ImagePlan, method: str) -> None:
+    """They are attached before the program's file is mapped."""
+    command = ["sh", "-c", 'read line; exec "$0"', target_plan.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        subject = Subject(process, target_plan)
+        session = subject.attach(method=method, links="process")
+        subject.say("go")
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        assert breakpoints(subject) > 0
+        subject.do("calls", 100)
+        session.detach()
+        process.communicate()
+    assert counts(session.read()) == {("RSA_sign", SUCCESS): 100, ("RSA_sign", FAILURE): 100}
+    assert session.attachment.losses() == Losses()
+    session.close()
+
+
+@pytest.mark.parametrize(("links", "pays"), [("process", False), ("shared", True), ("auto", False)])
+def test_another_process_has_breakpoints_only_where_links_are_shared(
+    subject: Subject, target_plan: ImagePlan, links: str, pays: bool
+) -> None:
+    with running(target_plan) as other:
+        session = subject.attach(links=links)
+        assert breakpoints(subject) > 0
+        assert (breakpoints(other) > 0) == pays
+        session.close()
+        assert breakpoints(other) == 0
+
+
+@pytest.mark.parametrize("method", ["multi", "session"], indirect=True)
+def test_links_of_a_process_that_has_ended_are_closed(subject: Subject, target_plan: ImagePlan, method: str) -> None:
+    session = subject.attach(method=method, links="process", follow=Rules(lambda: {subject.pid: False}))
+    before = own_links()
+    with running(target_plan) as child:
+        session.include(0, [child.pid])
+        assert breakpoints(child) == breakpoints(subject)
+        assert own_links() > before
+    session.attachment.processes.release([child.pid])
+    assert session.attachment.images[0].pids == (subject.pid,)
+    wait_for(lambda: own_links() == before)
+    subject.do("calls", 100)
+    session.detach()
+    assert counts(session.read())["RSA_sign", SUCCESS] == 100
+    session.close()
+    assert own_links() == set()
+
+
+def own_links() -> set[str]:
+    """The descriptors of this process that are links."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one by which this is read
+            found |= {entry.name} if "bpf_link" in str(entry.readlink()) else set()
+    return found
 
 
 def test_perf_events_that_the_kernel_removes_slowly_count_nothing_more(subject: Subject) -> None:

@@ -71,6 +71,43 @@ def test_children_are_in_while_they_live_and_threads_are_no_processes(follow: Ca
     assert following.counters.joined == 2
 
 
+def test_a_child_is_told_of_before_it_runs_where_that_is_wanted(follow: Callable[..., Following]) -> None:
+    following = follow(members=ourselves)
+    subprocess.run(["true"], check=True)
+    assert following.joined() == {}
+    following.tell_of_children()
+    before_ns = time.monotonic_ns()
+    with waiting("cat") as child:
+        assert following.wait(10)
+        arrival = following.joined()[child.pid]
+        assert arrival.parent == os.getpid()
+        assert before_ns <= arrival.at_ns <= time.monotonic_ns()
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert following.joined() == {}
+
+
+def test_what_targets_map_is_told_apart_from_what_others_map(follow: Callable[..., Following]) -> None:
+    with waiting("cat") as target:
+        wait_for(lambda: reads(target))
+        following = follow(members=lambda: {target.pid: False})
+        with waiting("cat") as other:
+            told: list[int] = []
+
+            def other_was_told_of() -> bool:
+                assert target.pid not in {mapping.pid for mapping in following.mapped()}
+                told.extend(mapping.pid for mapping in following.by_others)
+                return other.pid in told
+
+            wait_for(other_was_told_of)
+            assert not following.has_been(other.pid)
+        assert following.has_been(target.pid)
+        target.communicate()
+        wait_for(lambda: target.pid not in following.alive())
+        assert following.has_been(target.pid)
+
+
 def test_a_process_whose_first_thread_has_ended_is_still_in(follow: Callable[..., Following]) -> None:
     following = follow(members=ourselves)
     code = (

@@ -130,8 +130,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Status:
-    """nginx's own counters, without the queries for them: connections that are open, and that were handled so far, with how
-    many requests."""
+    """nginx's own counters, without the queries for them: connections that are open, that were handled
+    so far, and the requests on them."""
 
     active: int
     handled: int
@@ -180,9 +180,8 @@ class Nginx:
         self._status_queries += 1
         with urllib.request.urlopen(f"http://127.0.0.1:{self.status_port}/status", timeout=10) as response:
             words = response.read().decode().split()
-        # The connection that asked whether it serves sent no request.
-        handled, requests = int(words[8]) - self._status_queries, int(words[9]) - (self._status_queries - 1)
-        return Status(active=int(words[2]) - 1, handled=handled, requests=requests)
+        handled, requests = (int(word) - self._status_queries for word in words[8:10])
+        return Status(int(words[2]) - 1, handled, requests)
 
     def wait_idle(self, timeout_s: float = 30.0) -> Status:
         """Wait until every connection is over, and say how many there were. TimeoutError when one stays open."""

@@ -84,7 +84,9 @@ def test_a_subcommand_brings_in_no_other() -> None:
     code = (
         "import sys; from ssllatency.cli.main import build_parser; build_parser('trace').parse_args(['trace', '-p', '1'])\n"
         "print(*(name for name in ('snoop', 'matrix', 'diff', 'load') if f'ssllatency.cli.{name}' in sys.modules))\n"
-        "print(*sys.modules.keys() & {'bcc', 'capstone', 'elftools', 'plotly'})"
+        "print(*sys.modules.keys() & {'bcc', 'capstone', 'difflib', 'lzma', 'shutil', 'subprocess', 'tempfile'})\n"
+        "print(*(name for name in sys.modules if name.startswith(('ssllatency.reports.html', 'ssllatency.reports.text'))))\n"
+        "print(*sys.modules.keys() & {'ssllatency.model.handshakes', 'ssllatency.elf.image', 'ssllatency.code.flow'})"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)

@@ -21,7 +21,7 @@ from ssllatency.load.tools.choice import TOOLS
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.progress import Progress
 from ssllatency.targets import Selection
-from ssllatency.tracing import driving
+from ssllatency.tracing.load import driving
 
 OUTPUTS = Path(__file__).parents[1] / "load" / "outputs"
 SNAPSHOT = Snapshot("web1", "6.1", "libbpf", "2030-01-31T12:00:00Z", 1.0, (), ())

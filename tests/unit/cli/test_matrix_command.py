@@ -12,7 +12,7 @@ from ssllatency.cli.main import run
 from ssllatency.load.matrix.duration import Times, known_s
 from ssllatency.load.matrix.plan import Factor, order
 from ssllatency.load.matrix.table import COLUMNS, Kept
-from ssllatency.tracing import matrix_words
+from ssllatency.tracing.load import matrix_words
 
 FILE = """
 seconds = 10

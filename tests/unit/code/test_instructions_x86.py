@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from random import Random
+
 import pytest
 
+from ssllatency.code.decode import instructions, lines
 from ssllatency.code.machine import BASELINE, Cost, Emulation, Flow
-from ssllatency.code.x86.instructions import X86Instruction
+from ssllatency.code.x86.instructions import REGISTERS, X86Instruction, wide_names
 from ssllatency.code.x86.machine import X86
 
 ADDRESS = 0x1000
@@ -194,3 +198,33 @@ def test_padding_and_landing_pad() -> None:
     assert not one("4190").padding
     assert one("f30f1efa").landing_pad
     assert not one("90").landing_pad
+
+
+def any_code() -> Iterator[bytes]:
+    """Bytes that begin with each of the opcodes, with REX prefixes and without, and any operands."""
+    random = Random(1)
+    for opcode in [bytes([low]) for low in range(256)] + [bytes([0x0F, low]) for low in range(256)]:
+        for _ in range(30):
+            prefix = bytes([random.randrange(0x40, 0x50)]) if random.random() < 0.6 else b""
+            yield prefix + opcode + random.randbytes(13)
+
+
+def test_what_an_instruction_writes_is_what_capstone_says() -> None:
+    names, decoded = wide_names(), 0
+    for code in any_code():
+        raw = next(instructions(code, ADDRESS, "x86-64"), None)
+        instruction = next(X86().decode(code, ADDRESS), None)
+        if raw is None or instruction is None or instruction.flow in (Flow.CALL, Flow.INDIRECT_CALL):
+            continue
+        written = {names[register] for register in raw.regs_access()[1] if register in names} - {"rsp"}
+        everything = set(REGISTERS) - {"rsp"}
+        assert instruction.writes == written or instruction.writes == everything > written, (instruction.text, code.hex())
+        decoded += 1
+    assert decoded > 10_000
+
+
+def test_the_lines_are_the_instructions() -> None:
+    for code in any_code():
+        detailed = [(raw.address, raw.size, raw.mnemonic, raw.op_str) for raw in instructions(code, ADDRESS, "x86-64")]
+        written = [(line.address, len(line.code), line.mnemonic, line.op_str) for line in lines(code, ADDRESS, "x86-64")]
+        assert written == detailed

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -13,13 +14,15 @@ from typing import Any, cast
 
 import pytest
 
-from ssllatency.engines.base import TracedImage
+from ssllatency.engines.base import AttachError, TracedImage
+from ssllatency.engines.bpf.kernel import Method
+from ssllatency.engines.follow.following import Arrival
 from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, MappedFile, Process, Selection, TracedFile
-from ssllatency.tracing import follow
+from ssllatency.tracing import follow, hit_costs, others, own_links
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved, library_of
 
@@ -45,20 +48,32 @@ class Kernel:
     lost: int = 0
     sees_mappings: bool = True
     found_late: set[int] = field(default_factory=set)  # whom the next look adds to the set
-    counters: Any = field(default_factory=lambda: SimpleNamespace(joined=0))
+    started: dict[int, Arrival] = field(default_factory=dict)  # children that it tells of, where it was asked to
+    tells_of_children: bool = False
+    others: set[int] = field(default_factory=set)  # who isn't in the set
+    by_others: list[Mapping] = field(default_factory=list)
+    counters: Any = field(default_factory=lambda: SimpleNamespace(joined=0, dropped=0))
 
-    def joined(self) -> dict[int, int]:
-        return {}
+    def tell_of_children(self) -> None:
+        self.tells_of_children = True
+
+    def joined(self) -> dict[int, Arrival]:
+        started, self.started = self.started, {}
+        return started
 
     def mapped(self) -> list[Mapping]:
         self.deaf -= 1
         if self.deaf >= 0:
             return []
         told, self.told = self.told, []
-        return told
+        self.by_others = [mapping for mapping in told if mapping.pid in self.others]
+        return [mapping for mapping in told if mapping.pid not in self.others]
+
+    def has_been(self, pid: int) -> bool:
+        return pid not in self.others
 
     def alive(self) -> list[int]:
-        return list(self.maps)
+        return [pid for pid in self.maps if pid not in self.others]
 
     def refill(self) -> set[int]:
         found, self.found_late = self.found_late, set()
@@ -85,9 +100,11 @@ class Session:
         alone: bool = False,
         waits: bool = False,
         sites: int | None = 4096,
+        method: Method = Method.MULTI,
     ) -> None:
         images = [image_of(file, number, OLD) for number, file in enumerate(files)]
         self.included: list[tuple[int, list[int]]] = []
+        self.released: list[int] = []
         self.extended: list[TracedImage] = []
         self.admitted: list[int] = []
         self.attachment: Any = SimpleNamespace(
@@ -98,11 +115,14 @@ class Session:
             late=set(),
             images=images,
             each_process=alone,
+            method=method,
+            processes=SimpleNamespace(release=self.released.extend),
             site_in=lambda _: sites,
             admit=self._admit,
         )
         traced = tuple(TracedFile("libssl", OLD, file, (OLD,)) for file in files)
-        resolved = Resolved(tuple(images), (), selection.everything, (), cast("Any", None), traced, selection, waits=waits)
+        everyone = selection.everything or bool(selection.libraries)
+        resolved = Resolved(tuple(images), (), everyone, (), cast("Any", None), traced, selection, waits=waits)
         self._stack = ExitStack()
         self._follower = Follower(self, resolved, self._stack, self._extend)
 
@@ -142,6 +162,10 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(follow, "all_processes", lambda: [Process(pid, 1, "nginx", 0) for pid in made.maps])
     monkeypatch.setattr(follow, "exists", lambda pid: pid in made.maps)
     monkeypatch.setattr(follow, "recognised_file", lambda pid, file, _: TracedFile("libssl", pid, file, (pid,)))
+    monkeypatch.setattr(others, "mapped_files", lambda pid: made.maps.get(pid, []))
+    monkeypatch.setattr(others, "process_of", lambda pid: Process(pid, 1, "other", 0) if pid in made.maps else None)
+    monkeypatch.setattr(others, "_pids", lambda: list(made.maps))
+    monkeypatch.setattr(hit_costs, "of_this_machine", lambda: None)
     opened = iter(range(50, 5000))
     monkeypatch.setattr(
         follow, "open_images", lambda files, *_: tuple(image_of(each.mapping, next(opened), each.pid) for each in files)
@@ -441,3 +465,231 @@ def test_one_file_that_was_asked_for_stays_the_only_one(kernel: Kernel) -> None:
     kernel.map(NEW, mapped_file(22))
     session.look()
     assert session.extended == []
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(pids=(OLD,)), True),
+        (Selection(pids=(OLD, NEW)), False),
+        (Selection(pids=(OLD,), comms=("nginx",)), False),
+        (Selection(comms=("nginx",)), False),
+        (Selection(everything=True), False),
+    ],
+    ids=str,
+)
+def test_nobody_comes_later_only_where_all_are_named_and_can_have_no_children(
+    monkeypatch: pytest.MonkeyPatch, selection: Selection, expected: bool
+) -> None:
+    monkeypatch.setattr(follow, "members", lambda selection: dict.fromkeys(selection.pids or (OLD,), False))
+    monkeypatch.setattr(follow, "can_have_children", lambda pid: pid != OLD)
+    assert follow.childless(selection) == expected
+
+
+def test_a_child_has_what_its_parent_has_before_it_is_looked_at(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its maps may not even be read."""
+    first, second = mapped_file(11), mapped_file(22)
+    kernel.maps = {OLD: [first, second]}
+    session = Session(kernel, [first, second], Selection(pids=(OLD,)), alone=True)
+    session.look()
+    assert kernel.tells_of_children
+    monkeypatch.setattr(follow.time, "monotonic_ns", lambda: 5_200_000)
+    kernel.maps[NEW], kernel.started = [], {NEW: Arrival(OLD, 4_000_000)}
+    session.look()
+    assert session.included == [(0, [NEW]), (1, [NEW])]
+    assert session.attachment.late == {NEW}
+    assert session.attachment.notes == [
+        "nginx (101) was traced 1.2 ms after it had started: its calls until then aren't counted."
+    ]
+    kernel.maps[NEW] = [first, second]
+    session.look()
+    assert len(session.included) == 2  # and nothing once more
+
+
+def test_a_grandchild_is_attached_like_its_parent(kernel: Kernel) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file], NEW: [file], 102: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
+    kernel.started = {NEW: Arrival(OLD, 1), 102: Arrival(NEW, 2)}
+    session.look()
+    assert session.included == [(0, [NEW]), (0, [102])]
+
+
+def test_a_child_that_had_ended_at_once_is_a_loss_where_it_may_have_made_calls(kernel: Kernel) -> None:
+    file, parent = mapped_file(11), 102
+    kernel.maps = {OLD: [file], parent: []}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
+    kernel.started = {NEW: Arrival(OLD, 1), 301: Arrival(parent, 1)}
+    session.look()
+    assert session.attachment.late == {NEW}
+    assert any("ms after it had started, when it had ended: its calls" in note for note in session.attachment.notes)
+
+
+@pytest.mark.parametrize(
+    ("mapped_ns", "looked_at_before", "late"),
+    [(3000, False, False), (3000, True, False), (1000, False, True), (1000, True, True), (None, False, True)],
+)
+def test_a_child_that_maps_the_file_after_it_has_the_links_is_no_loss(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, mapped_ns: int | None, looked_at_before: bool, late: bool
+) -> None:
+    """As those of a server that executes a program for each connection. It must be shown."""
+    file, parent = mapped_file(11), 102
+    kernel.maps = {OLD: [file], parent: []}
+    session = Session(kernel, [file], Selection(pids=(OLD, parent)), alone=True)
+    session.look()
+    monkeypatch.setattr(own_links.time, "monotonic_ns", lambda: 2000)
+    kernel.maps[NEW], kernel.started = [], {NEW: Arrival(parent, 500)}
+    session._follower._hear_of_children(cast("Any", kernel))
+    assert session.included == [(0, [NEW])]
+    if looked_at_before:
+        session.look()
+    kernel.maps[NEW] = [file]
+    kernel.told = [] if mapped_ns is None else [Mapping(NEW, mapped_ns, file.path, file.identity)]
+    session.look()
+    assert session.included == [(0, [NEW])]
+    assert session.attachment.late == ({NEW} if late else set())
+
+
+def test_children_that_come_too_fast_are_found_later(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a while; a part of each second is spent on them, and those that are left out count as late."""
+    file, now_ns = mapped_file(11), 0
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
+
+    def include(index: int, pids: Sequence[int]) -> None:
+        nonlocal now_ns
+        now_ns += 2_000_000
+        session.included.append((index, list(pids)))
+
+    monkeypatch.setattr(session, "include", include)
+    monkeypatch.setattr(own_links.time, "monotonic_ns", lambda: now_ns)
+    children = range(1000, 2000)
+    kernel.started = {pid: Arrival(OLD, 0) for pid in children}
+    session._follower.look()
+    assert len(session.included) == 125
+    assert session.attachment.late == set(children)
+    now_ns += 1_000_000_000
+    kernel.started = {3000: Arrival(OLD, now_ns)}
+    session._follower.look()
+    assert session.included[-1] == (0, [3000])
+
+
+def test_children_that_were_not_told_of_are_spoken_of(kernel: Kernel) -> None:
+    kernel.maps = {OLD: [mapped_file(11)]}
+    session = Session(kernel, kernel.maps[OLD], Selection(pids=(OLD,)), alone=True)
+    kernel.counters.dropped = 3
+    session.look()
+    assert session.attachment.notes == ["3 notices of new processes were lost."]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "PID used again"])
+def test_nothing_stays_attached_to_a_process_that_has_ended(kernel: Kernel, again: bool) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file], NEW: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
+    kernel.started = {NEW: Arrival(OLD, 1)}
+    session.look()
+    assert session.released == []
+    if again:
+        kernel.started = {NEW: Arrival(OLD, 2)}
+    else:
+        del kernel.maps[NEW]
+    session.look()
+    assert session.released == [NEW]
+    assert session.included == [(0, [NEW])] * (2 if again else 1)
+
+
+@pytest.mark.parametrize("method", Method)
+def test_it_is_told_of_children_only_where_they_have_links_of_their_own(kernel: Kernel, method: Method) -> None:
+    """Perf events, which take the kernel long to end, aren't attached to children that may be gone at once."""
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    Session(kernel, [file], Selection(pids=(OLD,)), method=method)
+    assert not kernel.tells_of_children
+    Session(kernel, [file], Selection(pids=(OLD,)), method=method, alone=True)
+    assert kernel.tells_of_children == (method is not Method.PERF)
+
+
+def test_a_child_that_the_kernel_refuses_is_a_loss_and_ends_nothing(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file], NEW: []}
+    session = Session(kernel, [file], Selection(pids=(OLD,)), alone=True)
+
+    def refuse(_index: int, _pids: object) -> None:
+        raise AttachError("the kernel refused to probe it.")
+
+    monkeypatch.setattr(session, "include", refuse)
+    kernel.started = {NEW: Arrival(OLD, 1)}
+    session.look()
+    assert session.attachment.late == {NEW}
+    assert "nginx (101) isn't traced: the kernel refused to probe it." in capsys.readouterr().err
+
+
+PAY = re.compile(r"^(\d+) other process(?:es)? maps? the same files and pays? .*: (.*)\. Each call")
+
+
+def paying(session: Session) -> list[tuple[str, ...]]:
+    """How many others pay, and who they are, of each note about them."""
+    return [match.groups() for note in session.attachment.notes if (match := PAY.match(note))]
+
+
+def test_it_is_said_once_who_else_pays_for_shared_links(kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
+    file, unrelated = mapped_file(11), mapped_file(22, "/usr/lib/libz.so.1")
+    kernel.maps, kernel.others = {OLD: [file], 300: [unrelated, file], 301: [unrelated]}, {300, 301}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    assert paying(session) == [("1", "other (PID 300)")]
+    assert "--links process spares them" in capsys.readouterr().err
+    kernel.others.add(302)
+    kernel.map(302, file)
+    session.look()
+    assert len(paying(session)) == 1
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["there", "gone"])
+def test_who_comes_later_and_pays_is_named_even_if_it_has_ended(kernel: Kernel, ended: bool) -> None:
+    file = mapped_file(11)
+    kernel.maps, kernel.others = {OLD: [file]}, {300}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    assert paying(session) == []
+    kernel.map(300, file)
+    if ended:
+        del kernel.maps[300]
+    session.look()
+    assert paying(session) == [("1", f"{'a process that has ended' if ended else 'other'} (PID 300)")]
+
+
+def test_who_turns_out_to_be_a_target_does_not_pay_for_others(kernel: Kernel) -> None:
+    """The kernel told of its file before it had taken the wanted name."""
+    file = mapped_file(11)
+    kernel.maps, kernel.others = {OLD: [file]}, {NEW}
+    session = Session(kernel, [file], Selection(comms=("nginx",)))
+    session.look()
+    kernel.map(NEW, file)
+    session._follower.look()
+    kernel.others = set()
+    session.look()
+    assert paying(session) == []
+
+
+@pytest.mark.parametrize(
+    ("selection", "alone"), [(Selection(everything=True), False), (Selection(pids=(OLD,)), True)], ids=["all", "own links"]
+)
+def test_nobody_else_pays(kernel: Kernel, selection: Selection, alone: bool) -> None:
+    file = mapped_file(11)
+    kernel.maps, kernel.others = {OLD: [file], 300: [file]}, {300}
+    session = Session(kernel, [file], selection, alone=alone)
+    session.look()
+    assert paying(session) == []
+
+
+def test_of_a_library_those_pay_that_map_the_companion_alone(kernel: Kernel) -> None:
+    libssl, libcrypto = mapped_file(11), mapped_file(12, "/usr/lib/libcrypto.so.3")
+    kernel.maps = {OLD: [libssl, libcrypto], 300: [libcrypto], 301: [libssl, libcrypto]}
+    session = Session(kernel, [libssl, libcrypto], Selection(libraries=("/usr/lib/libssl.so.3",)))
+    session.attachment.images[1] = replace(session.attachment.images[1], companion=True)
+    session.look()
+    assert paying(session) == [("1", "other (PID 300)")]

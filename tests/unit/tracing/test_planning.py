@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from tests import foreign
 from tests.parameters import slow_except
+from tests.waiting import wait_for
 
 from ssllatency.elf.image import Image
 from ssllatency.elf.source import ElfError
@@ -29,6 +30,30 @@ from ssllatency.tracing import planning
 from ssllatency.tracing.findings import File, Findings
 
 PROGRAM = Path(sys.executable).resolve()
+
+
+BROUGHT_IN = """
+import sys
+from pathlib import Path
+from ssllatency.probes.cache.kept import Cache
+from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, PLAN, Settings
+from ssllatency.tracing import planning
+from ssllatency.tracing.findings import File, Findings
+planning._PREPARE_THEMSELVES = int(sys.argv[2])
+answers = Findings(Cache(keeps=False), Settings(), [FACTS, PLAN, HANDSHAKE_PLAN])
+file = File(sys.argv[1], sys.argv[1])
+answers.make_ahead([file])
+print(answers.ask(file, PLAN).machine, *sys.modules.keys() & {"capstone", "ssllatency.elf.image", "ssllatency.code.flow"})
+"""
+
+
+@pytest.mark.parametrize(("few", "brought_in"), [(2, []), (0, ["capstone", "ssllatency.code.flow", "ssllatency.elf.image"])])
+def test_what_reads_files_stays_out_of_the_process_that_has_a_few_read(few: int, brought_in: list[str]) -> None:
+    """It lasts as long as the trace; those that read don't. For many files it brings that in once, and not each of them."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", BROUGHT_IN, str(PROGRAM), str(few)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert sorted(done.stdout.split()) in ([*brought_in, "x86-64"], ["aarch64", *brought_in])
 
 
 def plain(make: Callable[[Image], object], name: str = "plain", **more: Any) -> Part[Any]:
@@ -132,14 +157,22 @@ def test_what_suffices_ends_the_reading(children: list[int]) -> None:
     assert len(children) == 2
 
 
+def state(pid: int) -> str:
+    """The letter of proc_pid_stat(5); T for a process that is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_nobody_waits_for_what_is_needed_later(children: list[int]) -> None:
-    """It is worked out meanwhile, unless it is ended."""
+    """It is worked out later, once there is time, unless it is ended."""
     now, later = plain(lambda _: 1, "now"), plain(endless, "later")
     asked = findings(ahead=[now], later=[later])
     asked.make_ahead(files(4))
     assert [asked.ask(file, now) for file in files(4)] == [1] * 4
     assert len(children) == 4
     assert {os.getpriority(os.PRIO_PROCESS, child) for child in children} == {10}
+    wait_for(lambda: {"T"} == set(map(state, children)))
+    asked.gather()
+    wait_for(lambda: "T" not in map(state, children))
     asked.close()
 
 

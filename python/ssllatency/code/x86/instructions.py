@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from functools import cache, cached_property
 
-import capstone
 from capstone import x86
 
+from ssllatency.code.decode import Line
 from ssllatency.code.machine import CALLS, Cost, Emulation, Flow, Frame
 
 REGISTERS = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{number}" for number in range(8, 16)))
 _CALLEE_SAVED = frozenset(("rbx", "rbp", "r12", "r13", "r14", "r15"))
 _CALLER_SAVED = frozenset(REGISTERS) - _CALLEE_SAVED - {"rsp"}
 _ALL = frozenset(REGISTERS) - {"rsp"}
+_NONE: frozenset[str] = frozenset()
+_ONE = tuple(frozenset((name,)) - {"rsp"} for name in REGISTERS)
 
 _PREFIXES = frozenset(b"\x66\x67\xf2\xf3\x2e\x36\x3e\x26\x64\x65\xf0")
 _REFUSED_PREFIXES = frozenset(b"\x2e\x36\x3e\x26\xf0")  # CS, SS, DS, ES, LOCK: is_prefix_bad()
@@ -52,12 +54,19 @@ _SINGLE_STEPPED = (
     | _ranges((0x0F10, 0x0F17), (0x0F1E, 0x0F1F), (0x0F28, 0x0F2F), (0x0F40, 0x0F7F), (0x0F90, 0x0F9F), (0x0FA3, 0x0FA5))
     | _ranges((0x0FAC, 0x0FAD), (0x0FAF, 0x0FAF), (0x0FB6, 0x0FB7), (0x0FBC, 0x0FBF))
 )
+# Opcodes without prefix or operands of a byte, by what they write of the general registers: nothing; the register in ModRM.reg;
+# that in ModRM.rm, unless it is memory; the one in the opcode. Capstone, which tells it of all others, takes many times longer.
+_WRITE_NONE = {0x39, 0x3B, 0x3D, 0x68, 0x6A, 0x85, 0xC2, 0xC3, 0xE9, 0xEB}
+_WRITE_NONE |= _ranges((0x50, 0x57), (0x70, 0x7F), (0x0F80, 0x0F8F))
+_WRITE_REG = {0x63, 0x8B, 0x8D, 0x0FAF, *range(0x03, 0x3B, 8)} | _ranges((0x0F40, 0x0F4F), (0x0FB6, 0x0FB7), (0x0FBE, 0x0FBF))
+_WRITE_RM = {0x81, 0x83, 0x89, 0xC1, 0xC7, 0xD1, 0xD3, *range(0x01, 0x39, 8)}
+_WRITE_OPCODE = _ranges((0x58, 0x5F), (0xB8, 0xBF))
 # Instructions whose writes Capstone doesn't list in full: string instructions, with a repeat prefix or without, and a few more.
 _UNLISTED = frozenset(f"{name}{size}" for name in ("lods", "stos", "movs", "scas", "cmps", "ins", "outs") for size in "bwdq")
 _UNLISTED |= {"cmpxchg", "cmpxchg8b", "cmpxchg16b", "syscall", "sysenter", "int", "enter", "xbegin", "loop", "loope", "loopne"}
-_PUSHES = frozenset((x86.X86_INS_PUSH, x86.X86_INS_PUSHF, x86.X86_INS_PUSHFQ))
-_POPS = frozenset((x86.X86_INS_POP, x86.X86_INS_POPF, x86.X86_INS_POPFQ))
-_PUSHES_AND_POPS = _PUSHES | _POPS | {x86.X86_INS_LEAVE, x86.X86_INS_ENTER}
+_PUSHES = frozenset(("push", "pushf", "pushfq"))
+_POPS = frozenset(("pop", "popf", "popfq"))
+_PUSHES_AND_POPS = _PUSHES | _POPS | {"leave", "enter"}
 _FRAME_ALIASES = ("rbp", "r10")
 
 
@@ -86,20 +95,20 @@ class X86Instruction:
 
     moves_return_address = False  # it stays on the stack
 
-    def __init__(self, raw: capstone.CsInsn, code: bytes) -> None:
+    def __init__(self, raw: Line) -> None:
         self.raw = raw
-        self.code = code
-        self.address: int = raw.address
-        self.end: int = self.address + len(code)
-        start = 0
-        while code[start] in _PREFIXES and start < len(code) - 1:
+        self.code = code = raw.code
+        self.address = raw.address
+        self.end = self.address + len(code)
+        start, last = 0, len(code) - 1
+        while code[start] in _PREFIXES and start < last:
             start += 1
         self.prefixes = code[:start]
-        self.rex = code[start] if 0x40 <= code[start] <= 0x4F and start < len(code) - 1 else 0
+        self.rex = code[start] if 0x40 <= code[start] <= 0x4F and start < last else 0
         start += bool(self.rex)
-        self.opcode = code[start] if code[start] != 0x0F or start + 1 == len(code) else 0x0F00 | code[start + 1]
+        self.opcode = code[start] if code[start] != 0x0F or start == last else 0x0F00 | code[start + 1]
         start += 1 + (self.opcode > 0xFF)
-        self.modrm = code[start] if start < len(code) else 0
+        self.modrm = code[start] if start <= last else 0
         self.flow = self._flow()
 
     def _flow(self) -> Flow:
@@ -112,6 +121,11 @@ class X86Instruction:
     @property
     def text(self) -> str:
         return f"{self.raw.mnemonic} {self.raw.op_str}".strip()
+
+    @property
+    def _name(self) -> str:
+        """The mnemonic without prefixes."""
+        return self.raw.mnemonic.rsplit(" ", 1)[-1]
 
     @cached_property
     def target(self) -> int | None:
@@ -131,10 +145,26 @@ class X86Instruction:
     def writes(self) -> frozenset[str]:
         if self.flow in CALLS:
             return _CALLER_SAVED
-        if self.raw.mnemonic.rsplit(" ", 1)[-1] in _UNLISTED:
+        if self._name in _UNLISTED:
             return _ALL
+        known = None if self.prefixes else self._written_by_opcode()
+        if known is not None:
+            return known
         names = wide_names()
-        return frozenset(names[register] for register in self.raw.regs_access()[1] if register in names) - {"rsp"}
+        return frozenset(names[register] for register in self.raw.written if register in names) - {"rsp"}
+
+    def _written_by_opcode(self) -> frozenset[str] | None:
+        """What it writes where its opcode says so, else None."""
+        opcode, operation = self.opcode, self.modrm >> 3 & 7
+        if opcode in _WRITE_REG:
+            return _ONE[operation | (self.rex & 4) << 1]
+        if opcode in _WRITE_NONE:
+            return _NONE
+        if opcode in _WRITE_RM:
+            if self.modrm < 0xC0 or (opcode in (0x81, 0x83) and operation == 7):  # cmp
+                return _NONE if self.modrm != 0xF8 or opcode != 0xC7 else None  # xbegin
+            return _ONE[self.modrm & 7 | (self.rex & 1) << 3]
+        return _ONE[opcode & 7 | (self.rex & 1) << 3] if opcode in _WRITE_OPCODE else None
 
     @cached_property
     def copy(self) -> tuple[str, str, int] | None:
@@ -166,7 +196,7 @@ class X86Instruction:
 
     @property
     def condition(self) -> str:
-        return str(self.raw.mnemonic) if self.opcode in _JCC and not self.prefixes and not self.rex else ""
+        return self.raw.mnemonic if self.opcode in _JCC and not self.prefixes and not self.rex else ""
 
     @property
     def tests_null(self) -> str:
@@ -181,13 +211,13 @@ class X86Instruction:
     @property
     def sets_flags(self) -> bool:
         """Whether it may change the flags."""
-        return self.raw.mnemonic.rsplit(" ", 1)[-1] in _UNLISTED or x86.X86_REG_EFLAGS in self.raw.regs_access()[1]
+        return self._name in _UNLISTED or x86.X86_REG_EFLAGS in self.raw.written
 
     def frame(self, before: Frame) -> Frame:
         after = before
         if len(before) > 1 and any(register in self.writes for register in before):
             after = {register: delta for register, delta in before.items() if register not in self.writes}
-        if self.raw.id in _PUSHES_AND_POPS:
+        if self._name in _PUSHES_AND_POPS:
             return self._pushed(before, after)
         operands = self.raw.op_str
         if operands.startswith(("rsp", "esp", "sp")) and self.raw.mnemonic not in ("cmp", "test", "call", "jmp"):
@@ -201,12 +231,12 @@ class X86Instruction:
     def _pushed(self, before: Frame, after: Frame) -> Frame:
         """After a push, a pop or leave; the stack pointer is unknown after their rarer forms."""
         stack = before.get("rsp")
-        if self.raw.id == x86.X86_INS_LEAVE:
+        if self._name == "leave":
             stack = before["rbp"] - 8 if "rbp" in before else None
-        elif stack is None or 0x66 in self.prefixes or self.raw.id == x86.X86_INS_ENTER or self.raw.op_str == "rsp":
+        elif stack is None or 0x66 in self.prefixes or self._name == "enter" or self.raw.op_str == "rsp":
             stack = stack + 8 if stack is not None and self.code == b"\x54" else None
         else:
-            stack += 8 if self.raw.id in _PUSHES else -8
+            stack += 8 if self._name in _PUSHES else -8
         return _without_stack_pointer(after) if stack is None else {**after, "rsp": stack}
 
     def _moved(self, before: Frame, after: Frame) -> Frame:

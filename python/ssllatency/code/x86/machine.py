@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from ssllatency.code.decode import instructions
+from ssllatency.code.decode import lines
 from ssllatency.code.machine import Instruction, ReadBytes, ReadPointer
 from ssllatency.code.x86 import tables
 from ssllatency.code.x86.instructions import X86Instruction, wide_names
@@ -20,9 +20,7 @@ class X86:
     argument_registers = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 
     def decode(self, code: bytes, address: int) -> Iterator[X86Instruction]:
-        for raw in instructions(code, address, "x86-64"):
-            start = raw.address - address
-            yield X86Instruction(raw, code[start : start + raw.size])
+        return map(X86Instruction, lines(code, address, "x86-64"))
 
     def tail_slot(self, path: Sequence[Instruction]) -> int | None:
         return tables.tail_slot(cast("tables.Path", path), wide_names())

@@ -144,7 +144,7 @@ class _IndexSearch:
             self._limit = _BOUNDS.get((instruction.raw.mnemonic, taken))
         elif instruction.raw.mnemonic == "cmp":
             self._compared(instruction)
-        elif x86.X86_REG_EFLAGS in instruction.raw.regs_access()[1]:
+        elif x86.X86_REG_EFLAGS in instruction.raw.written:
             self._limit = None
         if self.place in instruction.writes:
             self._defined(instruction)

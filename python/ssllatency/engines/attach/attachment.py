@@ -18,7 +18,8 @@ it has: before `start` it may size maps and set sections of `attachment.object`,
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
@@ -29,10 +30,12 @@ from ssllatency.engines.attach.sites import (
     MOST_LIBRARIES,
     ImageSites,
     Sites,
+    Tier,
     library_record,
     numbered,
     remembers_sides,
     sites_of,
+    tier_of,
 )
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel
@@ -43,6 +46,9 @@ from ssllatency.engines.bpf.running import Running, exists
 from ssllatency.engines.clock import Span
 from ssllatency.engines.cost.hits import make_room
 from ssllatency.model.snapshot import Losses, Target
+from ssllatency.probes.catalogue import BY_NAME
+
+_SHORT_CALL_S = 0.001  # in which most calls end
 
 
 class Attachment:
@@ -79,7 +85,15 @@ class Attachment:
         self._filtered = not request.everyone and not self.each_process  # else the kernel picks the process, all its threads
         self.processes.filtered |= self._filtered
         self._companions = request.everyone and not self.each_process and any(image.companion for image in request.images)
-        self._probing = Probing(Linker(self.object, self.method, self.each_process), programs)
+        # With a budget, each tier's probes by themselves. The last of them stay longest, and have what isn't a function's.
+        tiers: Sequence[Tier | None] = tuple(Tier) if request.budget is not None else (None,)
+        self._probings: dict[Tier | None, Probing] = {
+            tier: Probing(Linker(self.object, self.method, self.each_process), programs) for tier in tiers
+        }
+        self._probing = self._probings[tiers[-1]]
+        self._shut: set[Tier] = set()
+        self._came_back: set[Tier] = set()
+        self.processes.when_ended.append(self._release)
         self._words: dict[int, int] = {}
         self.span = Span()
         self._unmatched_exits: int | None = None  # when the entries began to be removed
@@ -159,8 +173,8 @@ class Attachment:
         """
         if not self._beside:
             self.processes.attach()
-        self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(self.images)], more or {})
-        if not self._probing.has_entries and self.images and not self.request.wait:
+        self._add_probes(0, self.images, more or {})
+        if not any(probing.has_entries for probing in self._probings.values()) and self.images and not self.request.wait:
             raise AttachError(self._why_no_call_can_begin())
         self._describe(0, self.images, attached=True)
         self.span.begin()
@@ -175,6 +189,49 @@ class Attachment:
             )
         return "none of the processes to trace is left: they ended while the probes were attached."
 
+    def _add_probes(self, first: int, images: Sequence[TracedImage], more: Mapping[str, Sequence[Sites]]) -> None:
+        """Those of all tiers that are open; the first image's number is `first`."""
+        for tier, probing in self._probings.items():
+            if tier not in self._shut:
+                sites = [self._sites_of(image, number, tier) for number, image in enumerate(images, first)]
+                probing.add(sites, more if probing is self._probing else {})
+
+    def _sites_of(self, image: TracedImage, number: int, tier: Tier | None) -> ImageSites:
+        return sites_of(image, self.operations, number, tier, windowed=tier in self._came_back)
+
+    def resume(self, tiers: Collection[Tier]) -> None:
+        """Sets all probes of tiers that were shut; calls that begin when this is back count. AttachError where the kernel
+        refuses."""
+        for tier in tiers:
+            self._came_back.add(tier)
+            self._probings[tier].add([self._sites_of(image, number, tier) for number, image in enumerate(self.images)], {})
+        self._shut -= set(tiers)
+        self._tell_shut()
+
+    def shut(self, tiers: Collection[Tier]) -> None:
+        """No call of these tiers that begins from now on counts; those that run are still seen to end."""
+        self._shut |= set(tiers)
+        self._tell_shut()
+        time.sleep(_SHORT_CALL_S)
+        if not self.is_quiet(tiers):  # else they go together with those that see calls end
+            for tier in tiers:
+                self._probings[tier].close_entries()
+
+    def _tell_shut(self) -> None:
+        self.counters.shut = sum(1 << tier for tier in self._shut)
+
+    def finish(self, tier: Tier) -> int:
+        """Removes the probes of a tier that is shut; how many of its calls ran on, which aren't counted any more."""
+        self._probings[tier].close()
+        return self.running.drop(self._operations_of([tier])) if self.running else 0
+
+    def is_quiet(self, tiers: Collection[Tier]) -> bool:
+        """Whether no call of these tiers runs that has been seen to begin."""
+        return not (self.running and self.running.any_of(self._operations_of(tiers)))
+
+    def _operations_of(self, tiers: Collection[Tier]) -> set[int]:
+        return {number for number, name in enumerate(self.operations) if tier_of(BY_NAME[name]) in tiers}
+
     def next_number(self, count: int) -> int:
         """The number of the next file, which so many are to have room from; AttachError where there is none."""
         if len(self.images) + count > MOST_LIBRARIES:
@@ -185,7 +242,7 @@ class Attachment:
         """Attaches all or nothing of files that came later; `more` as for attach. AttachError where the kernel refuses."""
         first = self.next_number(len(images))
         self._describe(first, images, attached=False)
-        self._probing.add([sites_of(image, self.operations, index) for index, image in enumerate(images, first)], more or {})
+        self._add_probes(first, images, more or {})
         self._describe(first, images, attached=True)
         self.images += images
 
@@ -193,10 +250,15 @@ class Attachment:
         """Attaches the image of that number to processes that came later; where all share the links nothing is to be done."""
         if self.each_process:
             image = replace(self.images[index], pids=tuple(pids))
-            self._probing.add(
-                [sites_of(image, self.operations, index)], {program: [sites] for program, sites in (more or {}).items()}
-            )
+            self._add_probes(index, [image], {program: [sites] for program, sites in (more or {}).items()})
             self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
+
+    def _release(self, pids: Collection[int]) -> None:
+        """Closes the links that processes had of their own which have ended."""
+        for probing in self._probings.values():
+            probing.release(pids)
+        for index, image in enumerate(self.images):
+            self.images[index] = replace(image, pids=tuple(pid for pid in image.pids if pid not in pids))
 
     def attach_more(self, more: Mapping[str, Sequence[Sites]]) -> None:
         """Attaches programs at further sites of the images, all or nothing. AttachError where the kernel refuses."""
@@ -204,7 +266,8 @@ class Attachment:
 
     def site_in(self, number: int) -> int | None:
         """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""
-        return self._probing.offset_in(self.images[number].file)
+        offsets = (probing.offset_in(self.images[number].file) for probing in self._probings.values())
+        return next((offset for offset in offsets if offset is not None), None)
 
     def attach_tracepoint(self, program: str) -> None:
         """Attaches a program of a BpfObject to the raw tracepoint that its section names."""
@@ -249,7 +312,8 @@ class Attachment:
         if self.span.end():
             self._unmatched_exits = self.counters.unmatched_exits
             self.counters.stopped = 1
-        self._probing.close()
+        for probing in self._probings.values():
+            probing.close()
 
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""

@@ -6,9 +6,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.attach.sites import Sites
@@ -24,6 +25,8 @@ def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
     """The way of attaching that is asked for, or the newest that serves; no session where the programs can't be one."""
     auto = request.method == "auto"
     method = kernel.best_method() if auto else kernel.Method(request.method)
+    if request.budget is not None and method is not kernel.Method.MULTI:
+        method = _method_of_windows(method, auto=auto)
     if method is kernel.Method.SESSION and not sessions:
         if not auto:
             raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
@@ -43,6 +46,15 @@ def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
     )
 
 
+def _method_of_windows(method: kernel.Method, *, auto: bool) -> kernel.Method:
+    """How probes are attached that come and go: a session would lose its calls that run, and perf events take seconds to go."""
+    if method is kernel.Method.SESSION and auto:
+        return kernel.Method.MULTI
+    if auto:
+        raise AttachError("--budget needs uprobe_multi links, which came with Linux 6.6: leave it out on this kernel.")
+    raise AttachError(f"--budget attaches by multi, not by {method}: leave out --attach.")
+
+
 def _needs_own_links(request: Request) -> bool:
     """Whether no link can be shared: files that may be one to the kernel, or asked for."""
     return may_be_one_file(request.images) or request.links == "process"
@@ -58,14 +70,15 @@ def links_each_process(request: Request, method: kernel.Method) -> bool:
 
     With links of their own, only the traced processes pay, but every hit walks the links of all: past LINK_EACH_PROCESS of
     them that costs more than the filter (bench/processes.py). A link can't be had before its process is there, so a child's
-    first calls would be missed: processes that are followed share a link. Files that may be one inode to the kernel never
-    share one: each process has its own. A perf event holds one site of one process, and the kernel takes 0.1 s to end each:
-    only one process gets its own. Where the kernel drops the hits of other threads than a link's, no filter in the program
-    brings them back: they share.
+    first calls would be missed: processes that are followed share a link, unless they can have no children, and so do those
+    that are waited for. Files that may be one inode to the kernel never share one: each process has its own. A perf event holds
+    one site of one process, and the kernel takes 0.1 s to end each: only one process gets its own. Where the kernel drops the
+    hits of other threads than a link's, no filter in the program brings them back: they share.
     """
     if _needs_own_links(request):
         return True
-    if request.links == "shared" or request.everyone or request.follow is not None:
+    others_may_come = request.follow is not None and not request.childless
+    if request.links == "shared" or request.everyone or request.wait or others_may_come:
         return False
     pids = {pid for image in request.images for pid in image.pids}
     most = 1 if method is kernel.Method.PERF else LINK_EACH_PROCESS
@@ -79,6 +92,7 @@ class Linker:
     loaded: Loadable
     method: kernel.Method
     each_process: bool
+    _of_process: dict[int, list[Closable]] = field(default_factory=lambda: defaultdict(list))
 
     def attach(
         self, image: TracedImage, program: str, sites: Sites, *, at_return: bool = False, session: bool = False
@@ -87,13 +101,20 @@ class Linker:
         links: list[Closable] = []
         for pid in (image.pids if self.each_process else (0,)) if sites else ():
             try:
-                links.extend(self._link(image.file, program, sites, pid, at_return=at_return, session=session))
+                made = self._link(image.file, program, sites, pid, at_return=at_return, session=session)
             except ProcessLookupError:
                 continue  # it ended meanwhile; the others are traced
             except OSError as error:
                 close_all(links)
                 raise _refusal(error, image, self.method) from None
+            links.extend(made)
+            if pid:
+                self._of_process[pid].extend(made)
         return links
+
+    def take_from(self, pids: Iterable[int]) -> list[Closable]:
+        """The links that these processes had of their own, for the caller to close; each is given once."""
+        return [link for pid in pids for link in self._of_process.pop(pid, [])]
 
     def _link(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool, session: bool) -> Sequence[Closable]:
         if self.method is not kernel.Method.PERF:

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ssllatency.engines.attach.code_check import check_code
 from ssllatency.engines.attach.links import Linker, close_all
 from ssllatency.engines.attach.sites import ImageSites, Sites
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Probing:
         self._entry_links: list[Closable] = []
         self.exit_links: list[Closable] = []
         self._offsets: dict[str, int] = {}
+        self._closer: ThreadPoolExecutor | None = None
 
     @property
     def has_entries(self) -> bool:
@@ -91,6 +96,23 @@ class Probing:
         else:
             links += attach(sites.image, names.entry, sites.entries + sites.returns)
 
+    def close_entries(self) -> None:
+        """Detaches what sees calls begin; those that run are still seen to end."""
+        close_all(self._entry_links)
+
+    def release(self, pids: Iterable[int]) -> None:
+        """Closes the links that processes had of their own which have ended; a thread waits for the kernel. Perf events, which
+        take it far longer, stay to the end."""
+        ended = [] if self._linker.method is kernel.Method.PERF else self._linker.take_from(pids)
+        numbers = set(map(id, ended))
+        self._entry_links = [link for link in self._entry_links if id(link) not in numbers]
+        self.exit_links = [link for link in self.exit_links if id(link) not in numbers]
+        if ended:
+            from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
+
+            self._closer = self._closer or ThreadPoolExecutor(1)
+            self._closer.submit(close_all, ended)
+
     def close(self) -> None:
         """Detaches, entries first; may be called twice. Perf events go later, and until then their programs run on."""
         if self._linker.method is kernel.Method.PERF:
@@ -99,6 +121,8 @@ class Probing:
             self.exit_links.clear()
         close_all(self._entry_links)
         close_all(self.exit_links)
+        if self._closer:
+            self._closer.shutdown()
 
 
 def _offsets(number: int, sites: ImageSites, more: Mapping[str, Sequence[Sites]]) -> Iterator[int]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ssllatency.engines.base import Request
 from ssllatency.engines.cost.meter import CostMeter
@@ -25,6 +25,7 @@ class Processes:
         self.targets: dict[int, Target] = {target.pid: target for target in request.targets}
         self.notes: list[str] = []
         self.late: set[int] = set()
+        self.when_ended: list[Callable[[Collection[int]], None]] = []  # what closes an attachment's links of processes
         self.following: Following | None = None
         self.unfollowed = ""
         self.filtered = False  # whether others hit the probes, too
@@ -68,6 +69,11 @@ class Processes:
         """Has those followed that start from here on, where that is asked for."""
         if self.following:
             self.following.attach()
+
+    def release(self, pids: Collection[int]) -> None:
+        """Has the links closed that processes had of their own which have ended."""
+        for release in self.when_ended:
+            release(pids)
 
     def close(self) -> None:
         """Ends that; may be called twice."""

@@ -63,14 +63,15 @@ def site(probe: Probe, cookie: int = 0) -> tuple[int, int]:
     return probe.offset, cookie | _HITS[probe.cost] << abi.Cookie.HIT
 
 
-def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int:
-    """The 64-bit cookie of a call's site, as enum ssll_cookie lays it out."""
+def cookie(probe: Probe, operation: Operation, number: int, library: int, *, windowed: bool = False) -> int:
+    """The 64-bit cookie of a call's site, as enum ssll_cookie lays it out. `windowed`: the site comes and goes, so that a call
+    may be seen to end that wasn't seen to begin."""
     fields: dict[IntEnum, int] = {
         abi.Cookie.OPERATION: number,
         abi.Cookie.CONVENTION: operation.convention,
         abi.Cookie.REGISTER: register_number(probe),
         # A size query's exit has no entry that was counted, like that of a shared function.
-        abi.Cookie.SHARED: int(probe.shared or operation.skip_null is not None),
+        abi.Cookie.SHARED: int(probe.shared or operation.skip_null is not None or windowed),
         abi.Cookie.SKIP_NULL: argument(operation.skip_null),
         abi.Cookie.SSL: int(operation.ssl_argument),
         abi.Cookie.LIBRARY: library,
@@ -78,6 +79,7 @@ def cookie(probe: Probe, operation: Operation, number: int, library: int) -> int
         abi.Cookie.CONDITION: CONDITIONS.index(probe.condition) if probe.condition else 0,
         abi.Cookie.TAKEN: _ending(probe.taken_value, probe.leaving is not Leaving.OTHER),
         abi.Cookie.OTHER: _ending(probe.other_value, probe.leaving is not Leaving.TAKEN),
+        abi.Cookie.TIER: tier_of(operation),
     }
     return packed(fields)
 
@@ -104,18 +106,40 @@ def _ending(constant: int | None, leaving: bool) -> int:
     return abi.Exit.IN_REGISTER if constant is None else abi.Exit.CONSTANT + constant
 
 
-def sites_of(image: TracedImage, operations: Sequence[str], library: int) -> ImageSites:
-    """All sites of one image."""
+class Tier(IntEnum):
+    """Functions that are watched in windows together where tracing would cost too much, the first of them first."""
+
+    DATA = 0  # reads and writes: many, and each of little interest
+    BELOW = 1  # what handshakes consist of
+    HANDSHAKE = 2  # handshakes themselves, and what the programs need to know of an SSL
+
+
+_DATA = frozenset(("SSL_read", "SSL_read_ex", "SSL_write", "SSL_write_ex", "SSL_write_ex2", "SSL_sendfile", "SSL_shutdown"))
+
+
+def tier_of(operation: Operation) -> Tier:
+    """The tier of an operation."""
+    if operation.name in _DATA:
+        return Tier.DATA
+    return Tier.HANDSHAKE if operation.library == "libssl" else Tier.BELOW
+
+
+def sites_of(
+    image: TracedImage, operations: Sequence[str], library: int, tier: Tier | None = None, *, windowed: bool = False
+) -> ImageSites:
+    """All sites of one image, or those of one tier; `windowed` as for cookie()."""
     by_role: dict[Role, Sites] = {role: [] for role in Role}
     frees: Sites = []
     errors: Sites = []
     numbers = {name: number for number, name in enumerate(operations)}
     for planned in image.plan.operations:
+        if tier is not None and tier_of(BY_NAME[planned.operation]) is not tier:
+            continue
         for probe in planned.probes:
             if BY_NAME[planned.operation].only_entry:
                 (errors if planned.operation == FATAL else frees).append(site(probe))
                 continue
-            value = cookie(probe, BY_NAME[planned.operation], numbers[planned.operation], library)
+            value = cookie(probe, BY_NAME[planned.operation], numbers[planned.operation], library, windowed=windowed)
             by_role[probe.role].append(site(probe, value))
     return ImageSites(image, by_role[Role.ENTRY], by_role[Role.EXIT], by_role[Role.RETURN], frees, errors)
 

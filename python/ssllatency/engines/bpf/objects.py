@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 import re
-from importlib import resources
 from pathlib import Path
 
+import ssllatency
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.errors import SsllatencyError
@@ -16,7 +16,7 @@ _MACHINE = re.compile(rb"registers of ([a-z0-9-]+)\0")  # bpf/common/programs.bp
 
 
 def _of_package(name: str) -> Path:
-    return Path(str(resources.files("ssllatency"))) / name
+    return Path(ssllatency.__file__).parent / name
 
 
 def _of_checkout(name: str) -> Path:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ssllatency import abi
@@ -28,6 +28,11 @@ class ShareTable(ctypes.Structure):
 def process_of(tag: int) -> int:
     """The process of a slot in use."""
     return tag >> abi.Tag.TGID & _TGID_MASK
+
+
+def _operation_of(tag: int) -> int:
+    """The operation of a slot in use."""
+    return tag >> abi.Tag.OPERATION & 0xFF
 
 
 def exists(pid: int) -> bool:
@@ -61,6 +66,30 @@ class Running:
             self._table.slots[number].tag = 0
             self.lost += 1
         return sum(pid not in gone for _, pid in used) + self._count_overflow(alive)
+
+    def drop(self, operations: Collection[int]) -> int:
+        """Takes out the calls of these operations, none of which is seen to end any more; how many there were."""
+        dropped = 0
+        words = memoryview(bytes(self._table)).cast("Q")
+        step = ctypes.sizeof(abi.Start) // 8
+        for number, tag in enumerate(words[::step].tolist()):
+            if tag and _operation_of(tag) in operations:
+                self._table.slots[number].tag = 0
+                dropped += 1
+        for key, _ in list(self._overflow.items()):
+            call = abi.StartKey.from_buffer_copy(key)
+            if call.operation in operations and self._overflow.delete(key):
+                self._shares.calls[call.tgid % abi.Table.SHARES] -= 1
+                dropped += 1
+        return dropped
+
+    def any_of(self, operations: Collection[int]) -> bool:
+        """Whether a call of these operations runs."""
+        words = memoryview(bytes(self._table)).cast("Q")
+        tags = words[:: ctypes.sizeof(abi.Start) // 8].tolist()
+        if any(tag and _operation_of(tag) in operations for tag in tags):
+            return True
+        return any(abi.StartKey.from_buffer_copy(key).operation in operations for key, _ in self._overflow.items())
 
     def _count_overflow(self, alive: Callable[[int], bool]) -> int:
         running = 0

@@ -13,7 +13,6 @@ import errno
 import os
 import signal
 import struct
-import subprocess
 import sys
 
 _URETPROBE = 335
@@ -26,6 +25,8 @@ _TIMEOUT_S = 5.0
 
 def decides_on_return_probes() -> bool:
     """Whether it does; True too where that can't be found out."""
+    import subprocess  # takes a while to bring in, and most kernels don't call for it
+
     if os.uname().machine != "x86_64":
         return False
     try:

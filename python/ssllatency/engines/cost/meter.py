@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from threading import Thread
 
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.cost.hits import Hits, HitTable, added, cost_ns, slot_of
@@ -27,6 +28,7 @@ class CostMeter:
     def __init__(self, hit_costs: Callable[[], HitCosts | None], pids: Callable[[], Collection[int] | None]) -> None:
         self._ask, self._pids = hit_costs, pids
         self._costs: HitCosts | None = None
+        self._asking: Thread | None = None
         self._tables: list[HitTable] = []
         self._run_time = RunTime()
         self._times = ProcessTimes()
@@ -43,6 +45,9 @@ class CostMeter:
         if not self._began_s:
             self._began_s = time.monotonic()
             self._times.begin(pids)
+            # It takes a while, once a boot, in which later processes mustn't wait for being looked at.
+            self._asking = Thread(target=self._find_costs, daemon=True)
+            self._asking.start()
 
     def tick(self, pids: Iterable[int]) -> None:
         """Measures what is to be measured meanwhile; `pids`: the processes known so far."""
@@ -50,12 +55,14 @@ class CostMeter:
         if (now := time.monotonic()) >= self._look_s:
             self._look_s = now + _LOOK_S
             self._times.see(pids)
-            if self._costs is None:
-                self._costs = self._ask()
+
+    def _find_costs(self) -> None:
+        self._costs = self._ask()
 
     def read(self, pids: Iterable[int]) -> Cost | None:
         """All that was paid so far; None where it isn't known what a hit takes. `pids` as for `tick`."""
-        self._costs = self._costs or self._ask()
+        if self._asking:
+            self._asking.join()
         if self._costs is None or not self._tables:
             return None
         hits = Hits()

@@ -8,6 +8,7 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from typing import NamedTuple
 
 from ssllatency import abi
 from ssllatency.engines.bpf import kernel
@@ -31,6 +32,13 @@ _PROGRAMS = ("at_fork", "at_exec", "at_exit")  # those that keep the set
 
 def _has(word: abi.Targets, pid: int) -> bool:
     return bool((word.kin | word.members) >> (pid & 63) & 1)
+
+
+class Arrival(NamedTuple):
+    """A process became a target: the PID of its parent where it did so as a child of one, else 0; when by CLOCK_MONOTONIC."""
+
+    parent: int
+    at_ns: int
 
 
 class TargetBits(ctypes.Structure):
@@ -83,6 +91,7 @@ class Following:
         self._stack = ExitStack()
         self._mappings: Mappings | None = None
         self._cgroup: tuple[int, int] | None = None  # the folder that the programs compare with
+        self.by_others: list[Mapping] = []  # what others than targets had mapped as code when `mapped` was called last
 
     def load(self) -> None:
         """Creates the set, empty. SsllatencyError where the kernel refuses."""
@@ -96,6 +105,7 @@ class Following:
         self._bits = self._object.live_section("targets", TargetBits)
         self._ended = self._object.live_section("ended", EndedBits)
         self.counters = self._object.live_section(".data.follow_counters", abi.FollowCounters)
+        self._wishes = self._object.live_section(".data.follow_wishes", abi.FollowWishes)
         self._ring = self._stack.enter_context(Ring(self._object.map_fd("notices"), _RING_BYTES, ctypes.sizeof(abi.Notice)))
         self._name_cgroup()
 
@@ -148,12 +158,14 @@ class Following:
 
     def mapped(self) -> list[Mapping]:
         """What targets have mapped as code since the last call, those among them that have ended meanwhile."""
-        words, mappings = self._bits.words, self._mappings.read() if self._mappings else []
-        return [
-            mapping
-            for mapping in mappings
-            if self._everyone or _has(words[mapping.pid >> 6], mapping.pid) or self._ended.has(mapping.pid)
-        ]
+        mappings = self._mappings.read() if self._mappings else []
+        of_targets = [mapping for mapping in mappings if self._everyone or self.has_been(mapping.pid)]
+        self.by_others = [] if self._everyone else [mapping for mapping in mappings if not self.has_been(mapping.pid)]
+        return of_targets
+
+    def has_been(self, pid: int) -> bool:
+        """Whether the process is in the set, or was when it ended."""
+        return _has(self._bits.words[pid >> 6], pid) or self._ended.has(pid)
 
     def refill(self) -> set[int]:
         """Adds those that the rules name now and that aren't in the set, and says whom: at first all, later who was renamed or
@@ -193,13 +205,17 @@ class Following:
         """The processes now in the set, and those that have left it by ending, until their PIDs are used again."""
         return {*pids_of(bytes(self._bits)), *_ended_pids(bytes(self._ended))}
 
+    def tell_of_children(self) -> None:
+        """Has `wait` and `joined` tell from now on also of children of targets, as they are started."""
+        self._wishes.children = 1
+
     def wait(self, timeout_s: float) -> bool:
-        """Waits until a process becomes a target by its name or cgroup, at most so long; whether one has."""
+        """Waits until there is something for `joined`, at most so long; whether there is."""
         return self._ring.wait(timeout_s)
 
-    def joined(self) -> dict[int, int]:
-        """Which processes became targets by name or cgroup since the last call, and when by CLOCK_MONOTONIC, in nanoseconds."""
-        return {notice.tgid: notice.at_ns for notice in self._ring.records(abi.Notice)}
+    def joined(self) -> dict[int, Arrival]:
+        """Which processes became targets since the last call by their name or cgroup, or as children where that is told."""
+        return {notice.tgid: Arrival(notice.parent, notice.at_ns) for notice in self._ring.records(abi.Notice)}
 
     def close(self) -> None:
         """Ends the following and frees the set; may be called twice."""

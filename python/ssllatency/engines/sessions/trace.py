@@ -16,10 +16,14 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import not_traced, unreadable
-from ssllatency.engines.base import LinearRange, TracedImage
+from ssllatency.engines.base import AttachError, LinearRange, TracedImage
+from ssllatency.engines.budget.controller import Spent
+from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read import collect
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.snapshot import Losses, Series, Snapshot, Target
+from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
+from ssllatency.model.statistics.windows import Function
 
 ROWS = 2048
 _BLANK = bytes(ctypes.sizeof(abi.Series))
@@ -38,6 +42,7 @@ class TraceSession:
         self.attachment, self._engine = attachment, engine
         self._request, self._operations = attachment.request, attachment.operations
         self._extremes = collect.Extremes()
+        self._windows: Windows | None = None
 
     def attach(self) -> None:
         """Loads the programs, fills their maps and attaches: all probes or none."""
@@ -48,10 +53,15 @@ class TraceSession:
             raise
 
     def _start(self) -> None:
+        if self._request.budget is not None and not (self._request.hit_costs and self._request.hit_costs()):
+            raise SsllatencyError("what a probe hit costs can't be measured on this machine, so no budget can be kept.")
         self._configure()
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach()
+        if self._request.budget is not None:
+            self._windows = Windows(self._request.budget, self.attachment, self._spent, self._totals)
+            self._windows.start()
 
     def _configure(self) -> None:
         linear, opened = self._request.linear, self.attachment.object
@@ -83,6 +93,8 @@ class TraceSession:
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost."""
+        if self._windows:
+            self._windows.finish()
         self.attachment.detach()
 
     def close(self) -> None:
@@ -92,6 +104,26 @@ class TraceSession:
     def poll(self) -> None:
         """To be called several times a second."""
         self.attachment.processes.measure()
+        if self._windows:
+            try:
+                self._windows.tick()
+            except AttachError as error:
+                self._windows.finish()
+                self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
+
+    def _spent(self) -> Spent | None:
+        cost = self.attachment.processes.cost()
+        return Spent(cost.total_ns, cost.cpu_ns) if cost and cost.cpu_ns is not None else None
+
+    def _totals(self) -> dict[Function, ExponentialHistogram]:
+        """All calls that were counted so far, by function and outcome."""
+        parts: dict[Function, list[ExponentialHistogram]] = {}
+        for raw_key, raw_row in self._series.items():
+            if raw_row != _BLANK:
+                key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
+                called = self._operations[key.operation], Outcome[abi.Outcome(key.outcome).name]
+                parts.setdefault(called, []).append(collect.exponential(row.times))
+        return {key: ExponentialHistogram.added(histograms) for key, histograms in parts.items()}
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
@@ -112,6 +144,7 @@ class TraceSession:
             in_flight=in_flight,
             notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
             cost=self.attachment.processes.cost(),
+            sampling=self._windows.sampling(anew=per_interval) if self._windows else (),
         )
 
     def _read_series(self, interval: int) -> Iterator[Series]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from ssllatency.model.arithmetic import by_function, merge
+from ssllatency.model.arithmetic import by_function, merge, refuse_windows
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part
 from ssllatency.model.recording import Recording
@@ -55,7 +55,8 @@ UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
 
 
 def compare(before: Recording, after: Recording) -> Comparison:
-    """The comparison of two recordings."""
+    """The comparison of two recordings. SsllatencyError where one was made in windows."""
+    refuse_windows((snapshot for side in (before, after) for snapshot in side.intervals), "compared")
     sides = [_Side(before), _Side(after)]
     subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
     rows = [Row(subject, _changes(subject, *sides)) for subject in subjects]

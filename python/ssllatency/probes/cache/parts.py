@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be found out about a file, part by part: how each part is made of an image, written down, and read again.
 
-Nothing here brings in the ELF parser or the decoder.
+Nothing here brings in the ELF parser or the decoder, nor what only some of the parts need.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ssllatency.code.machine import BASELINE, Emulation
 from ssllatency.facts import FileFacts
 from ssllatency.fields import Field, FieldError
-from ssllatency.openssl.names.names import Names
 from ssllatency.probes import codec
-from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.contents import file_facts, read_facts
-from ssllatency.probes.handshake import codec as handshake_codec
-from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
+    from ssllatency.openssl.names.names import Names
+    from ssllatency.probes.handshake.plan import HandshakePlan
 
 T = TypeVar("T")
 
@@ -49,7 +47,8 @@ class Part(Generic[T]):
 
     `to_values` makes plain JSON values of it; `from_values` checks these in full, with the size of the file, and raises
     FieldError. `complete`: whether a debug file that comes later could add nothing. `suffices`: whether it shows that no
-    other part will be asked for. `by_name`: it depends on what the file is called, too.
+    other part will be asked for. `by_name`: it depends on what the file is called, too. `room`: a package that no other part is
+    made with.
     """
 
     name: str
@@ -59,6 +58,7 @@ class Part(Generic[T]):
     complete: Callable[[T], bool] = lambda _: False
     suffices: Callable[[T], bool] = lambda _: False
     by_name: bool = False
+    room: str = ""
 
     def key(self, path: str) -> str:
         """What it is kept by in the entry about a file that is called as at `path`."""
@@ -86,10 +86,34 @@ def _handshake_plan(image: Image, settings: Settings) -> HandshakePlan:
     return plan_handshake(image, emulation=settings.emulation)
 
 
+def _handshake_values(plan: HandshakePlan) -> dict[str, Any]:
+    from ssllatency.probes.handshake.codec import to_values
+
+    return to_values(plan)
+
+
+def _read_handshake_plan(values: object, file_size: int) -> HandshakePlan:
+    from ssllatency.probes.handshake.codec import from_values
+
+    return from_values(values, file_size)
+
+
 def _names(image: Image, _settings: Settings) -> Names:
     from ssllatency.openssl.names.library import names
 
     return names(image)
+
+
+def _names_values(names: Names) -> dict[str, Any]:
+    from ssllatency.probes.cache.names import to_values
+
+    return to_values(names)
+
+
+def _read_names(values: object, _file_size: int) -> Names:
+    from ssllatency.probes.cache.names import from_values
+
+    return from_values(values)
 
 
 def _facts(image: Image, settings: Settings) -> FileFacts:
@@ -101,7 +125,14 @@ def _is_complete(plan: ImagePlan | HandshakePlan) -> bool:
 
 
 PLAN = Part("plan", _plan, codec.to_values, codec.from_values, _is_complete)
-HANDSHAKE_PLAN = Part("handshake", _handshake_plan, handshake_codec.to_values, handshake_codec.from_values, _is_complete)
+HANDSHAKE_PLAN = Part(
+    "handshake",
+    _handshake_plan,
+    _handshake_values,
+    _read_handshake_plan,
+    _is_complete,
+    room="ssllatency.probes.handshake",
+)
 FACTS = Part(
     "facts",
     _facts,
@@ -110,4 +141,5 @@ FACTS = Part(
     suffices=lambda facts: not facts.libraries,
     by_name=True,
 )
-NAMES = Part("names", _names, names_codec.to_values, lambda values, _: names_codec.from_values(values))
+NAMES = Part("names", _names, _names_values, _read_names, room="ssllatency.openssl.names")
+PARTS: tuple[Part[Any], ...] = (FACTS, PLAN, HANDSHAKE_PLAN, NAMES)

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -193,7 +192,7 @@ def _read(folder: int, name: str) -> bytes:
 
 def _write(folder: int, name: str, data: bytes) -> None:
     """Readers see the whole entry or none."""
-    draft = f".{secrets.token_hex(8)}"
+    draft = f".{os.urandom(8).hex()}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -79,14 +79,18 @@ def _may_load(image: Image, start: int, pointer: int) -> bool:
 
 
 def _x86_loads(image: Image, field: int, within: Range | None) -> Iterator[int]:
-    """mov field(base), register and call *field(base)."""
+    """mov field(base), register and call *field(base). The field's bytes are searched for first, as they are rarer than what
+    stands before them."""
     short = field < 0x80
     number = re.escape(struct.pack("<B" if short else "<i", field))
     mod, call = (rb"[\x40-\x7f]", rb"[\x50-\x57]") if short else (rb"[\x80-\xbf]", rb"[\x90-\x97]")
-    pattern = re.compile(rb"(?:[\x48-\x4f]\x8b" + mod + rb"|\xff" + call + rb")\x24?" + number, re.DOTALL)
+    moving, calling = rb"[\x48-\x4f]\x8b" + mod, rb"\xff" + call
+    before = ((moving, 3), (moving + rb"\x24", 4), (calling, 2), (calling + rb"\x24", 3))  # with a SIB byte, and how long
+    behind = b"|".join(rb"(?<=" + opcode + number + rb")()" for opcode, _ in before)
+    pattern = re.compile(number + rb"(?:" + behind + rb")", re.DOTALL)
     for start, code in image.code_pieces(_LONGEST, within):
         for match in pattern.finditer(code):
-            yield start + match.start()
+            yield start + match.start() - before[(match.lastindex or 0) - 1][1]
 
 
 def _aarch64_loads(image: Image, field: int, within: Range | None) -> Iterator[int]:

@@ -21,6 +21,7 @@ from ssllatency.reports.documents.cost import cost_fields, read_cost
 from ssllatency.reports.documents.fields import Field
 from ssllatency.reports.documents.handshake_reading import read_handshakes
 from ssllatency.reports.documents.handshakes import handshake_fields, single_fields
+from ssllatency.reports.documents.sampling import read_sampling, sampling_fields
 from ssllatency.reports.documents.timed import exponential_fields, read_timed, timed_fields
 
 SCHEMA = "ssllatency/1"
@@ -45,6 +46,7 @@ def to_document(snapshot: Snapshot, *, by_process: bool = False) -> dict[str, ob
         **(handshake_fields(snapshot.handshakes) if snapshot.handshakes else {}),
         **(client_fields(snapshot) if snapshot.client else {}),
         **(cost_fields(snapshot.cost) if snapshot.cost else {}),
+        **(sampling_fields(snapshot.sampling) if snapshot.sampling else {}),
     }
 
 
@@ -80,6 +82,7 @@ def from_document(document: object) -> Snapshot:
         handshakes=read_handshakes(root),
         client=read_client(root),
         cost=read_cost(root),
+        sampling=read_sampling(root),
     )
 
 

@@ -17,6 +17,7 @@ from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.cost import cost_sentences
 from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
 from ssllatency.reports.rows.row import Row
+from ssllatency.reports.rows.sampling import sampling_sentences
 from ssllatency.reports.words.units import counted, ranges, seconds
 
 _MOST_NAMES = 12
@@ -98,6 +99,7 @@ def unseen(whole: Snapshot) -> list[str]:
         *([f"Lost: {phrase}." for phrase in loss_rows.losses(whole.losses, handshakes)] or ["Nothing was lost."]),
         *loss_rows.calls_in_flight(whole.in_flight),
         *(loss_rows.handshakes_in_flight(handshakes.in_flight) if handshakes else ()),
+        *sampling_sentences(whole.sampling),
         *cost_sentences(whole.cost),
         *(f"Note: {note}" for note in loss_rows.notes(whole)),
     ]

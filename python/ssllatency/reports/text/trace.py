@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
+from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Series, Snapshot, Target
 from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
 from ssllatency.reports.rows.losses import calls_in_flight
+from ssllatency.reports.rows.sampling import HEADINGS as SAMPLED_HEADINGS
+from ssllatency.reports.rows.sampling import sampling_rows, sampling_sentences
 from ssllatency.reports.text import distribution
 from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
 from ssllatency.reports.text.page import joined, table, wrapped
@@ -30,10 +33,19 @@ def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
             blocks += [[f"--- {title} ---"], *_calls(process)]
     else:
         blocks += _calls(by_function(snapshot).series)
+    blocks += _in_windows(snapshot.sampling)
     blocks += [calls_in_flight(snapshot.in_flight), not_traced(snapshot.missing), lost(snapshot.losses)]
     blocks += costs(snapshot.cost)
     blocks += notes(snapshot.notes)
     return joined(blocks)
+
+
+def _in_windows(sampling: Sequence[Sampling]) -> list[list[str]]:
+    """What was watched in windows only, and what is estimated from that."""
+    rows = [[*row.names, *row.cells] for row in sampling_rows(sampling)]
+    estimates = table([[*map(str.upper, SAMPLED_HEADINGS)], *rows], left=2) if rows else []
+    note = wrapped("In brackets: bounds that hold the truth in 95 of 100 cases.") if rows else []
+    return [*(wrapped(sentence, hanging="  ") for sentence in sampling_sentences(sampling)), estimates, note]
 
 
 def _nothing_seen(snapshot: Snapshot) -> list[str]:

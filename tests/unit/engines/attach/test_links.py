@@ -16,6 +16,8 @@ import pytest
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.links import Linker
+from ssllatency.engines.attach.probing import STANDARD, Probing
+from ssllatency.engines.attach.sites import ImageSites
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.kernel import Method
@@ -74,6 +76,35 @@ def test_of_a_process_that_ends_meanwhile_nothing_stays_attached(monkeypatch: py
     links = linker(loaded).attach(image(1, 2, 3), "at_exit", SITES)
     assert links == [link for link in loaded.links if link.pid != 2]
     assert {link.pid: link.closed for link in loaded.links} == {1: False, 2: True, 3: False}
+
+
+def test_the_links_of_a_process_that_has_ended_are_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = Refusing(0, monkeypatch)
+    made = linker(loaded)
+    made.attach(image(1, 3), "at_exit", SITES)
+    made.attach(image(3), "at_entry", SITES[:1])
+    assert made.take_from([3, 4]) == [link for link in loaded.links if link.pid == 3]
+    assert made.take_from([3]) == []
+    assert not any(link.closed for link in loaded.links)
+
+
+@pytest.mark.parametrize("method", [Method.PERF, Method.MULTI])
+def test_perf_events_of_a_process_that_has_ended_stay_to_the_end(monkeypatch: pytest.MonkeyPatch, method: Method) -> None:
+    """The kernel takes long over each."""
+    loaded = Refusing(0, monkeypatch)
+    monkeypatch.setattr(kernel, "create_link", lambda *_, pid, **__: loaded._attach(7, "", 0, 0, pid=pid, at_return=False))
+    probing = Probing(Linker(cast("Any", loaded), method, each_process=True), STANDARD)
+    monkeypatch.setattr("ssllatency.engines.attach.probing.check_code", lambda *_: None)
+    probing.add([ImageSites(image(1, 3), SITES, SITES, [], [], [])], {})
+    probing.release([3])
+    if method is Method.PERF:
+        probing._entry_links.clear()
+        probing.exit_links.clear()
+        assert not any(link.closed for link in loaded.links)
+        return
+    probing.close()
+    closed = [link.pid for link in loaded.links if link.closed]
+    assert sorted(closed) == [1, 1, 3, 3]
 
 
 @pytest.fixture

@@ -58,11 +58,15 @@ def image(build_id: str, *pids: int, operations: tuple[str, ...] = ()) -> Traced
         (Request((image("a", 1),), (), everyone=True), False),
         (Request((image("a", 1),), (), follow=Rules()), False),
         (Request((image("a", 1),), (), follow=Rules(), links="process"), True),
+        (Request((image("a", 1),), (), follow=Rules(), childless=True), True),
+        (Request((image("a", 1),), (), follow=Rules(), childless=True, links="shared"), False),
+        (Request((image("a", 1),), (), follow=Rules(), childless=True, wait=True), False),
+        (Request((image("a", *range(1, 10)),), (), follow=Rules(), childless=True), False),
         (Request((image("a", 1), image("a", 2)), (), follow=Rules()), True),
         (Request((image("", 1), image("", 2)), (), follow=Rules()), False),
     ],
 )
-def test_who_is_followed_shares_links(monkeypatch: pytest.MonkeyPatch, request_: Request, each: bool) -> None:
+def test_who_may_have_children_shares_links(monkeypatch: pytest.MonkeyPatch, request_: Request, each: bool) -> None:
     monkeypatch.setattr(kernel, "filters_whole_processes", lambda: True)
     assert links_each_process(request_, Method.MULTI) == each
 

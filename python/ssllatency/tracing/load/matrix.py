@@ -32,8 +32,9 @@ from ssllatency.output.printing import show, tell
 from ssllatency.output.progress import Progress
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection
-from ssllatency.tracing import driving, handshakes, live, matrix_words
+from ssllatency.tracing import handshakes, live
 from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.load import driving, matrix_words
 
 
 def run(arguments: argparse.Namespace) -> int:

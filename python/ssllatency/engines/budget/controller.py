@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the time may be watched: from what tracing was seen to cost inside and outside of windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_AIM = 0.9  # of the budget: what was measured a moment ago isn't what comes
+_PAYS_BACK_S = 10.0  # in which an excess is made up for
+_LEAST_AIM = 0.2  # of the budget, however much there is to be made up for
+WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 1.0, 20.0  # the shortest window and stratum, and the longest stratum
+_SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
+_CALM = 3  # strata with so much to spare until then
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What was paid up to a moment, in nanoseconds of processor time: by tracing, and by the traced processes altogether."""
+
+    cost_ns: int = 0
+    cpu_ns: int = 0
+
+    def share_since(self, earlier: Spent) -> float | None:
+        """The part that tracing took in between; None where the processes did nothing."""
+        cpu_ns = self.cpu_ns - earlier.cpu_ns
+        return max(0, self.cost_ns - earlier.cost_ns) / cpu_ns if cpu_ns > 0 else None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The next stratum and its window, in seconds."""
+
+    stratum_s: float
+    window_s: float
+
+
+class Controller:
+    """Says which tiers are watched in windows, and how long these are.
+
+    `level` is how many of the tiers are: 0 while all functions are watched all the time. `most`: how many there are.
+    """
+
+    def __init__(self, budget: float, most: int) -> None:
+        self.level = 0
+        self._budget, self._most = budget, most
+        self._added = 0.0  # what the windowed functions would take if they were watched all the time
+        self._outside = 0.0  # what all others take
+        self._calm = 0
+
+    def watched_all(self, share: float | None) -> bool:
+        """Hears what tracing took while no window was set; whether the first tier must go into windows now."""
+        if share is None or share <= self._budget:
+            return False
+        self.level, self._added, self._outside, self._calm = 1, share, 0.0, 0
+        return True
+
+    def heard(self, outside: float | None, whole: float | None, part: float) -> None:
+        """Hears what tracing took before a window, and from there to its end, with all that setting and removing probes took;
+        `part`: which part of that time the window was."""
+        self._outside = outside if outside is not None else self._outside
+        if whole is not None and part > 0:
+            self._added = max(0.0, whole - self._outside) / part
+
+    def next(self, excess_s: float = 0.0) -> Schedule:
+        """What comes now, and with which `level`. `excess_s`: by how many seconds of processor time for each second of the
+        processes' the budget was overdrawn so far."""
+        aim = max(self._budget * _AIM - max(0.0, excess_s) / _PAYS_BACK_S, self._budget * _LEAST_AIM)
+        if self._outside > self._budget and self.level < self._most:
+            self.level += 1
+            self._outside, self._calm = 0.0, 0
+        part = self._part(aim)
+        self._calm = self._calm + 1 if part > _SPARE else 0
+        if self._calm >= _CALM:
+            self.level, self._calm = self.level - 1, 0
+        return _schedule(min(part, 1.0))
+
+    def _part(self, aim: float) -> float:
+        """Which part of the time may be watched."""
+        return max(0.0, aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
+
+
+def _schedule(part: float) -> Schedule:
+    """The shortest stratum whose window is long enough that setting and removing probes is little beside it."""
+    stratum_s = min(max(STRATUM_S, WINDOW_S / part if part > 0 else LONGEST_STRATUM_S), LONGEST_STRATUM_S)
+    return Schedule(stratum_s, max(WINDOW_S, part * stratum_s))

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other processes that pay for shared links: who they are, what they pay, and how to spare them.
+
+A link that all traced processes share sets its breakpoints in every process that maps the file; a filter in the program then
+picks the traced ones. The others take the same traps. Who they are is read from the maps of all processes, a part of them at a
+time, as a machine may have thousands.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+
+from ssllatency.engines.base import TracedImage
+from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.errors import SsllatencyError
+from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.probes.costs import HitCosts, cost_ns
+from ssllatency.reports.words.units import counted, duration
+from ssllatency.targets import Identity, Process, listing, mapped_files, process_of
+from ssllatency.targets.processes import PROC
+
+_FIRST_LOOK_S, _MOST_LOOK_S = 0.1, 0.02  # how long a look takes: all of most machines at the first, little of each later one
+_MOST_HEARD = 64  # processes that wait to be asked once more whether they are targets
+
+
+class OtherUsers:
+    """Looks who else maps the traced files, a part of all processes at a time; then hears of those that come later.
+
+    `files` are the traced files, of which more may come. `is_target` says whether a process is traced, or was.
+    """
+
+    def __init__(self, files: Collection[Identity], is_target: Callable[[int], bool]) -> None:
+        self._files, self._is_target = files, is_target
+        self._left: list[int] | None = None  # processes that weren't looked at yet; None before the first look
+        self._found: dict[int, Process] = {}
+        self._heard: dict[int, Process] = {}
+        self._files_known = 0
+
+    def look(self) -> list[Process]:
+        """Goes on with the search. The other processes, once all have been looked at and there are any; else nobody yet."""
+        most_s = _FIRST_LOOK_S if self._left is None else _MOST_LOOK_S
+        if self._left is None or len(self._files) > self._files_known:
+            self._left, self._files_known = _pids(), len(self._files)
+        self._settle()
+        ends = time.monotonic() + most_s
+        while self._left and time.monotonic() < ends:
+            self._take(self._left.pop())
+        return [] if self._left else [process for pid, process in self._found.items() if not self._is_target(pid)]
+
+    def _take(self, pid: int) -> None:
+        if not self._is_target(pid) and maps_any(pid, self._files):
+            self._add(pid, process_of(pid))
+
+    def _add(self, pid: int, process: Process | None) -> None:
+        """This command, and what it has started, aren't others."""
+        if process and os.getpid() not in (pid, process.ppid):
+            self._found[pid] = process
+
+    def hear(self, mappings: Iterable[Mapping]) -> None:
+        """Takes what processes have mapped that weren't targets then. Whether they are is asked once more at the next look."""
+        for mapping in mappings:
+            if mapping.identity in self._files and len(self._heard) < _MOST_HEARD and mapping.pid not in self._heard:
+                self._heard[mapping.pid] = process_of(mapping.pid) or Process(mapping.pid, 0, "a process that has ended", 0)
+
+    def _settle(self) -> None:
+        """Takes those who were heard of and are no targets by now."""
+        heard, self._heard = self._heard, {}
+        for pid, process in heard.items():
+            if not self._is_target(pid):
+                self._add(pid, process)
+
+
+def maps_any(pid: int, files: Collection[Identity]) -> bool:
+    """Whether the process maps one of the files as code; false also where it is gone or may not be inspected."""
+    try:
+        return any(file.identity in files for file in mapped_files(pid))
+    except SsllatencyError:
+        return False
+
+
+def who_pays(others: Sequence[Process], images: Iterable[TracedImage], costs: HitCosts | None) -> str:
+    """The sentence about other processes that pay for shared links: how many, who, how much, and how to spare them. `costs`
+    are this machine's; None where they aren't known."""
+    verbs = "maps the same files and pays" if len(others) == 1 else "map the same files and pay"
+    return (
+        f"{counted(len(others), 'other process')} {verbs} for the probes as well, as will those that start later: "
+        f"{listing.named(others)}. {_price(images, costs)} --links process spares them, but misses the calls that a new child "
+        "makes before it has probes of its own (such children count as traced late)."
+    )
+
+
+def _price(images: Iterable[TracedImage], costs: HitCosts | None) -> str:
+    if costs is None:
+        return "Each call of a traced function takes them about two traps into the kernel more."
+    plans = [plan for image in images for plan in image.plan.operations if not BY_NAME[plan.operation].only_entry]
+    calls = sorted(cost_ns(plan, costs) for plan in plans) or [2 * costs.emulated]
+    dearest = f", of some up to {duration(calls[-1])}" if calls[-1] >= 1.5 * calls[0] else ""
+    return f"A call of a traced function takes them about {duration(calls[0])} longer{dearest}."
+
+
+def _pids(proc: Path = PROC) -> list[int]:
+    """All processes, the first last; nobody where they can't be listed."""
+    try:
+        return sorted((int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal()), reverse=True)
+    except OSError:
+        return []

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links of each process of its own: who has them to which files, a new child from its start on, and nobody any more once it has
+ended.
+
+A link can't be had before its process is there. So the kernel tells of each new child of a target, and links are attached to it
+before anything is read of it. That takes some 7 ms, as the kernel waits for a grace period of RCU (rcu_sync_enter() in
+register_for_each_vma()) before the first of several links; each further one takes a tenth of a millisecond. Links stay when the
+child executes another program. So nothing is missed of a child that maps the files only then, if the links were there before;
+of one that has them mapped from its parent the first calls may be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
+
+from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.bpf import kernel
+
+_WINDOW_NS, _MOST_OF_WINDOW_NS = 1_000_000_000, 250_000_000  # of each second, how much is spent on new children
+
+
+class Growing(Protocol):
+    """A session that takes what comes later."""
+
+    attachment: Attachment
+
+    def include(self, index: int, pids: Sequence[int]) -> None:
+        """Attaches the image of that number to processes that came later."""
+
+
+class OwnLinks:
+    """Which processes have links of their own, to the files of which numbers, and since when by CLOCK_MONOTONIC."""
+
+    def __init__(self, session: Growing) -> None:
+        self._session = session
+        self._since_ns: dict[int, dict[int, int]] = {}
+        self._mapping: set[int] = set()  # processes that map any of the files, or have got their memory from one that does
+        self._in_time: dict[int, set[int]] = {}  # the files that a process mapped when it had links to them
+        self._window_ends_ns = self._spent_ns = 0
+        for number, image in enumerate(session.attachment.images):
+            self.note(image.pids, number)
+        attachment = session.attachment
+        # A perf event takes the kernel 0.1 s to end: too long for children that come and go.
+        if attachment.each_process and attachment.following and attachment.method is not kernel.Method.PERF:
+            attachment.following.tell_of_children()
+
+    def has(self, pid: int, number: int) -> bool:
+        """Whether the process has links to that file."""
+        return number in self._since_ns.get(pid, {})
+
+    def is_mapping(self, pid: int) -> bool:
+        """Whether the process is known to map any of the files."""
+        return pid in self._mapping
+
+    def note(self, pids: Iterable[int], number: int) -> None:
+        """Takes it that the processes map this file, and have links to it by now."""
+        for pid in pids:
+            self._mapping.add(pid)
+            self._since_ns.setdefault(pid, {}).setdefault(number, time.monotonic_ns())
+
+    def note_mapping(self, pid: int, number: int, at_ns: int) -> bool:
+        """Takes it that the process mapped the file then. False where it got its links to the file only after that."""
+        since_ns = self._since_ns.get(pid, {}).get(number)
+        if since_ns is None:
+            return True
+        self._mapping.add(pid)
+        if since_ns < at_ns:
+            self._in_time.setdefault(pid, set()).add(number)
+        return since_ns < at_ns
+
+    def were_in_time(self, pid: int, numbers: Iterable[int]) -> bool:
+        """Whether the process is known to have had links to all these files when it mapped them."""
+        return self._in_time.get(pid, set()).issuperset(numbers)
+
+    def include(self, pid: int, numbers: Iterable[int]) -> list[int]:
+        """Attaches to the process those of the files that it maps and that aren't attached to it yet; which these were.
+        AttachError where the kernel refuses."""
+        new = [number for number in numbers if not self.has(pid, number)]
+        self._attach(pid, new)
+        self._mapping |= {pid} if new else set()
+        return new
+
+    def include_child(self, pid: int, parent: int) -> bool:
+        """Attaches to a new child what is attached to its parent; where the parent maps none of the files all of them, for
+        what the child may execute. False where the last children have taken too long. AttachError where the kernel refuses."""
+        self._release({pid} & self._since_ns.keys())  # an earlier process of that PID
+        began_ns = time.monotonic_ns()
+        if began_ns >= self._window_ends_ns:
+            self._window_ends_ns, self._spent_ns = began_ns + _WINDOW_NS, 0
+        if self.is_mapping(parent):
+            self._mapping.add(pid)
+        if self._spent_ns >= _MOST_OF_WINDOW_NS:
+            return False
+        of_parent = self._since_ns.get(parent, {}) if self.is_mapping(parent) else {}
+        self._attach(pid, sorted(of_parent) or range(len(self._session.attachment.images)))
+        self._spent_ns += time.monotonic_ns() - began_ns
+        return True
+
+    def _attach(self, pid: int, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._session.include(number, [pid])
+            self._since_ns.setdefault(pid, {})[number] = time.monotonic_ns()
+
+    def keep(self, present: set[int]) -> None:
+        """Has the links closed of all processes but these: each hit walks the links of all."""
+        self._mapping &= present
+        self._release(self._since_ns.keys() - present)
+
+    def _release(self, pids: Collection[int]) -> None:
+        for pid in pids:
+            del self._since_ns[pid]
+            self._in_time.pop(pid, None)
+            self._mapping.discard(pid)
+        if pids and self._session.attachment.each_process:
+            self._session.attachment.processes.release(pids)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes that come and go while a program's calls go on: what began while they were there is counted, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from ssllatency.engines import choice
+from ssllatency.engines.attach.sites import Tier
+from ssllatency.engines.base import AttachError, Rules, Side
+from ssllatency.engines.bpf import kernel
+from ssllatency.engines.sessions.trace import TraceSession
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Losses, Outcome
+from ssllatency.probes.costs import HitCosts
+from tests.bpf.conftest import Subject, breakpoints, counts
+
+pytestmark = pytest.mark.skipif(kernel.best_method() is kernel.Method.PERF, reason="this kernel has no links that come and go")
+
+WIDE = 0.99  # a budget that nothing exceeds: only the test opens and shuts
+BELOW = [Tier.BELOW]
+
+
+def attach(subject: Subject, engine: str = "libbpf", **more: object) -> TraceSession:
+    request = subject.request(budget=WIDE, hit_costs=lambda: HitCosts(1, 1, 1, 1), role=Side.ANY, **more)
+    session = choice.engine(engine).attach(request)
+    assert isinstance(session, TraceSession)
+    return session
+
+
+@pytest.mark.parametrize("engine", ["libbpf", "bcc"])
+def test_only_calls_within_windows_count_and_the_others_pay_nothing(subject: Subject, engine: str) -> None:
+    session = attach(subject, engine)
+    whole = breakpoints(subject)
+    expected = 0
+    for _ in range(3):
+        subject.do("calls", 100)
+        expected += 100
+        session.attachment.shut(BELOW)
+        subject.do("calls", 50)
+        assert session.attachment.is_quiet(BELOW)
+        assert session.attachment.finish(Tier.BELOW) == 0
+        assert breakpoints(subject) < whole
+        subject.do("calls", 70)
+        session.attachment.resume(BELOW)
+        assert breakpoints(subject) == whole
+    subject.do("reads", 10, 1)
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot) == {
+        ("RSA_sign", Outcome.SUCCESS): expected,
+        ("RSA_sign", Outcome.FAILURE): expected,
+        ("SSL_read", Outcome.SUCCESS): 10,
+    }
+    assert snapshot.losses == Losses()
+
+
+def test_a_call_that_began_before_may_end_after(subject: Subject) -> None:
+    session = attach(subject)
+    subject.say("hold", 3)
+    while session.attachment.is_quiet(BELOW):
+        pass
+    session.attachment.shut(BELOW)
+    assert not session.attachment.is_quiet(BELOW)
+    subject.say("")
+    assert subject.process.stdout
+    assert subject.process.stdout.readline() == "done\n"
+    assert session.attachment.is_quiet(BELOW)
+    assert session.attachment.finish(Tier.BELOW) == 0
+    assert counts(session.read())["RSA_verify", Outcome.SUCCESS] == 3
+    session.close()
+
+
+def test_a_call_that_never_ends_is_given_up_and_told_of(subject: Subject) -> None:
+    session = attach(subject)
+    subject.say("hold", 3)
+    while session.attachment.is_quiet(BELOW):
+        pass
+    session.attachment.shut(BELOW)
+    given_up = session.attachment.finish(Tier.BELOW)
+    assert given_up == 3
+    session.attachment.resume(BELOW)
+    subject.say("")
+    assert subject.process.stdout
+    assert subject.process.stdout.readline() == "done\n"
+    subject.do("recurse", 2)
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot)["RSA_verify", Outcome.SUCCESS] == 2
+    assert snapshot.losses == Losses()
+
+
+def test_files_that_come_while_a_tier_is_shut_are_watched_when_it_opens(subject: Subject) -> None:
+    [image] = subject.request().images
+    session = attach(subject, images=(), wait=True, follow=Rules(lambda: {subject.pid: False}))
+    session.attachment.shut(BELOW)
+    session.attachment.finish(Tier.BELOW)
+    session.extend([image])
+    subject.do("calls", 10)
+    session.attachment.resume(BELOW)
+    subject.do("calls", 5)
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot).get(("RSA_sign", Outcome.SUCCESS)) == 5
+
+
+def test_what_costs_too_much_goes_into_windows_and_is_estimated(subject: Subject) -> None:
+    costs = HitCosts(optimised=1_000, emulated=1_000, single_stepped=1_000, returning=1_000)
+    session = choice.engine("libbpf").attach(subject.request(budget=0.1, hit_costs=lambda: costs, role=Side.ANY))
+    assert isinstance(session, TraceSession)
+    calls = 0
+    while not any(part.windows > 1 for part in session.read().sampling) and calls < 20_000_000:
+        subject.do("reads", 10_000, 1)
+        calls += 10_000
+        session.poll()
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    sampled = [part for part in snapshot.sampling if "SSL_read" in part.functions]
+    assert sampled
+    assert sampled[0].watched_s < sampled[0].duration_s
+    [estimate] = sampled[0].estimates
+    observed = counts(snapshot)["SSL_read", Outcome.SUCCESS]
+    assert 0 < observed < calls
+    assert observed <= estimate.count.value
+    assert snapshot.losses == Losses()
+
+
+def test_probes_that_cannot_come_back_end_the_windows_and_not_the_run(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = HitCosts(optimised=1_000, emulated=1_000, single_stepped=1_000, returning=1_000)
+    session = choice.engine("libbpf").attach(subject.request(budget=0.1, hit_costs=lambda: costs, role=Side.ANY))
+    assert isinstance(session, TraceSession)
+
+    def refuse(*_: object) -> None:
+        raise AttachError("the file has changed.")
+
+    monkeypatch.setattr(session.attachment, "resume", refuse)
+    for _ in range(2000):
+        subject.do("reads", 10_000, 1)
+        session.poll()
+        if session.attachment.notes:
+            break
+    subject.do("calls", 10)
+    session.detach()
+    snapshot = session.read()
+    session.close()
+    assert snapshot.notes[0] == "What was watched in windows isn't watched any more: the file has changed."
+    assert counts(snapshot)["RSA_sign", Outcome.SUCCESS] == 10
+    [sampled] = snapshot.sampling
+    assert sampled.duration_s < snapshot.duration_s
+
+
+def test_perf_events_and_sessions_cannot_come_and_go(subject: Subject) -> None:
+    for method in ("perf", "session"):
+        if kernel.lacks(kernel.Method(method)):
+            continue
+        with pytest.raises(AttachError, match="--budget attaches by multi"):
+            attach(subject, method=method)
+
+
+def test_without_the_cost_of_a_hit_there_is_no_budget(subject: Subject) -> None:
+    with pytest.raises(SsllatencyError, match="no budget can be kept"):
+        subject.attach(budget=0.02)

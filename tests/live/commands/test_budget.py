@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`trace --budget` on a server at full speed: what it costs, what stays exact, and what is estimated."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.trace import PROGRAM, Trace, count, losses
+from tests.live.servers.nginx import Nginx
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+BUDGET = 0.02
+FULL_SPEED_S, HANDSHAKES = 14, 15
+
+
+def test_reads_and_writes_go_into_windows_and_handshakes_stay_exact(certificates: Path) -> None:
+    """A server at full speed, whose own counters tell how much it does meanwhile."""
+    with Nginx(certificates) as nginx:
+        load = ["wrk", "-t1", "-c8", f"-d{FULL_SPEED_S}", f"https://127.0.0.1:{nginx.port['rsa']}/"]
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+            time.sleep(1)  # its own handshakes are over
+            with Trace(options=("-p", str(nginx.master_pid), "--budget", f"{BUDGET:.0%}")) as trace:
+                before = nginx.status()
+                Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+                time.sleep(FULL_SPEED_S - 4)
+                after = nginx.status()
+            wrk.wait(60)
+    document = trace.document
+    requests = after.requests - before.requests
+    assert count(document, "SSL_do_handshake") == HANDSHAKES
+    [sampled] = document["sampling"]
+    assert set(sampled["functions"]) <= {"SSL_read", "SSL_write", "SSL_shutdown"}
+    assert sampled["windows"] >= 4
+    assert sampled["watched_s"] < sampled["duration_s"] / 2
+    estimates = {(row["function"], row["outcome"]): row for row in sampled["estimates"]}
+    estimate = estimates["SSL_write", "success"]["count"]
+    assert requests / 3 < estimate["value"] < requests * 3
+    assert estimate["low"] < estimate["value"] < estimate["high"]
+    assert count(document, "SSL_write") < requests / 2
+    assert document["cost"]["share"] < 2 * BUDGET
+    assert losses(document) == {}
+
+
+def test_a_light_load_is_counted_wholly(certificates: Path) -> None:
+    with Nginx(certificates) as nginx, Trace(options=("-p", str(nginx.master_pid), "--budget", "50%")) as trace:
+        for _ in range(5):
+            subprocess.run(
+                ["curl", "-ksS", f"https://127.0.0.1:{nginx.port['rsa']}/"], check=True, capture_output=True, timeout=30
+            )
+        nginx.wait_idle()
+    assert "sampling" not in trace.document
+    assert count(trace.document, "SSL_do_handshake") == 5
+    assert trace.document["cost"]["share"] < 0.5
+
+
+def test_bpftrace_has_no_budget(certificates: Path) -> None:
+    with Nginx(certificates) as nginx:
+        words = [PROGRAM, "trace", "-p", str(nginx.master_pid), "--engine", "bpftrace", "--budget", "2%", "-d", "1"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "ssllatency: --budget needs the engine libbpf or bcc: bpftrace can't take probes off while it runs.\n"
+    )

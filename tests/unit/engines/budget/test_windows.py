@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows on a server whose every call is known, in simulated time: what is spent, what is watched, what is estimated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import pytest
+
+from ssllatency.engines.attach.sites import Tier
+from ssllatency.engines.budget.controller import Spent
+from ssllatency.engines.budget.windows import Windows
+from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.sampling import Interval
+from ssllatency.model.snapshot import Outcome
+from ssllatency.model.statistics.windows import Function
+
+NAMES = {Tier.DATA: "SSL_read", Tier.BELOW: "rsa_ossl_private_encrypt", Tier.HANDSHAKE: "SSL_do_handshake"}
+POLL_S, STEP_S = 0.1, 0.001
+BUDGET = 0.02
+TOOK_NS = 5_000
+
+
+@dataclass
+class Server:
+    """One processor's work: so many calls a second of each tier, each of which pays 2 us while its probes are set."""
+
+    rates: dict[Tier, float]
+    hit_ns: float = 2_000
+    setting_s: float = 0.003
+    removing_s: float = 0.06
+    now_s: float = 1000.0
+    attached: set[Tier] = field(default_factory=lambda: set(Tier))
+    counting: set[Tier] = field(default_factory=lambda: set(Tier))
+    calls: dict[Tier, float] = field(default_factory=lambda: dict.fromkeys(Tier, 0.0))
+    counted: dict[Tier, float] = field(default_factory=lambda: dict.fromkeys(Tier, 0.0))
+    cost_ns: float = 0.0
+    busy: bool = True
+    runs_on: bool = False
+    knows_cost: bool = True
+    left: list[Tier] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        for tier, rate in self.rates.items():
+            self.calls[tier] += rate * seconds
+            if tier in self.attached:
+                self.cost_ns += rate * seconds * self.hit_ns
+            if tier in self.counting:
+                self.counted[tier] += rate * seconds
+
+    def spent(self) -> Spent | None:
+        cpu_ns = (self.now_s - 1000) * 1e9 if self.busy else 0
+        return Spent(round(self.cost_ns), round(cpu_ns)) if self.knows_cost else None
+
+    def totals(self) -> dict[Function, ExponentialHistogram]:
+        return {
+            (NAMES[tier], Outcome.SUCCESS): ExponentialHistogram((round(count),), 200)
+            for tier, count in self.counted.items()
+            if round(count)
+        }
+
+    def resume(self, tiers: Collection[Tier]) -> None:
+        assert not self.attached & set(tiers)
+        self.sleep(self.setting_s)
+        self.attached |= set(tiers)
+        self.counting |= set(tiers)
+
+    def shut(self, tiers: Collection[Tier]) -> None:
+        assert set(tiers) <= self.attached
+        self.counting -= set(tiers)
+        self.sleep(0.001)
+
+    def finish(self, tier: Tier) -> int:
+        assert tier not in self.counting
+        self.attached.discard(tier)
+        self.left.append(tier)
+        self.sleep(self.removing_s)
+        return 1 if self.runs_on else 0
+
+    def is_quiet(self, tiers: Collection[Tier]) -> bool:
+        assert tiers
+        return not self.runs_on
+
+
+def watch(server: Server, budget: float = BUDGET, seed: int = 1) -> Windows:
+    windows = Windows(budget, server, server.spent, server.totals, server.clock, server.sleep, random.Random(seed))
+    windows.start()
+    return windows
+
+
+def run(server: Server, windows: Windows, seconds: float) -> None:
+    until_s = server.now_s + seconds
+    while server.now_s < until_s:
+        next_s = server.now_s + POLL_S
+        while server.now_s < next_s - 1e-9:
+            server.sleep(STEP_S)
+        windows.tick()
+
+
+def share(server: Server) -> float:
+    return server.cost_ns / ((server.now_s - 1000) * 1e9)
+
+
+def holds(interval: Interval, truth: float) -> bool:
+    assert interval.low is not None
+    assert interval.high is not None
+    return interval.low - 1 <= truth <= interval.high + 1
+
+
+def test_what_costs_little_is_watched_all_the_time() -> None:
+    server = Server({Tier.DATA: 5_000, Tier.BELOW: 500, Tier.HANDSHAKE: 500})  # 1.2 %
+    windows = watch(server)
+    run(server, windows, 30)
+    windows.finish()
+    assert server.counting == set(Tier)
+    assert server.counted == server.calls
+    assert windows.sampling() == ()
+
+
+@pytest.mark.parametrize("rate", [15_000, 50_000, 200_000], ids=["3 %", "10 %", "40 %"])
+@pytest.mark.parametrize("setting_s", [0.002, 0.02])
+def test_the_budget_is_kept_and_the_rest_is_estimated(rate: int, setting_s: float) -> None:
+    server = Server({Tier.DATA: rate, Tier.BELOW: 1_000, Tier.HANDSHAKE: 200}, setting_s=setting_s)
+    windows = watch(server)
+    run(server, windows, 60)
+    windows.finish()
+    assert 0.3 * BUDGET < share(server) <= 1.05 * BUDGET
+    assert server.counted[Tier.HANDSHAKE] == server.calls[Tier.HANDSHAKE]
+    assert server.counted[Tier.BELOW] == server.calls[Tier.BELOW]
+    [sampling] = windows.sampling()
+    assert sampling.functions == ("SSL_read",)
+    assert sampling.duration_s == pytest.approx(server.now_s - 1000, abs=0.3)
+    assert sampling.watched_s == pytest.approx(server.counted[Tier.DATA] / rate, rel=0.01)
+    [estimate] = sampling.estimates
+    assert estimate.count.value == pytest.approx(server.calls[Tier.DATA], rel=0.02)
+
+
+def test_when_the_load_falls_all_is_watched_again() -> None:
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    run(server, windows, 10)
+    assert windows.sampling()
+    server.rates[Tier.DATA] = 1_000
+    run(server, windows, 30)
+    assert server.counting == set(Tier)
+    before = server.left.count(Tier.DATA)
+    run(server, windows, 30)
+    assert server.left.count(Tier.DATA) == before, "it doesn't flap"
+    windows.finish()
+    [sampling] = windows.sampling()
+    assert sampling.estimates[0].count.value == pytest.approx(server.calls[Tier.DATA], rel=0.25)
+
+
+def test_a_load_at_the_border_does_not_flap() -> None:
+    server = Server({Tier.DATA: 10_500, Tier.BELOW: 0, Tier.HANDSHAKE: 0})  # 2.1 %
+    windows = watch(server)
+    run(server, windows, 60)
+    assert server.attached != set(Tier) or server.counting != set(Tier) or server.left.count(Tier.DATA) < 90
+    assert share(server) <= 1.05 * BUDGET
+
+
+def test_what_is_below_handshakes_goes_next_and_handshakes_last() -> None:
+    server = Server({Tier.DATA: 50_000, Tier.BELOW: 30_000, Tier.HANDSHAKE: 4_000})
+    windows = watch(server)
+    run(server, windows, 60)
+    windows.finish()
+    assert server.counted[Tier.HANDSHAKE] == server.calls[Tier.HANDSHAKE]
+    assert server.counted[Tier.BELOW] < server.calls[Tier.BELOW] / 2
+    assert share(server) <= 1.1 * BUDGET
+    server = Server({Tier.DATA: 50_000, Tier.BELOW: 30_000, Tier.HANDSHAKE: 40_000})
+    windows = watch(server)
+    run(server, windows, 120)
+    windows.finish()
+    assert server.counted[Tier.HANDSHAKE] < server.calls[Tier.HANDSHAKE] / 2
+    assert share(server) <= 1.15 * BUDGET
+    assert len(windows.sampling()) == 3
+
+
+def test_estimates_hold_the_truth_though_the_load_changes() -> None:
+    held = 0
+    for seed in range(40):
+        chance = random.Random(seed)
+        server = Server({Tier.DATA: 60_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+        windows = watch(server, seed=seed)
+        for _ in range(40):
+            server.rates[Tier.DATA] = chance.uniform(20_000, 100_000)
+            run(server, windows, chance.uniform(0.5, 2))
+        windows.finish()
+        [sampling] = windows.sampling()
+        held += holds(sampling.estimates[0].count, server.calls[Tier.DATA])
+    assert held >= 35
+
+
+def test_calls_that_run_on_are_told_of_and_delay_nothing_for_long() -> None:
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, runs_on=True)
+    windows = watch(server)
+    run(server, windows, 20)
+    windows.finish()
+    [sampling] = windows.sampling()
+    assert sampling.windows >= 3
+    assert sampling.unfinished == sampling.windows + 1  # and when the first tier went into windows
+
+
+@pytest.mark.parametrize("phase_s", [0.05, 0.4, 1.3, 2.7])
+def test_a_run_may_end_at_any_time(phase_s: float) -> None:
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    run(server, windows, phase_s)
+    windows.finish()
+    windows.finish()
+    windows.tick()
+    for sampling in windows.sampling():
+        assert sampling.watched_s <= sampling.duration_s
+        assert sampling.duration_s == pytest.approx(server.now_s - 1000, abs=0.35)
+
+
+def test_an_account_of_its_own_for_each_interval() -> None:
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    run(server, windows, 10)
+    assert windows.sampling(anew=True)
+    counted = server.calls[Tier.DATA]
+    [sampling] = windows.sampling()
+    assert (sampling.functions, sampling.duration_s, sampling.estimates) == (("SSL_read",), 0, ())
+    run(server, windows, 20)
+    [sampling] = windows.sampling()
+    assert sampling.estimates[0].count.value == pytest.approx(server.calls[Tier.DATA] - counted, rel=0.25)
+
+
+@pytest.mark.parametrize("change", [{"busy": False}, {"knows_cost": False}])
+def test_where_the_cost_is_not_known_nothing_goes_into_windows(change: dict[str, bool]) -> None:
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, **change)  # type: ignore[arg-type]
+    windows = watch(server)
+    run(server, windows, 5)
+    assert server.counting == set(Tier)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The heap of the C library goes back to the kernel, where it has a function for that."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from pathlib import Path
+
+import pytest
+
+from ssllatency.engines import heap
+
+SIZE, COUNT = 1000, 20_000
+
+
+def anonymous_kib() -> int:
+    match = re.search(r"^RssAnon:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert match
+    return int(match[1])
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="this C library gives nothing back")
+def test_what_is_free_is_given_back() -> None:
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+    blocks = [library.malloc(ctypes.c_size_t(SIZE)) for _ in range(COUNT)]
+    for block in blocks:
+        ctypes.memset(block, 1, SIZE)
+    for block in blocks[:-1]:  # the last one keeps the end of the heap where it is
+        library.free(ctypes.c_void_p(block))
+    before = anonymous_kib()
+    heap.trim()
+    assert before - anonymous_kib() > SIZE * COUNT // 1024 // 2
+    library.free(ctypes.c_void_p(blocks[-1]))
+
+
+def test_a_c_library_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    heap.trim()
