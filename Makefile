@@ -114,11 +114,11 @@ fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input eac
 	$(Q)$(PYTHON) tests/run.py fuzz
 
 .PHONY: bench bench-memory
-bench: ## what tracing costs, written to docs/benchmarks.md, and what bench-memory measures
+bench: ## what tracing costs, written to docs/benchmarks.md, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
-	$(Q)$(PYTHON) bench/run.py
-	$(Q)$(MAKE) bench-memory
+	$(Q)$(PYTHON) bench/run.py $(if $(QUICK),--quick)
+	$(if $(QUICK),,$(Q)$(MAKE) bench-memory)
 bench-memory: ## what each command and engine holds, its own memory and the kernel's, written to docs/memory.md
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf

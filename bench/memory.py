@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.live.clients.counted import wrk
 from tests.live.servers.nginx import Nginx
 
-from tracers import ROOT, STOCK, Run, Tracer, attached, forget, tracers
-from works import Cpus, client
+from bench.tracers import OTHER_ENGINES, PROGRAM, Run, Tracer, attached, forget, lacking, stock
+from bench.works import CONNECTIONS, Cpus
 
 ROUNDS = 3
 LOAD_S = 1
@@ -51,15 +52,16 @@ class Held:
 
 
 def rows() -> tuple[Tracer, ...]:
-    """The commands, each with the engines that it has, and bpftrace's own script."""
-    program, options = str(ROOT / "tools" / "ssllatency"), ("-p", "{pid}", "-d", "600")
-    trace = (program, "trace", *options, "--json")
+    """The commands, each with the engines that it and this machine have, and bpftrace's own script."""
+    options = ("-p", "{pid}", "-d", "600")
+    trace = (PROGRAM, "trace", *options, "--json")
+    engines = ("libbpf", *(engine for engine in OTHER_ENGINES if not lacking(engine)))
     return (
-        *(Tracer(f"trace, {engine}", (*trace, "--engine", engine)) for engine in ("libbpf", "bcc", "bpftrace")),
-        Tracer("handshakes, libbpf", (program, "handshakes", *options, "--json")),
-        Tracer("snoop, libbpf", (program, "snoop", *options, "--json")),
-        Tracer("record, libbpf", (program, "record", *options, "-o", "{directory}/kept.jsonl", "--force")),
-        *(tracer for tracer in tracers() if tracer.name == STOCK),
+        *(Tracer(f"trace, {engine}", (*trace, "--engine", engine)) for engine in engines),
+        Tracer("handshakes, libbpf", (PROGRAM, "handshakes", *options, "--json")),
+        Tracer("snoop, libbpf", (PROGRAM, "snoop", *options, "--json")),
+        Tracer("record, libbpf", (PROGRAM, "record", *options, "-o", "{directory}/kept.jsonl", "--force")),
+        *stock(),
     )
 
 
@@ -73,7 +75,7 @@ def measure(server: Nginx, tracer: Tracer, cpus: Cpus, directory: Path) -> Held:
                 peaks.append(max(most))
                 time.sleep(REST_S)
                 held.rest.append(sum(map(own_bytes, family(run.pid))))
-                client(server, cpus, LOAD_S, "-H", "Connection: close")()
+                wrk(server.port["rsa"], LOAD_S, "-H", "Connection: close", connections=CONNECTIONS, prefix=cpus.client_prefix)
                 time.sleep(SETTLE_S)
                 _look(held, run.pid)
     return held
@@ -87,7 +89,7 @@ def _watched(tracer: Tracer, pid: int, directory: Path) -> Iterator[tuple[Run, l
     def look(tracer_pid: int) -> None:
         seen.append(sum(map(proportional_bytes, family(tracer_pid))))
 
-    with attached(tracer, pid, directory, meanwhile=look) as run:
+    with attached(tracer, [pid], directory, meanwhile=look) as run:
         yield run, seen
 
 

@@ -10,74 +10,124 @@ import re
 import subprocess
 from pathlib import Path
 
-from tracers import ROOT
+from bench.tracers import ROOT
 
 PAGE = """\
 # What tracing costs
 
-Written by `make bench`, in one run; run it again to measure your own machine.
+Written by `make bench`, in one run. Every figure here is of this machine and this run alone: a probe hit takes 0.2 µs on one
+machine and 0.9 µs on another, and the figures follow. Run it again to measure your own.
 
 {machine}
+- Seed of the orders: {seed} (`bench/run.py --seed {seed}` takes the tracers in the same orders)
+{left_out}
+Figures have their 95 % intervals in parentheses. *{again}* is no tracing measured as if it were a tracer: it shows
+what the machine's noise comes to. What the measurements don't tell from no tracing has no figure, only the interval of its
+ratio to no tracing.
 
-## The aim: no more than {aim:.0%} of the time that ssllatency.bt adds
+## The aim: at most {aim} of the time that ssllatency.bt adds
 
-{verdict}
+{verdicts}
 
 ## In a TLS pump
 
 A server and its client in one process over a BIO pair (bench/pump.c): one SSL_read and one SSL_write of 64 bytes in turn,
-{turns:,} turns a batch, the fastest of {batches} batches in each of {rounds} rounds.
+{batches.turns:,} turns a batch, the fastest of {batches.number} batches in each of {pump_rounds} rounds. Times are the
+process' CPU time.
+
+{pump_hits}
 
 {pump}
 
+## By the other engines
+
+The same pump, in {engine_rounds} rounds.
+
+{engine_hits}
+
+{engines}
+
 ## In one nginx worker, keep-alive
 
-One worker on a CPU of its own, RSA 2048, TLS 1.3, 1 KiB a response; wrk with {connections} connections on another CPU,
-{seconds} s in each round. CPU time is the worker's own, so it does not depend on whether the client could keep it busy.
+One worker on a CPU of its own, RSA 2048, TLS 1.3, 1 KiB a response; wrk with {connections} connections on another CPU; windows
+of {keep_alive_s} s in {keep_alive_rounds} rounds. CPU time is the worker's own, so it depends little on the client.
+{keep_alive_busy}
+
+{keep_alive_hits}
 
 {keep_alive}
 
 ## In one nginx worker, Connection: close
 
-The same with a full handshake for each request.
+The same with a full handshake for each request; windows of {close_s} s in {close_rounds} rounds.
+{close_busy}
+
+{close_hits}
 
 {close}
 
-## What `snoop --min 1ms` adds, of what `trace` does
+## What the programs add to the floor
+
+What `trace` adds, of what empty programs at the same sites add:
+
+{programs}
+
+What `snoop --min 1ms` adds, of what `trace` does:
 
 {snoop}
 
+## What ssllatency says of its own cost
+
+The field `cost` of the trace's document beside what the processes lost by the tables here: nanoseconds a call in the pump
+(of an unrelated one: `other_ns`), and the part of a worker's CPU time under full load. The aim is to be right to within
+{stated_aim:.0f} %.
+
+{stated}
+
 ## With many processes
 
-One pump works and is traced together with idle ones; links of its own for each process against one link for all with a filter
-in the program. `ssllatency` takes links of their own up to {limit} processes. ("-": not tried. The kernel's work to attach and
-detach links of their own grows with the square of the number of processes; with 500 it takes minutes.)
+One pump works and is traced together with idle ones, in {growth_rounds} rounds: by the default, and with
+`--links process`, with which each process has links of its own. ("-": not tried. The kernel's work to attach and detach links
+of their own grows with the square of the number of processes; with 500 it takes minutes.)
+
+{growth_hits}
 
 {growth}
 
 ## What an unrelated process pays
 
-Another pump on the same libssl, which isn't traced, while the first one is.
+A pump on the same libssl that isn't traced, while `-p PID` traces another process, in {unrelated_rounds} rounds. ssllatency.bt
+traces the whole machine.
+
+{unrelated_hits}
 
 {unrelated}
 
 ## To start
 
-From the start of the command to the line that says it is tracing, medians of the rounds; a first start finds no plan of the
-libraries in the cache. What a tracer holds meanwhile is in [memory.md](memory.md).
+From the start of the command to the line that says it is tracing, means of {start_rounds} starts of each kind; a first start
+finds no plan of the libraries in the cache. What a tracer holds meanwhile is in [memory.md](memory.md).
 
 {start}
 
 ## How to read it
 
-- *no tracing*: nothing attached. *empty program*: a BPF program that does nothing at the very sites that ssllatency uses:
-  what the kernel takes for the probes themselves. *ssllatency.bt*: bpftrace's own script as the distribution ships it,
-  which traces every process of the machine and fewer functions. *ssllatency handshakes*: whole handshakes instead of calls.
-  *ssllatency snoop --min 1ms*: one line for each call that took so long.
-- The tracers take turns within each round. What one adds is the difference to *no tracing* of the same round; the table has
-  the median over the rounds, and the quartiles, between which half of the rounds lie. Both ratios are of added time; "-"
-  where what they would be divided by is lost in the noise.
-- A run that counts calls is valid only when the tracer's own output has all the calls that were made.
+- *no tracing*: nothing attached. *{floor}*: BPF programs that do nothing at the very sites that ssllatency
+  uses: what the kernel takes for the probes themselves. *ssllatency*: `trace` with its default settings. *ssllatency
+  handshakes*: whole handshakes instead of calls. *ssllatency snoop --min 1ms*: one line for each call that took so long.
+  *ssllatency.bt*: bpftrace's own script as the distribution ships it, which traces every process of the machine and fewer
+  functions.
+- In each round the tracers take turns in an order of its own, after a measurement that only warms up. Before and after each,
+  the same is measured without a tracer; a tracer's ratio is its cost divided by the mean of these two. The ratio given is the
+  geometric mean over the rounds, its interval by Student's t of the logarithms; *added* follows from it. One interval of
+  twenty doesn't hold the true value: so may that of no tracing.
+- There are as many rounds as it takes to know each tracer's ratio to within the bound that bench/run.py sets, or as the time
+  for that work allows.
+- *in hits*: what is added, divided by what a hit of an empty program costs at an instruction that the kernel emulates, measured
+  between these rounds.
+- *of the floor's* and *of ssllatency.bt's* are quotients of added time, their intervals by Fieller's theorem.
+- A run that counts calls is valid only when the tracer's own output has all the calls that were made, and the tracer
+  ended within half a minute when it was interrupted; {repeated} runs were discarded and repeated.
 """
 
 MEMORY_PAGE = """\
@@ -128,9 +178,10 @@ def machine() -> str:
 
 def _cpu() -> str:
     text = Path("/proc/cpuinfo").read_text()
-    model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    facts = dict(re.findall(r"^(model name|cpu family|model)\s*: (.+)$", text, re.MULTILINE))
+    numbers = f", family {facts['cpu family']}, model {facts['model']}" if "cpu family" in facts and "model" in facts else ""
     kind = " (virtual machine)" if re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE) else ""
-    return f"{os.cpu_count()} x {model[1] if model else 'unknown'}{kind}"
+    return f"{os.cpu_count()} x {facts.get('model name', 'unknown')}{numbers}{kind}"
 
 
 def _version(*command: str) -> str:

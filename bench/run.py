@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares no tracing, an empty BPF program at the same sites, ssllatency and bpftrace's ssllatency.bt, in one run; with
+"""Compares no tracing, empty BPF programs at the same sites, ssllatency and bpftrace's ssllatency.bt, in one run; with
 --memory what each command and engine holds instead.
 
-Two works: the TLS pump, and an nginx worker under wrk with keep-alive and with Connection: close. Each round measures all
-tracers one after the other on each work. Everything that is started is ended, and nothing is left but the page.
+The works: a TLS pump, an nginx worker under wrk with keep-alive and with Connection: close, a pump among many, and one that
+isn't traced. Everything that is started is ended, and nothing is left but the page.
 """
 
 from __future__ import annotations
@@ -16,71 +16,104 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random, SystemRandom
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
 from tests.live.clients.counted import ClientError
-from tests.live.servers.nginx import Nginx, ServerError
+from tests.live.servers.nginx import ServerError
 
-import figures
-import memory
-import page
-import processes
-from ssllatency.engines.attach.links import LINK_EACH_PROCESS
-from tracers import ROOT, SNOOP, SSLLATENCY, BenchError, Tracer, attached, forget, tracers
-from works import CONNECTIONS, Cpus, Pump, build_pump, choose_cpus, client, measure_pump, measure_worker, worker
+from bench import figures, hits, memory, others, page, processes, stated
+from bench.rounds import Effort, Measured, Work, measure
+from bench.tracers import (
+    AGAIN,
+    FLOOR,
+    HANDSHAKES,
+    ROOT,
+    SNOOP,
+    SSLLATENCY,
+    BenchError,
+    Tracer,
+    attached,
+    engines,
+    forget,
+    left_out,
+    tracers,
+)
+from bench.works import CONNECTIONS, Batches, Cpus, Pump, PumpWork, WorkerWork, build_pump, choose_cpus, worker
 
 PROGRAMS = {"nginx": "nginx-light", "wrk": "wrk", "taskset": "util-linux", "cc": "gcc", "openssl": "openssl"}
-KEEP_ALIVE, CLOSE = "keep-alive", "Connection: close"
+ENGINES = "Engines"
+PUMP, KEEP_ALIVE, CLOSE = "SSL_read and SSL_write in the pump", "A request with keep-alive", "A request with Connection: close"
+GROWTH, UNRELATED = "Many processes", "An unrelated process"
 
 
 @dataclass(frozen=True)
-class Effort:
-    """How much is measured: rounds, seconds of each load, turns of each of the pump's batches, batches; rounds with many
-    processes, and how many processes at most."""
+class Scale:
+    """The effort of each work, the seconds of a window of the worker, the pump's batches; starts of each tracer, and how many
+    processes at most."""
 
-    rounds: int
-    seconds: int
-    turns: int
-    batches: int
-    growth_rounds: int
+    efforts: dict[str, Effort]
+    seconds: dict[str, float]
+    batches: Batches
+    starts: int
     processes: int
 
 
-THOROUGH = Effort(rounds=7, seconds=3, turns=20_000, batches=5, growth_rounds=3, processes=500)
-QUICK = Effort(rounds=3, seconds=1, turns=10_000, batches=3, growth_rounds=1, processes=8)
-
-Table = defaultdict[str, list[float]]
-
-
-def _table() -> Table:
-    return defaultdict(list)
+THOROUGH = Scale(
+    efforts={
+        PUMP: Effort(at_least=8, budget_s=120, within=0.005),
+        ENGINES: Effort(at_least=4, budget_s=80, within=0.03),
+        KEEP_ALIVE: Effort(at_least=8, budget_s=200, within=0.005),
+        CLOSE: Effort(at_least=8, budget_s=270, within=0.003),
+        GROWTH: Effort(at_least=4, budget_s=90, within=0.03),
+        UNRELATED: Effort(at_least=8, budget_s=60, within=0.01),
+    },
+    seconds={KEEP_ALIVE: 0.8, CLOSE: 1.5},
+    batches=Batches(turns=10_000, number=5),
+    starts=5,
+    processes=500,
+)
+QUICK = Scale(
+    efforts={
+        PUMP: Effort(at_least=3, budget_s=30, within=0.03),
+        ENGINES: Effort(at_least=2, budget_s=0, within=0.03),
+        KEEP_ALIVE: Effort(at_least=3, budget_s=40, within=0.03),
+        CLOSE: Effort(at_least=3, budget_s=40, within=0.01),
+        GROWTH: Effort(at_least=3, budget_s=20, within=0.03),
+        UNRELATED: Effort(at_least=3, budget_s=15, within=0.03),
+    },
+    seconds={KEEP_ALIVE: 0.4, CLOSE: 0.6},
+    batches=Batches(turns=5_000, number=3),
+    starts=2,
+    processes=8,
+)
 
 
 @dataclass
 class Results:
-    """What was measured, each by tracer, one for each round. `first_s` and `later_s` are from a tracer's start to attached to
-    the pump, without plans and with them."""
+    """What was measured: the rounds of each work, and beside them what a hit of a probe cost and how many other processes held
+    probes; seconds from each tracer's start to attached, without plans kept from before and with them."""
 
-    pump: Table = field(default_factory=_table)
-    rate: dict[str, Table] = field(default_factory=lambda: defaultdict(_table))
-    cpu_ns: dict[str, Table] = field(default_factory=lambda: defaultdict(_table))
-    first_s: Table = field(default_factory=_table)
-    later_s: Table = field(default_factory=_table)
-    growth: processes.Growth = field(default_factory=processes.Growth)
+    works: dict[str, Measured] = field(default_factory=dict)
+    hits: dict[str, hits.Hits] = field(default_factory=lambda: defaultdict(hits.Hits))
+    others: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    first_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    later_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
 def main() -> int:
     """Measure, and print or write the page."""
     arguments = _arguments()
-    effort = QUICK if arguments.quick else THOROUGH
+    scale = QUICK if arguments.quick else THOROUGH
     try:
         _check_machine()
-        text = _memory_page() if arguments.memory else _page(_measure(effort), effort)
+        text = _memory_page() if arguments.memory else _page(_measure(scale, Random(arguments.seed)), scale, arguments.seed)
     except (BenchError, ServerError, ClientError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -95,8 +128,10 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about a minute, to see that it works; writes no page by itself")
+    parser.add_argument("--quick", action="store_true", help="three minutes, to see that it works; writes no page by itself")
     parser.add_argument("--memory", action="store_true", help="what each command and engine holds, about two minutes")
+    parser.add_argument("--seed", type=int, metavar="N", default=SystemRandom().randrange(1_000_000),
+                        help="of the orders in which the tracers take turns (another one each time)")  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, metavar="FILE",
                         help="the page (docs/benchmarks.md, with --memory docs/memory.md, with --quick none)")  # fmt: skip
     arguments = parser.parse_args()
@@ -135,67 +170,111 @@ def _memory_page() -> str:
     )
 
 
-def _measure(effort: Effort) -> Results:
-    results = Results()
-    all_tracers, cpus = tracers(), choose_cpus()
+def _measure(scale: Scale, random: Random) -> Results:
+    results, cpus = Results(), choose_cpus()
+
+    def rounds_of(name: str, work: Work, rows: Sequence[Tracer]) -> None:
+        results.works[name] = measure(work, rows, scale.efforts[name], random, between=_before_round(results, name))
+
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-bench-")))
         program = build_pump(directory)
-        pump = stack.enter_context(Pump(program, cpus.server))
-        server = stack.enter_context(worker(directory, cpus))
-        for number in range(1, effort.rounds + 1):
-            for tracer in all_tracers:
-                print(f"==> round {number} of {effort.rounds}: {tracer.name}", file=sys.stderr)
-                _pump_round(results, effort, pump, tracer, directory)
-                _worker_round(results, effort, server, cpus, tracer, directory)
-        print("==> many processes", file=sys.stderr)
-        results.growth = processes.measure(program, cpus, directory, effort.growth_rounds, effort.processes)
+        _measure_starts(results, scale.starts, program, cpus, directory)
+
+        def pumps(*, idle: int = 0, bystander: bool = False) -> PumpWork:
+            return PumpWork(program, cpus.server, directory, scale.batches, idle=idle, bystander=bystander)
+
+        with pumps() as work:
+            rounds_of(PUMP, work, tracers())
+            rounds_of(ENGINES, work, engines())
+        with worker(directory, cpus) as server:
+            rounds_of(KEEP_ALIVE, WorkerWork(server, cpus, directory, scale.seconds[KEEP_ALIVE]), tracers())
+            close = WorkerWork(server, cpus, directory, scale.seconds[CLOSE], "-H", "Connection: close")
+            rounds_of(CLOSE, close, tracers())
+        with pumps(idle=scale.processes - 1) as work:
+            rounds_of(GROWTH, work, processes.growing(scale.processes))
+        with pumps(idle=1, bystander=True) as work:
+            rounds_of(UNRELATED, work, processes.unrelated())
     return results
 
 
-def _pump_round(results: Results, effort: Effort, pump: Pump, tracer: Tracer, directory: Path) -> None:
-    forget(tracer, directory)
-    cost, run = measure_pump(pump, tracer, directory, effort.turns, effort.batches)
-    results.pump[tracer.name].append(cost)
-    if tracer.command:
-        results.first_s[tracer.name].append(run.attach_s)
-        with attached(tracer, pump.pid, directory) as again:
-            pass
-        results.later_s[tracer.name].append(again.attach_s)
+def _before_round(results: Results, name: str) -> Callable[[int], None]:
+    """What happens before each round of a work: it is announced, the cost of a hit measured, and looked who else traces."""
+
+    def before(number: int) -> None:
+        print(f"==> {name}: round {number}", file=sys.stderr)
+        results.others[name].append(len(others.tracing()))
+        results.hits[name].measure()
+
+    return before
 
 
-def _worker_round(results: Results, effort: Effort, server: Nginx, cpus: Cpus, tracer: Tracer, directory: Path) -> None:
-    loads = {
-        KEEP_ALIVE: client(server, cpus, effort.seconds),
-        CLOSE: client(server, cpus, effort.seconds, "-H", "Connection: close"),
-    }
-    for name, what in measure_worker(server, tracer, directory, loads).items():
-        results.rate[name][tracer.name].append(what.rate)
-        results.cpu_ns[name][tracer.name].append(what.cpu_ns)
+def _measure_starts(results: Results, starts: int, program: Path, cpus: Cpus, directory: Path) -> None:
+    """Of each tracer, on the pump. All plans are in the cache then."""
+    with Pump(program, cpus.server) as pump:
+        for tracer in (tracer for tracer in tracers() if tracer.command):
+            print(f"==> starts: {tracer.name}", file=sys.stderr)
+            for _ in range(starts):
+                forget(tracer, directory)
+                for seconds in (results.first_s, results.later_s):
+                    with attached(tracer, [pump.pid], directory) as run:
+                        pass
+                    seconds[tracer.name].append(run.attach_s)
 
 
-def _page(results: Results, effort: Effort) -> str:
-    works = {
-        "SSL_read and SSL_write in the pump": results.pump,
-        "A request with keep-alive": results.cpu_ns[KEEP_ALIVE],
-        "A request with Connection: close": results.cpu_ns[CLOSE],
-    }
+def _beside(results: Results, name: str) -> str:
+    """What stands beside the figures of a work."""
+    return "\n".join(filter(None, (hits.sentence(results.hits[name].median), others.sentence(results.others[name]))))
+
+
+def _page(results: Results, scale: Scale, seed: int) -> str:
+    works, served = results.works, {name: results.works[name] for name in (PUMP, KEEP_ALIVE, CLOSE)}
+    hit = {name: beside.median for name, beside in results.hits.items()}
     return page.PAGE.format(
         machine=page.machine(),
+        seed=seed,
+        left_out="".join(f"- {sentence}\n" for sentence in left_out()),
+        again=AGAIN,
+        floor=FLOOR,
         aim=figures.AIM,
-        verdict=figures.verdict(works),
-        turns=effort.turns,
-        batches=effort.batches,
-        rounds=effort.rounds,
+        verdicts=figures.verdicts(served),
+        batches=scale.batches,
         connections=CONNECTIONS,
-        seconds=effort.seconds,
-        pump=figures.pump_table(results.pump),
-        keep_alive=figures.worker_table(results.rate[KEEP_ALIVE], results.cpu_ns[KEEP_ALIVE]),
-        snoop=figures.against(works, SNOOP, SSLLATENCY),
-        close=figures.worker_table(results.rate[CLOSE], results.cpu_ns[CLOSE]),
-        limit=LINK_EACH_PROCESS,
-        growth=processes.table(results.growth),
-        unrelated=processes.unrelated_table(results.growth),
+        pump_rounds=works[PUMP].rounds,
+        pump_hits=_beside(results, PUMP),
+        pump=figures.pump_table(works[PUMP], hit[PUMP]),
+        engine_rounds=works[ENGINES].rounds,
+        engine_hits=_beside(results, ENGINES),
+        engines=figures.plain_table(works[ENGINES], hit[ENGINES]),
+        keep_alive_s=scale.seconds[KEEP_ALIVE],
+        keep_alive_rounds=works[KEEP_ALIVE].rounds,
+        keep_alive_busy=figures.busy_sentence(works[KEEP_ALIVE]),
+        keep_alive_hits=_beside(results, KEEP_ALIVE),
+        keep_alive=figures.worker_table(works[KEEP_ALIVE], hit[KEEP_ALIVE]),
+        close_s=scale.seconds[CLOSE],
+        close_rounds=works[CLOSE].rounds,
+        close_busy=figures.busy_sentence(works[CLOSE]),
+        close_hits=_beside(results, CLOSE),
+        close=figures.worker_table(works[CLOSE], hit[CLOSE]),
+        programs=figures.against(served, SSLLATENCY, FLOOR),
+        snoop=figures.against(served, SNOOP, SSLLATENCY),
+        stated_aim=100 * stated.AIM,
+        stated=figures.stated_table(
+            [
+                (work, works[work], tracer, quantity)
+                for work, quantity in ((PUMP, stated.PER_CALL), (KEEP_ALIVE, stated.SHARE), (CLOSE, stated.SHARE))
+                for tracer in (FLOOR, SSLLATENCY, HANDSHAKES)
+            ]
+            + [(UNRELATED, works[UNRELATED], SSLLATENCY, stated.PER_CALL)]
+        ),
+        repeated=sum(measured.repeated for measured in works.values()),
+        growth_rounds=works[GROWTH].rounds,
+        growth_hits=_beside(results, GROWTH),
+        growth=figures.growth_table(works[GROWTH]),
+        unrelated_rounds=works[UNRELATED].rounds,
+        unrelated_hits=_beside(results, UNRELATED),
+        unrelated=figures.plain_table(works[UNRELATED], hit[UNRELATED]),
+        start_rounds=scale.starts,
         start=figures.start_table(results.first_s, results.later_s),
     )
 

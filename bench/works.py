@@ -1,26 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two works that are traced: the in-process TLS pump, and one nginx worker that has a CPU to itself."""
+"""The works that are traced: in-process TLS pumps, and one nginx worker that has a CPU to itself.
+
+What a unit of work takes is CPU time of the traced process, which other processes on the machine change little; what the probes
+and their programs take is part of it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.live.clients.counted import Load, wrk
+from tests.live.clients.counted import ClientError
 from tests.live.servers.nginx import Nginx, Settings
 
-from tracers import BenchError, Run, Tracer, attached
+from bench.rounds import COST, Sample
+from bench.stated import PER_CALL, SHARE, stated_cost
+from bench.tracers import BenchError, Run, Tracer, UnusableRun, attached
 
 SOURCE = Path(__file__).resolve().with_name("pump.c")
 CALLS_A_TURN = 2  # one SSL_read and one SSL_write
 WARM_UP = 2_000  # turns
 CONNECTIONS = 32  # of wrk, at a time
+SETTLE_S = 0.2  # under load, before a window: after the load's start, and after a tracer was attached or has ended
+LOAD_S = 3600  # more than any round takes: wrk is interrupted
+RATE, BUSY = "requests/s", "busy"  # the latter: the part of the time in which the worker had its CPU
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,11 @@ class Cpus:
 
     server: int
     client: int
+
+    @property
+    def client_prefix(self) -> tuple[str, ...]:
+        """The command that a client is run under."""
+        return ("taskset", "-c", str(self.client))
 
 
 def choose_cpus() -> Cpus:
@@ -68,7 +86,7 @@ class Pump:
         self._process.communicate()
 
     def run(self, turns: int) -> float:
-        """Nanoseconds a call over so many turns."""
+        """Nanoseconds of CPU time a call over so many turns."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"run {turns}\n")
         return int(self._line()) / (turns * CALLS_A_TURN)
@@ -78,23 +96,62 @@ class Pump:
         return self._process.stdout.readline()
 
 
-def measure_pump(pump: Pump, tracer: Tracer, directory: Path, turns: int, batches: int) -> tuple[float, Run]:
-    """Nanoseconds a call: the fastest of some batches, which other work on the machine disturbed least."""
-    with attached(tracer, pump.pid, directory) as run:
-        pump.run(WARM_UP)
-        fastest = min(pump.run(turns) for _ in range(batches))
-    made = WARM_UP + turns * batches
-    for function in ("SSL_read", "SSL_write"):
-        _check_counted(tracer, run, function, made)
-    return fastest, run
-
-
 @dataclass(frozen=True)
-class Served:
-    """What the worker did under load: requests a second, and nanoseconds of its CPU time a request."""
+class Batches:
+    """A measurement of the pump: the fastest of `number` batches of so many turns, which other work disturbed least."""
 
-    rate: float
-    cpu_ns: float
+    turns: int
+    number: int
+
+    @property
+    def made(self) -> int:
+        """How many turns there are in all, with those that warm up."""
+        return WARM_UP + self.turns * self.number
+
+
+class PumpWork:
+    """One pump that works, a new process in each round, and idle ones beside it that are there from `with` to its end.
+
+    What is traced is the pump that works, and with a tracer of several processes idle ones too; only idle ones where it is a
+    `bystander`.
+    """
+
+    def __init__(self, program: Path, cpu: int, directory: Path, batches: Batches, *, idle: int = 0, bystander: bool = False):
+        self._program, self._cpu, self._directory, self._batches = program, cpu, directory, batches
+        self._number_idle, self._bystander = idle, bystander
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._idle = [stack.enter_context(Pump(self._program, self._cpu)) for _ in range(self._number_idle)]
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    @contextlib.contextmanager
+    def round(self) -> Iterator[None]:
+        """Runs the pump that works."""
+        with Pump(self._program, self._cpu) as self._pump:
+            yield
+
+    def untraced(self) -> Sample:
+        """A call's cost."""
+        self._pump.run(WARM_UP)
+        return {COST: min(self._pump.run(self._batches.turns) for _ in range(self._batches.number))}
+
+    def traced(self, tracer: Tracer) -> Sample:
+        """A call's cost, and what the tracer itself says that it added to one."""
+        pids = [pump.pid for pump in ([] if self._bystander else [self._pump]) + self._idle][: tracer.processes]
+        with attached(tracer, pids, self._directory) as run:
+            sample = self.untraced()
+        if not self._bystander:
+            for function in ("SSL_read", "SSL_write"):
+                _check_counted(tracer, run, function, self._batches.made)
+        if (cost := stated_cost(run.output)) is None:
+            return sample
+        stated_ns = cost.others_ns if self._bystander else cost.ns
+        return {**sample, PER_CALL: stated_ns / (self._batches.made * CALLS_A_TURN)}
 
 
 def worker(certificates: Path, cpus: Cpus) -> Nginx:
@@ -102,34 +159,70 @@ def worker(certificates: Path, cpus: Cpus) -> Nginx:
     return Nginx(certificates, Settings(workers=1, cpu=cpus.server, tickets=False, body=1024, kinds=("rsa",)))
 
 
-def measure_worker(
-    server: Nginx, tracer: Tracer, directory: Path, loads: Mapping[str, Callable[[], Load]]
-) -> dict[str, Served]:
-    """Each of the loads, one after the other, while the tracer is attached to the server."""
-    before = server.status().handled
-    pid = server.worker_pids()[0]
-    with attached(tracer, server.master_pid, directory) as run:
-        served = {name: _serve(pid, load) for name, load in loads.items()}
-        connections = server.wait_idle().handled - before
-    # wrk leaves the connections that are under way when its time is up.
-    _check_counted(tracer, run, "SSL_do_handshake", connections - len(loads) * CONNECTIONS)
-    return served
+@dataclass(frozen=True)
+class _Look:
+    """The worker at a moment."""
+
+    time_ns: int
+    cpu_ns: int
+    requests: int
 
 
-def client(server: Nginx, cpus: Cpus, seconds: int, *options: str) -> Callable[[], Load]:
-    """A load by wrk on the client's CPU."""
-    prefix = ("taskset", "-c", str(cpus.client))
-    return lambda: wrk(server.port["rsa"], seconds, *options, connections=CONNECTIONS, prefix=prefix)
+class WorkerWork:
+    """The worker of an nginx under wrk, measured over windows of `seconds`. wrk runs all through a round, so that no
+    connections are opened or closed for a window's sake."""
 
+    def __init__(self, server: Nginx, cpus: Cpus, directory: Path, seconds: float, *options: str) -> None:
+        self._server, self._directory, self._seconds = server, directory, seconds
+        self._pid = server.worker_pids()[0]
+        load = ("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", *options, f"https://127.0.0.1:{server.port['rsa']}/")
+        self._command = (*cpus.client_prefix, *load)
 
-def _serve(pid: int, load: Callable[[], Load]) -> Served:
-    before = _cpu_ns(pid)
-    done = load()
-    return Served(done.rate, (_cpu_ns(pid) - before) / done.requests)
+    @contextlib.contextmanager
+    def round(self) -> Iterator[None]:
+        """Runs wrk. ClientError when it met an error."""
+        process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            yield
+            process.send_signal(signal.SIGINT)
+            output = process.communicate(timeout=30)[0]
+        finally:
+            process.kill()
+            process.wait()
+        if "Requests/sec" not in output or "Non-2xx" in output or "Socket errors" in output:
+            raise ClientError(f"wrk met errors: {output[-600:]}")
+
+    def untraced(self) -> Sample:
+        """A request's cost, the rate of requests, and how much of its CPU the worker took."""
+        time.sleep(SETTLE_S)
+        before = self._look()
+        time.sleep(self._seconds)
+        after = self._look()
+        requests, cpu_ns, passed_ns = (
+            after.requests - before.requests,
+            after.cpu_ns - before.cpu_ns,
+            after.time_ns - before.time_ns,
+        )
+        if not requests:
+            raise BenchError(f"the worker served nothing for {self._seconds} s.")
+        return {COST: cpu_ns / requests, RATE: requests / passed_ns * 1e9, BUSY: cpu_ns / passed_ns, "requests": requests}
+
+    def traced(self, tracer: Tracer) -> Sample:
+        """The same, and what part of the worker's CPU time the tracer itself says that it took."""
+        with attached(tracer, [self._server.master_pid], self._directory) as run:
+            sample = self.untraced()
+        _check_counted(tracer, run, "SSL_write", int(sample["requests"]))
+        cost = stated_cost(run.output)
+        return sample if cost is None or cost.share is None else {**sample, SHARE: cost.share}
+
+    def _look(self) -> _Look:
+        requests = self._server.status().requests
+        return _Look(time.monotonic_ns(), _cpu_ns(self._pid), requests)
 
 
 def _cpu_ns(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+    """The process' CPU clock: its number is made of the PID, as clock_getcpuclockid(3) does it."""
+    return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 def _check_counted(tracer: Tracer, run: Run, function: str, at_least: int) -> None:
@@ -138,4 +231,4 @@ def _check_counted(tracer: Tracer, run: Run, function: str, at_least: int) -> No
         return
     seen = tracer.counted(run.output, function)
     if seen < at_least:
-        raise BenchError(f"{tracer.name} counted {seen} of {at_least} calls of {function}: nothing to compare.")
+        raise UnusableRun(f"{tracer.name} counted {seen} of {at_least} calls of {function}: nothing to compare.")

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
-PLACES = {"ssllatency": TOP / "python", "tests": TOP, "install": TOP}
+PLACES = {"ssllatency": TOP / "python", "tests": TOP, "install": TOP, "bench": TOP}
 FOLDERS = ("python", "tests", "bench", "tools", "install", "examples", "bpf")
 
 
