@@ -55,6 +55,22 @@ def test_only_calls_within_windows_count_and_the_others_pay_nothing(subject: Sub
     assert snapshot.losses == Losses()
 
 
+def test_a_site_that_is_told_of_is_there(subject: Subject) -> None:
+    """By the breakpoint at it a file is known that comes by another name."""
+    session = attach(subject)
+    assert session.attachment.site_in(0) is not None
+    offsets = {
+        probe.offset for planned in subject.plan.operations if planned.operation != "SSL_read" for probe in planned.probes
+    }
+    session.attachment.shut([Tier.DATA])
+    session.attachment.finish(Tier.DATA)
+    assert session.attachment.site_in(0) in offsets
+    session.attachment.shut(BELOW)
+    session.attachment.finish(Tier.BELOW)
+    assert session.attachment.site_in(0) is None
+    session.close()
+
+
 def test_a_call_that_began_before_may_end_after(subject: Subject) -> None:
     session = attach(subject)
     subject.say("hold", 3)

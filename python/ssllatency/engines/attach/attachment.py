@@ -272,7 +272,8 @@ class Attachment:
 
     def site_in(self, number: int) -> int | None:
         """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""
-        offsets = (probing.offset_in(self.images[number].file) for probing in self._probings.values())
+        there = (probing for tier, probing in self._probings.items() if tier not in self._shut)
+        offsets = (probing.offset_in(self.images[number].file) for probing in there)
         return next((offset for offset in offsets if offset is not None), None)
 
     def attach_tracepoint(self, program: str) -> None:
