@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 
 from ssllatency.engines import choice
@@ -26,6 +29,16 @@ def attach(subject: Subject, engine: str = "libbpf", **more: object) -> TraceSes
     session = choice.engine(engine).attach(request)
     assert isinstance(session, TraceSession)
     return session
+
+
+def busy_until(subject: Subject, session: TraceSession, over: Callable[[], bool]) -> int:
+    """Has the program read until then, for a minute at most; how many calls it made."""
+    calls, deadline = 0, time.monotonic() + 60
+    while not over() and time.monotonic() < deadline:
+        subject.do("reads", 10_000, 1)
+        calls += 10_000
+        session.poll()
+    return calls
 
 
 @pytest.mark.parametrize("engine", ["libbpf", "bcc"])
@@ -124,11 +137,7 @@ def test_what_costs_too_much_goes_into_windows_and_is_estimated(subject: Subject
     costs = HitCosts(optimised=1_000, emulated=1_000, single_stepped=1_000, returning=1_000)
     session = choice.engine("libbpf").attach(subject.request(budget=0.1, hit_costs=lambda: costs, role=Side.ANY))
     assert isinstance(session, TraceSession)
-    calls = 0
-    while not any(part.windows > 1 for part in session.read().sampling) and calls < 20_000_000:
-        subject.do("reads", 10_000, 1)
-        calls += 10_000
-        session.poll()
+    calls = busy_until(subject, session, lambda: any(part.windows > 1 for part in session.read().sampling))
     session.detach()
     snapshot = session.read()
     session.close()
@@ -153,11 +162,7 @@ def test_probes_that_cannot_come_back_end_the_windows_and_not_the_run(
         raise AttachError("the file has changed.")
 
     monkeypatch.setattr(session.attachment, "resume", refuse)
-    for _ in range(2000):
-        subject.do("reads", 10_000, 1)
-        session.poll()
-        if session.attachment.notes:
-            break
+    busy_until(subject, session, lambda: bool(session.attachment.notes))
     subject.do("calls", 10)
     session.detach()
     snapshot = session.read()
