@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from pathlib import Path
 
 import pytest
 
 from ssllatency.engines import choice
-from ssllatency.engines.base import Rules
+from ssllatency.engines.base import Rules, Side
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.arithmetic import difference
@@ -133,3 +135,27 @@ def test_an_interval_has_its_own_cost(subject: Subject) -> None:
     cost = difference(later, earlier).cost
     assert cost is not None
     assert cost.hits == 60 * hits_of_a_success(subject, "RSA_sign")
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_what_was_mapped_is_given_back_at_once(subject: Subject) -> None:
+    """And not when Python gets to it: a map that is mapped is a descriptor, and memory of the kernel."""
+    windows = kernel.best_method() is not kernel.Method.PERF
+
+    def once() -> None:
+        session = subject.attach(hit_costs=known, budget=0.5 if windows else None, role=Side.ANY)
+        session.poll()
+        session.close()
+
+    once()
+    before = descriptors()
+    gc.disable()
+    try:
+        for _ in range(3):
+            once()
+        assert descriptors() == before
+    finally:
+        gc.enable()

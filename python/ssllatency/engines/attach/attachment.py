@@ -328,6 +328,7 @@ class Attachment:
         if self.processes.meter and self._measured:
             self.processes.meter.leave_out(self.object, self._measured)
             self._measured = []
+        self.processes.when_ended = [release for release in self.processes.when_ended if release != self._release]
         if not self._beside:
             self.processes.close()
         self.object.close()

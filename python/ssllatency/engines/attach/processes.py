@@ -85,5 +85,6 @@ class Processes:
         """Ends that; may be called twice."""
         if self.meter:
             self.meter.close()
+            self.meter = None
         if self.following:
             self.following.close()

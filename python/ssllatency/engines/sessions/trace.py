@@ -104,6 +104,7 @@ class TraceSession:
     def close(self) -> None:
         """Detaches and frees the programs and maps."""
         self.attachment.close()
+        self._windows = None
 
     def poll(self) -> None:
         """To be called several times a second."""
