@@ -221,7 +221,7 @@ class Follower:
             self._attachment.late.add(mapping.pid)
 
     def _refill(self, following: Following) -> None:
-        self._joined_late |= {pid for pid in following.refill() if self._has_begun(pid)}
+        self._joined_late |= following.refill(self._has_begun)
 
     def _has_begun(self, pid: int) -> bool:
         """Whether the process maps a traced file already, or is gone and may have: who is just starting has made no call."""

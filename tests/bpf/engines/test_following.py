@@ -202,3 +202,14 @@ def test_others_mappings_are_nobodys_business(follow: Callable[..., Following]) 
     following = follow(comms=(COMM,))
     subprocess.run(["true"], check=True)
     assert following.mapped() == []
+
+
+def test_whether_a_process_has_begun_is_asked_before_it_joins(follow: Callable[..., Following]) -> None:
+    """Afterwards it may map what it likes: its calls count."""
+    members: dict[int, bool] = {}
+    following = follow(members=lambda: members)
+    members[os.getpid()] = True
+    assert following.refill(lambda pid: pid in following.alive()) == set()
+    assert following.alive() == [os.getpid()]
+    members[os.getppid()] = True
+    assert following.refill(lambda _: True) == {os.getppid()}

@@ -25,6 +25,7 @@ _VARYING = (
     (r"\n +\d+ handshakes? whose calls slept .*", ""),  # for a lock, as may happen on a busy machine
     (r"^Lost:\n\n", ""),  # nothing else
     (r"^(?:ssllatency|Note): \d+ other process.*\n(?:[ ].*\n)*\n?", ""),  # who else maps the libraries
+    (r"^(?:Cost of tracing|Processes that aren't traced|Programs that aren't at probes)\b.*\n(?:[ ].*\n)*\n?", ""),
     (r"^OpenSSL .* processors$", "OpenSSL, Linux, processors"),
     (r"^\S+, kernel \S+, (.*) from \S+$", r"host, kernel, \1"),
     (r"\|[█▓▥▒·○]+\|", "|bar|"),
@@ -34,7 +35,16 @@ _VARYING = (
 )
 _TABLE = "### Side by side\n"
 # What comes about by chance: who waits for whom, and whether two runs differ in more than their times.
-_PERHAPS = {"wait: peer", "wait: peer window", "wait: unknown", "Of it in calls", "Different", "Lost", "Note"}
+_PERHAPS = {
+    "wait: peer",
+    "wait: peer window",
+    "wait: unknown",
+    "Of it in calls",
+    "Different",
+    "Lost",
+    "Note",
+    "Cost of tracing",
+}
 Rows = dict[str, dict[str, str]]
 
 

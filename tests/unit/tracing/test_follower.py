@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -75,9 +75,9 @@ class Kernel:
     def alive(self) -> list[int]:
         return [pid for pid in self.maps if pid not in self.others]
 
-    def refill(self) -> set[int]:
+    def refill(self, has_begun: Callable[[int], bool]) -> set[int]:
         found, self.found_late = self.found_late, set()
-        return found
+        return {pid for pid in found if has_begun(pid)}
 
     def cgroup_is_new(self) -> bool:
         return False

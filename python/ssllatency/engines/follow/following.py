@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
@@ -167,24 +167,27 @@ class Following:
         """Whether the process is in the set, or was when it ended."""
         return _has(self._bits.words[pid >> 6], pid) or self._ended.has(pid)
 
-    def refill(self) -> set[int]:
-        """Adds those that the rules name now and that aren't in the set, and says whom: at first all, later who was renamed or
-        moved.
+    def refill(self, has_begun: Callable[[int], bool] = lambda _: False) -> set[int]:
+        """Adds those that the rules name now and that aren't in the set: at first all, later who was renamed or moved, or is
+        just being started. Says of whom `has_begun` was true immediately before that.
 
         A child of a process that wasn't in the set yet is found by looking again, until a look finds nobody new. Of those that
         start others without an end the next refill finds the rest.
         """
         added: set[int] = set()
+        begun: set[int] = set()
         for _ in range(_MOST_LOOKS):
             members = self._rules.members()
             inside = added | set(self.alive())  # not before the members: the programs add some meanwhile, and others end
             new = {pid: member for pid, member in members.items() if pid not in inside and not self._ended.has(pid)}
             for pid, member in new.items():
+                if has_begun(pid):
+                    begun.add(pid)
                 self.admit(pid, member=member)
             if not new:
                 break
             added |= new.keys()
-        return added
+        return begun
 
     def admit(self, pid: int, *, member: bool = False) -> None:
         """Adds a process; `member` as the programs add one by its name or cgroup, so that its next program may end that."""
