@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure with the bounds that hold the truth in 95 of 100 cases; both None where there were too few windows."""
+    """A figure with its 95 % bounds, both None where there were too few windows. They are those of a server that does in
+    windows what it does between them."""
 
     value: float
     low: float | None

@@ -21,6 +21,11 @@ from ssllatency.reports.text.frame import costs, heading, lost, not_traced, note
 from ssllatency.reports.text.page import joined, table, wrapped
 from ssllatency.reports.words.units import printable, seconds
 
+_BOUNDS = (
+    "In brackets: 95 % bounds, of a server that does in windows what it does between them. One at full speed does less while"
+    " it is watched, so that its calls are estimated too low."
+)
+
 
 def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
     """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section."""
@@ -44,7 +49,7 @@ def _in_windows(sampling: Sequence[Sampling]) -> list[list[str]]:
     """What was watched in windows only, and what is estimated from that."""
     rows = [[*row.names, *row.cells] for row in sampling_rows(sampling)]
     estimates = table([[*map(str.upper, SAMPLED_HEADINGS)], *rows], left=2) if rows else []
-    note = wrapped("In brackets: bounds that hold the truth in 95 of 100 cases.") if rows else []
+    note = wrapped(_BOUNDS) if rows else []
     return [*(wrapped(sentence, hanging="  ") for sentence in sampling_sentences(sampling)), estimates, note]
 
 
