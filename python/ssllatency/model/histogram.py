@@ -22,8 +22,8 @@ FIRST_BUCKET = 96
 BUCKET_COUNT = 480
 
 _PER_OCTAVE = 1 << SCALE
-_UNDERFLOW = FIRST_BUCKET - 1
-_OVERFLOW = FIRST_BUCKET + BUCKET_COUNT
+UNDERFLOW = FIRST_BUCKET - 1
+OVERFLOW = FIRST_BUCKET + BUCKET_COUNT
 
 
 def bucket_index(value_ns: int) -> int:
@@ -45,7 +45,7 @@ def bucket_bounds(index: int) -> tuple[float, float]:
 
 def counted_bucket(value_ns: int) -> int:
     """Like bucket_index(), with every underflow as bucket 95 and every overflow as bucket 576."""
-    return min(max(bucket_index(value_ns), _UNDERFLOW), _OVERFLOW)
+    return min(max(bucket_index(value_ns), UNDERFLOW), OVERFLOW)
 
 
 def quantile_rank(q: float, count: int) -> int:
@@ -86,8 +86,8 @@ class ExponentialHistogram:
         last = len(self.counts) - next((position for position, count in enumerate(reversed(self.counts)) if count), 0)
         counts = self.counts[first:last]
         offset = self.offset + first if counts else FIRST_BUCKET
-        if offset < FIRST_BUCKET or offset + len(counts) > _OVERFLOW:
-            raise ValueError(f"the buckets of a histogram are {FIRST_BUCKET} to {_OVERFLOW - 1}")
+        if offset < FIRST_BUCKET or offset + len(counts) > OVERFLOW:
+            raise ValueError(f"the buckets of a histogram are {FIRST_BUCKET} to {OVERFLOW - 1}")
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "offset", offset)
 
@@ -103,7 +103,7 @@ class ExponentialHistogram:
         """From durations in nanoseconds, by the exact rule that the kernel follows."""
         slots = [0] * (BUCKET_COUNT + 2)
         for value in values_ns:
-            slots[counted_bucket(value) - _UNDERFLOW] += 1
+            slots[counted_bucket(value) - UNDERFLOW] += 1
         return cls.from_dense(slots[1:-1], slots[0], slots[-1])
 
     @classmethod
@@ -120,12 +120,18 @@ class ExponentialHistogram:
     @property
     def dense(self) -> tuple[int, ...]:
         """All BUCKET_COUNT buckets."""
-        return self._between(FIRST_BUCKET, _OVERFLOW)
+        return self._between(FIRST_BUCKET, OVERFLOW)
 
     @property
     def count(self) -> int:
         """Number of calls."""
         return self.underflow + sum(self.counts) + self.overflow
+
+    @property
+    def by_bucket(self) -> dict[int, int]:
+        """The buckets that aren't empty with their counts, ascending; UNDERFLOW and OVERFLOW are those at the ends."""
+        dense = ((UNDERFLOW, self.underflow), *enumerate(self.counts, self.offset), (OVERFLOW, self.overflow))
+        return {bucket: count for bucket, count in dense if count}
 
     def bucket_at(self, rank: int) -> int:
         """The bucket of the rank-th shortest call: 95 for the underflow, 576 for the overflow.
@@ -136,12 +142,12 @@ class ExponentialHistogram:
             raise ValueError(f"there is no call number {rank} of {self.count}")
         cumulated = self.underflow
         if rank <= cumulated:
-            return _UNDERFLOW
+            return UNDERFLOW
         for index, count in enumerate(self.counts, self.offset):
             cumulated += count
             if rank <= cumulated:
                 return index
-        return _OVERFLOW
+        return OVERFLOW
 
     def quantile_range(self, q: float) -> tuple[float, float] | None:
         """Bounds in nanoseconds, lower excluded and upper included, that the q-quantile surely lies between.
@@ -152,9 +158,9 @@ class ExponentialHistogram:
             return None
         bucket = self.bucket_at(quantile_rank(q, self.count))
         lower, upper = bucket_bounds(bucket)
-        if bucket == _UNDERFLOW:
+        if bucket == UNDERFLOW:
             return -1.0, upper
-        return (lower, upper) if bucket < _OVERFLOW else (lower, math.inf)
+        return (lower, upper) if bucket < OVERFLOW else (lower, math.inf)
 
     def quantile(self, q: float) -> float | None:
         """The q-quantile in nanoseconds, at most 2.2 % off the quantile of the calls themselves.

@@ -30,15 +30,19 @@ class Process:
     start_time: int
 
 
-def all_processes(proc: Path = PROC) -> list[Process]:
-    """Every process, ascending by PID; SsllatencyError where `proc` can't be listed at all."""
+def all_pids(proc: Path = PROC) -> list[int]:
+    """The PID of every process, in no order; SsllatencyError where `proc` can't be listed at all."""
     try:
-        names = [entry.name for entry in proc.iterdir()]
+        return [int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal()]
     except OSError as error:
         raise SsllatencyError(
             f"Can't list the processes in {proc} ({error.strerror}): mount it (mount -t proc proc /proc)."
         ) from error
-    processes = (_read_process(proc / name / "stat") for name in names if name.isdecimal())
+
+
+def all_processes(proc: Path = PROC) -> list[Process]:
+    """Every process, ascending by PID; SsllatencyError where `proc` can't be listed at all."""
+    processes = (_read_process(proc / str(pid) / "stat") for pid in all_pids(proc))
     return sorted((process for process in processes if process), key=lambda process: process.pid)
 
 

@@ -21,6 +21,7 @@ from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.output.printing import tell
+from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.join import complete
 from ssllatency.targets import (
     MOST_OF_PROCESS,
@@ -154,10 +155,16 @@ class Follower:
         """Says once, when there are any, which other processes pay for the links that the targets share."""
         others = self._others.look() if self._others else []
         if others:
-            from ssllatency.tracing import hit_costs  # not before the probes are attached
-
             self._others = None
-            self._say(who_pays(others, self._attachment.images, hit_costs.of_this_machine()))
+            self._say(who_pays(others, self._attachment.images, self._hit_costs()))
+
+    def _hit_costs(self) -> HitCosts | None:
+        meter = self._attachment.processes.meter
+        if meter:
+            return meter.hit_costs()
+        from ssllatency.tracing.hit_costs import of_this_machine  # not before the probes are attached
+
+        return of_this_machine()
 
     def _is_target(self, pid: int) -> bool:
         """Whether the process is, or was, one to trace. Where all users of a file are, what it maps tells."""

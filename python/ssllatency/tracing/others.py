@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from pathlib import Path
+from contextlib import suppress
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.mappings import Mapping
@@ -20,7 +20,7 @@ from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts, cost_ns
 from ssllatency.reports.words.units import counted, duration
 from ssllatency.targets import Identity, Process, listing, mapped_files, process_of
-from ssllatency.targets.processes import PROC
+from ssllatency.targets.processes import all_pids
 
 _FIRST_LOOK_S, _MOST_LOOK_S = 0.1, 0.02  # how long a look takes: all of most machines at the first, little of each later one
 _MOST_HEARD = 64  # processes that wait to be asked once more whether they are targets
@@ -101,9 +101,8 @@ def _price(images: Iterable[TracedImage], costs: HitCosts | None) -> str:
     return f"A call of a traced function takes them about {duration(calls[0])} longer{dearest}."
 
 
-def _pids(proc: Path = PROC) -> list[int]:
+def _pids() -> list[int]:
     """All processes, the first last; nobody where they can't be listed."""
-    try:
-        return sorted((int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal()), reverse=True)
-    except OSError:
-        return []
+    with suppress(SsllatencyError):
+        return sorted(all_pids(), reverse=True)
+    return []

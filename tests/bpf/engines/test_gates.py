@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,8 @@ from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.costs import HitCosts
-from tests.bpf.conftest import Subject, breakpoints, counts
+from tests.bpf.conftest import Subject, breakpoints, counts, running
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(kernel.best_method() is kernel.Method.PERF, reason="this kernel has no links that come and go")
 
@@ -84,16 +86,27 @@ def test_a_site_that_is_told_of_is_there(subject: Subject) -> None:
     session.close()
 
 
-def test_a_call_that_began_before_may_end_after(subject: Subject) -> None:
+def attach_and_hold(subject: Subject, depth: int) -> TraceSession:
+    """A session whose tier is shut while so many calls run."""
     session = attach(subject)
-    subject.say("hold", 3)
+    subject.say("hold", depth)
     while session.attachment.is_quiet(BELOW):
         pass
     session.attachment.shut(BELOW)
-    assert not session.attachment.is_quiet(BELOW)
+    return session
+
+
+def let_go(subject: Subject) -> None:
+    """Has these calls return."""
     subject.say("")
     assert subject.process.stdout
     assert subject.process.stdout.readline() == "done\n"
+
+
+def test_a_call_that_began_before_may_end_after(subject: Subject) -> None:
+    session = attach_and_hold(subject, 3)
+    assert not session.attachment.is_quiet(BELOW)
+    let_go(subject)
     assert session.attachment.is_quiet(BELOW)
     assert session.attachment.finish(Tier.BELOW) == 0
     assert counts(session.read())["RSA_verify", Outcome.SUCCESS] == 3
@@ -101,17 +114,11 @@ def test_a_call_that_began_before_may_end_after(subject: Subject) -> None:
 
 
 def test_a_call_that_never_ends_is_given_up_and_told_of(subject: Subject) -> None:
-    session = attach(subject)
-    subject.say("hold", 3)
-    while session.attachment.is_quiet(BELOW):
-        pass
-    session.attachment.shut(BELOW)
+    session = attach_and_hold(subject, 3)
     given_up = session.attachment.finish(Tier.BELOW)
     assert given_up == 3
     session.attachment.resume(BELOW)
-    subject.say("")
-    assert subject.process.stdout
-    assert subject.process.stdout.readline() == "done\n"
+    let_go(subject)
     subject.do("recurse", 2)
     snapshot = session.read()
     session.close()
@@ -171,6 +178,23 @@ def test_probes_that_cannot_come_back_end_the_windows_and_not_the_run(
     assert counts(snapshot)["RSA_sign", Outcome.SUCCESS] == 10
     [sampled] = snapshot.sampling
     assert sampled.duration_s < snapshot.duration_s
+
+
+def test_links_of_ended_processes_are_closed_after_windows_as_well(subject: Subject) -> None:
+    if not kernel.filters_whole_processes():
+        pytest.skip("links of each process aren't shared out to its threads by this kernel")
+    with running(subject.plan) as other:
+        [image] = subject.request().images
+        session = attach(subject, links="process", images=(replace(image, pids=(subject.pid, other.pid)),))
+        for pid in (other.pid, subject.pid):
+            session.attachment.shut(BELOW)
+            session.attachment.finish(Tier.BELOW)
+            session.attachment.resume(BELOW)
+            session.attachment.processes.release([pid])
+        wait_for(lambda: breakpoints(other) == breakpoints(subject) == 0)
+        subject.do("calls", 10)
+        assert counts(session.read()) == {}
+        session.close()
 
 
 def test_perf_events_and_sessions_cannot_come_and_go(subject: Subject) -> None:

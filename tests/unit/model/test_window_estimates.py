@@ -15,7 +15,7 @@ import pytest
 from ssllatency.model.histogram import ExponentialHistogram, bucket_bounds, counted_bucket
 from ssllatency.model.sampling import Estimate, Interval
 from ssllatency.model.snapshot import Outcome
-from ssllatency.model.statistics.windows import Stratum, counts_of, estimates, fewer
+from ssllatency.model.statistics.windows import Stratum, estimates, fewer
 
 KEY = ("SSL_read", Outcome.SUCCESS)
 LENGTH_S, STRATA, RUNS = 1.0, 40, 100
@@ -82,7 +82,7 @@ def watched(calls: Sequence[Call], chance: random.Random, part: float) -> list[S
         opens_s = chance.uniform(begins_s, ends_s - part * LENGTH_S)
         first, last = (bisect_left(times, at_s) for at_s in (opens_s, opens_s + part * LENGTH_S))
         seen = [call.took_ns for call in calls[first:last]]
-        strata.append(Stratum(LENGTH_S, part * LENGTH_S, {KEY: counts_of(ExponentialHistogram.from_values(seen))}))
+        strata.append(Stratum(LENGTH_S, part * LENGTH_S, {KEY: ExponentialHistogram.from_values(seen).by_bucket}))
     return strata
 
 

@@ -116,7 +116,7 @@ class Session:
             images=images,
             each_process=alone,
             method=method,
-            processes=SimpleNamespace(release=self.released.extend),
+            processes=SimpleNamespace(meter=None, release=self.released.extend),
             site_in=lambda _: sites,
             admit=self._admit,
         )

@@ -45,6 +45,8 @@ from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.running import Running, exists
 from ssllatency.engines.clock import Span
 from ssllatency.engines.cost.hits import make_room
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.cost import Cost
 from ssllatency.model.snapshot import Losses, Target
 from ssllatency.probes.catalogue import BY_NAME
 
@@ -100,7 +102,10 @@ class Attachment:
         self._unmatched_exits: int | None = None  # when the entries began to be removed
 
     def load(self) -> None:
-        """Loads the object and fills the maps that all objects have."""
+        """Loads the object and fills the maps that all objects have. SsllatencyError where the kernel refuses, or where a
+        budget is asked for that can't be kept, as it isn't known what a hit costs."""
+        if self.request.budget is not None and not (self.request.hit_costs and self.request.hit_costs()):
+            raise SsllatencyError("what a probe hit costs can't be measured on this machine, so no budget can be kept.")
         config = self.object.section(".rodata.config", abi.Config)
         config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
         config.companions = int(self._companions)
@@ -307,6 +312,10 @@ class Attachment:
     def late_processes(self) -> int:
         """How many processes were traced late; beside another attachment they are in its losses."""
         return 0 if self._beside else len(self.late)
+
+    def cost(self) -> Cost | None:
+        """What tracing has cost so far, None where that isn't known; beside another attachment it is in that one's."""
+        return None if self._beside else self.processes.cost()
 
     def next_interval(self) -> int:
         """Has the programs begin another interval; the number of the one that ends."""

@@ -116,6 +116,10 @@ class Linker:
         """The links that these processes had of their own, for the caller to close; each is given once."""
         return [link for pid in pids for link in self._of_process.pop(pid, [])]
 
+    def forget(self) -> None:
+        """Takes it that all links are closed."""
+        self._of_process.clear()
+
     def _link(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool, session: bool) -> Sequence[Closable]:
         if self.method is not kernel.Method.PERF:
             descriptor = self.loaded.program_fd(program)

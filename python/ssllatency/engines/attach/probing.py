@@ -121,8 +121,10 @@ class Probing:
             self.exit_links.clear()
         close_all(self._entry_links)
         close_all(self.exit_links)
+        self._linker.forget()
         if self._closer:
             self._closer.shutdown()
+            self._closer = None
 
 
 def _offsets(number: int, sites: ImageSites, more: Mapping[str, Sequence[Sites]]) -> Iterator[int]:

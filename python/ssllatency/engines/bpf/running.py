@@ -57,37 +57,41 @@ class Running:
 
     def count(self, alive: Callable[[int], bool] = exists) -> int:
         """How many calls run now; those of processes that aren't alive are taken out and added to `lost`."""
-        # Words are copied first: the table changes while it is read, and a copy is quick.
-        words = memoryview(bytes(self._table)).cast("Q")
-        step = ctypes.sizeof(abi.Start) // 8
-        used = [(number, process_of(tag)) for number, tag in enumerate(words[::step].tolist()) if tag]
+        used = [(number, process_of(tag)) for number, tag in self._tags()]
         gone = {pid for pid in {pid for _, pid in used} if not alive(pid)}
         for number in (number for number, pid in used if pid in gone):
             self._table.slots[number].tag = 0
             self.lost += 1
         return sum(pid not in gone for _, pid in used) + self._count_overflow(alive)
 
+    def _tags(self) -> list[tuple[int, int]]:
+        """The tags of the slots in use, each after its slot's number."""
+        # Words are copied first: the table changes while it is read, and a copy is quick.
+        words = memoryview(bytes(self._table)).cast("Q")
+        return [(number, tag) for number, tag in enumerate(words[:: ctypes.sizeof(abi.Start) // 8].tolist()) if tag]
+
+    def _drop_from_overflow(self, key: bytes, pid: int) -> bool:
+        """Whether the call was still there."""
+        if not self._overflow.delete(key):
+            return False
+        self._shares.calls[pid % abi.Table.SHARES] -= 1
+        return True
+
     def drop(self, operations: Collection[int]) -> int:
         """Takes out the calls of these operations, none of which is seen to end any more; how many there were."""
         dropped = 0
-        words = memoryview(bytes(self._table)).cast("Q")
-        step = ctypes.sizeof(abi.Start) // 8
-        for number, tag in enumerate(words[::step].tolist()):
-            if tag and _operation_of(tag) in operations:
+        for number, tag in self._tags():
+            if _operation_of(tag) in operations:
                 self._table.slots[number].tag = 0
                 dropped += 1
         for key, _ in list(self._overflow.items()):
             call = abi.StartKey.from_buffer_copy(key)
-            if call.operation in operations and self._overflow.delete(key):
-                self._shares.calls[call.tgid % abi.Table.SHARES] -= 1
-                dropped += 1
+            dropped += call.operation in operations and self._drop_from_overflow(key, call.tgid)
         return dropped
 
     def any_of(self, operations: Collection[int]) -> bool:
         """Whether a call of these operations runs."""
-        words = memoryview(bytes(self._table)).cast("Q")
-        tags = words[:: ctypes.sizeof(abi.Start) // 8].tolist()
-        if any(tag and _operation_of(tag) in operations for tag in tags):
+        if any(_operation_of(tag) in operations for _, tag in self._tags()):
             return True
         return any(abi.StartKey.from_buffer_copy(key).operation in operations for key, _ in self._overflow.items())
 
@@ -97,9 +101,8 @@ class Running:
             pid = abi.StartKey.from_buffer_copy(key).tgid
             if alive(pid):
                 running += 1
-            elif self._overflow.delete(key):
-                self.lost += 1
-                self._shares.calls[pid % abi.Table.SHARES] -= 1
+            else:
+                self.lost += self._drop_from_overflow(key, pid)
         return running
 
 

@@ -22,7 +22,7 @@ from ssllatency.engines.budget.controller import Controller
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import Sampling
-from ssllatency.model.statistics.windows import MOST_STRATA, Function, Stratum, counts_of, estimates, fewer
+from ssllatency.model.statistics.windows import MOST_STRATA, Function, Stratum, estimates, fewer
 from ssllatency.probes.catalogue import BY_NAME
 
 _FIRST_LOOK_S, _LOOK_S = 0.03, 0.25  # when it is seen how much tracing costs: at first, and then while all is watched
@@ -133,15 +133,15 @@ class Windows:
         if self._over:
             return
         self._over = True
-        now = self._clock()
+        now, totals = self._clock(), self._totals()
         for tier, watch in self._watches.items():
             if tier not in self._windowed:
-                self._record(tier, now, now - watch.since_s)
+                self._record(totals, tier, now, now - watch.since_s)
             elif self._phase is _Phase.BEFORE:
                 _move_border(watch, now)
             else:
                 watched_s = now - self._opened_s if self._phase is _Phase.OPEN else self._watched_s
-                self._record(tier, max(now, watch.since_s + watched_s), watched_s)
+                self._record(totals, tier, max(now, watch.since_s + watched_s), watched_s)
 
     @property
     def over(self) -> bool:
@@ -194,7 +194,7 @@ class Windows:
             now = self._clock()
             self._gates.shut([tier])
             self._watches[tier].unfinished += self._gates.finish(tier)
-            self._record(tier, now, now - self._watches[tier].since_s)
+            self._record(self._totals(), tier, now, now - self._watches[tier].since_s)
         for tier in set(self._windowed) - set(wanted):
             self._gates.resume([tier])
             _move_border(self._watches[tier], self._clock())
@@ -232,22 +232,23 @@ class Windows:
     def _end_stratum(self) -> None:
         until_s = max(self._ends_s, self._clock())
         for tier in self._windowed:
-            watch = self._watches[tier]
-            watch.unfinished += self._gates.finish(tier)
-            watch.windows += 1
-            self._record(tier, until_s, self._watched_s)
+            self._watches[tier].unfinished += self._gates.finish(tier)
+            self._watches[tier].windows += 1
+        totals = self._totals()
+        for tier in self._windowed:
+            self._record(totals, tier, until_s, self._watched_s)
         whole = self._share()
         self._controller.heard(self._outside, whole, self._watched_s / (self._clock() - self._planned_s))
         self._begin_stratum()
 
-    def _record(self, tier: Tier, until_s: float, watched_s: float) -> None:
+    def _record(self, totals: Totals, tier: Tier, until_s: float, watched_s: float) -> None:
         """Ends the tier's stratum: what was counted since the last one is what it saw."""
         watch = self._watches[tier]
         calls = {}
-        for key, histogram in self._totals().items():
+        for key, histogram in totals.items():
             if tier_of(BY_NAME[key[0]]) is tier:
                 before = watch.counted.get(key)
-                calls[key] = counts_of(histogram - before if before else histogram)
+                calls[key] = (histogram - before if before else histogram).by_bucket
                 watch.counted[key] = histogram
         length_s = until_s - watch.since_s
         if watched_s > 0 and length_s > 0:

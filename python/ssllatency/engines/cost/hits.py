@@ -6,22 +6,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.processors import processors
+from ssllatency.engines.bpf.words import filled_words
 from ssllatency.probes.costs import HitCosts
 
-_POSSIBLE = Path("/sys/devices/system/cpu/possible")
-_BLOCK_WORDS = 512
-_EMPTY = bytes(8 * _BLOCK_WORDS)
 _WORDS_OF_CORE = int(abi.HitTable.HIT_PIDS) * int(abi.Hit.HITS)
 
 
 def possible_cores() -> int:
     """One more than the highest number that a processor of this machine can have."""
-    ranges = _POSSIBLE.read_text().strip().split(",")
-    return max(int(part.rpartition("-")[2]) for part in ranges) + 1
+    return max(processors("possible")) + 1
 
 
 def slot_of(pid: int) -> int:
@@ -74,13 +71,7 @@ class HitTable:
         self._memory = loaded.live_section("hits", memory)
 
     def read(self, into: Hits) -> None:
-        """Adds what was counted so far. Nearly all of the table is empty, and empty blocks are skipped as a whole."""
-        memory = memoryview(bytes(self._memory)).cast("Q")
-        for start in range(0, len(memory), _BLOCK_WORDS):
-            block = memory[start : start + _BLOCK_WORDS]
-            if block.tobytes() == _EMPTY[: block.nbytes]:
-                continue
-            for number, count in enumerate(block.tolist(), start):
-                if count:
-                    core, place = divmod(number, _WORDS_OF_CORE)
-                    into.add(core, place // int(abi.Hit.HITS), place % int(abi.Hit.HITS), count)
+        """Adds what was counted so far."""
+        for number, count in filled_words(bytes(self._memory)):
+            core, place = divmod(number, _WORDS_OF_CORE)
+            into.add(core, *divmod(place, int(abi.Hit.HITS)), count)

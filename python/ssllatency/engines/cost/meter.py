@@ -63,17 +63,22 @@ class CostMeter:
     def _find_costs(self) -> None:
         self._costs = self._ask()
 
-    def read(self, pids: Iterable[int]) -> Cost | None:
-        """All that was paid so far; None where it isn't known what a hit takes. `pids` as for `tick`."""
+    def hit_costs(self) -> HitCosts | None:
+        """What a hit takes on this machine, once that was measured; None where it isn't known."""
         if self._asking:
             self._asking.join()
-        if self._costs is None or not self._tables:
+        return self._costs
+
+    def read(self, pids: Iterable[int]) -> Cost | None:
+        """All that was paid so far; None where it isn't known what a hit takes. `pids` as for `tick`."""
+        costs = self.hit_costs()
+        if costs is None or not self._tables:
             return None
         hits = Hits()
         for table in self._tables:
             table.read(hits)
         self._times.see(pids)
-        return self._cost(hits, self._costs, set(pids))
+        return self._cost(hits, costs, set(pids))
 
     def _cost(self, hits: Hits, costs: HitCosts, seen: set[int]) -> Cost:
         traced = self._pids()

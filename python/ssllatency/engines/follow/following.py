@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.bpf.running import exists
+from ssllatency.engines.bpf.words import bits_of, filled_words
 from ssllatency.engines.follow.mappings import Mapping, Mappings
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
@@ -24,9 +25,7 @@ _RING_BYTES = 1 << 16
 _BPF_PROG_TEST_RUN = 10
 _MOST_LOOKS = 8
 _WORD_BITS = 64
-_WORD_BYTES = ctypes.sizeof(abi.Targets)
-_BLOCK_BYTES = 1 << 12
-_EMPTY = bytes(_BLOCK_BYTES)
+_WORDS_OF_TARGETS = ctypes.sizeof(abi.Targets) // 8  # for each _WORD_BITS of them
 _PROGRAMS = ("at_fork", "at_exec", "at_exit")  # those that keep the set
 
 
@@ -58,28 +57,9 @@ class EndedBits(ctypes.Structure):
 
 
 def pids_of(bits: bytes) -> list[int]:
-    """The processes of a set, ascending. Nearly all of it is empty, and empty blocks are skipped as a whole."""
-    pids = []
-    for start in range(0, len(bits), _BLOCK_BYTES):
-        block = bits[start : start + _BLOCK_BYTES]
-        if block != _EMPTY[: len(block)]:
-            words = memoryview(block).cast("Q").tolist()
-            for number, (kin, members) in enumerate(zip(words[::2], words[1::2], strict=True), start // _WORD_BYTES):
-                either = kin | members
-                while either:
-                    lowest = either & -either
-                    pids.append(number * _WORD_BITS + lowest.bit_length() - 1)
-                    either ^= lowest
-    return pids
-
-
-def _ended_pids(bits: bytes) -> Iterator[int]:
-    """The processes whose bits are set."""
-    for start in range(0, len(bits), _BLOCK_BYTES):
-        block = bits[start : start + _BLOCK_BYTES]
-        if block != _EMPTY[: len(block)]:
-            for number, word in enumerate(memoryview(block).cast("Q"), start // 8):
-                yield from (number * _WORD_BITS + bit for bit in range(_WORD_BITS) if word >> bit & 1)
+    """The processes of a set, ascending."""
+    words = filled_words(bits)
+    return sorted({number // _WORDS_OF_TARGETS * _WORD_BITS + bit for number, word in words for bit in bits_of(word)})
 
 
 class Following:
@@ -206,7 +186,8 @@ class Following:
 
     def ever(self) -> set[int]:
         """The processes now in the set, and those that have left it by ending, until their PIDs are used again."""
-        return {*pids_of(bytes(self._bits)), *_ended_pids(bytes(self._ended))}
+        ended = (number * _WORD_BITS + bit for number, word in filled_words(bytes(self._ended)) for bit in bits_of(word))
+        return {*pids_of(bytes(self._bits)), *ended}
 
     def tell_of_children(self) -> None:
         """Has `wait` and `joined` tell from now on also of children of targets, as they are started."""

@@ -13,11 +13,11 @@ import os
 import struct
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 
 from ssllatency.engines.bpf.ordering import keep_order
 from ssllatency.engines.bpf.perf import open_event
+from ssllatency.engines.bpf.processors import processors
 
 _SOFTWARE, _DUMMY = 1, 9  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY
 _SAMPLE_TIME = 1 << 2
@@ -59,7 +59,7 @@ class Mappings:
         self._stack = ExitStack()
         self._buffers: list[mmap.mmap] = []
         try:
-            for cpu in _processors():
+            for cpu in processors("online"):
                 self._open(cpu)
         except BaseException:
             self._stack.close()
@@ -110,12 +110,3 @@ def _piece(buffer: mmap.mmap, position: int, size: int) -> bytes:
     start = position % room
     first = buffer[mmap.PAGESIZE + start : mmap.PAGESIZE + min(start + size, room)]
     return first + buffer[mmap.PAGESIZE : mmap.PAGESIZE + size - len(first)]
-
-
-def _processors(path: Path = Path("/sys/devices/system/cpu/online")) -> list[int]:
-    """The processors that are on; the text is like "0-3,8"."""
-    processors: list[int] = []
-    for part in path.read_text().strip().split(","):
-        first, _, last = part.partition("-")
-        processors += range(int(first), int(last or first) + 1)
-    return processors

@@ -15,10 +15,15 @@ _PPID, _UTIME, _STIME, _CUTIME, _CSTIME, _STARTTIME = (number - 3 for number in 
 _CPUCLOCK_SCHED = 2  # the clock of a process's time on processors (linux/posix-timers.h), in nanoseconds
 
 
+def _fields(stat: str) -> list[str]:
+    """The fields of the file after the name, which may hold anything."""
+    return Path(stat).read_text().rpartition(")")[2].split()
+
+
 def thread_cpu_s(pid: int, tid: int) -> float | None:
     """Seconds that a thread has run so far, None where there is no such thread."""
     with suppress(OSError, IndexError, ValueError):
-        fields = Path(f"/proc/{pid}/task/{tid}/stat").read_text().rpartition(")")[2].split()
+        fields = _fields(f"/proc/{pid}/task/{tid}/stat")
         return (int(fields[_UTIME]) + int(fields[_STIME])) / os.sysconf("SC_CLK_TCK")
     return None
 
@@ -107,7 +112,7 @@ def _look(pid: int) -> tuple[int, int, tuple[int, int]] | None:
     None where there is no such process."""
     with suppress(OSError, IndexError, ValueError):
         own_ns = time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = _fields(f"/proc/{pid}/stat")
         children = (int(fields[_CUTIME]) + int(fields[_CSTIME])) * 10**9 // os.sysconf("SC_CLK_TCK")
         return int(fields[_PPID]), int(fields[_STARTTIME]), (own_ns, children)
     return None

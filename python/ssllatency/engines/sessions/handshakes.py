@@ -37,7 +37,6 @@ from ssllatency.engines.sessions.handshake_sites import (
     software_sites,
     watched,
 )
-from ssllatency.engines.sessions.trace import check_budget
 from ssllatency.model.handshakes import Group, Handshakes, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.openssl.names.names import Names
@@ -96,7 +95,6 @@ class HandshakeSession:
 
     def attach(self) -> None:
         """Loads the object, fills its maps and attaches."""
-        check_budget(self._request.base)
         loaded = self.attachment.object
         config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
         config.mask, config.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
@@ -291,7 +289,7 @@ class HandshakeSession:
             ),
             handshakes=handshakes,
             notes=self._notes(),
-            cost=self.attachment.processes.cost(),
+            cost=self.attachment.cost(),
         )
 
     def _handshakes(self, interval: int) -> Handshakes:

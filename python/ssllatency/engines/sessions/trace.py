@@ -16,7 +16,7 @@ from dataclasses import replace
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import not_traced, unreadable
-from ssllatency.engines.base import AttachError, LinearRange, Request, TracedImage
+from ssllatency.engines.base import AttachError, LinearRange, TracedImage
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read import collect
 from ssllatency.errors import SsllatencyError
@@ -32,12 +32,6 @@ def set_linear(config: ctypes.Structure, linear: LinearRange) -> None:
     """Tells the programs the linear histogram's buckets."""
     config.linear_minimum_ns, config.linear_step_ns = linear.minimum * 1000, linear.step * 1000
     config.linear_buckets, config.linear_reciprocal = linear.buckets, (1 << 32) // config.linear_step_ns
-
-
-def check_budget(request: Request) -> None:
-    """SsllatencyError where a budget is asked for that can't be kept, as it isn't known what a hit costs."""
-    if request.budget is not None and not (request.hit_costs and request.hit_costs()):
-        raise SsllatencyError("what a probe hit costs can't be measured on this machine, so no budget can be kept.")
 
 
 class TraceSession:
@@ -58,7 +52,6 @@ class TraceSession:
             raise
 
     def _start(self) -> None:
-        check_budget(self._request)
         self._configure()
         self.attachment.load()
         self._fill_maps()
@@ -144,7 +137,7 @@ class TraceSession:
             losses=self._losses(),
             in_flight=in_flight,
             notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
-            cost=self.attachment.processes.cost(),
+            cost=self.attachment.cost(),
             sampling=self._windows.sampling(anew=per_interval) if self._windows else (),
         )
 

@@ -14,15 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ssllatency.model.histogram import ExponentialHistogram, bucket_bounds
+from ssllatency.model.histogram import OVERFLOW, UNDERFLOW, bucket_bounds
 from ssllatency.model.sampling import Estimate, Interval
 from ssllatency.model.statistics.student import bound
 
-_UNDERFLOW, _OVERFLOW = 95, 576  # buckets
 _LEAST_WINDOWS = 4  # from fewer no interval is told
 _OUTSIDE = 0.05  # the part of the intervals that may miss the truth
 
-Counts = Mapping[int, float]  # calls by bucket of the exponential histogram, 95 being the underflow and 576 the overflow
+Counts = Mapping[int, float]  # calls by bucket of the exponential histogram
 Function = tuple[str, str]  # its name, and the outcome of its calls
 
 
@@ -34,16 +33,6 @@ class Stratum:
     length_s: float
     watched_s: float
     calls: Mapping[Function, Counts] = field(default_factory=dict)
-
-
-def counts_of(histogram: ExponentialHistogram) -> dict[int, int]:
-    """The calls of a histogram by bucket, without those that have none."""
-    counts = {index: count for index, count in enumerate(histogram.counts, histogram.offset) if count}
-    if histogram.underflow:
-        counts[_UNDERFLOW] = histogram.underflow
-    if histogram.overflow:
-        counts[_OVERFLOW] = histogram.overflow
-    return counts
 
 
 def estimates(strata: Sequence[Stratum]) -> tuple[Estimate, ...]:
@@ -114,10 +103,10 @@ def _bucket_at(weighted: Mapping[int, float], rank: float) -> int:
 
 def _bounds(bucket: int) -> tuple[float, float]:
     """The bucket's bounds in nanoseconds: of the underflow from 1, of the overflow both where it begins."""
-    if bucket == _UNDERFLOW:
+    if bucket == UNDERFLOW:
         return 1.0, bucket_bounds(bucket)[1]
     low, high = bucket_bounds(bucket)
-    return (low, low) if bucket == _OVERFLOW else (low, high)
+    return (low, low) if bucket == OVERFLOW else (low, high)
 
 
 MOST_STRATA = 256

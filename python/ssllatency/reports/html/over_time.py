@@ -92,7 +92,7 @@ def _spans(timeline: Sequence[Column], moments: Moments, caption: str) -> Table:
     counts: dict[int, list[int]] = {}
     for position, span in enumerate(spans):
         for column in span:
-            for bucket, count in html_heatmap.buckets(column.times.exponential) if column.times else ():
+            for bucket, count in column.times.exponential.by_bucket.items() if column.times else ():
                 counts.setdefault(bucket // _OCTAVE, [0] * len(spans))[position] += count
     rows = [Row((_octave(octave),), tuple(map(str, counts[octave]))) for octave in sorted(counts)]
     width_s = timeline[0].end_s
@@ -144,7 +144,7 @@ def _all_times(timeline: Sequence[Column]) -> Times | None:
 
 def _octave_rows(times: Times) -> Iterator[Row]:
     counts: dict[int, int] = {}
-    for bucket, count in html_heatmap.buckets(times.exponential):
+    for bucket, count in times.exponential.by_bucket.items():
         counts[bucket // _OCTAVE] = counts.get(bucket // _OCTAVE, 0) + count
     for octave in sorted(counts):
         yield Row((_octave(octave),), (str(counts[octave]), share(counts[octave], times.count)))

@@ -14,7 +14,7 @@ from tests.unit.reports.report_samples import series_of, snapshot_of
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.html.plots.columns import MOST_COLUMNS, Column, Pick, calls_of, side_by_side, successful_walls
-from ssllatency.reports.html.plots.heatmap import LEVELS, buckets, scale_of
+from ssllatency.reports.html.plots.heatmap import LEVELS, scale_of
 
 READ = calls_of("SSL_read")
 
@@ -120,7 +120,7 @@ def test_heatmap_shows_every_duration_in_a_level(values: list[list[int]]) -> Non
     assert scale.high - scale.low < 64
     for column in timeline:
         assert column.times
-        for bucket, count in buckets(column.times.exponential):
+        for bucket, count in column.times.exponential.by_bucket.items():
             assert scale.low <= bucket // scale.per_row <= scale.high
             assert 0 <= scale.level(count) < len(LEVELS)
     assert scale.level(scale.greatest) == len(LEVELS) - 1

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy
 from matplotlib.axes import Axes
 
-from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram, bucket_bounds
+from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, bucket_bounds
 from ssllatency.reports.html.plots.columns import Column
 from ssllatency.reports.html.plots.moments import Moments, elapsed, time_axis
 from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
@@ -61,17 +61,10 @@ class Scale:
         return self.least * ratio ** (level / len(LEVELS)), self.least * ratio ** ((level + 1) / len(LEVELS))
 
 
-def buckets(histogram: ExponentialHistogram) -> Iterable[tuple[int, int]]:
-    """Each bucket that isn't empty with its count, what is too short and too long in the ones before and after."""
-    dense = enumerate(histogram.counts, histogram.offset)
-    ends = ((FIRST_BUCKET - 1, histogram.underflow), (FIRST_BUCKET + BUCKET_COUNT, histogram.overflow))
-    return [(bucket, count) for bucket, count in (*dense, *ends) if count]
-
-
 def scale_of(timelines: Sequence[Sequence[Column]]) -> Scale | None:
     """The scale that shows them all; None where nothing was counted."""
     every = [column for columns in timelines for column in columns]
-    filled = [bucket for column in every if column.times for bucket, _ in buckets(column.times.exponential)]
+    filled = [bucket for column in every if column.times for bucket in column.times.exponential.by_bucket]
     if not filled:
         return None
     least, most = min(filled), max(filled)
@@ -123,7 +116,7 @@ def _gaps(columns: Sequence[Column]) -> list[tuple[float, float]]:
 def _rows(column: Column, per_row: int) -> dict[int, float]:
     """How many a second are in each of a column's rows."""
     counts: dict[int, int] = {}
-    for bucket, count in buckets(column.times.exponential) if column.times else ():
+    for bucket, count in column.times.exponential.by_bucket.items() if column.times else ():
         counts[bucket // per_row] = counts.get(bucket // per_row, 0) + count
     return {row: count / (column.counted_s or 1) for row, count in counts.items()}
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from ssllatency.model.handshakes import Times
 from ssllatency.model.timed import quantile_ns
 from ssllatency.reports.html.plots.columns import Column
-from ssllatency.reports.html.plots.heatmap import Scale, buckets, open_rows, rows_axis
+from ssllatency.reports.html.plots.heatmap import Scale, open_rows, rows_axis
 from ssllatency.reports.html.plots.moments import Moments, time_axis
 from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
 from ssllatency.reports.html.plots.svg import COLOURS
@@ -116,6 +116,6 @@ def _quantiles(name: str, times: Times | None) -> str:
 
 def _shares(times: Times, scale: Scale) -> list[float]:
     shares = [0.0] * (scale.high - scale.low + 1)
-    for bucket, count in buckets(times.exponential):
+    for bucket, count in times.exponential.by_bucket.items():
         shares[bucket // scale.per_row - scale.low] += 100 * count / times.count
     return shares

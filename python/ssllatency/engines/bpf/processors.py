@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processors of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FOLDER = Path("/sys/devices/system/cpu")
+
+
+def processors(which: str) -> list[int]:
+    """Their numbers, ascending: of those that are "online", or "possible". The kernel's text is like "0-3,8"."""
+    numbers: list[int] = []
+    for part in (_FOLDER / which).read_text().strip().split(","):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
