@@ -67,7 +67,10 @@ _OF_PROCESS = tuple(field.name for field in fields(ProcessCost) if field.name !=
 
 
 def difference(later: Cost | None, earlier: Cost | None) -> Cost | None:
-    """What was paid in between; None where either isn't known. A sampled figure that has fallen is 0."""
+    """What was paid in between; None where either isn't known. A sampled figure that has fallen is 0.
+
+    Where the programs' run time wasn't known yet at first, what is known of it later holds for each of their hits.
+    """
     if later is None or earlier is None:
         return later if earlier is None else None
     before = {process.pid: process for process in earlier.processes}
@@ -108,9 +111,12 @@ def merge(costs: Sequence[Cost | None], *, one_host: bool) -> Cost | None:
     return Cost(**sums, processes=tuple(processes), cores=tuple(cores))  # type: ignore[arg-type]
 
 
-def _since(later: object, earlier: object, names: Iterable[str]) -> dict[str, int | None]:
+def _since(later: Cost | ProcessCost, earlier: Cost | ProcessCost, names: Iterable[str]) -> dict[str, int | None]:
     pairs = ((name, getattr(later, name), getattr(earlier, name)) for name in names)
-    return {name: None if new is None or old is None else max(0, new - old) for name, new, old in pairs}
+    since = {name: None if new is None or old is None else max(0, new - old) for name, new, old in pairs}
+    if earlier.run_ns is None and later.run_ns is not None and later.hits:
+        since["run_ns"] = round(later.run_ns * max(0, later.hits - earlier.hits) / later.hits)
+    return since
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

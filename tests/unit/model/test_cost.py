@@ -58,9 +58,19 @@ def test_a_sampled_figure_that_has_fallen_is_none_and_not_less() -> None:
 def test_a_difference_with_something_unknown_is_unknown() -> None:
     assert difference(None, EARLIER) is None
     assert difference(LATER, None) == LATER  # nothing had been paid
-    later = difference(LATER, replace(EARLIER, run_ns=None))
+    later = difference(LATER, replace(EARLIER, cpu_ns=None))
+    assert later is not None
+    assert later.cpu_ns is None
+    later = difference(replace(LATER, run_ns=None), EARLIER)
     assert later is not None
     assert later.run_ns is None
+
+
+def test_run_time_that_was_not_known_at_first_is_that_of_the_hits_since() -> None:
+    """As in a recording, whose first reading comes before anything was measured."""
+    later = difference(LATER, replace(EARLIER, run_ns=None))
+    assert later is not None
+    assert later.run_ns == round(4_000 * (30 - 10) / 30)
 
 
 def test_a_sum_on_one_host_keeps_processes_and_processors() -> None:

@@ -49,6 +49,7 @@ class CostMeter:
         if not self._began_s:
             self._began_s = time.monotonic()
             self._times.begin(pids)
+            self._run_time.tick()
             # It takes a while, once a boot, in which later processes mustn't wait for being looked at.
             self._asking = Thread(target=self._find_costs, daemon=True)
             self._asking.start()
