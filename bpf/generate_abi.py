@@ -64,9 +64,15 @@ def ctype(types: Types, number: int) -> str:
     raise SystemExit(f"generate_abi: a member is of kind {entry['kind']}, which the ABI header should not use")
 
 
+def signed(value: int) -> int:
+    """An enumerator's value: older bpftool prints a negative one as if its 64 bits had no sign."""
+    return value - (1 << 64) if value >> 63 else value
+
+
 def enum_text(entry: dict[str, Any]) -> str:
     own = entry["name"].removeprefix("ssll_").upper() + "_"
-    rows = (f"    {value['name'].removeprefix('SSLL_').removeprefix(own)} = {value['val']}" for value in entry["values"])
+    names = [value["name"].removeprefix("SSLL_").removeprefix(own) for value in entry["values"]]
+    rows = (f"    {name} = {signed(value['val'])}" for name, value in zip(names, entry["values"], strict=True))
     return f"class {camel(entry['name'])}(IntEnum):\n" + "\n".join(rows) + "\n"
 
 

@@ -7,12 +7,12 @@
 #define SSLLATENCY_H
 
 /*
- * Exponential histogram at scale 4: bucket i holds 2^(i/16) < v <= 2^((i+1)/16). The first kept bucket starts at 64 ns
- * (2^(96/16)), the last one ends at 2^36 ns, 68.7 s.
+ * Exponential histogram at scale 4, on the grid of seconds: bucket i holds 10^9 * 2^(i/16) < v <= 10^9 * 2^((i+1)/16), v in
+ * nanoseconds. The first kept bucket starts at 2^-24 s, 59.6 ns, the last one ends at 64 s.
  */
 enum ssll_geometry {
 	SSLL_SCALE = 4,
-	SSLL_FIRST_BUCKET = 96,
+	SSLL_FIRST_BUCKET = -384,
 	SSLL_BUCKETS = 480,
 	SSLL_LINEAR_BUCKETS = 64, /* the most a user can ask for; below the minimum and at or above the maximum come on top */
 	SSLL_REASONS = 32,

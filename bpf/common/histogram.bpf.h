@@ -5,27 +5,30 @@
 
 #include "ssllatency.h"
 
-/* floor(2^(63 + j/16)): a mantissa shifted to bit 63 is above 2^(j/16) exactly if it is greater than entry j. */
+/*
+ * floor(10^9 * 2^((530 + j)/16)): the bounds of the seconds grid between 2^63 and 2^64. A mantissa shifted to bit 63 is above
+ * one of them exactly if it is greater than its whole part.
+ */
 #ifdef SSLL_VALUE
 #define mantissas ((const __u64 *)SSLL_VALUE(mantissa))
 #else
 static const __u64 mantissas[16] = {
-        0x8000000000000000,
-        0x85aac367cc487b14,
-        0x8b95c1e3ea8bd6e6,
-        0x91c3d373ab11c336,
-        0x9837f0518db8a96f,
-        0x9ef5326091a111ad,
-        0xa5fed6a9b15138ea,
-        0xad583eea42a14ac6,
-        0xb504f333f9de6484,
-        0xbd08a39f580c36be,
-        0xc5672a115506dadd,
-        0xce248c151f8480e3,
-        0xd744fccad69d6af4,
-        0xe0ccdeec2a94e111,
-        0xeac0c6e7dd24392e,
-        0xf5257d152486cc2c,
+        0x81ffa7a9549ca6e3,
+        0x87c11235836d16a3,
+        0x8dc3b8960164a7d9,
+        0x940a7e28259fb382,
+        0x9a9867054d512391,
+        0xa1709975dfb06757,
+        0xa8965f74bf065071,
+        0xb00d2843e1060dc2,
+        0xb7d88a12d0dd9ea0,
+        0xbffc43b7e604a922,
+        0xc87c3e7d03cdbec3,
+        0xd15c9000bf211c1f,
+        0xdaa17c2cd19555db,
+        0xe44f7742cb56e3dd,
+        0xee6b280000000000,
+        0xf8f969d9b5abf948,
 };
 #endif
 
@@ -61,7 +64,7 @@ static __always_inline __u64 boundary(__u64 number)
 	return mantissas[number & 15];
 }
 
-/* OpenTelemetry's index at scale 4 of v > 0: 2^(i/16) < v <= 2^((i+1)/16). */
+/* OpenTelemetry's index at scale 4, in seconds, of v > 0 ns: 10^9 * 2^(i/16) < v <= 10^9 * 2^((i+1)/16). */
 static __always_inline __s32 exponential_index(__u64 v)
 {
 	__u32 bit = highest_bit(v);
@@ -73,7 +76,7 @@ static __always_inline __s32 exponential_index(__u64 v)
 	below += greater(mantissa, boundary(below + 2)) << 1;
 	below += greater(mantissa, boundary(below + 1));
 	below += greater(mantissa, boundary(below));
-	return (__s32)(16 * bit + below) - 1;
+	return (__s32)(16 * bit + below) - 479; /* the first bound above 1 ns is that of 10^9 * 2^(-478/16) */
 }
 
 /*

@@ -101,7 +101,7 @@ class FollowLimits(IntEnum):
 
 class Geometry(IntEnum):
     SCALE = 4
-    FIRST_BUCKET = 96
+    FIRST_BUCKET = -384
     BUCKETS = 480
     LINEAR_BUCKETS = 64
     REASONS = 32

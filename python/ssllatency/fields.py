@@ -125,6 +125,12 @@ class Field:
             self.refuse("a whole number of 0 or more" if below == _LARGEST else f"a whole number of 0 or more, below {below}")
         return self.value
 
+    def integer(self) -> int:
+        """A whole number, which may be negative, within the same limit."""
+        if type(self.value) is not int or not -_LARGEST < self.value < _LARGEST:
+            self.refuse("a whole number")
+        return self.value
+
     def wholes(self) -> tuple[int, ...]:
         """A list of whole numbers of 0 or more."""
         if isinstance(self.value, list) and all(type(number) is int and 0 <= number < _LARGEST for number in self.value):

@@ -13,7 +13,6 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +23,12 @@ from ssllatency.engines.bpf import libbpf
 from ssllatency.engines.bpf.objects import sources_path
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
+from ssllatency.model.histogram import octave_bounds
 
 _PROGRAMS = ("at_entry", "at_exit", "at_return", "at_free", "at_error")
 _TARGETS = {"x86_64": "x86", "aarch64": "arm64"}  # as the headers ask for the machine
 _FOR_SESSIONS = frozenset({"no_session_program"})  # maps that only a program for sessions asks for
 _ARRAY, _MMAPABLE = 2, 1 << 10  # BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE
-
-
-def mantissas() -> list[int]:
-    """floor(2^(63 + j/16)) for j = 0 … 15, as in bpf/common/histogram.bpf.h: each the 16th root of a power of two."""
-    return [isqrt(isqrt(isqrt(isqrt(1 << (16 * 63 + j))))) for j in range(16)]
 
 
 class Mantissas(ctypes.Structure):
@@ -85,7 +80,7 @@ class BccObject:
         for name, kind in _VALUES.items():
             self._shapes[name] = abi.MapShape(_ARRAY, 4, ctypes.sizeof(kind), 1, _MMAPABLE)
         self._values = {name: kind() for name, kind in _VALUES.items()}
-        self._values["mantissa"] = Mantissas((ctypes.c_uint64 * 16)(*mantissas()))
+        self._values["mantissa"] = Mantissas((ctypes.c_uint64 * 16)(*octave_bounds(63)))
         self._attach_types: dict[str, int] = {}
         self._maps: dict[str, int] = {}
         self._program_fds: dict[str, int] = {}

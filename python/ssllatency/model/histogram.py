@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two histograms of a series, with the kernel's exact bucket rules, exact sums and exact differences.
 
-The exponential one is OpenTelemetry's at scale 4: bucket i holds the calls that took base^i < ns <= base^(i+1), where base
-is 2^(1/16). Buckets 96 to 575 are counted, from 64 ns (not included) to 2^36 ns = 68.7 s; what is shorter goes to
-`underflow`, what is longer to `overflow`. The linear one is the ssllatency style's: equal steps of whole microseconds.
+The exponential one is OpenTelemetry's at scale 4, in seconds: bucket i holds the calls that took base^i s < t <= base^(i+1) s,
+where base is 2^(1/16). Buckets -384 to 95 are counted, from 59.6 ns (2^-24 s, not included) to 64 s; what is shorter goes to
+`underflow`, what is longer to `overflow`. Prometheus' native histograms of schema 4 have the same buckets, numbered from one
+more. Older recordings counted by powers of two of a nanosecond, whose bounds are others: each histogram has its grid.
+The linear one is the ssllatency style's: equal steps of whole microseconds.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import pairwise
 from operator import add, sub
 from typing import ClassVar
@@ -18,34 +21,84 @@ from typing import ClassVar
 from ssllatency.errors import SsllatencyError
 
 SCALE = 4
-FIRST_BUCKET = 96
 BUCKET_COUNT = 480
 
 _PER_OCTAVE = 1 << SCALE
-UNDERFLOW = FIRST_BUCKET - 1
-OVERFLOW = FIRST_BUCKET + BUCKET_COUNT
+_SECOND_POWER = (10**9) ** _PER_OCTAVE
+_SHIFT = 480  # 2^480 is the first such power above it
 
 
-def bucket_index(value_ns: int) -> int:
-    """The exponential bucket that `value_ns` belongs to, exactly; it may lie outside the counted buckets.
+class Grid(Enum):
+    """Where the bounds of exponential buckets lie: at powers of 2^(1/16) of a unit. The value names the unit in JSON."""
 
-    Values of 0 and 1 ns both give -1. Raises ValueError for a negative value.
+    SECONDS = "s"
+    NANOSECONDS = "ns"
+
+    @property
+    def unit_ns(self) -> int:
+        """The unit in nanoseconds."""
+        return 10**9 if self is Grid.SECONDS else 1
+
+    @property
+    def first_bucket(self) -> int:
+        """The first bucket that is counted; BUCKET_COUNT - 1 others follow."""
+        return -384 if self is Grid.SECONDS else 96
+
+    @property
+    def underflow(self) -> int:
+        """The number that stands for all buckets before the first."""
+        return self.first_bucket - 1
+
+    @property
+    def overflow(self) -> int:
+        """The number that stands for all buckets after the last."""
+        return self.first_bucket + BUCKET_COUNT
+
+    def bucket_index(self, value_ns: int) -> int:
+        """The exponential bucket that `value_ns` belongs to, exactly; it may lie outside the counted buckets.
+
+        Values of 0 and 1 ns give the same. Raises ValueError for a negative value.
+        """
+        if value_ns < 0:
+            raise ValueError(f"a duration can't be negative: {value_ns} ns")
+        # unit 2^(i/16) < v <= unit 2^((i+1)/16) is 2^i < (v/unit)^16 <= 2^(i+1), which whole numbers decide without rounding.
+        power: int = max(value_ns, 1) ** _PER_OCTAVE
+        if self is Grid.NANOSECONDS:
+            return (power - 1).bit_length() - 1
+        shifted: int = -(-(power << _SHIFT) // _SECOND_POWER)
+        return (shifted - 1).bit_length() - 1 - _SHIFT
+
+    def bucket_bounds(self, index: int) -> tuple[float, float]:
+        """The bounds of bucket `index` in nanoseconds: the lower one excluded, the upper one included."""
+        return self.unit_ns * 2.0 ** (index / _PER_OCTAVE), self.unit_ns * 2.0 ** ((index + 1) / _PER_OCTAVE)
+
+    def counted_bucket(self, value_ns: int) -> int:
+        """Like bucket_index(), with `underflow` and `overflow` for what lies outside the counted buckets."""
+        return min(max(self.bucket_index(value_ns), self.underflow), self.overflow)
+
+
+FIRST_BUCKET = Grid.SECONDS.first_bucket
+UNDERFLOW, OVERFLOW = Grid.SECONDS.underflow, Grid.SECONDS.overflow
+bucket_index = Grid.SECONDS.bucket_index
+bucket_bounds = Grid.SECONDS.bucket_bounds
+counted_bucket = Grid.SECONDS.counted_bucket
+
+
+def octave_bounds(bit: int) -> list[int]:
+    """The sixteen bounds in seconds' grid from 2^bit ns on, less than an octave, rounded down to whole nanoseconds.
+
+    A duration of that octave lies above a bound exactly if it is greater than the bound rounded down. The first is that of
+    bucket 16 bit - 478. Raises ValueError below bit 30, where rounding would need fractions.
     """
-    if value_ns < 0:
-        raise ValueError(f"a duration can't be negative: {value_ns} ns")
-    # 2^(i/16) < v <= 2^((i+1)/16) is 2^i < v^16 <= 2^(i+1), which whole numbers decide without rounding.
-    power: int = max(value_ns, 1) ** _PER_OCTAVE
-    return (power - 1).bit_length() - 1
+    if bit < 30:
+        raise ValueError(f"the bounds from 2^{bit} ns on aren't whole powers of 10^9 ns")
+    return [_sixteenth_root(_SECOND_POWER << (_PER_OCTAVE * bit + number - 478)) for number in range(_PER_OCTAVE)]
 
 
-def bucket_bounds(index: int) -> tuple[float, float]:
-    """The bounds of bucket `index` in nanoseconds: the lower one excluded, the upper one included."""
-    return 2.0 ** (index / _PER_OCTAVE), 2.0 ** ((index + 1) / _PER_OCTAVE)
-
-
-def counted_bucket(value_ns: int) -> int:
-    """Like bucket_index(), with every underflow as bucket 95 and every overflow as bucket 576."""
-    return min(max(bucket_index(value_ns), UNDERFLOW), OVERFLOW)
+def _sixteenth_root(number: int) -> int:
+    for _ in range(SCALE):
+        number = math.isqrt(number)
+    return number
 
 
 def quantile_rank(q: float, count: int) -> int:
@@ -68,16 +121,18 @@ def _no_negative(counts: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True)
 class ExponentialHistogram:
-    """Calls by duration. `counts` is dense from bucket `offset`; `underflow` counts up to 64 ns, `overflow` past 68.7 s.
+    """Calls by duration. `counts` is dense from bucket `offset`; `underflow` counts what is shorter than the grid's first
+    bucket (up to 59.6 ns), `overflow` what is longer than its last (past 64 s).
 
     Buckets that are zero at either end are left out, so equal histograms compare equal. Raises ValueError for negative
-    counts and for buckets outside FIRST_BUCKET ... FIRST_BUCKET + BUCKET_COUNT - 1.
+    counts and for buckets outside the BUCKET_COUNT from the grid's first on.
     """
 
     counts: tuple[int, ...]
     offset: int
     underflow: int = 0
     overflow: int = 0
+    grid: Grid = Grid.SECONDS
     scale: ClassVar[int] = SCALE
 
     def __post_init__(self) -> None:
@@ -85,9 +140,9 @@ class ExponentialHistogram:
         first = next((position for position, count in enumerate(self.counts) if count), len(self.counts))
         last = len(self.counts) - next((position for position, count in enumerate(reversed(self.counts)) if count), 0)
         counts = self.counts[first:last]
-        offset = self.offset + first if counts else FIRST_BUCKET
-        if offset < FIRST_BUCKET or offset + len(counts) > OVERFLOW:
-            raise ValueError(f"the buckets of a histogram are {FIRST_BUCKET} to {OVERFLOW - 1}")
+        offset = self.offset + first if counts else self.grid.first_bucket
+        if offset < self.grid.first_bucket or offset + len(counts) > self.grid.overflow:
+            raise ValueError(f"the buckets of a histogram are {self.grid.first_bucket} to {self.grid.overflow - 1}")
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "offset", offset)
 
@@ -108,19 +163,20 @@ class ExponentialHistogram:
 
     @classmethod
     def added(cls, parts: Sequence[ExponentialHistogram]) -> ExponentialHistogram:
-        """The calls of all, at least one."""
+        """The calls of all, at least one. Raises SsllatencyError where their grids differ."""
+        parts = _of_one_grid(parts)
         start = min(part.offset for part in parts)
         counts = [0] * (max(part.offset + len(part.counts) for part in parts) - start)
         for part in parts:
             own = slice(part.offset - start, part.offset - start + len(part.counts))
             counts[own] = map(add, counts[own], part.counts)
         underflow, overflow = sum(part.underflow for part in parts), sum(part.overflow for part in parts)
-        return cls(tuple(counts), start, underflow, overflow)
+        return cls(tuple(counts), start, underflow, overflow, parts[0].grid)
 
     @property
     def dense(self) -> tuple[int, ...]:
         """All BUCKET_COUNT buckets."""
-        return self._between(FIRST_BUCKET, OVERFLOW)
+        return self._between(self.grid.first_bucket, self.grid.overflow)
 
     @property
     def count(self) -> int:
@@ -129,12 +185,13 @@ class ExponentialHistogram:
 
     @property
     def by_bucket(self) -> dict[int, int]:
-        """The buckets that aren't empty with their counts, ascending; UNDERFLOW and OVERFLOW are those at the ends."""
-        dense = ((UNDERFLOW, self.underflow), *enumerate(self.counts, self.offset), (OVERFLOW, self.overflow))
+        """The buckets that aren't empty with their counts, ascending; `grid` numbers the underflow and the overflow."""
+        inner = enumerate(self.counts, self.offset)
+        dense = ((self.grid.underflow, self.underflow), *inner, (self.grid.overflow, self.overflow))
         return {bucket: count for bucket, count in dense if count}
 
     def bucket_at(self, rank: int) -> int:
-        """The bucket of the rank-th shortest call: 95 for the underflow, 576 for the overflow.
+        """The bucket of the rank-th shortest call: the grid's underflow and overflow for what lies outside.
 
         Raises ValueError where there is no such call.
         """
@@ -142,25 +199,25 @@ class ExponentialHistogram:
             raise ValueError(f"there is no call number {rank} of {self.count}")
         cumulated = self.underflow
         if rank <= cumulated:
-            return UNDERFLOW
+            return self.grid.underflow
         for index, count in enumerate(self.counts, self.offset):
             cumulated += count
             if rank <= cumulated:
                 return index
-        return OVERFLOW
+        return self.grid.overflow
 
     def quantile_range(self, q: float) -> tuple[float, float] | None:
         """Bounds in nanoseconds, lower excluded and upper included, that the q-quantile surely lies between.
 
-        Up to 64 ns they are (-1, 64), so that 0 ns is inside; past 68.7 s they are (2^36, infinity). None when empty.
+        Of the underflow they begin at -1, so that 0 ns is inside; of the overflow they end at infinity. None when empty.
         """
         if not self.count:
             return None
         bucket = self.bucket_at(quantile_rank(q, self.count))
-        lower, upper = bucket_bounds(bucket)
-        if bucket == UNDERFLOW:
+        lower, upper = self.grid.bucket_bounds(bucket)
+        if bucket == self.grid.underflow:
             return -1.0, upper
-        return (lower, upper) if bucket < OVERFLOW else (lower, math.inf)
+        return (lower, upper) if bucket < self.grid.overflow else (lower, math.inf)
 
     def quantile(self, q: float) -> float | None:
         """The q-quantile in nanoseconds, at most 2.2 % off the quantile of the calls themselves.
@@ -177,15 +234,30 @@ class ExponentialHistogram:
 
     def __sub__(self, earlier: ExponentialHistogram) -> ExponentialHistogram:
         """The calls since `earlier`. Raises ValueError where `earlier` holds calls that this one doesn't."""
+        if not earlier.count:
+            return self
+        if self.grid is not earlier.grid:
+            raise ValueError("histograms of different grids have no difference")
         start = min(self.offset, earlier.offset)
         end = max(self.offset + len(self.counts), earlier.offset + len(earlier.counts))
         counts = map(sub, self._between(start, end), earlier._between(start, end))
         underflow, overflow = self.underflow - earlier.underflow, self.overflow - earlier.overflow
-        return ExponentialHistogram(tuple(counts), start, underflow, overflow)
+        return ExponentialHistogram(tuple(counts), start, underflow, overflow, self.grid)
 
     def _between(self, start: int, end: int) -> tuple[int, ...]:
         before = self.offset - start
         return (0,) * before + self.counts + (0,) * (end - start - before - len(self.counts))
+
+
+def _of_one_grid(parts: Sequence[ExponentialHistogram]) -> Sequence[ExponentialHistogram]:
+    """Those of the parts that count anything, or the first of them all."""
+    filled = [part for part in parts if part.count] or parts[:1]
+    if any(part.grid is not filled[0].grid for part in filled):
+        raise SsllatencyError(
+            "The recordings are of different versions of ssllatency, whose histograms have different bucket bounds (powers of"
+            " two of a nanosecond and of a second), so they can't be added up exactly: report each by itself."
+        )
+    return filled
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ssllatency.model.histogram import ExponentialHistogram, counted_bucket, quantile_rank
+from ssllatency.model.histogram import ExponentialHistogram, quantile_rank
 
 
 class Timed(Protocol):
@@ -25,7 +25,7 @@ class Timed(Protocol):
 def quantile_ns(timed: Timed, q: float) -> float | None:
     """The q-quantile in nanoseconds, at most 2.2 % off; exact where it is the shortest or the longest duration.
 
-    None where it is not known: nothing counted, or a quantile among what is shorter than 64 ns or longer than 68.7 s.
+    None where it is not known: nothing counted, or a quantile among what is shorter than 59.6 ns or longer than 64 s.
     """
     count = timed.exponential.count
     if not count:
@@ -46,25 +46,26 @@ def quantile_ns(timed: Timed, q: float) -> float | None:
 def least_ns(parts: Sequence[Timed]) -> int | None:
     """The minimum of all parts where it is sure: one part's unknown minimum hides the known ones unless it must be larger."""
     extremes = [part.min_ns for part in parts if part.min_ns is not None]
-    unsure = [part.exponential.bucket_at(1) for part in parts if part.min_ns is None and part.exponential.count]
+    unsure = [part.exponential for part in parts if part.min_ns is None and part.exponential.count]
     least = min(extremes, default=None)
-    return least if least is not None and all(bucket > counted_bucket(least) for bucket in unsure) else None
+    sure = least is not None and all(times.bucket_at(1) > times.grid.counted_bucket(least) for times in unsure)
+    return least if sure else None
 
 
 def greatest_ns(parts: Sequence[Timed]) -> int | None:
     """The maximum of all parts where it is sure, as least_ns()."""
     extremes = [part.max_ns for part in parts if part.max_ns is not None]
-    highest = [(part, part.exponential.count) for part in parts if part.max_ns is None and part.exponential.count]
-    unsure = [part.exponential.bucket_at(count) for part, count in highest]
+    unsure = [part.exponential for part in parts if part.max_ns is None and part.exponential.count]
     greatest = max(extremes, default=None)
-    return greatest if greatest is not None and all(bucket < counted_bucket(greatest) for bucket in unsure) else None
+    sure = greatest is not None and all(times.bucket_at(times.count) < times.grid.counted_bucket(greatest) for times in unsure)
+    return greatest if sure else None
 
 
 def interval_extremes(later: Timed, interval: ExponentialHistogram) -> tuple[int | None, int | None]:
     """Minimum and maximum of an interval: the later snapshot's where they fall into its outer buckets, else None."""
     if not interval.count:
         return None, None
-    lowest, highest = interval.bucket_at(1), interval.bucket_at(interval.count)
+    lowest, highest, counted_bucket = interval.bucket_at(1), interval.bucket_at(interval.count), interval.grid.counted_bucket
     return (
         later.min_ns if later.min_ns is not None and counted_bucket(later.min_ns) == lowest else None,
         later.max_ns if later.max_ns is not None and counted_bucket(later.max_ns) == highest else None,

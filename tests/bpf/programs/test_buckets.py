@@ -54,8 +54,9 @@ def run_in_kernel(probe: BpfObject, values: list[int]) -> ProbeValues:
     return memory
 
 
-def octave_root(number: int) -> int:
-    """The whole part of the 16th root."""
+def bound(index: int) -> int:
+    """The lower bound of a bucket, 10^9 2^(index/16) ns, rounded down: the 16th root of a whole number."""
+    number = 10**144 << index if index >= 0 else 10**144 >> -index
     for _ in range(4):
         number = isqrt(number)
     return number
@@ -63,10 +64,10 @@ def octave_root(number: int) -> int:
 
 def chosen_values(linear: LinearRange) -> list[int]:
     """Every boundary of every bucket and its neighbours, both ends, the linear steps' borders, and random values."""
-    borders = [octave_root(1 << index) for index in range(16 * 38)]
+    borders = [bound(index) for index in range(-478, 16 * 7)]
     borders += [1000 * (linear.minimum + linear.step * step) for step in range(linear.buckets + 2)]
     borders += [(1 << 32) + 1000 * linear.minimum]
-    values = {max(0, border + shift) for border in borders for shift in (-1, 0, 1)} | {0, 1, 2, 63, 64, 65, (1 << 64) - 1}
+    values = {max(0, border + shift) for border in borders for shift in (-1, 0, 1)} | {0, 1, 2, 59, 60, 61, (1 << 64) - 1}
     generator = random.Random(1)
     values |= {generator.getrandbits(generator.randrange(1, 65)) for _ in range(VALUES - len(values))}
     return sorted(values)

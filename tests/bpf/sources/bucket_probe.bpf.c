@@ -23,7 +23,7 @@ __noinline int one(__u32 i)
 	if (i >= VALUES)
 		return 0;
 	value = probe.values[i];
-	probe.exponential[i] = value ? exponential_index(value) : -1;
+	probe.exponential[i] = exponential_index(value ? value : 1);
 	probe.linear[i] = linear_bucket(value, &config);
 	return 0;
 }

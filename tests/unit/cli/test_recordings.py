@@ -42,6 +42,46 @@ def slower(tmp_path: Path) -> str:
     return kept(tmp_path, "slower.jsonl", recording_of(3, key_ns=4_500_000))
 
 
+def on_the_older_grid(value: object) -> object:
+    """A document as versions before the grid of seconds wrote it: bucket i ended at 2^((i+1)/16) ns, and no grid was named."""
+    if isinstance(value, list):
+        return [on_the_older_grid(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("grid") == "s":
+        return {name: item for name, item in value.items() if name != "grid"} | {"offset": value["offset"] + 478}
+    return {name: on_the_older_grid(item) for name, item in value.items()}
+
+
+@pytest.fixture
+def older(before: str, tmp_path: Path) -> str:
+    lines = Path(before).read_text().splitlines()
+    (tmp_path / "older.jsonl").write_text("".join(json.dumps(on_the_older_grid(json.loads(line))) + "\n" for line in lines))
+    return str(tmp_path / "older.jsonl")
+
+
+def test_a_recording_of_the_older_grid_is_reported_and_compared(
+    older: str, before: str, slower: str, tmp_path: Path, capsys: Printed
+) -> None:
+    assert run(["report", older, "--json"]) == 0
+    function = json.loads(capsys.readouterr().out)["functions"][0]
+    assert function["exponential"]["grid"] == "ns"
+    [now] = (row for row in document.to_document(read(before).total())["functions"] if row["function"] == function["function"])  # type: ignore[attr-defined]
+    assert function["p50_ns"] == pytest.approx(now["p50_ns"], rel=0.06)
+    assert run(["report", older, "--html", str(tmp_path / "older.html")]) == 0
+    assert run(["diff", older, slower]) == 0
+    assert "slower" in capsys.readouterr().out
+
+
+def test_recordings_of_different_grids_are_not_merged(older: str, same: str, tmp_path: Path, capsys: Printed) -> None:
+    out = tmp_path / "both.jsonl"
+    assert run(["merge", older, same, "-o", str(out)]) == 1
+    assert "different bucket bounds" in capsys.readouterr().err
+    assert run(["diff", older, same, "--html", str(out)]) == 1
+    assert "one page can't show both" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_report_is_of_the_total(before: str, capsys: Printed) -> None:
     assert run(["report", before]) == 0
     printed = capsys.readouterr()

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.bcc_engine import _FOR_SESSIONS, _VALUES, mantissas
+from ssllatency.engines.bcc_engine import _FOR_SESSIONS, _VALUES
 from ssllatency.engines.bpf.objects import sources_path
+from ssllatency.model.histogram import octave_bounds
 
 TOP = Path(__file__).resolve().parents[3]
 
@@ -26,7 +27,7 @@ def test_the_boundaries_are_those_of_the_header() -> None:
     text = (TOP / "bpf" / "common" / "histogram.bpf.h").read_text()
     table = re.search(r"mantissas\[16\] = \{(.*?)\};", text, re.DOTALL)
     assert table
-    assert [int(word, 16) for word in re.findall(r"0x\w+", table[1])] == mantissas()
+    assert [int(word, 16) for word in re.findall(r"0x\w+", table[1])] == octave_bounds(63)
 
 
 def test_every_descriptor_that_the_headers_ask_for_is_given() -> None:

@@ -16,10 +16,12 @@ from ssllatency.model.histogram import (
     BUCKET_COUNT,
     FIRST_BUCKET,
     ExponentialHistogram,
+    Grid,
     LinearHistogram,
     bucket_bounds,
     bucket_index,
     counted_bucket,
+    octave_bounds,
     quantile_rank,
 )
 
@@ -27,14 +29,15 @@ LAST_BUCKET = FIRST_BUCKET + BUCKET_COUNT - 1
 
 
 def floor_of_bound(index: int) -> int:
-    """2^(index/16) rounded down: the integer square root, four times."""
-    root = 1 << index
+    """10^9 2^(index/16) ns rounded down: the integer square root, four times."""
+    root = 10**144 << index if index >= 0 else 10**144 >> -index
     for _ in range(4):
         root = math.isqrt(root)
     return root
 
 
-FLOORS = [floor_of_bound(index) for index in range(16 * 64)]
+LOWEST = -479  # that of 1 ns
+FLOORS = [floor_of_bound(index) for index in range(LOWEST, 16 * 35)]
 VALUES = st.lists(durations_ns, max_size=60)
 
 
@@ -47,7 +50,19 @@ def linear(values: list[int]) -> LinearHistogram:
 
 
 @pytest.mark.parametrize(
-    ("value_ns", "index"), [(63, 95), (64, 95), (65, 96), (2**36, 575), (2**36 + 1, 576), (2, 15), (3, 25)]
+    ("value_ns", "index"),
+    [
+        (59, -385),
+        (60, -384),
+        (10**9, -1),
+        (10**9 + 1, 0),
+        (2 * 10**9, 15),
+        (10**6, -160),
+        (64 * 10**9, 95),
+        (64 * 10**9 + 1, 96),
+        (1, -479),
+        (0, -479),
+    ],
 )
 def test_known_buckets(value_ns: int, index: int) -> None:
     assert bucket_index(value_ns) == index
@@ -61,26 +76,39 @@ def test_every_boundary_is_exact() -> None:
     }
 
 
-@pytest.mark.parametrize("power", range(1, 63))
-def test_powers_of_two_end_their_bucket(power: int) -> None:
-    assert bucket_index(2**power) == 16 * power - 1
-    assert bucket_index(2**power + 1) == max(at for at, floor in enumerate(FLOORS) if floor < 2**power + 1)
+@pytest.mark.parametrize("power", range(-9, 34))
+def test_seconds_by_powers_of_two_end_their_bucket(power: int) -> None:
+    value_ns = int(10**9 * 2.0**power)
+    assert bucket_index(value_ns) == 16 * power - 1
+    assert bucket_index(value_ns + 1) == bisect_left(FLOORS, value_ns + 1) - 1 + LOWEST
 
 
 @given(st.integers(2, 2**63))
 def test_bucket_index_is_the_last_bound_below(value_ns: int) -> None:
-    assert bucket_index(value_ns) == bisect_left(FLOORS, value_ns) - 1
+    assert bucket_index(value_ns) == bisect_left(FLOORS, value_ns) - 1 + LOWEST
 
 
-@given(st.integers(65, 2**36))
+@given(st.integers(60, 64 * 10**9))
 def test_bounds_hold_the_value(value_ns: int) -> None:
     lower, upper = bucket_bounds(bucket_index(value_ns))
     assert lower < value_ns <= upper
 
 
-def test_bounds_are_powers_of_two_every_sixteenth_bucket() -> None:
-    assert bucket_bounds(FIRST_BUCKET)[0] == 64
-    assert bucket_bounds(LAST_BUCKET)[1] == 2**36
+def test_bounds_are_seconds_by_powers_of_two_every_sixteenth_bucket() -> None:
+    assert bucket_bounds(FIRST_BUCKET)[0] == pytest.approx(1e9 / 2**24, rel=1e-15)
+    assert bucket_bounds(0)[0] == 1e9
+    assert bucket_bounds(LAST_BUCKET)[1] == 64e9
+
+
+@pytest.mark.parametrize("bit", [30, 36, 63])
+def test_the_bounds_of_an_octave(bit: int) -> None:
+    assert octave_bounds(bit) == [floor_of_bound(16 * bit - 478 + number) for number in range(16)]
+    assert all(1 << bit <= bound < 2 << bit for bound in octave_bounds(bit))
+
+
+def test_the_bounds_of_a_short_octave_are_refused() -> None:
+    with pytest.raises(ValueError, match="2\\^29"):
+        octave_bounds(29)
 
 
 def test_negative_duration_is_refused() -> None:
@@ -92,8 +120,8 @@ def test_negative_duration_is_refused() -> None:
 def test_every_value_is_counted_once_where_it_belongs(values: list[int]) -> None:
     histogram = exponential(values)
     assert histogram.count == len(values)
-    assert histogram.underflow == sum(value <= 64 for value in values)
-    assert histogram.overflow == sum(value > 2**36 for value in values)
+    assert histogram.underflow == sum(value < 60 for value in values)
+    assert histogram.overflow == sum(value > 64 * 10**9 for value in values)
     for index, count in enumerate(histogram.dense, FIRST_BUCKET):
         assert count == sum(floor_of_bound(index) < value <= floor_of_bound(index + 1) for value in values)
 
@@ -106,14 +134,14 @@ def test_dense_and_back(values: list[int]) -> None:
 
 
 def test_zeros_at_the_ends_are_left_out() -> None:
-    padded = ExponentialHistogram((0, 0, 3, 0, 1, 0), 100)
-    assert (padded.counts, padded.offset) == ((3, 0, 1), 102)
-    assert ExponentialHistogram((0, 0), 200) == ExponentialHistogram((), FIRST_BUCKET)
+    padded = ExponentialHistogram((0, 0, 3, 0, 1, 0), -100)
+    assert (padded.counts, padded.offset) == ((3, 0, 1), -98)
+    assert ExponentialHistogram((0, 0), 20) == ExponentialHistogram((), FIRST_BUCKET)
 
 
 @pytest.mark.parametrize(
     ("counts", "offset", "underflow"),
-    [((-1,), 100, 0), ((1,), FIRST_BUCKET - 1, 0), ((1, 1), LAST_BUCKET, 0), ((), 100, -1)],
+    [((-1,), 0, 0), ((1,), FIRST_BUCKET - 1, 0), ((1, 1), LAST_BUCKET, 0), ((), 0, -1)],
 )
 def test_impossible_histograms_are_refused(counts: tuple[int, ...], offset: int, underflow: int) -> None:
     with pytest.raises(ValueError, match="histogram"):
@@ -173,7 +201,7 @@ def test_quantile_outside_0_to_1_is_refused(q: float) -> None:
 def test_quantile_is_near_the_true_one_or_not_known(values: list[int], q: float) -> None:
     true = sorted(values)[quantile_rank(q, len(values)) - 1]
     estimate = exponential(values).quantile(q)
-    if 64 < true <= 2**36:
+    if 60 <= true <= 64 * 10**9:
         assert estimate is not None
         assert abs(estimate - true) <= 0.022 * true
     else:
@@ -237,3 +265,32 @@ def test_impossible_linear_histograms_are_refused(minimum: int, maximum: int, st
 def test_linear_histograms_of_different_buckets_are_not_added() -> None:
     with pytest.raises(SsllatencyError, match=r"0 to 1000 us by 300 and 0 to 2000 us by 300"):
         LinearHistogram.added((linear([1]), LinearHistogram.from_values(0, 2000, 300, [1])))
+
+
+OLD = ExponentialHistogram((2, 0, 1), 159, 1, 1, Grid.NANOSECONDS)  # 2 calls of 1 us
+NONE_OLD = ExponentialHistogram((), 0, grid=Grid.NANOSECONDS)
+
+
+def test_the_grid_of_older_recordings() -> None:
+    grid = Grid.NANOSECONDS
+    assert [grid.bucket_index(value_ns) for value_ns in (63, 64, 65, 2**36, 2**36 + 1, 2, 3)] == [95, 95, 96, 575, 576, 15, 25]
+    assert grid.bucket_bounds(grid.first_bucket)[0] == 64
+    assert grid.bucket_bounds(grid.overflow)[0] == 2**36
+    assert OLD.quantile(0.5) == pytest.approx(1000, rel=0.022)
+    assert OLD.quantile_range(0) == (-1.0, 64.0)
+    assert OLD.quantile_range(1) == (2.0**36, math.inf)
+
+
+def test_histograms_of_different_grids_are_not_added() -> None:
+    with pytest.raises(SsllatencyError, match="different bucket bounds"):
+        ExponentialHistogram.added((OLD, exponential([500])))
+    with pytest.raises(ValueError, match="different grids"):
+        OLD - exponential([500])
+    assert ExponentialHistogram.added((OLD, OLD)).dense == tuple(2 * count for count in OLD.dense)
+    assert (ExponentialHistogram.added((OLD, OLD)) - OLD) == OLD
+
+
+def test_what_counts_nothing_adds_to_any_grid() -> None:
+    assert ExponentialHistogram.added((exponential([]), OLD)) == OLD
+    assert ExponentialHistogram.added((NONE_OLD, exponential([500]))) == exponential([500])
+    assert OLD - exponential([]) == OLD

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows that the bpftrace engine keeps, and how they are read back: the kernel's histograms, bucket for bucket.
 
-@calls counts by process, row and slot; a row is 4 times the operation's number plus the outcome. Slots: the exponential bucket
-(95 the underflow, 576 the overflow), from LINEAR on the linear one, from REASON on the reason. @total, @least and @most keep
-the other figures of a row. @all counts every call once more, and is read before @calls, so that the calls for which @calls had
-no room are known.
+@calls counts by process, row and slot; a row is 4 times the operation's number plus the outcome. Slots: the exponential bucket,
+numbered from the underflow on (0, and 481 the overflow), from LINEAR on the linear one, from REASON on the reason. @total,
+@least and @most keep the other figures of a row. @all counts every call once more, and is read before @calls, so that the calls
+for which @calls had no room are known.
 """
 
 from __future__ import annotations
@@ -18,44 +18,34 @@ from ssllatency.abi import Outcome, Reason
 from ssllatency.engines.base import LinearRange
 from ssllatency.engines.bpftrace.judge import Lines
 from ssllatency.engines.read import collect
-from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram
+from ssllatency.model.histogram import BUCKET_COUNT, UNDERFLOW, ExponentialHistogram, octave_bounds
 from ssllatency.model.snapshot import Series
 
 LINEAR, REASON = 1000, 2000
-_SHIFT_TO = 36  # the highest bit of a duration once it is normalised: 2^36 ns is where the overflow begins
-_UNDERFLOW_NS = 64
+_SHIFT_TO = 36  # the highest bit of a duration once it is normalised, above that of any counted one
+_SHORTEST_NS, _LONGEST_NS = 60, 64 * 10**9  # of what is neither underflow nor overflow
+_OVERFLOW_SLOT = BUCKET_COUNT + 1
+# That of the bucket which ends at the first bound from 2^_SHIFT_TO on, see octave_bounds().
+_HIGHEST_SLOT = 16 * _SHIFT_TO - 479 - UNDERFLOW
 _OUTCOMES = len(Outcome)  # rows of each operation
 
 Maps = Mapping[str, Any]
 
 
-def mantissa_bounds() -> list[int]:
-    """floor(2^(36 + j/16)) for j = 0 to 15: a normalised duration lies above the real bound exactly if above its floor."""
-    bounds = []
-    for j in range(16):
-        power, low, high = 1 << (16 * _SHIFT_TO + j), 1 << _SHIFT_TO, 1 << _SHIFT_TO + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if middle**16 <= power else (low, middle)
-        bounds.append(low)
-    return bounds
-
-
 def exponential_slot() -> Lines:
     """Sets $slot to the bucket of $ns, exactly as bpf/common/histogram.bpf.h does."""
-    top = 1 << _SHIFT_TO
     lines = [
-        "$slot = (uint64)95;",
-        f"if ($ns > {top}) {{",
-        "$slot = (uint64)576;",
-        f"}} else if ($ns > {_UNDERFLOW_NS}) {{",
+        "$slot = (uint64)0;",
+        f"if ($ns > {_LONGEST_NS}) {{",
+        f"$slot = (uint64){_OVERFLOW_SLOT};",
+        f"}} else if ($ns >= {_SHORTEST_NS}) {{",
         "$high = $ns;",
-        "$slot = (uint64)575;",
+        f"$slot = (uint64){_HIGHEST_SLOT};",
     ]
     for shift in (16, 8, 4, 2, 1):
         lines += [f"if ($high < {1 << _SHIFT_TO + 1 - shift}) {{", f"$high = $high << {shift};"]
         lines += [f"$slot = $slot - {16 * shift};", "}"]
-    above = " + ".join(f"($high > {bound})" for bound in mantissa_bounds())
+    above = " + ".join(f"($high > {bound})" for bound in octave_bounds(_SHIFT_TO))
     return [*lines, f"$slot = $slot + {above};", "}"]
 
 
@@ -132,10 +122,8 @@ class Row:
         )
 
     def _exponential(self) -> ExponentialHistogram:
-        first, last = FIRST_BUCKET, FIRST_BUCKET + BUCKET_COUNT
-        return ExponentialHistogram.from_dense(
-            [self.slots[n] for n in range(first, last)], self.slots[first - 1], self.slots[last]
-        )
+        inner = [self.slots[n] for n in range(1, _OVERFLOW_SLOT)]
+        return ExponentialHistogram.from_dense(inner, self.slots[0], self.slots[_OVERFLOW_SLOT])
 
 
 def rows(maps: Maps, process: Mapping[int, int]) -> dict[collect.Key, Row]:

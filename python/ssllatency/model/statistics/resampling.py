@@ -19,7 +19,7 @@ from operator import mul
 from random import Random
 from statistics import variance
 
-from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, SCALE, ExponentialHistogram, bucket_bounds
+from ssllatency.model.histogram import BUCKET_COUNT, SCALE, ExponentialHistogram, Grid
 from ssllatency.model.timed import Timed
 
 DRAWS = 1000
@@ -80,7 +80,9 @@ class Sample:
         times, self._draws = [block.times for block in blocks], drawn
         self._durations_us = [max(1, round(block.duration_s * 1e6)) for block in blocks]
         self._totals = [timed.total_ns if timed else 0 for timed in times]
-        self._slots = [_slots(timed.exponential) if timed else [0] * len(_MIDDLES) for timed in times]
+        self._slots = [_slots(timed.exponential) if timed else [0] * (BUCKET_COUNT + 2) for timed in times]
+        grids = [timed.exponential.grid for timed in times if timed and timed.exponential.count]
+        self._middles = _MIDDLES[grids[0] if grids else Grid.SECONDS]
         self._counts = [sum(slots) for slots in self._slots]
         self.count = sum(self._counts)
 
@@ -104,7 +106,7 @@ class Sample:
             return math.log(max(1, _weighted(weights, self._totals)) / count)
         rank = _rank(quantity, count)
         slots = self._between[quantity]
-        return _MIDDLES[slots[bisect_left(slots, rank, key=lambda slot: _weighted(weights, self._cumulated[slot]))]]
+        return self._middles[slots[bisect_left(slots, rank, key=lambda slot: _weighted(weights, self._cumulated[slot]))]]
 
     @cached_property
     def _cumulated(self) -> list[tuple[int, ...]]:
@@ -130,12 +132,12 @@ class Sample:
         if quantity is Quantity.RATE:
             return 1 / (self.count + 0.5)
         if quantity is Quantity.MEAN:
-            return _relative_variance(slots) / self.count
+            return _relative_variance(slots, self._middles) / self.count
         # The k-th shortest of n drawn calls lies where the k-th least of n uniform numbers does, whose law is known.
         random, cumulated = Random(_SEED), list(accumulate(slots))
         rank = _rank(quantity, self.count)
         places = (random.betavariate(rank, self.count - rank + 1) * self.count for _ in range(DRAWS))
-        return variance(_MIDDLES[bisect_left(cumulated, place)] for place in places)
+        return variance(self._middles[bisect_left(cumulated, place)] for place in places)
 
 
 def _rank(quantity: Quantity, count: int) -> int:
@@ -149,10 +151,10 @@ def _rounding(quantity: Quantity) -> float:
     return BUCKET**2 / 12 if quantity in QUANTILES else 0.0
 
 
-def _relative_variance(slots: Sequence[int]) -> float:
+def _relative_variance(slots: Sequence[int], middles: Sequence[float]) -> float:
     """The variance of single calls, their mean being 1."""
     count = sum(slots)
-    values = [math.exp(middle) for middle in _MIDDLES]
+    values = [math.exp(middle) for middle in middles]
     mean: float = sum(map(mul, slots, values)) / count
     return sum(slot * (value - mean) ** 2 for slot, value in zip(slots, values, strict=True)) / count / mean**2
 
@@ -165,10 +167,10 @@ def _slots(histogram: ExponentialHistogram) -> list[int]:
     return [histogram.underflow, *histogram.dense, histogram.overflow]
 
 
-def _middles() -> list[float]:
-    """The logarithm of each slot's middle; of the bound where a slot is open."""
-    edges = [math.log(bucket_bounds(bucket)[0]) for bucket in range(FIRST_BUCKET, FIRST_BUCKET + BUCKET_COUNT + 1)]
+def _middles(grid: Grid) -> list[float]:
+    """The logarithm of each slot's middle in nanoseconds; of the bound where a slot is open."""
+    edges = [math.log(grid.bucket_bounds(bucket)[0]) for bucket in range(grid.first_bucket, grid.overflow + 1)]
     return [edges[0], *((low + high) / 2 for low, high in pairwise(edges)), edges[-1]]
 
 
-_MIDDLES = _middles()
+_MIDDLES = {grid: _middles(grid) for grid in Grid}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ssllatency.model.handshake_arithmetic import add_times
 from ssllatency.model.handshakes import Times
-from ssllatency.model.histogram import bucket_bounds
+from ssllatency.model.histogram import Grid
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.html.blocks import Block, Figure, Level, Section, Sentences
@@ -73,7 +73,7 @@ def _heatmaps(
         caption = f"Heatmap{when}: {what}; the stronger the colour, the more a second.{moments.zone}"
         key, title = "before" if age else "heat", f"Heatmap of the {what}{when}"
         drawn = html_heatmap.heatmap(key, timeline, scale, moments, title, caption)
-        numbers = _spans(timeline, moments, f"Numbers of the heatmap{when}: durations in each span of time")
+        numbers = _spans(timeline, scale.grid, moments, f"Numbers of the heatmap{when}: durations in each span of time")
         yield Figure(drawn, numbers, _levels(scale))
 
 
@@ -85,7 +85,7 @@ def _levels(scale: html_heatmap.Scale) -> list[Level]:
     return [Level(opacity, text) for opacity, text in zip(html_heatmap.LEVELS, words, strict=True)]
 
 
-def _spans(timeline: Sequence[Column], moments: Moments, caption: str) -> Table:
+def _spans(timeline: Sequence[Column], grid: Grid, moments: Moments, caption: str) -> Table:
     """The counts by octave and by span of several columns."""
     per_span = -(-len(timeline) // _SPANS)
     spans = [timeline[start : start + per_span] for start in range(0, len(timeline), per_span)]
@@ -94,16 +94,17 @@ def _spans(timeline: Sequence[Column], moments: Moments, caption: str) -> Table:
         for column in span:
             for bucket, count in column.times.exponential.by_bucket.items() if column.times else ():
                 counts.setdefault(bucket // _OCTAVE, [0] * len(spans))[position] += count
-    rows = [Row((_octave(octave),), tuple(map(str, counts[octave]))) for octave in sorted(counts)]
+    rows = [Row((_octave(octave, grid),), tuple(map(str, counts[octave]))) for octave in sorted(counts)]
     width_s = timeline[0].end_s
     return table(caption, ("Longer than", *(f"from {moments.text(span[0].start_s, width_s)}" for span in spans)), rows)
 
 
-def _octave(octave: int) -> str:
-    low, high = bucket_bounds(octave * _OCTAVE)[0], bucket_bounds(octave * _OCTAVE + _OCTAVE - 1)[1]
-    if low >= html_heatmap.LONGEST_NS:
+def _octave(octave: int, grid: Grid) -> str:
+    low, high = grid.bucket_bounds(octave * _OCTAVE)[0], grid.bucket_bounds(octave * _OCTAVE + _OCTAVE - 1)[1]
+    shortest, longest = html_heatmap.counted_ns(grid)
+    if low >= longest:
         return duration(low)
-    return f"{duration(low if low >= html_heatmap.SHORTEST_NS else 0)}, to {duration(high)}"
+    return f"{duration(low if low >= shortest else 0)}, to {duration(high)}"
 
 
 def _percentiles(timelines: Sequence[Sequence[Column]], moments: Moments, what: str) -> Iterator[Block]:
@@ -147,4 +148,4 @@ def _octave_rows(times: Times) -> Iterator[Row]:
     for bucket, count in times.exponential.by_bucket.items():
         counts[bucket // _OCTAVE] = counts.get(bucket // _OCTAVE, 0) + count
     for octave in sorted(counts):
-        yield Row((_octave(octave),), (str(counts[octave]), share(counts[octave], times.count)))
+        yield Row((_octave(octave, times.exponential.grid),), (str(counts[octave]), share(counts[octave], times.count)))

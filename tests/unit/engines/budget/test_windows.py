@@ -60,7 +60,7 @@ class Server:
 
     def totals(self) -> dict[Function, ExponentialHistogram]:
         return {
-            (NAMES[tier], Outcome.SUCCESS): ExponentialHistogram((round(count),), 200)
+            (NAMES[tier], Outcome.SUCCESS): ExponentialHistogram((round(count),), -200)
             for tier, count in self.counted.items()
             if round(count)
         }

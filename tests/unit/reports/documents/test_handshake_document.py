@@ -65,12 +65,12 @@ def timed(time_ns: int, bucket: int, **exponential: object) -> dict[str, Any]:
         **dict.fromkeys(("total_ns", "min_ns", "max_ns"), time_ns),
         "mean_ns": float(time_ns),
         **dict.fromkeys(("p50_ns", "p90_ns", "p99_ns", "p999_ns"), time_ns),
-        "exponential": {"scale": 4, "offset": bucket, "counts": [1], "underflow": 0, "overflow": 0, **exponential},
+        "exponential": {"scale": 4, "grid": "s", "offset": bucket, "counts": [1], "underflow": 0, "overflow": 0, **exponential},
     }
 
 
-# 1000 ns = base^159.4, 3000 ns = base^184.8.
-ONE, THREE, ZERO = timed(1_000, 159), timed(3_000, 184), timed(0, 96, counts=[], underflow=1)
+# 1000 ns = base^-318.9 s, 3000 ns = base^-293.5 s.
+ONE, THREE, ZERO = timed(1_000, -319), timed(3_000, -294), timed(0, -384, counts=[], underflow=1)
 GROUPS = [
     {
         "labels": {"resumed": None},

@@ -11,7 +11,8 @@ from itertools import groupby
 import numpy
 from matplotlib.axes import Axes
 
-from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, bucket_bounds
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.histogram import Grid
 from ssllatency.reports.html.plots.columns import Column
 from ssllatency.reports.html.plots.moments import Moments, elapsed, time_axis
 from ssllatency.reports.html.plots.plots import Plot, Size, duration_axis, plot
@@ -22,18 +23,16 @@ LEVELS = (0.24, 0.38, 0.53, 0.68, 0.84, 1.0)
 # Seen as well on white as on near-black.
 HEAT = (0xE8, 0x59, 0x0C)
 
-# Past these, how short or how long is not known.
-SHORTEST_NS, LONGEST_NS = bucket_bounds(FIRST_BUCKET)[0], bucket_bounds(FIRST_BUCKET + BUCKET_COUNT - 1)[1]
-
 _MOST_ROWS = 64
 _HEIGHT = 280
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What two heatmaps share: `per_row` histogram buckets make a row, from row `low` to `high`; the least and the greatest
-    rate of a cell."""
+    """What two heatmaps share: the histograms' grid; `per_row` buckets of it make a row, from row `low` to `high`; the least
+    and the greatest rate of a cell."""
 
+    grid: Grid
     per_row: int
     low: int
     high: int
@@ -44,7 +43,16 @@ class Scale:
     @property
     def span_ns(self) -> tuple[float, float]:
         """From which duration to which the rows are drawn."""
-        return bucket_bounds(self.low * self.per_row)[0], bucket_bounds((self.high + 1) * self.per_row - 1)[1]
+        return self.start_ns(self.low), self.start_ns(self.high + 1)
+
+    def start_ns(self, row: int) -> float:
+        """From which duration on the row is."""
+        return self.grid.bucket_bounds(row * self.per_row)[0]
+
+    @property
+    def known_ns(self) -> tuple[float, float]:
+        """Past these, how short or how long is not known."""
+        return counted_ns(self.grid)
 
     def level(self, rate: float) -> int:
         """Which of LEVELS shows so many a second, None of them being -1."""
@@ -61,29 +69,40 @@ class Scale:
         return self.least * ratio ** (level / len(LEVELS)), self.least * ratio ** ((level + 1) / len(LEVELS))
 
 
+def counted_ns(grid: Grid) -> tuple[float, float]:
+    """The durations that the grid's buckets count."""
+    return grid.bucket_bounds(grid.first_bucket)[0], grid.bucket_bounds(grid.overflow - 1)[1]
+
+
 def scale_of(timelines: Sequence[Sequence[Column]]) -> Scale | None:
-    """The scale that shows them all; None where nothing was counted."""
+    """The scale that shows them all; None where nothing was counted. SsllatencyError where their grids differ."""
     every = [column for columns in timelines for column in columns]
     filled = [bucket for column in every if column.times for bucket in column.times.exponential.by_bucket]
+    grids = {column.times.exponential.grid for column in every if column.times and column.times.count}
     if not filled:
         return None
+    if len(grids) > 1:
+        raise SsllatencyError(
+            "the recordings are of different versions of ssllatency, whose histograms have different bucket bounds: one page"
+            " can't show both. `diff` without --html compares them."
+        )
     least, most = min(filled), max(filled)
     per_row = next(size for size in (1, 2, 4, 8, 16) if most // size - least // size < _MOST_ROWS)
     rates = [rate for column in every for rate in _rows(column, per_row).values()]
     end_s = max(column.end_s for column in every)
-    return Scale(per_row, least // per_row, most // per_row, min(rates), max(rates), end_s)
+    return Scale(grids.pop(), per_row, least // per_row, most // per_row, min(rates), max(rates), end_s)
 
 
 def rows_axis(axes: Axes, scale: Scale) -> None:
     """The durations of the rows up the side."""
-    duration_axis(axes, *scale.span_ns, SHORTEST_NS, LONGEST_NS)
+    duration_axis(axes, *scale.span_ns, *scale.known_ns)
 
 
 def open_rows(scale: Scale) -> str:
     """What is to be said of the rows of all that is too short or too long to be told apart: each sentence after a space."""
-    low, high = scale.span_ns
-    lowest = f" The lowest row: {duration(SHORTEST_NS)} or less." if low < SHORTEST_NS else ""
-    return lowest + (f" The highest row: more than {duration(LONGEST_NS)}." if high > LONGEST_NS else "")
+    (low, high), (shortest, longest) = scale.span_ns, scale.known_ns
+    lowest = f" The lowest row: {duration(shortest)} or less." if low < shortest else ""
+    return lowest + (f" The highest row: more than {duration(longest)}." if high > longest else "")
 
 
 def heatmap(key: str, columns: Sequence[Column], scale: Scale, moments: Moments, title: str, caption: str) -> Plot:

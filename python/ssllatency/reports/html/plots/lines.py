@@ -93,7 +93,7 @@ def distribution(key: str, measured: Sequence[Times | None], scale: Scale, title
 
     def draw(axes: Axes, size: Size) -> None:
         rows_axis(axes, scale)
-        edges = [row * scale.per_row / 16 * math.log10(2) for row in range(scale.low, scale.high + 2)]
+        edges = [math.log10(scale.start_ns(row)) for row in range(scale.low, scale.high + 2)]
         for age, times in reversed(list(enumerate(measured))):
             colour, style = (COLOURS["before"], "--") if age else (COLOURS["after"], "-")
             if times:
