@@ -89,12 +89,12 @@ test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on al
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
 .PHONY: kernels-table golden sweep pictures
-kernels-table: ## the tables of docs/kernels.md, from what the guests found last; KEEP=1 keeps what they say of checks without results here
+kernels-table: ## the tables of docs/use/kernels.md, from what the guests found last; KEEP=1 keeps what they say of checks without results here
 	$(Q)$(PYTHON) -m tests.kernels.table --write $(if $(KEEP),--keep)
-golden: ## write the golden plans and the tables of docs/probe-sites.md anew
+golden: ## write the golden plans and the tables of docs/internals/probe-sites.md anew
 	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.golden --write
-pictures: ## docs/architecture.svg, by graphviz
-	$(Q)dot -Tsvg docs/architecture.dot -o docs/architecture.svg
+pictures: ## docs/internals/architecture.svg, by graphviz
+	$(Q)dot -Tsvg docs/internals/architecture.dot -o docs/internals/architecture.svg
 sweep: ## plan and check every function of nine libraries, about 7 minutes
 	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/libraries/test_sweep.py
 
@@ -114,12 +114,12 @@ fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input eac
 	$(Q)$(PYTHON) tests/run.py fuzz
 
 .PHONY: bench bench-memory
-bench: ## what tracing costs, written to docs/benchmarks.md, and what bench-memory measures; QUICK=1 only prints, in three minutes
+bench: ## what tracing costs, written to docs/internals, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py $(if $(QUICK),--quick)
 	$(if $(QUICK),,$(Q)$(MAKE) bench-memory)
-bench-memory: ## what each command and engine holds, its own memory and the kernel's, written to docs/memory.md
+bench-memory: ## what each command and engine holds, its own memory and the kernel's, written to docs/internals
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py --memory
@@ -150,12 +150,12 @@ check-abi: $(ALL_OBJECTS) ## whether abi.py is what the objects' BTF says, on ev
 
 # What an installation has beside the package, in the folders where it belongs.
 SHORT_COMMANDS := $(filter-out tools/ssllatency %.bt,$(wildcard tools/ssl*))
-DOCUMENTS := $(wildcard *.md docs/*.md) LICENSE
+DOCUMENTS := $(wildcard *.md docs/*.md docs/*/*.md) LICENSE
 .PHONY: prefix
 prefix: ## man pages, completion, documents, scripts, in build/prefix
 	$(Q)rm -rf $(BUILD)/prefix && mkdir -p $(BUILD)/prefix/bin $(BUILD)/prefix/share/doc/ssllatency
 	$(Q)cp $(SHORT_COMMANDS) $(wildcard tools/*.bt) $(BUILD)/prefix/bin
-	$(Q)cp $(DOCUMENTS) $(BUILD)/prefix/share/doc/ssllatency
+	$(Q)cp --parents $(DOCUMENTS) $(BUILD)/prefix/share/doc/ssllatency
 	$(Q)PYTHONPATH=python:.$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) -m install.manpages $(BUILD)/prefix/share/man/man1
 	$(Q)PYTHONPATH=python:.$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) -m install.completion $(BUILD)/prefix/share
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages docs/benchmarks.md and docs/memory.md: the tables, on which machine and how they were measured."""
+"""The pages benchmarks.md and memory.md of docs/internals: the tables, on which machine and how they were measured."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ time, a new one for each request) before it was looked at.
   tables and stacks as well, was at most 1 MiB higher for each command of ssllatency's (compared by hand). What of a map the
   tracer maps is in PSS and RSS, too.
 - Nearly all maps are made at the start, whatever the load. `handshakes` and `record` make room for the handshakes that can be
-  in flight at a time, `--max-in-flight` ([handshakes.md](handshakes.md)), and `snoop` for calls that aren't printed yet,
-  `--buffer` ([snoop.md](snoop.md)).
+  in flight at a time, `--max-in-flight` ([handshakes.md](../reference/handshakes.md)), and `snoop` for calls that aren't
+  printed yet, `--buffer` ([snoop.md](../reference/snoop.md)).
 - *ssllatency.bt*: bpftrace's own script as the distribution ships it. It keeps no plans.
 """
 

@@ -24,7 +24,7 @@ class Part:
 
 def part_of(name: str, folder: Path = TOP / "docs") -> Part:
     """The part about the subcommand; an empty one where there is none."""
-    for file in sorted(folder.glob("*.md"), key=lambda file: file.stem != name):
+    for file in sorted(folder.rglob("*.md"), key=lambda file: file.stem != name):
         blocks = _parsed(file)
         for index, block in enumerate(blocks):
             if _title(block) == f"ssllatency {name}":

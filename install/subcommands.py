@@ -20,7 +20,7 @@ from ssllatency.cli.main import OUTPUTS, SUBCOMMANDS, build_parser
 
 _ON_OPTIONS = ("TARGETS", "OPTIONS")  # what docs say under these belongs to the options
 _SYNOPSIS = re.compile(r"[\[(]-")
-_DOCUMENTS = "Documents named here, such as benchmarks.md, are in share/doc/ssllatency under the same prefix as this page."
+_DOCUMENTS = "Documents named here, such as benchmarks.md, are in share/doc/ssllatency/docs below the same prefix as this page."
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:

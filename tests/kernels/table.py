@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/kernels.md, from what guests found last (build/kernels/results).
+"""The tables of docs/use/kernels.md, from what guests found last (build/kernels/results).
 
 Usage: python -m tests.kernels.table [--write] [--keep]; without --write, the tables go to standard output. --keep keeps what
 the page says of checks that have no results here.
@@ -21,7 +21,7 @@ from tests.kernels.packages import version_of
 from tests.kernels.plans import DEBIAN_12, DEBIAN_13, ENGINES, ODD, SIGNED
 from tests.kernels.results import Outcome
 
-PAGE = TOP / "docs" / "kernels.md"
+PAGE = TOP / "docs" / "use" / "kernels.md"
 BEGIN, END = "<!-- begin: made by python -m tests.kernels.table --write -->", "<!-- end -->"
 Guest = Mapping[str, Any]
 Row = tuple[str, ...]
@@ -214,8 +214,8 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Shows or writes the tables of docs/kernels.md.")
-    parser.add_argument("--write", action="store_true", help="write them into docs/kernels.md")
+    parser = argparse.ArgumentParser(description="Shows or writes the tables of docs/use/kernels.md.")
+    parser.add_argument("--write", action="store_true", help="write them into docs/use/kernels.md")
     parser.add_argument("--keep", action="store_true", help="keep what the page says of checks that have no results here")
     options = parser.parse_args()
     guests = read_guests(FOLDER / "results")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/architecture.md and its picture name the rooms and files that there are."""
+"""docs/internals/architecture.md and its picture name the rooms and files that there are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
 PACKAGE = TOP / "python" / "ssllatency"
-PAGE = (TOP / "docs" / "architecture.md").read_text()
+PAGE = (TOP / "docs" / "internals" / "architecture.md").read_text()
 ROOMS = {folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists()}
 
 
@@ -22,8 +22,8 @@ def cells(heading: str) -> list[list[str]]:
 
 def test_every_room_has_its_row_and_its_box() -> None:
     assert {row[0].strip("`") for row in cells("| room | what enters")} == ROOMS
-    boxes = set(re.findall(r"<b>(\w+)</b>", (TOP / "docs" / "architecture.dot").read_text()))
-    drawn = (TOP / "docs" / "architecture.svg").read_text()
+    boxes = set(re.findall(r"<b>(\w+)</b>", (TOP / "docs" / "internals" / "architecture.dot").read_text()))
+    drawn = (TOP / "docs" / "internals" / "architecture.svg").read_text()
     assert boxes == ROOMS
     assert all(f">{room}<" in drawn for room in ROOMS)
 

@@ -2,7 +2,8 @@
 """Whether a thread that runs a uprobe program may be preempted, and whether that endangers the kernel.
 
 Since Linux 6.13 the JIT may give such a program a private stack in per-CPU memory, which the program of the next thread
-overwrites: bpf/common/stack.bpf.h, docs/kernel-safety.md. ssllatency's own programs are kept from it; bpftrace's aren't.
+overwrites: bpf/common/stack.bpf.h, docs/internals/kernel-safety.md. ssllatency's own programs are kept from it,
+bpftrace's aren't.
 """
 
 from __future__ import annotations

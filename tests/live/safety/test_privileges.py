@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracing without root: another user with no more than the capabilities that docs/privileges.md names, and what is said where
+"""Tracing without root: another user with no more than the capabilities that privileges.md names, and what is said where
 one of them is missing."""
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_it_runs_without_its_checkout(prefix: Path, tmp_path: Path) -> None:
 
 def test_short_commands_manual_and_completion_are_there(prefix: Path) -> None:
     assert run(prefix / "bin" / "sslsnoop", "--help").stdout.startswith("usage: ssllatency snoop ")
-    for name in ("man/man1/ssllatency-trace.1", "man/man1/sslsnoop.1", "doc/ssllatency/trace.md"):
+    for name in ("man/man1/ssllatency-trace.1", "man/man1/sslsnoop.1", "doc/ssllatency/docs/reference/trace.md"):
         assert (prefix / "share" / name).stat().st_size > 0
     for name in ("bash-completion/completions/ssllatency", "zsh/site-functions/_ssllatency"):
         assert "trace" in (prefix / "share" / name).read_text()

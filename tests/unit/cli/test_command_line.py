@@ -35,9 +35,9 @@ def set_traps(folder: Path) -> None:
 
 
 def test_the_documented_interpreter_takes_no_module_from_the_folder_it_is_run_in(tmp_path: Path) -> None:
-    """An interpreter with capabilities of its own, for which docs/privileges.md has the command."""
+    """An interpreter with capabilities of its own, for which docs/use/privileges.md has the command."""
     set_traps(tmp_path)
-    text = (Path(__file__).resolve().parents[3] / "docs/privileges.md").read_text()
+    text = (Path(__file__).resolve().parents[3] / "docs/use/privileges.md").read_text()
     (options,) = re.findall(r"^ +bin/python (.*)-m ssllatency ", text, re.MULTILINE)
     code = [sys.executable, *options.split(), "-m", "ssllatency", "--version"]
     done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ TOP = Path(__file__).resolve().parents[3]
 # What was true of a version stays in the changelog, whatever comes later.
 DOCUMENTS = tuple(
     file
-    for pattern in ("*.md", "docs/*.md", "examples/*/README.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/*/README.md")
     for file in sorted(TOP.glob(pattern))
     if file.stem != "CHANGELOG"
 )

@@ -19,17 +19,17 @@ from ssllatency.engines.doctor import OLDEST_KERNEL
 TARGETS = ("--comm", "--cgroup", "--container", "--library", "--all")
 OTHERS = {"--help", "--version", "--write"}  # of ssllatency itself, and of the golden plans
 # Where a figure of memory is measured; and figures that are a limit, or a size of something else.
-HOMES = {"docs/memory.md", "docs/benchmarks.md"}
+HOMES = {"docs/internals/memory.md", "docs/internals/benchmarks.md"}
 LIMITS = {
-    "docs/probe-sites.md": {"5 MB", "1 GiB"},
-    "docs/merge.md": {"10 MB"},
-    "docs/trace.md": {"1 MiB", "4.5 KiB"},
-    "docs/load.md": {"1 MiB"},
-    "docs/html.md": {"1 MB"},
-    "docs/record.md": {"13 kB", "2 kB", "10 MB"},
-    "docs/security.md": {"4 GiB", "2 GiB"},
-    "docs/handshakes.md": {"4.6 GB"},
-    "docs/benchmarks.md": set(),
+    "docs/internals/probe-sites.md": {"5 MB", "1 GiB"},
+    "docs/reference/merge.md": {"10 MB"},
+    "docs/reference/trace.md": {"1 MiB", "4.5 KiB"},
+    "docs/reference/load.md": {"1 MiB"},
+    "docs/reference/html.md": {"1 MB"},
+    "docs/reference/record.md": {"13 kB", "2 kB", "10 MB"},
+    "docs/use/security.md": {"4 GiB", "2 GiB"},
+    "docs/reference/handshakes.md": {"4.6 GB"},
+    "docs/internals/benchmarks.md": set(),
 }
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 _DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -75,8 +75,8 @@ def test_every_option_that_is_spoken_of_is_there(document: Path) -> None:
 @pytest.mark.parametrize("name", parsers())
 def test_every_option_is_in_its_document(name: str) -> None:
     """In the document of the subcommand's name, or else among the other commands."""
-    own = TOP / "docs" / f"{name}.md"
-    text = own.read_text() if own.exists() else part(TOP / "docs" / "commands.md", name)
+    own = next((document for document in DOCUMENTS if document.stem == name), None)
+    text = own.read_text() if own else part(TOP / "docs" / "reference" / "commands.md", name)
     told = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text))
     missing = [action.option_strings for action in shown(parsers()[name]) if not told & {*action.option_strings}]
     assert [words for words in missing if words not in ([], ["-h", "--help"])] == []
@@ -194,7 +194,7 @@ def times(row: list[str]) -> str:
 
 
 def test_the_readmes_costs_are_the_benchmarks() -> None:
-    page, readme = (TOP / "docs" / "benchmarks.md").read_text(), (TOP / "README.md").read_text()
+    page, readme = (TOP / "docs" / "internals" / "benchmarks.md").read_text(), (TOP / "README.md").read_text()
     pump, kept, closed = (
         rows(page, heading) for heading in ("In a TLS pump", "In one nginx worker, keep", "In one nginx worker, Conn")
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names in bpf/, as docs/bpf.md rules them."""
+"""The names in bpf/, as docs/internals/bpf.md rules them."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -26,7 +27,7 @@ WHEEL = {
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
     """The folder `build`, as somebody made it who lets nobody else read."""
-    for name in ("bin/sslsnoop", "share/doc/ssllatency/trace.md"):
+    for name in ("bin/sslsnoop", "share/doc/ssllatency/docs/trace.md"):
         file = tmp_path / "build" / "prefix" / name
         file.parent.mkdir(parents=True)
         file.write_text("")
@@ -58,7 +59,7 @@ def test_what_is_put_everyone_can_use(build: Path, tmp_path: Path) -> None:
     assert files(prefix) >= {
         "bin/ssllatency",
         "bin/sslsnoop",
-        "share/doc/ssllatency/trace.md",
+        "share/doc/ssllatency/docs/trace.md",
         "lib/ssllatency/ssllatency/__init__.py",
     }
     for path in (prefix, *prefix.rglob("*")):
@@ -88,8 +89,7 @@ def test_what_broke_off_is_repaired_or_removed(build: Path, tmp_path: Path, then
 def test_documents_may_be_gone(build: Path, tmp_path: Path, then: str) -> None:
     prefix = tmp_path / "prefix"
     assert system("put", build, prefix).returncode == 0
-    (prefix / "share" / "doc" / "ssllatency" / "trace.md").unlink()
-    (prefix / "share" / "doc" / "ssllatency").rmdir()
+    shutil.rmtree(prefix / "share" / "doc" / "ssllatency")
     done = system(then, *([build] if then == "put" else []), prefix)
     assert (done.returncode, done.stderr) == (0, "")
     assert bool(files(prefix)) == (then == "put")

@@ -18,7 +18,7 @@ from ssllatency.reports.diagnosis import time as diagnosis_time
 from ssllatency.reports.diagnosis.diagnosis import FAILURE_RULES, TIME_RULES, Rule, diagnose
 from ssllatency.reports.diagnosis.numbers import FEWEST
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "handshakes.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "reference" / "handshakes.md"
 OFFLOAD = Offload("qatengine", 0, 9, 100, 100, 0, 0)
 
 

@@ -2,7 +2,7 @@
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
 Kernel memory, made at the start: 360 bytes for each handshake that can be in flight, 66 KB for each row of the report, and the
-rest (docs/memory.md).
+rest (docs/internals/memory.md).
 """
 
 from __future__ import annotations

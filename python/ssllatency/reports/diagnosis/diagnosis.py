@@ -2,7 +2,7 @@
 """The diagnosis of a measurement, in at most two sentences: where the time goes, and why handshakes fail.
 
 Each rule is a function of the handshakes that returns its sentence, or None where the numbers don't support it. The first that
-applies is taken. docs/handshakes.md, section DIAGNOSIS, has them all with what to do.
+applies is taken. docs/reference/handshakes.md, section DIAGNOSIS, has them all with what to do.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class _NamedNginx(Nginx):
 
 
 def three_capabilities(*options: str) -> dict[str, Any]:
-    """Nobody with the three capabilities of docs/privileges.md counts exactly, or is told that perf events ask for more."""
+    """Nobody with the three capabilities of docs/use/privileges.md counts exactly, or is told that perf events ask for more."""
     prefix = as_nobody(f"-all,{_THREE}")
 
     def run() -> dict[str, Any]:

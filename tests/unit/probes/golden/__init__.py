@@ -9,7 +9,7 @@ A distribution's update may move code about. So a file is compared in full only 
 was made from; another file of the family must plan the same operations and miss the same ones for the same reasons.
 
     python -m tests.unit.probes.golden           # which library here is compared how, and how that goes
-    python -m tests.unit.probes.golden --write   # makes the plans and the tables of docs/probe-sites.md anew
+    python -m tests.unit.probes.golden --write   # makes the plans and the tables of docs/internals/probe-sites.md anew
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOST = Path("/usr/lib/x86_64-linux-gnu")
 ADVICE = (
     "The planner, or the library, now gives another plan. Make the plans anew with\n"
     "    PYTHONPATH=python:. python -m tests.unit.probes.golden --write\n"
-    "and review `git diff tests/unit/probes/golden docs/probe-sites.md`: an operation that is no longer planned, a site that\n"
+    "and review `git diff tests/unit/probes/golden docs/internals`: an operation that is no longer planned, a site that\n"
     "got dearer or another return register needs a reason (compare with `objdump -d`); the order of exits alone does not."
 )
 

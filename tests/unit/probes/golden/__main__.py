@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the golden plans with the libraries of this machine, or makes them anew, with the tables of docs/probe-sites.md."""
+"""Compares the golden plans with the libraries of this machine, or makes them anew, with the tables of probe-sites.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/probe-sites.md: what is planned on which library. Made from the golden plans, so they need no library."""
+"""The tables of probe-sites.md: what is planned on which library. Made from the golden plans, so they need no library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests import foreign
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.plan import NOT_IN_LIBRARY
 
-PAGE = foreign.TOP / "docs" / "probe-sites.md"
+PAGE = foreign.TOP / "docs" / "internals" / "probe-sites.md"
 BEGIN = "<!-- begin: made by python -m tests.unit.probes.golden --write -->"
 END = "<!-- end -->"
 _WIDTH = 120
