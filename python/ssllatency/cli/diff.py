@@ -57,6 +57,6 @@ def _judged(comparison: Comparison, threshold: float) -> int:
     """The exit status; says the reason for it on standard error."""
     worse = comparison.worse(threshold)
     for row, quantity in worse:
-        subject, words = diff_text.subject_words(row.subject), diff_text.change_words(row.changes[quantity])
+        subject, words = diff_text.subject_words(row.subject), diff_text.change_words(quantity, row.changes[quantity])
         tell(f"{subject}: {quantity} {words}, more than {100 * threshold:g} %.")
     return _WORSE if worse else 0

@@ -7,7 +7,7 @@ from ssllatency.model.handshakes import Part
 from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html.tables import Verdicts
-from ssllatency.reports.rows.changes import differences, handshake_words, interval, percent
+from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent
 from ssllatency.reports.words.handshakes import PARTS
 
 
@@ -32,4 +32,5 @@ def function_verdicts(comparison: Comparison) -> Verdicts:
 def _words(change: Change) -> tuple[str, str]:
     """The change in percent; the verdict on it, with the bounds that it lies between with 95 % confidence."""
     bounds = f" ({interval(change)})" if change.low is not None and change.high is not None else ""
-    return percent(change.ratio), f"{change.verdict}{bounds}"
+    probably = leaning(Quantity.MEAN, change)
+    return percent(change.ratio), f"{f'probably {probably}' if probably else change.verdict}{bounds}"

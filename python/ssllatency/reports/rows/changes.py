@@ -8,11 +8,13 @@ from fractions import Fraction
 
 from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.model.statistics.comparison import Change, Comparison
+from ssllatency.model.statistics.comparison import Change, Comparison, Verdict
+from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.words.handshakes import LABELS, PARTS, value_words
 from ssllatency.reports.words.units import duration, share
 
 _SHIFT = 0.05  # a share that changes by less isn't reported
+_OF_RATES = {Verdict.SLOWER: Verdict.MORE, Verdict.FASTER: Verdict.FEWER}
 
 
 def handshake_words(comparison: Comparison) -> str:
@@ -35,6 +37,13 @@ def _verdict(change: Change, intervals: int) -> str:
         return str(change.verdict)
     few = f"{intervals} interval{'' if intervals == 1 else 's'} {'is' if intervals == 1 else 'are'} too few to be sure"
     return f"probably {change.leaning}, but {few} among so many comparisons; record {2 * intervals} or more"
+
+
+def leaning(quantity: Quantity, change: Change) -> Verdict | None:
+    """What a change probably is that isn't sure among so many: its bounds alone exclude "no change". None for all others."""
+    if change.leaning is change.verdict:
+        return None
+    return _OF_RATES[change.leaning] if quantity is Quantity.RATE else change.leaning
 
 
 def interval(change: Change) -> str:

@@ -15,7 +15,7 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison, Contribution, Row, Subject, Verdict
 from ssllatency.model.statistics.resampling import Quantity
-from ssllatency.reports.rows.changes import differences, handshake_words, interval, percent, with_sign
+from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent, with_sign
 from ssllatency.reports.text.frame import heading, lost
 from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS
@@ -26,7 +26,7 @@ _HEADINGS = ("", *(str(quantity).upper() for quantity in Quantity))
 _WORDS = {Verdict.NOISE: "noise", Verdict.UNKNOWN: ""}
 _EXPLAINED = (
     "%: the change, and below it the bounds that it lies between with 95 % confidence. noise: no change beyond what comes about"
-    " by itself. Without a word: too few to tell."
+    " by itself. A question mark: probably so, but not sure among so many comparisons. Without a word: too few to tell."
 )
 
 
@@ -45,9 +45,11 @@ def render(before: Recording, after: Recording, comparison: Comparison, page: Pa
     return joined(blocks)
 
 
-def change_words(change: Change) -> str:
-    """The change in percent with what to make of it, one word: "+12 % slower", "-0.3 % noise"; "-" where it isn't known."""
-    word = _WORDS.get(change.verdict, str(change.verdict))
+def change_words(quantity: Quantity, change: Change) -> str:
+    """The change in percent with what to make of it, one word: "+12 % slower", "+8 % slower?" where that isn't sure,
+    "-0.3 % noise"; "-" where it isn't known."""
+    probably = leaning(quantity, change)
+    word = f"{probably}?" if probably else _WORDS.get(change.verdict, str(change.verdict))
     return " ".join(filter(None, (percent(change.ratio) if change.ratio is not None else "", word))) or "-"
 
 
@@ -90,7 +92,7 @@ def _times(contribution: Contribution) -> tuple[Fraction, Fraction]:
 
 def _cells(contribution: Contribution, whole: Fraction) -> list[str]:
     times = [duration(float(value)) for value in _times(contribution)]
-    share_of_it = f"{float(100 * contribution.change_ns / whole):.0f} %" if whole else "-"
+    share_of_it = f"{round(100 * contribution.change_ns / whole)} %" if whole else "-"
     return [PARTS[contribution.part], *times, with_sign(contribution.change_ns), share_of_it]
 
 
@@ -107,7 +109,7 @@ def _lines(row: Row) -> Iterator[list[str]]:
     yield [subject_words(row.subject), *("" for _ in changes)]
     yield ["  before", *(_value(quantity, row.changes[quantity].before) for quantity in Quantity)]
     yield ["  after", *(_value(quantity, row.changes[quantity].after) for quantity in Quantity)]
-    yield ["  %", *map(change_words, changes)]
+    yield ["  %", *map(change_words, Quantity, changes)]
     if any(change.low is not None for change in changes):
         yield ["", *(interval(change) for change in changes)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headline of two recordings: its verdict and its bounds never contradict each other."""
+"""Two recordings compared, in words: a verdict and the bounds beside it never contradict each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from ssllatency.model.statistics.comparison import WHOLE, Change, Comparison, Row, Verdict
 from ssllatency.model.statistics.resampling import Quantity
+from ssllatency.reports.html.change import part_verdicts
 from ssllatency.reports.rows.changes import handshake_words
+from ssllatency.reports.text.diff import change_words
 
 NOBODY: Any = None  # the headline reads neither total
 
@@ -34,3 +36,23 @@ def test_other_verdicts_stand(verdict: Verdict) -> None:
 
 def test_bounds_on_both_sides_are_noise() -> None:
     assert headline(0.9, 1.4, Verdict.NOISE).endswith("): no change beyond noise.")
+
+
+@pytest.mark.parametrize(
+    ("quantity", "low", "high", "word"),
+    [
+        (Quantity.MEAN, 1.02, 1.4, "slower?"),
+        (Quantity.P99, 0.5, 0.98, "faster?"),
+        (Quantity.RATE, 1.02, 1.4, "more?"),
+        (Quantity.RATE, 0.5, 0.98, "fewer?"),
+        (Quantity.MEAN, 0.9, 1.4, "noise"),
+    ],
+)
+def test_a_cell_says_what_its_bounds_do(quantity: Quantity, low: float, high: float, word: str) -> None:
+    assert change_words(quantity, Change(2e6, 2.4e6, 1.2, low, high, 0.03, Verdict.NOISE)) == f"+20 % {word}"
+
+
+def test_so_does_a_cell_of_the_page() -> None:
+    change = Change(2e6, 2.4e6, 1.2, 1.02, 1.4, 0.03, Verdict.NOISE)
+    comparison = Comparison(NOBODY, NOBODY, (Row(WHOLE, {Quantity.MEAN: change}),), (), 5)
+    assert part_verdicts(comparison, WHOLE.outcome)["wall",] == ("+20 %", "probably slower (+2.0..+40 %)")
