@@ -44,7 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reports(snapshot: Snapshot, by_process: bool) -> list[str]:
-    """One for the handshakes where they were measured, one for the functions where they were."""
+    """One for the handshakes where they were measured, one for the functions where they were. What is true of both, such as
+    what tracing has cost, is said once."""
     handshakes = [client_text.render(snapshot, output_page())] if snapshot.handshakes or snapshot.client else []
-    functions = [text.render(snapshot, by_process=by_process)] if snapshot.series or not handshakes else []
-    return [*handshakes, *functions]
+    if not snapshot.series and handshakes:
+        return handshakes
+    functions = text.render_functions if snapshot.handshakes else text.render
+    return [*handshakes, functions(snapshot, by_process=by_process)]

@@ -6,15 +6,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.handshakes import Shake, handshakes_of, times_of
+from tests.unit.reports.report_samples import busy
 
 from ssllatency.cli.main import run
+from ssllatency.model.cost import Cost
 from ssllatency.model.handshakes import Part
 from ssllatency.model.histogram import LinearHistogram
-from ssllatency.model.snapshot import Outcome, Series, Snapshot
+from ssllatency.model.snapshot import Losses, Missing, Outcome, Series, Snapshot
 from ssllatency.output.page import output_page
 from ssllatency.reports.documents.document import to_json
 from ssllatency.reports.text.page import Page
@@ -57,6 +60,25 @@ def test_functions_follow_where_they_were_measured_too(kept: Path, capsys: pytes
     assert run(["report", str(both)]) == 0
     report = capsys.readouterr().out
     assert 0 < report.index("1 handshake in 1.00 s") < report.index("@hist[SSL_read]")
+
+
+def test_what_is_true_of_both_is_said_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    made = handshakes_of([Shake({Part.REST: 5})])
+    troubled = replace(
+        busy(),
+        handshakes=made,
+        losses=Losses(map_full=3),
+        cost=Cost(hits=1_000, kernel_ns=500_000, run_ns=200_000, cpu_ns=50_000_000),
+        notes=("A library was replaced.",),
+        missing=(Missing("SSL_peek", "libssl.so.3", "stripped"),),
+    )
+    kept = tmp_path / "kept.json"
+    kept.write_text(to_json(troubled))
+    assert run(["report", str(kept)]) == 0
+    report = capsys.readouterr().out
+    for words in ("Traced: ", "Not traced:", "Lost:", "Cost of tracing: ", "Note: ", "SSL_peek"):
+        assert report.count(words) == 1, words
+    assert "@hist[SSL_" in report
 
 
 def test_printed_again_it_is_the_same_document(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

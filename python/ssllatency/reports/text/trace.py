@@ -29,7 +29,19 @@ _BOUNDS = (
 
 def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
     """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section."""
-    blocks = [heading(snapshot)]
+    beyond = [not_traced(snapshot.missing), lost(snapshot.losses), *costs(snapshot.cost), *notes(snapshot.notes)]
+    return joined([heading(snapshot), *_functions(snapshot, by_process), *beyond])
+
+
+def render_functions(snapshot: Snapshot, *, by_process: bool = False) -> str:
+    """What follows a report of the same snapshot's handshakes, which has said what was traced, what was missed and what that
+    has cost."""
+    return joined(_functions(snapshot, by_process))
+
+
+def _functions(snapshot: Snapshot, by_process: bool) -> list[list[str]]:
+    """Everything that is counted by function."""
+    blocks: list[list[str]] = []
     series = [calls for calls in snapshot.series if calls.count]
     if not series:
         blocks.append(_nothing_seen(snapshot))
@@ -38,11 +50,7 @@ def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
             blocks += [[f"--- {title} ---"], *_calls(process)]
     else:
         blocks += _calls(by_function(snapshot).series)
-    blocks += _in_windows(snapshot.sampling)
-    blocks += [calls_in_flight(snapshot.in_flight), not_traced(snapshot.missing), lost(snapshot.losses)]
-    blocks += costs(snapshot.cost)
-    blocks += notes(snapshot.notes)
-    return joined(blocks)
+    return [*blocks, *_in_windows(snapshot.sampling), calls_in_flight(snapshot.in_flight)]
 
 
 def _in_windows(sampling: Sequence[Sampling]) -> list[list[str]]:
