@@ -56,7 +56,7 @@ $(BUILD)/aarch64/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS)
 	$(call compile,aarch64)
 
 .PHONY: demo
-demo: ## attach to a real nginx under load and show the report, in one command
+demo: ## attach to a real nginx under load and show where its handshakes' time goes, in one command
 	$(Q)tools/setup run
 	$(Q)tools/demo
 
@@ -126,7 +126,7 @@ bench-memory: ## what each command and engine holds, its own memory and the kern
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
-SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh $(wildcard examples/*/run)
+SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)

@@ -27,14 +27,18 @@ def test_the_demo_shows_the_private_keys(tmp_path: Path) -> None:
     done = subprocess.run(
         [DEMO], env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=True, timeout=120
     )
-    for function in ("SSL_do_handshake", "rsa_ossl_private_encrypt", "ossl_ecdsa_sign"):
-        assert f"@hist[{function}]:" in done.stdout
-    assert re.search(r"==> .*ssllatency trace -p \d+ -d \d+", done.stderr)
+    assert re.search(r"==> .*ssllatency handshakes -p \d+ -d \d+", done.stderr)
     assert "RECORDED" not in done.stdout
     requests = [int(number) for number in re.findall(r"(\d+) requests", done.stderr)]
-    signed = re.findall(r"@stat\[(?:rsa_ossl_private_encrypt|ossl_ecdsa_sign)\]: count (\d+)", done.stdout)
+    keys = re.search(r"^  private key +RSA-2048 signing \d+ % .*, ECDSA P-256 signing \d+ % ", done.stdout, re.MULTILINE)
+    assert keys or re.search(r"^  private key +ECDSA P-256 signing \d+ % .*, RSA-2048 signing", done.stdout, re.MULTILINE)
+    successful = re.search(r"^\d+ handshakes in .*: (\d+) successful", done.stdout, re.MULTILINE)
+    assert successful
     assert len(requests) == 2
-    assert sum(map(int, signed)) >= sum(requests)
+    assert int(successful[1]) >= sum(requests)
+    # It ends with the sentence, and with what to try next.
+    assert done.stdout.rstrip().splitlines()[-1].startswith(("==> ", "    "))
+    assert done.stderr.rstrip().splitlines()[-1].startswith("==> Next")
     assert left_behind(tmp_path) == []
 
 
@@ -59,5 +63,7 @@ def test_a_machine_that_may_not_trace_is_shown_a_recorded_measurement() -> None:
     command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", DEMO]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.startswith("RECORDED MEASUREMENT, not of this machine")
-    assert "@hist[rsa_ossl_private_encrypt]:" in done.stdout
+    assert "RSA-2048 signing" in done.stdout
+    assert "\n==> " in done.stdout
+    assert done.stderr.rstrip().splitlines()[-1].startswith("==> Next: tools/ssllatency doctor")
     assert "CAP_BPF" in done.stderr

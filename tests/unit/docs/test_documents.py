@@ -13,7 +13,6 @@ from pages import DOCUMENTS, TOP, anchors, code_lines, code_spans, links, name_o
 
 from install.options import shown
 from install.subcommands import parsers
-from ssllatency.cli.main import run
 from ssllatency.engines.doctor import OLDEST_KERNEL
 
 TARGETS = ("--comm", "--cgroup", "--container", "--library", "--all")
@@ -209,10 +208,3 @@ def test_the_readmes_costs_are_the_benchmarks() -> None:
     hit = re.search(r"program meanwhile: ([\d,]+) ns", page)
     assert hit
     assert f"where a probe hit takes {int(hit[1].replace(',', '')) / 1000:.2f} µs" in " ".join(readme.split())
-
-
-def test_the_readmes_report_is_the_recorded_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", str(TOP / "examples" / "recorded" / "nginx.json")]) == 0
-    rendered = capsys.readouterr().out.splitlines()
-    shown = re.findall(r"^```\n(.*?)^```$", (TOP / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0].splitlines()
-    assert [line for line in shown if line != "..." and line not in rendered] == []
