@@ -42,18 +42,18 @@ def create(name: str, *, replace: bool = False) -> int:
     return fd
 
 
-def write(name: str, text: str) -> None:
+def write(name: str, content: str | bytes) -> None:
     """Writes a whole file, in place of one that is there: it stays as it was until all of the new one is written.
     SsllatencyError where it can't be written."""
     with refusing(name):
         if _is_no_file(name):
-            _fill(create(name), text)
+            _fill(create(name), content)
             return
         _refuse_odd(name)
         draft = _draft_of(name)
         fd = os.open(draft, _NEW, _MODE)
         try:
-            _fill(fd, text)
+            _fill(fd, content)
             Path(draft).rename(name)
         except BaseException:
             _remove(draft)
@@ -83,9 +83,9 @@ def _refuse_odd(name: str) -> None:
             raise OSError(errno.EEXIST, "it is not a regular file")
 
 
-def _fill(fd: int, text: str) -> None:
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(text)
+def _fill(fd: int, content: str | bytes) -> None:
+    with os.fdopen(fd, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def _draft_of(name: str) -> str:

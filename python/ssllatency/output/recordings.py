@@ -32,9 +32,9 @@ def _text(name: str) -> str:
     return content.decode(errors="replace")
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
+def add_output_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Where a recording is written."""
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write")
+    parser.add_argument("-o", "--output", metavar="FILE", required=required, help="the file to write")
     parser.add_argument("--force", action="store_true", help="overwrite the file if it is there")
 
 
