@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception that a command turns into a sentence and an exit status."""
+"""The one exception that a command turns into a sentence and an exit status, and the advice in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class SsllatencyError(Exception):
@@ -15,3 +19,11 @@ class SsllatencyError(Exception):
 
 class Absent(SsllatencyError):
     """The target of a command doesn't exist now, but may appear later."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The question whether the most similar of the known names was meant, with a space after it; "" where none is similar."""
+    from difflib import get_close_matches  # for this alone
+
+    meant = get_close_matches(word, dict.fromkeys(filter(None, known)), 1)
+    return f"did you mean {meant[0]}? " if meant else ""

@@ -93,6 +93,7 @@ ALLOWED = {
     "targets/containers/cgroups.py": CGROUP,
     "targets/code.py:code_byte": PROC,
     "targets/containers/names.py": HOST,
+    "targets/containers/pods.py:pod_names": HOST,
     "targets/containers/container.py:containers_of": PROC,
     "targets/expected.py:_asked_for": PROC,
     "targets/expected.py:_expected": HANDLE,

@@ -6,13 +6,14 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 from ssllatency import __version__
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, did_you_mean
 from ssllatency.output.printing import tell, tell_line
 
 # In the order in which help shows them. Each module has SUMMARY, add_arguments(parser), run(arguments).
@@ -38,6 +39,7 @@ ROOTS_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # w
 TRACEBACK = "SSLLATENCY_TRACEBACK"  # for developers: an unforeseen exception is shown as Python does
 _STANDARD_OUTPUT, _DEFAULT_COLUMNS = 1, 80
 _LONGEST = 300  # characters of an exception's text
+_PIDS = re.compile(r"[\d\s,]+", re.ASCII)
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -65,21 +67,21 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=_Formatter, **settings)
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        meant = self._meant(message)
-        advice = f"did you mean {meant}? " if meant else ""
-        raise SsllatencyError(f"{message.rstrip('.')}: {advice}`{self.prog} --help` shows the options.", 2)
+        if message.endswith("-p/--pid: expected one argument"):  # $(cat FILE) without quotes
+            from ssllatency.cli.options import EMPTY_PID
 
-    def _meant(self, message: str) -> str:
+            message += f", and has none: {EMPTY_PID}"
+        raise SsllatencyError(f"{message.rstrip('.')}: {self._advice(message)}`{self.prog} --help` shows the options.", 2)
+
+    def _advice(self, message: str) -> str:
         """The subcommand, option or choice that is spelled most like the one that this message rejects; "" if none is close."""
-        from difflib import get_close_matches  # for this alone
-
         if match := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             choices = re.findall(r"[\w-]+", match[2])
         elif match := re.search(r"unrecognized arguments: (-\S+)", message):
             choices = self._options()
         else:
             return ""
-        return next(iter(get_close_matches(match[1].partition("=")[0], choices, 1)), "")
+        return did_you_mean(match[1].partition("=")[0], choices)
 
     def _options(self) -> list[str]:
         """All options of this parser and of those of its subcommands that were built."""
@@ -113,7 +115,8 @@ def run(arguments: Sequence[str]) -> int:
     if _is_sudo():
         os.environ["PATH"] = ROOTS_PATH
     try:
-        arguments = _asked_for_help(arguments)
+        arguments = _with_joined_pids(_asked_for_help(arguments))
+        _refuse_leading_option(arguments)
         parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
         status = parsed.run(parsed)
         sys.stdout.flush()
@@ -138,6 +141,31 @@ def run(arguments: Sequence[str]) -> int:
 def _asked_for_help(arguments: Sequence[str]) -> Sequence[str]:
     """Turns `help` and `help SUBCOMMAND` into --help options."""
     return [*arguments[1:2], "--help"] if arguments[:1] == ["help"] else arguments
+
+
+def _with_joined_pids(arguments: Sequence[str]) -> Sequence[str]:
+    """Joins PIDs that are words of their own (-p 12 13) by commas. Not for `load`, whose later words are another program's."""
+    if arguments[:1] == ["load"]:
+        return arguments
+    words: list[str] = []
+    joining = False
+    for place, word in enumerate(arguments):
+        if word == "--":
+            return [*words, *arguments[place:]]
+        if joining and _PIDS.fullmatch(word) and _PIDS.fullmatch(words[-1]):
+            words[-1] += f",{word}"
+            continue
+        joining = (joining and _PIDS.fullmatch(word) is not None) or word in ("-p", "--pid")
+        words.append(word)
+    return words
+
+
+def _refuse_leading_option(arguments: Sequence[str]) -> None:
+    """SsllatencyError for the options of a subcommand without a subcommand."""
+    first = next(iter(arguments), "")
+    if first.startswith("-") and first not in ("-h", "--help", "-V", "--version"):
+        line = shlex.join(["ssllatency", "handshakes", *arguments])
+        raise SsllatencyError(f"name a subcommand first, as in `{line}`: `ssllatency --help` lists them.", 2)
 
 
 def _is_sudo() -> bool:

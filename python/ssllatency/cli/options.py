@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, TypeVar
 from ssllatency.engines import choice
 from ssllatency.engines.base import MOST_NAMES, LinearRange, Side
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import Selection
+from ssllatency.reports.words.units import duration_of
+from ssllatency.targets import OPTIONS, Selection
 
 if TYPE_CHECKING:
     from ssllatency.model.handshakes import Label
 
 E = TypeVar("E", bound=StrEnum)
 
-_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+EMPTY_PID = "most likely there is no PID file, as the server doesn't run or keeps it elsewhere, or pgrep found nothing"
 
 
 def seconds(text: str) -> float:
-    """A time above zero in seconds: 10, 0.5, 10s, 500ms, 5m, 1h."""
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ms|s|m|h|)", text, re.ASCII)
-    value = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
+    """A time above zero in seconds: 10, 0.5, 10s, 500ms, 5m, 1m30s, 1h."""
+    is_plain = re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", text, re.ASCII)
+    value = float(text) if is_plain else (duration_of(text) or 0) / 1e9
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"{text} isn't a number of seconds above 0, nor a time like 500ms, 10s, 5m or 1h")
     return value
@@ -36,12 +36,28 @@ def process_ids(text: str) -> list[int]:
     """PIDs, separated by commas or white space, as pgrep prints them."""
     words = re.split(r"[\s,]+", text.strip())
     if words == [""]:
-        raise argparse.ArgumentTypeError("it is empty: check that the server runs and that this is its PID file")
+        raise argparse.ArgumentTypeError(f"it is empty: {EMPTY_PID}")
     for word in words:
         if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 1 << 22:
             hint = f": --comm {word} names processes" if re.fullmatch(r"[A-Za-z][\w.-]{0,14}", word, re.ASCII) else ""
             raise argparse.ArgumentTypeError(f"{word} isn't a PID{hint}")
     return list(map(int, words))
+
+
+def ports(text: str) -> list[int]:
+    """TCP ports, separated by commas."""
+    words = [word.strip() for word in named(text).split(",")]
+    for word in words:
+        if not (word.isascii() and word.isdecimal()) or not 0 < int(word) < 1 << 16:
+            raise argparse.ArgumentTypeError(f"{word} isn't a TCP port (1 to 65535)")
+    return list(map(int, words))
+
+
+def named(text: str) -> str:
+    """A name that isn't empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty: what should have given the name printed nothing")
+    return text
 
 
 def count(text: str) -> int:
@@ -60,10 +76,10 @@ def whole(text: str) -> int:
 
 def duration_ns(text: str) -> int:
     """A duration with its unit, in nanoseconds."""
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|ms|s)", text, re.ASCII)
-    if not match:
-        raise argparse.ArgumentTypeError(f"{text} isn't a duration like 200us, 1.5ms or 2s")
-    return round(float(match[1]) * _UNITS_NS[match[2]])
+    value = duration_of(text)
+    if value is None:
+        raise argparse.ArgumentTypeError(f"{text} isn't a duration like 200us, 1.5ms, 2s or 1m")
+    return value
 
 
 def linear_range(text: str) -> LinearRange:
@@ -92,15 +108,35 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         help="these processes, their children, and all that they start",
     )
     group.add_argument(
-        "--comm", action="append", default=[], metavar="NAME", help="every process of this name, those started later too"
+        "--port",
+        type=ports,
+        action="extend",
+        default=[],
+        metavar="PORT,…",
+        help="every process that listens on this TCP port, now or later, and its children",
     )
-    group.add_argument("--cgroup", metavar="PATH", help="every process in this cgroup or below it, now or later")
+    group.add_argument("--unit", type=named, metavar="NAME", help="every process of this unit of systemd, now or later")
     group.add_argument(
-        "--library", action="append", default=[], metavar="FILE", help="every process that maps this file, now or later"
+        "--comm",
+        type=named,
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="every process of this name, those started later too",
     )
+    group.add_argument("--cgroup", type=named, metavar="PATH", help="every process in this cgroup or below it, now or later")
     group.add_argument(
-        "--container", metavar="ID", help="every process in this container, named by its ID, a prefix of the ID, or its name"
+        "--library",
+        type=named,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="every process that maps this file, now or later",
     )
+    group.add_argument("--container", type=named, metavar="ID",
+                       help="every process in this container, named by its ID, a prefix of the ID, or its name")  # fmt: skip
+    group.add_argument("--pod", type=named, metavar="NAME",
+                       help="every process in this Kubernetes pod, named by its name, NAMESPACE/NAME or UID")  # fmt: skip
     group.add_argument("--all", action="store_true", help="every process on this machine")
 
 
@@ -218,14 +254,24 @@ def selection(arguments: argparse.Namespace) -> Selection:
     comms = tuple(dict.fromkeys(arguments.comm))
     if len(comms) > MOST_NAMES:
         raise SsllatencyError(f"--comm can be given {MOST_NAMES} times at most.", 2)
-    libraries = tuple(dict.fromkeys(arguments.library))
-    return Selection(tuple(arguments.pid), comms, libraries, arguments.all, arguments.container, arguments.cgroup)
+    if arguments.unit is not None and arguments.cgroup is not None:
+        raise SsllatencyError("--unit names a cgroup as --cgroup does: give one of them.", 2)
+    return Selection(
+        pids=tuple(arguments.pid),
+        comms=comms,
+        libraries=tuple(dict.fromkeys(arguments.library)),
+        everything=arguments.all,
+        container=arguments.container,
+        cgroup=arguments.cgroup,
+        unit=arguments.unit,
+        ports=tuple(dict.fromkeys(arguments.port)),
+        pod=arguments.pod,
+    )
 
 
 def files_or_selection(arguments: argparse.Namespace, command: str) -> Selection:
     """The same for a command that also takes files: targets or files must be named."""
     chosen = selection(arguments)
     if bool(arguments.files) == (chosen != Selection()):
-        targets = "-p, --comm, --cgroup, --container, --library, --all"
-        raise SsllatencyError(f"name either files or targets ({targets}): `ssllatency {command} --help`.", 2)
+        raise SsllatencyError(f"name either files or targets ({OPTIONS}): `ssllatency {command} --help`.", 2)
     return chosen

@@ -28,15 +28,17 @@ from ssllatency.targets.maps import Identity, MappedFile, Problem, executable_pa
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
-from ssllatency.targets.selection import Selection, kept_comm, members, select
+from ssllatency.targets.selection import OPTIONS, Members, Selection, kept_comm, members, select, with_folder
 from ssllatency.targets.survey import Survey, survey, tls_stacks
 
 __all__ = [
     "MOST_OF_PROCESS",
+    "OPTIONS",
     "ExpectedFile",
     "Hazards",
     "Identity",
     "MappedFile",
+    "Members",
     "NoTlsFile",
     "Problem",
     "Process",
@@ -80,4 +82,5 @@ __all__ = [
     "tls_candidates",
     "tls_files",
     "tls_stacks",
+    "with_folder",
 ]

@@ -10,12 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssllatency.targets.processes import PROC
+from ssllatency.targets.processes import PROC, Process
 
 _LISTEN = "0A"
 _ALL = ("0.0.0.0", "::")
 _MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address in an IPv6 one, RFC 4291, 2.5.5.2
 _PIECE = 1 << 16
+# Who holds listening sockets for others, and starts processes that have nothing to do with them.
+_HOLDERS = ("systemd", "init", "docker-proxy")
 
 
 @dataclass(frozen=True, order=True)
@@ -58,6 +60,60 @@ def serving(port: int, addresses: Container[str], pids: Iterable[int], proc: Pat
                 if os.readlink(proc / str(pid) / "ns" / "net") == home:  # noqa: PTH115
                     listening.append(pid)
     return listening, hidden
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The processes that listen on a port, by port; those that hold one only for others; and how many processes there are whose
+    descriptors may not be read."""
+
+    by_port: dict[int, set[int]]
+    holders: tuple[Process, ...] = ()
+    hidden: int = 0
+
+
+class Ports:
+    """Who listens on these TCP ports, in any network namespace. The descriptors of all processes, of which there may be as many
+    as connections, are read only where the sockets that listen have changed, or one of their owners has gone."""
+
+    def __init__(self, ports: Iterable[int]) -> None:
+        self._ports = frozenset(ports)
+        self._sockets: dict[str, set[str]] = {}
+        self._owners = Owners({})
+
+    def owners(self, processes: Iterable[Process], proc: Path = PROC) -> Owners:
+        """Those among the processes."""
+        by_pid = {process.pid: process for process in processes}
+        sockets = _sockets_on(self._ports, by_pid, proc)
+        owners = self._owners.by_port.values()
+        if sockets != self._sockets or any(not pids or not pids <= by_pid.keys() for pids in owners):
+            self._sockets, self._owners = sockets, self._look(by_pid, proc)
+        return self._owners
+
+    def _look(self, processes: dict[int, Process], proc: Path) -> Owners:
+        by_port: dict[int, set[int]] = {port: set() for port in self._ports}
+        holders, hidden = [], 0
+        for pid, found in listeners(processes, proc).items():
+            ports = {listener.port for listener in found or ()} & self._ports
+            hidden += found is None
+            if ports and processes[pid].comm in _HOLDERS:
+                holders.append(processes[pid])
+                continue
+            for port in ports:
+                by_port[port].add(pid)
+        return Owners(by_port, tuple(holders), hidden)
+
+
+def _sockets_on(ports: Container[int], pids: Iterable[int], proc: Path) -> dict[str, set[str]]:
+    """The inode numbers of the sockets that listen on the ports, by network namespace."""
+    sockets: dict[str, set[str]] = {}
+    for pid in pids:
+        with suppress(OSError):
+            namespace = os.readlink(proc / str(pid) / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
+            if namespace not in sockets:
+                table = _table(proc / str(pid) / "net")
+                sockets[namespace] = {inode for inode, listener in table.items() if listener.port in ports}
+    return sockets
 
 
 def blocks(pids: Iterable[int], proc: Path = PROC) -> bool:

@@ -4,27 +4,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ssllatency.errors import Absent, SsllatencyError
-from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members
+from ssllatency.errors import Absent, SsllatencyError, did_you_mean
+from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members, unit_folder
 from ssllatency.targets.containers.container import in_container
+from ssllatency.targets.containers.pods import in_pod
+from ssllatency.targets.listening import Owners, Ports
 from ssllatency.targets.maps import Identity, Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
 from ssllatency.targets.processes import PROC, Process, all_processes, descendants
 
 # The kernel keeps this many bytes of a name (TASK_COMM_LEN less the final zero).
 _COMM_BYTES = 15
+OPTIONS = "-p PID, --port PORT, --unit NAME, --comm NAME, --cgroup PATH, --container ID, --pod NAME, --library FILE or --all"
 
 
 @dataclass(frozen=True)
 class Selection:
     """Whom to trace: `pids` with their children, those of one of the names `comms`, those that map one of the files
-    `libraries`, those in `container` (its ID, the beginning of that, or its name), those in the cgroup `cgroup` and below, or
-    everything."""
+    `libraries`, those in `container` (its ID, the beginning of that, or its name), those in the cgroup `cgroup` and below,
+    those of systemd's unit `unit`, those that listen on one of the TCP ports `ports` with their children, those in the
+    containers of the Kubernetes pod `pod` (its name, NAMESPACE/NAME or UID), or everything."""
 
     pids: tuple[int, ...] = ()
     comms: tuple[str, ...] = ()
@@ -32,6 +36,14 @@ class Selection:
     everything: bool = False
     container: str | None = None
     cgroup: str | None = None
+    unit: str | None = None
+    ports: tuple[int, ...] = ()
+    pod: str | None = None
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it names what may be empty for a while, as a server that is restarted: a process may come at any time."""
+        return bool(self.comms or self.ports) or self.cgroup is not None or self.pod is not None
 
 
 def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, nobody: bool = False) -> list[Process]:
@@ -44,38 +56,69 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
     """
     if selection == Selection():
         raise SsllatencyError(
-            "Nothing to trace is named: add -p PID, --comm NAME, --cgroup PATH, --container ID, --library FILE or --all.",
+            f"Nothing to trace is named: add {OPTIONS}.",
             status=2,
         )
+    selection = with_folder(selection, proc, nobody=nobody)
     processes = all_processes(proc)
     others = [process for process in processes if process.pid != os.getpid()]
     chosen = [member for pid in selection.pids for member in _family(pid, processes, proc)]
     for comm in selection.comms:
         chosen += _named(comm, others, nobody=nobody)
     if selection.cgroup is not None:
-        chosen += _grouped(selection.cgroup, others, proc, nobody=nobody)
+        chosen += _grouped(Path(selection.cgroup), others, nobody=nobody)
     for library in selection.libraries:
         chosen += _mapping(library, others, proc, problem, nobody=nobody)
     if selection.container is not None:
         chosen += _contained(selection.container, others, proc, nobody=nobody)
+    if selection.pod is not None:
+        chosen += _contained(selection.pod, others, proc, nobody=nobody, find=in_pod)
+    if selection.ports:
+        chosen += _listening(selection.ports, others, proc, nobody=nobody)
     if selection.everything:
         chosen += others
     return sorted(set(chosen), key=lambda process: process.pid)
 
 
+def with_folder(selection: Selection, proc: Path = PROC, *, nobody: bool = False) -> Selection:
+    """The selection with its cgroup, or that of its unit, given by its folder. Absent where it isn't there, unless `nobody`."""
+    if selection.unit is not None:
+        return replace(selection, unit=None, cgroup=str(unit_folder(selection.unit, proc, nobody=nobody)))
+    if selection.cgroup is not None:
+        return replace(selection, cgroup=str(cgroup_folder(selection.cgroup, proc, nobody=nobody)))
+    return selection
+
+
+class Members:
+    """The processes that a selection's `pids`, `comms`, `container`, `cgroup`, `ports` and `pod` select, at each call those of
+    that moment."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection, self._ports = selection, Ports(selection.ports)
+
+    def __call__(self, proc: Path = PROC) -> dict[int, bool]:
+        """By PID; true for one selected by its name or cgroup only."""
+        selection, processes = self._selection, all_processes(proc)
+        others = [process for process in processes if process.pid != os.getpid()]
+        grouped = cgroup_members(Path(selection.cgroup)) if selection.cgroup else set()
+        named = {kept_comm(comm) for comm in selection.comms}
+        targets = {process.pid: True for process in others if process.comm in named or process.pid in grouped}
+        heads = {*selection.pids, *self._owners(others, proc)}
+        kin = heads | {member.pid for pid in heads for member in descendants(pid, processes)}
+        for find, name in ((in_container, selection.container), (in_pod, selection.pod)):
+            with suppress(SsllatencyError):  # gone
+                kin |= {process.pid for process in find(name, others, proc)} if name is not None else set()
+        return targets | {process.pid: False for process in processes if process.pid in kin}
+
+    def _owners(self, processes: Iterable[Process], proc: Path) -> set[int]:
+        if not self._selection.ports:
+            return set()
+        return set().union(*self._ports.owners(processes, proc).by_port.values())
+
+
 def members(selection: Selection, proc: Path = PROC) -> dict[int, bool]:
-    """The processes that `pids`, `comms`, `container` and `cgroup` select now, by PID; true for one selected by its name or
-    cgroup only."""
-    processes = all_processes(proc)
-    others = [process for process in processes if process.pid != os.getpid()]
-    grouped = cgroup_members(Path(selection.cgroup)) if selection.cgroup else set()
-    named = {kept_comm(comm) for comm in selection.comms}
-    targets = {process.pid: True for process in others if process.comm in named or process.pid in grouped}
-    kin = {member.pid for pid in selection.pids for member in descendants(pid, processes)} | set(selection.pids)
-    if selection.container is not None:
-        with suppress(SsllatencyError):  # gone
-            kin |= {process.pid for process in in_container(selection.container, others, proc)}
-    return targets | {process.pid: False for process in processes if process.pid in kin}
+    """The members of this moment."""
+    return Members(selection)(proc)
 
 
 def _family(pid: int, processes: Iterable[Process], proc: Path) -> list[Process]:
@@ -106,8 +149,7 @@ def kept_comm(comm: str) -> str:
     return comm.encode()[:_COMM_BYTES].decode(errors="backslashreplace")
 
 
-def _grouped(cgroup: str, processes: Iterable[Process], proc: Path, *, nobody: bool) -> list[Process]:
-    folder = cgroup_folder(cgroup, proc, nobody=nobody)
+def _grouped(folder: Path, processes: Iterable[Process], *, nobody: bool) -> list[Process]:
     inside = cgroup_members(folder)
     grouped = [process for process in processes if process.pid in inside]
     if not grouped and not nobody:
@@ -119,13 +161,37 @@ def _named(comm: str, processes: Iterable[Process], *, nobody: bool) -> list[Pro
     kept = kept_comm(comm)
     named = [process for process in processes if process.comm == kept]
     if not named and not nobody:
-        raise Absent(f"No process is named {comm}: check the name (ps -eo pid,comm shows them all).")
+        raise Absent(
+            f"No process is named {comm}: {did_you_mean(kept, (process.comm for process in processes))}check the name"
+            " (ps -eo pid,comm shows them all)."
+        )
     return named
 
 
-def _contained(container: str, processes: Iterable[Process], proc: Path, *, nobody: bool) -> list[Process]:
+def _listening(ports: Iterable[int], processes: Sequence[Process], proc: Path, *, nobody: bool) -> list[Process]:
+    owners = Ports(ports).owners(processes, proc)
+    empty = next((port for port, pids in owners.by_port.items() if not pids), None)
+    if empty is not None and not nobody:
+        raise _nobody_listens(empty, owners)
+    return [member for pid in set().union(*owners.by_port.values()) for member in _family(pid, processes, proc)]
+
+
+def _nobody_listens(port: int, owners: Owners) -> SsllatencyError:
+    if owners.holders:
+        holder = owners.holders[0]
+        return Absent(
+            f"{holder.comm} (PID {holder.pid}) holds TCP port {port} for another process: name that one (`ssllatency targets`"
+            " lists what does TLS)."
+        )
+    unseen = f" ({owners.hidden} of them couldn't be inspected)" if owners.hidden else ""
+    return Absent(f"No process listens on TCP port {port}{unseen}: `ssllatency targets` lists the ports of what does TLS.")
+
+
+def _contained(
+    name: str, processes: Sequence[Process], proc: Path, *, nobody: bool, find: Callable[..., list[Process]] = in_container
+) -> list[Process]:
     try:
-        return in_container(container, processes, proc)
+        return find(name, processes, proc)
     except Absent:
         if nobody:
             return []

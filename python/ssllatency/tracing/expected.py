@@ -20,10 +20,10 @@ Planned = list[tuple[TracedFile, TracedImage]]
 
 def find_expected(selection: Selection, processes: Iterable[Process], stack: ExitStack) -> list[ExpectedFile]:
     """The files that processes will map which the selection asks for, open as long as `stack`: those that it names, or the
-    libraries in the root of those that are there. Who has only a name so far, or a cgroup, is expected in our own root."""
+    libraries in the root of those that are there. Who has only a name, a cgroup or a port yet, is expected in our own root."""
     if selection.libraries:
         return [file for library in selection.libraries for file in named_files(library, stack)]
-    host = bool(selection.comms or selection.cgroup or selection.everything)
+    host = bool(selection.comms or selection.cgroup or selection.ports or selection.everything)
     return expected_files([process.pid for process in processes], stack, host=host)
 
 

@@ -28,6 +28,7 @@ from ssllatency.targets import (
     ExpectedFile,
     Identity,
     MappedFile,
+    Members,
     Process,
     Selection,
     TracedFile,
@@ -68,7 +69,7 @@ def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
         return Rules() if wait else None
     unified = selection.cgroup is not None and is_unified(Path(selection.cgroup))
     return Rules(
-        members=lambda: members(selection),
+        members=Members(selection),
         comms=tuple(map(kept_comm, selection.comms)),
         cgroup=selection.cgroup if unified and selection.cgroup else "",
     )
@@ -118,6 +119,7 @@ class Follower:
         self._links = OwnLinks(session)
         self._unsaid = 0
         self._look_ends = 0.0
+        self._members = Members(resolved.selection)
         self._files_of: dict[int, int] = {}  # by process, how many of the files that it mapped later were looked into
         alone = self._attachment.each_process or resolved.selection.everything
         self._others = None if alone else OtherUsers(self._numbers, self._is_target)
@@ -260,7 +262,7 @@ class Follower:
     def anyone_left(self) -> bool:
         """Whether a process is left to trace, or one of the name or in the cgroup may yet come."""
         following, selection = self._attachment.following, self._resolved.selection
-        if self._resolved.everyone or selection.comms or selection.cgroup is not None:
+        if self._resolved.everyone or selection.lasts:
             return True
         if selection.container is not None and not self.arrived:
             return True
@@ -279,7 +281,7 @@ class Follower:
             self._looked.clear()
         if self._resolved.everyone and sees and self._looked:
             return
-        if following and (selection.comms, selection.cgroup, selection.container) != ((), None, None):
+        if following and (selection.lasts or selection.container is not None):
             self._refill(following)
         present = self._present()
         self._looked &= present
@@ -294,7 +296,7 @@ class Follower:
         if self._resolved.everyone:
             return {process.pid for process in all_processes()} - {os.getpid()}
         following = self._attachment.following
-        return set(following.alive() if following else members(self._resolved.selection))
+        return set(following.alive() if following else self._members())
 
     def _look_at(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
         if not self._attachment.following and not self._resolved.selection.libraries:

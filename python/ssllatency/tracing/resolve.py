@@ -30,7 +30,6 @@ from ssllatency.targets import (
     Selection,
     TracedFile,
     all_processes,
-    cgroup_folder,
     fail,
     file_identity,
     hazards,
@@ -42,6 +41,7 @@ from ssllatency.targets import (
     select,
     tls_files,
     tls_stacks,
+    with_folder,
 )
 from ssllatency.tracing.expected import add_expected, find_expected
 from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
@@ -246,8 +246,7 @@ def _planned(
 def _select(selection: Selection, problem: Problem, wait: bool | None) -> tuple[Selection, list[Process]]:
     """The selection, the cgroup by its folder, and whom it selects now: with `wait` possibly nobody."""
     try:
-        if selection.cgroup is not None:
-            selection = replace(selection, cgroup=str(cgroup_folder(selection.cgroup, nobody=bool(wait))))
+        selection = with_folder(selection, nobody=bool(wait))
         return selection, select(selection, problem=problem, nobody=bool(wait))
     except Absent as error:
         if wait is None:

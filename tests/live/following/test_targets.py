@@ -118,6 +118,45 @@ def test_a_process_that_comes_into_the_container_later(certificates: Path) -> No
     assert_exact(trace.document, exchanges)
 
 
+def test_who_listens_on_a_port(certificates: Path) -> None:
+    """After a restart the new server is found; another server's calls don't count."""
+    with Nginx(certificates) as other, Nginx(certificates) as server:
+        first = {server.master_pid, *server.worker_pids()}
+        assert targets("--port", server.port["ecdsa"]).keys() == first
+        with Trace(options=("--port", str(server.port["ecdsa"]))) as trace:
+            Client(other.port["ecdsa"], TLS_1_3).connect_times(TIMES)
+            exchanges = Client(server.port["ecdsa"], TLS_1_3).connect_times(TIMES)
+            server.wait_idle()
+            server.restart()
+            time.sleep(3 * LOOK_S)
+            exchanges += Client(server.port["ecdsa"], TLS_1_3).connect_times(TIMES)
+            server.wait_idle()
+            second = {server.master_pid, *server.worker_pids()}
+    assert {target["pid"] for target in trace.document["targets"]} == first | second
+    assert trace.document["losses"].pop("late_processes") == 2
+    assert_exact(trace.document, exchanges)
+
+
+UNIT = "ssllatency-test.slice"
+POD_UID = "5f3c8a10-1b2c-4d5e-8f90-a1b2c3d4e5f6"
+POD = f"kubepods-burstable-pod{POD_UID.replace('-', '_')}.slice:cri-containerd:{CONTAINER}"
+
+
+@pytest.mark.parametrize(("folder", "words"), [(UNIT, ("--unit", UNIT)), (POD, ("--pod", POD_UID))], ids=["unit", "pod"])
+def test_a_unit_and_a_pod(certificates: Path, folder: str, words: tuple[str, str]) -> None:
+    with (
+        Nginx(certificates) as other,
+        Nginx(certificates) as server,
+        cgroup(folder, server.master_pid, *server.worker_pids()),
+    ):
+        assert targets(*words).keys() == {server.master_pid, *server.worker_pids()}
+        with Trace(options=words) as trace:
+            Client(other.port["ecdsa"], TLS_1_3).connect_times(TIMES)
+            exchanges = Client(server.port["ecdsa"], TLS_1_3).connect_times(TIMES)
+            server.wait_idle()
+    assert_exact(trace.document, exchanges)
+
+
 @pytest.fixture
 def musl_root(tmp_path: Path, certificates: Path) -> Path:
     """A root like Alpine's: musl, and node with OpenSSL in it."""

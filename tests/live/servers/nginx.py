@@ -208,6 +208,12 @@ class Nginx:
                 process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
+    def restart(self) -> None:
+        """End it, and start another one in its place."""
+        self._process.terminate()
+        self._process.wait(5)
+        self._start()
+
     def _start(self) -> None:
         configuration, log = self.directory / "nginx.conf", self.directory / "error.log"
         configuration.write_text(self._configuration())

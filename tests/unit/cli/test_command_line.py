@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.cli import doctor
+from ssllatency.cli import doctor, load, trace
 from ssllatency.cli.main import SUBCOMMANDS, build_parser, run
 
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
@@ -101,7 +101,24 @@ def test_a_subcommand_brings_in_no_other() -> None:
         (["trace", "-p", "0"], 2, "0 isn't a PID"),
         (["trace", "-p", "12x"], 2, "12x isn't a PID"),
         (["trace", "-p", "1,nginx"], 2, "nginx isn't a PID: --comm nginx names processes"),
-        (["trace", "-p", " \n"], 2, "it is empty: check that the server runs"),
+        (["trace", "-p", " \n"], 2, "it is empty: most likely there is no PID file"),
+        (["trace", "-p"], 2, "has none: most likely there is no PID file"),
+        (["trace", "-p", "-d", "5"], 2, "has none: most likely there is no PID file"),
+        (["trace", "-p", "12", "nginx"], 2, "unrecognized arguments: nginx"),
+        (["trace", "--comm", ""], 2, "--comm: it is empty"),
+        (["trace", "--cgroup", ""], 2, "--cgroup: it is empty"),
+        (["trace", "--container", " "], 2, "--container: it is empty"),
+        (["trace", "--library="], 2, "--library: it is empty"),
+        (["trace", "--pod", ""], 2, "--pod: it is empty"),
+        (["trace", "--unit", ""], 2, "--unit: it is empty"),
+        (["trace", "--unit", "a/b"], 2, "a/b isn't a unit's name"),
+        (["trace", "--unit", "nginx", "--cgroup", "/x"], 2, "--unit names a cgroup as --cgroup does"),
+        (["trace", "--port", "https"], 2, "https isn't a TCP port (1 to 65535)"),
+        (["trace", "--port", "443,65536"], 2, "65536 isn't a TCP port"),
+        (["-p", "12", "--comm", "a b"], 2, "name a subcommand first, as in `ssllatency handshakes -p 12 --comm 'a b'`"),
+        (["help", "trac"], 2, "did you mean trace?"),
+        (["trace", "-p", "1", "-d", "5m5m"], 2, "nor a time like 500ms, 10s, 5m or 1h"),
+        (["handshakes", "-p", "1", "--over", "50"], 2, "50 isn't a duration like 200us"),
         (["handshake"], 2, "did you mean handshakes?"),
         (["trace", "-p", "1", "--durration", "3"], 2, "did you mean --duration?"),
         (["trace", "-p", "1", "--attach=muti"], 2, "did you mean multi?"),
@@ -238,15 +255,32 @@ def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], tm
 
 @pytest.mark.parametrize(
     ("words", "pids"),
-    [(["-p", "12"], [12]), (["-p", "12,13"], [12, 13]), (["-p", "12\n13 14\n", "--pid", "15"], [12, 13, 14, 15])],
+    [
+        (["-p", "12"], [12]),
+        (["-p", "12,13"], [12, 13]),
+        (["-p", "12\n13 14\n", "--pid", "15"], [12, 13, 14, 15]),
+        (["-p", "12", "13", "-d", "5"], [12, 13]),
+        (["-d", "5", "--pid", "12,13", "14", "-p", "15", "16"], [12, 13, 14, 15, 16]),
+    ],
 )
-def test_several_pids(words: list[str], pids: list[int]) -> None:
-    """As commas, as pgrep prints them, and as several options."""
-    assert build_parser("trace").parse_args(["trace", *words]).pid == pids
+def test_several_pids(monkeypatch: pytest.MonkeyPatch, words: list[str], pids: list[int]) -> None:
+    """As commas, as pgrep prints them, as words, and as several options."""
+    named: list[int] = []
+    monkeypatch.setattr(trace, "run", lambda arguments: named.extend(arguments.pid) or 0)
+    assert run(["trace", *words]) == 0
+    assert named == pids
+
+
+def test_words_of_other_programs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    words: list[str] = []
+    monkeypatch.setattr(load, "run", lambda arguments: words.extend(arguments.arguments) or 0)
+    assert run(["load", "-p", "12", "ab", "-p", "1", "2"]) == 0
+    assert words == ["-p", "1", "2"]
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("10", 10), ("0.5", 0.5), (".5", 0.5), ("10s", 10), ("500ms", 0.5), ("5m", 300), ("1.5h", 5400)]
+    ("text", "expected"),
+    [("10", 10), ("0.5", 0.5), (".5", 0.5), ("10s", 10), ("500ms", 0.5), ("5m", 300), ("1m30s", 90)],
 )
 def test_times_have_units(text: str, expected: float) -> None:
     assert build_parser("trace").parse_args(["trace", "-p", "1", "-d", text]).duration == expected

@@ -15,7 +15,7 @@ from install.options import shown
 from install.subcommands import parsers
 from ssllatency.engines.doctor import OLDEST_KERNEL
 
-TARGETS = ("--comm", "--cgroup", "--container", "--library", "--all")
+TARGETS = ("--port", "--unit", "--comm", "--cgroup", "--container", "--pod", "--library", "--all")
 OTHERS = {"--help", "--version", "--write"}  # of ssllatency itself, and of the golden plans
 # Where a figure of memory is measured; and figures that are a limit, or a size of something else.
 HOMES = {"docs/internals/memory.md", "docs/internals/benchmarks.md"}

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ssllatency.targets.listening import Listener, blocks, is_own, listeners, serving
+from ssllatency.errors import SsllatencyError
+from ssllatency.targets import Selection, all_processes, members, select
+from ssllatency.targets.listening import Listener, Ports, blocks, is_own, listeners, serving
 
 AddProcess = Callable[..., Path]
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -113,6 +116,68 @@ def test_those_who_serve_a_port_in_our_namespace(proc: Path, add_process: AddPro
     assert serving(443, {"127.0.0.1"}, pids, proc) == ([10, 20], 1)
     assert serving(80, {"192.0.2.1"}, pids, proc) == ([40], 1)
     assert serving(8443, {"127.0.0.1"}, pids, proc) == ([], 1)
+
+
+SERVER, WORKER, OTHER, PROXY, HELPER = (5_000_000 + number for number in range(5))
+
+
+@pytest.fixture
+def served(proc: Path, add_process: AddProcess) -> Path:
+    """A server on 443 with a worker that has its own socket, another one in a namespace of its own, and who only holds 8443."""
+    table = row("00000000:01BB", 71) + row("00000000:01BB", 72) + row("00000000:20FB", 74)
+    describe(add_process(SERVER, comm=b"nginx"), {3: "socket:[71]"}, "net:[1]", table)
+    describe(add_process(WORKER, ppid=SERVER, comm=b"nginx"), {3: "socket:[72]"}, "net:[1]", table)
+    describe(add_process(OTHER, comm=b"haproxy"), {3: "socket:[73]"}, "net:[2]", row("0100007F:01BB", 73))
+    describe(add_process(PROXY, comm=b"docker-proxy"), {3: "socket:[74]"}, "net:[1]", table)
+    add_process(HELPER, ppid=SERVER, comm=b"helper")
+    return proc
+
+
+def test_who_listens_on_a_port_is_selected_with_children(served: Path) -> None:
+    assert [process.pid for process in select(Selection(ports=(443,)), served)] == [SERVER, WORKER, OTHER, HELPER]
+    assert members(Selection(ports=(443,)), served) == dict.fromkeys((SERVER, WORKER, OTHER, HELPER), False)
+
+
+@pytest.mark.parametrize(
+    ("ports", "sentence"),
+    [
+        ((8443,), rf"docker-proxy \(PID {PROXY}\) holds TCP port 8443 for another process"),
+        ((443, 80), r"No process listens on TCP port 80 \(1 of them couldn't be inspected\)"),
+    ],
+)
+def test_a_port_that_nobody_serves(served: Path, ports: tuple[int, ...], sentence: str) -> None:
+    with pytest.raises(SsllatencyError, match=sentence):
+        select(Selection(ports=ports), served)
+    assert len(select(Selection(ports=ports), served, nobody=True)) == (4 if 443 in ports else 0)
+
+
+def test_descriptors_are_read_again_only_where_who_listens_has_changed(served: Path, add_process: AddProcess) -> None:
+    wanted, processes = Ports([443]), all_processes(served)
+    assert wanted.owners(processes, served).by_port == {443: {SERVER, WORKER, OTHER}}
+    (served / str(WORKER) / "fd" / "3").unlink()
+    assert wanted.owners(processes, served).by_port == {443: {SERVER, WORKER, OTHER}}, "nothing has changed"
+    table = row("00000000:01BB", 71) + row("00000000:01BB", 75)
+    for pid in (SERVER, WORKER, PROXY):
+        (served / str(pid) / "net" / "tcp").write_text(HEAD + table)
+    describe(add_process(5_000_010, comm=b"nginx"), {3: "socket:[75]"}, "net:[1]", table)
+    assert wanted.owners(all_processes(served), served).by_port == {443: {SERVER, OTHER, 5_000_010}}
+    left = [process for process in all_processes(served) if process.pid != SERVER]
+    assert wanted.owners(left, served).by_port == {443: {OTHER, 5_000_010}}, "one has gone"
+
+
+def test_a_port_of_our_own() -> None:
+    """We are no target; who inherits the socket is."""
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        port = own.getsockname()[1]
+        with pytest.raises(SsllatencyError, match=f"No process listens on TCP port {port}"):
+            select(Selection(ports=(port,)))
+        own.set_inheritable(True)
+        child = subprocess.Popen(["sleep", "60"], close_fds=False)
+        try:
+            assert [process.pid for process in select(Selection(ports=(port,)))] == [child.pid]
+        finally:
+            child.kill()
+            child.wait()
 
 
 def test_our_own_addresses() -> None:

@@ -46,7 +46,7 @@ def test_a_pid_brings_its_descendants(family: Path) -> None:
 
 def test_by_exact_name(family: Path) -> None:
     assert pids(Selection(comms=("nginx",)), family) == [A, B]
-    with pytest.raises(SsllatencyError, match="No process is named ngin: check the name"):
+    with pytest.raises(SsllatencyError, match=r"No process is named ngin: did you mean nginx\? check the name"):
         select(Selection(comms=("ngin",)), family)
 
 

@@ -8,7 +8,17 @@ from collections.abc import Iterable
 
 # printable() leaves no such character in a text, and textwrap takes it for a letter.
 NO_BREAK = "\u00a0"
+_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ns|us|ms|s|m|h)", re.ASCII)
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|us|\u00b5s|ms|s)(?![^\W_]))")
+
+
+def duration_of(text: str) -> int | None:
+    """The nanoseconds of a time with its units, as people write it (200us, 1.5ms, 10s, 1m30s); None where it is none."""
+    parts = _PART.findall(text)
+    if "".join(number + unit for number, unit in parts) != text or len({unit for _, unit in parts}) != len(parts):
+        return None
+    return round(sum(float(number) * _UNITS_NS[unit] for number, unit in parts)) if parts else None
 
 
 def duration(value_ns: float | None) -> str:

@@ -1,38 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control groups as a target: the folder that a path means, and the processes in it and below."""
+"""Control groups as a target: the folder that a path, or a unit of systemd, means, and the processes in it and below."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ssllatency.errors import Absent
+from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.targets.processes import PROC
 
 _PROCESSES = "cgroup.procs"
 _UNIFIED = "cgroup2"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _DEEPEST = 32  # folders below one another; a cgroup's own limit is the administrator's
+_BOOTED = "run/systemd/system"  # there where systemd manages the machine: sd_booted(3)
+_UNIT = re.compile(r"[\w:.\\@-]{1,249}\.(?:service|scope|slice)", re.ASCII)  # the kinds that have processes
+_HOLDS_UNITS = re.compile(r".+\.slice|user@\d+\.service")
 
 
 def cgroup_folder(text: str, proc: Path = PROC, *, nobody: bool = False) -> Path:
     """The folder of a cgroup, named by its path, or as /proc/PID/cgroup shows it. Absent if there is none, unless `nobody`
     allows an empty target: then the folder where it would be. A path of the second kind is searched for in cgroup 2 first."""
-    points = [point for _, point in sorted(_mounts(proc), key=lambda mount: mount[0] != _UNIFIED)]
+    points = [point for _, point, _ in _hierarchies(proc)]
     below = [point / text.lstrip("/") for point in points]
     for folder in (Path(text), *below):
-        if (folder / _PROCESSES).is_file():
+        if _is_cgroup(folder):
             return folder.resolve()
     if nobody and below and text.strip("/"):
         return Path(text) if any(Path(text).is_relative_to(point) for point in points) else below[0]
     raise Absent(f"There is no cgroup {text}: name its folder, or the path that /proc/PID/cgroup shows.")
 
 
+def unit_folder(name: str, proc: Path = PROC, root: Path = Path("/"), *, nobody: bool = False) -> Path:
+    """The cgroup of a unit of systemd; a name without a suffix is that of a service, as for systemctl. Absent if it has none,
+    unless `nobody` allows an empty target: then the folder where a service of the system would be."""
+    unit = name if _UNIT.fullmatch(name) else f"{name}.service"
+    if not _UNIT.fullmatch(unit):
+        raise SsllatencyError(f"{name} isn't a unit's name, like nginx.service.", 2)
+    # Of a version 1 hierarchy only systemd's own has every unit.
+    points = [point for kind, point, own in _hierarchies(proc) if kind == _UNIFIED or own]
+    places = [f"system.slice/{unit}", unit]
+    folders = [point / place for place in places for point in points]
+    found = next((folder for folder in folders if _is_cgroup(folder)), None) or _unit_below(unit, points)
+    if found:
+        return found.resolve()
+    if not (root / _BOOTED).is_dir():
+        raise SsllatencyError(
+            f"There is no unit {unit}, as systemd doesn't manage this machine: name the server by --comm or --port."
+        )
+    if nobody and folders:
+        return folders[0]
+    raise Absent(f"The unit {unit} isn't running: check its name (systemctl status {unit}).")
+
+
+def _unit_below(unit: str, points: Iterable[Path]) -> Path | None:
+    """The folder of a unit in another slice: those of templates, of users, of machines."""
+    for point in points:
+        for folder in _folders(point, _DEEPEST, _HOLDS_UNITS):
+            if _is_cgroup(folder / unit):
+                return folder / unit
+    return None
+
+
+def _is_cgroup(folder: Path) -> bool:
+    return (folder / _PROCESSES).is_file()
+
+
 def is_unified(folder: Path, proc: Path = PROC) -> bool:
     """Whether the folder is one of cgroup 2."""
-    holding = [(len(point.parts), kind) for kind, point in _mounts(proc) if folder.is_relative_to(point)]
+    holding = [(len(point.parts), kind) for kind, point, _ in _hierarchies(proc) if folder.is_relative_to(point)]
     return max(holding, default=(0, ""))[1] == _UNIFIED
 
 
@@ -47,18 +85,21 @@ def cgroup_members(folder: Path) -> set[int]:
     return pids - {0}
 
 
-def _folders(folder: Path, depth: int) -> Iterator[Path]:
+def _folders(folder: Path, depth: int, named: re.Pattern[str] = re.compile(".*")) -> Iterator[Path]:
+    """The folder and those below it that have such names, and only they."""
     yield folder
     try:
-        below = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        entries = [entry for entry in os.scandir(folder) if named.fullmatch(entry.name)]
+        below = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return
     for path in below if depth else ():
-        yield from _folders(path, depth - 1)
+        yield from _folders(path, depth - 1, named)
 
 
-def _mounts(proc: Path) -> list[tuple[str, Path]]:
-    """The kinds and places of the cgroup file systems that we see."""
+def _hierarchies(proc: Path) -> list[tuple[str, Path, bool]]:
+    """The cgroup file systems that we see, that of cgroup 2 first: the kind, the place, and whether it is systemd's own of
+    cgroup 1."""
     try:
         lines = (proc / "self" / "mountinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -69,5 +110,5 @@ def _mounts(proc: Path) -> list[tuple[str, Path]]:
         kind = tail.partition(" ")[0]
         if kind in ("cgroup", _UNIFIED):
             point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), head.split()[4])
-            mounts.append((kind, Path(point)))
-    return mounts
+            mounts.append((kind, Path(point), "name=systemd" in tail.split(" ")[-1].split(",")))
+    return sorted(mounts, key=lambda mount: mount[0] != _UNIFIED)

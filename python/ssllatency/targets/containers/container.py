@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ssllatency.errors import Absent, SsllatencyError
+from ssllatency.errors import Absent, SsllatencyError, did_you_mean
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC, Process
 
@@ -32,8 +32,8 @@ _NAMED = (
     ("nspawn", re.compile(r"systemd-nspawn@(?P<id>.+)\.service")),
     ("nspawn", re.compile(r"machine-(?!qemu\\x2d)(?P<id>.+)\.scope")),
 )
-_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
-_POD = re.compile(rf"(?:.*-)?pod(?P<uid>{_UID})(?:\.slice)?")
+UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"
+_POD = re.compile(rf"(?:.*-)?pod(?P<uid>{UID})(?:\.slice)?")
 _RUNTIMES = {"libpod": "podman", "libpod-payload": "podman", "crio": "cri-o", "cri-containerd": "containerd"}
 _NOT_CONTAINERS = ("libpod-conmon", "crio-conmon")  # the processes that watch over one
 _SHOWN = 12  # characters of an ID, as the runtimes themselves show it
@@ -124,7 +124,8 @@ def in_container(wanted: str, processes: Iterable[Process], proc: Path = PROC, r
     }
     ids = ids or {container_id for container_id in containers if container_id.startswith(wanted)}
     if not (wanted and ids):
-        raise Absent(f"No process is in a container {wanted}: `ssllatency targets` shows containers.")
+        known = did_you_mean(wanted, [*containers, *names.values()])
+        raise Absent(f"No process is in a container {wanted}: {known}`ssllatency targets` shows containers.")
     if len(ids) > 1 and not all(containers[container_id].pod == wanted for container_id in ids):
         several = ", ".join(sorted(containers[container_id].shown for container_id in ids))
         raise SsllatencyError(f"{wanted} fits {len(ids)} containers ({several}): write more of the ID.")

@@ -32,7 +32,7 @@ def serving_there(where: Endpoint) -> Selection:
     if not pids:
         unseen = f" ({counted(hidden, 'process')} couldn't be inspected)" if hidden else ""
         raise SsllatencyError(
-            f"No process on this host listens on {where.host} port {where.port}{unseen}: name the server by -p PID, --comm NAME"
+            f"No process on this host listens on {where.host} port {where.port}{unseen}: name the server by -p PID, --port PORT"
             " or --container ID."
         )
     # A server's workers have its socket as well, and come with it.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import Selection, cgroup_folder, is_unified, members, select
-from ssllatency.targets.containers.cgroups import cgroup_members
+from ssllatency.targets import Selection, cgroup_folder, is_unified, members, select, with_folder
+from ssllatency.targets.containers.cgroups import cgroup_members, unit_folder
 
 A, B, C = (5_000_000 + number for number in range(3))
 
@@ -82,3 +82,72 @@ def test_who_belongs_by_name_is_told_from_kin(proc: Path, add_process: Callable[
     assert members(Selection(pids=(A,), comms=("nginx",)), proc) == {A: False, B: False, C: True}
     assert members(Selection(comms=("nginx",)), proc) == {A: True, B: True, C: True}
     assert members(Selection(pids=(A,)), proc) == {A: False, B: False}
+
+
+@pytest.fixture
+def units(hierarchies: Path, proc: Path, tmp_path: Path) -> Path:  # noqa: ARG001 - replaces them
+    """systemd's own hierarchy of cgroup 1, as on a machine without cgroup 2, and another one that has fewer units."""
+    lines = []
+    for number, name in enumerate(("memory", "systemd")):
+        (tmp_path / "v1" / name).mkdir(parents=True)
+        controllers = "rw,memory" if name == "memory" else "rw,xattr,name=systemd"
+        lines.append(f"{30 + number} 25 0:{26 + number} / {tmp_path}/v1/{name} rw - cgroup cgroup {controllers}\n")
+    (proc / "self" / "mountinfo").write_text("".join(lines))
+    places = (
+        "systemd/system.slice/nginx.service",
+        "systemd/system.slice/system-web.slice/web@1.service",
+        "systemd/user.slice/user-1000.slice/user@1000.service/app.slice/mine.service",
+        "memory/system.slice/other.service",
+        "systemd/system.slice/nginx.service/hidden.service",
+    )
+    for place in places:
+        folder = tmp_path / "v1" / place
+        folder.mkdir(parents=True)
+        (folder / "cgroup.procs").write_text(f"{A}\n")
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    return tmp_path / "v1/systemd"
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("nginx.service", "system.slice/nginx.service"),
+        ("nginx", "system.slice/nginx.service"),
+        ("web@1", "system.slice/system-web.slice/web@1.service"),
+        ("mine", "user.slice/user-1000.slice/user@1000.service/app.slice/mine.service"),
+    ],
+)
+def test_a_units_cgroup(proc: Path, units: Path, tmp_path: Path, name: str, place: str) -> None:
+    assert unit_folder(name, proc, tmp_path) == units / place
+
+
+def test_a_unit_in_cgroup_2(proc: Path, hierarchies: Path, tmp_path: Path) -> None:
+    assert unit_folder("nginx", proc, tmp_path) == hierarchies / "unified" / "system.slice" / "nginx.service"
+
+
+@pytest.mark.parametrize("name", ["ngin", "other", "hidden"])
+def test_a_unit_that_does_not_run(proc: Path, units: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(SsllatencyError, match=rf"The unit {name}.service isn't running: check its name"):
+        unit_folder(name, proc, tmp_path)
+    assert unit_folder(name, proc, tmp_path, nobody=True) == units / "system.slice" / f"{name}.service"
+
+
+@pytest.mark.usefixtures("units")
+def test_units_where_systemd_is_not(proc: Path, tmp_path: Path) -> None:
+    for nobody in (False, True):
+        with pytest.raises(SsllatencyError, match=r"There is no unit ngin\.service, as systemd doesn't manage this machine"):
+            unit_folder("ngin", proc, tmp_path / "elsewhere", nobody=nobody)
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", "", "x" * 300])
+def test_what_is_no_units_name(proc: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(SsllatencyError, match="isn't a unit's name"):
+        unit_folder(name, proc, tmp_path)
+
+
+@pytest.mark.usefixtures("units")
+def test_a_unit_selects(proc: Path, add_process: Callable[..., Path]) -> None:
+    add_process(A)
+    add_process(B)
+    assert [process.pid for process in select(Selection(unit="nginx"), proc)] == [A]
+    assert members(with_folder(Selection(unit="nginx"), proc), proc) == {A: True}
