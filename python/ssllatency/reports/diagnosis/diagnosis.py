@@ -8,6 +8,8 @@ applies is taken. docs/reference/handshakes.md, section DIAGNOSIS, has them all 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports.diagnosis import failures as diagnosis_failures
@@ -34,13 +36,44 @@ TIME_RULES: Sequence[Rule] = (
     diagnosis_time.key_exchange,
 )
 FAILURE_RULES: Sequence[Rule] = (diagnosis_failures.abandoned, diagnosis_failures.one_reason)
+# Those of the former that say that something doesn't work as it should; the others say where the time goes.
+FAULTS: frozenset[Rule] = frozenset(
+    (diagnosis_offload.software_fallback, diagnosis_offload.vain_resumptions, diagnosis_offload.late_resumption)
+)
+
+
+class About(StrEnum):
+    """What a sentence is about."""
+
+    TIME = "time"
+    FAULT = "fault"
+    FAILURES = "failures"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A sentence, and what it is about."""
+
+    sentence: str
+    about: About
 
 
 def diagnose(handshakes: Handshakes) -> list[str]:
     """At most two sentences, none where nothing stands out."""
+    return [diagnosis.sentence for diagnosis in diagnoses(handshakes)]
+
+
+def diagnoses(handshakes: Handshakes) -> list[Diagnosis]:
+    """The same sentences, and what they are about."""
     firsts = (_first(rules, handshakes) for rules in (TIME_RULES, FAILURE_RULES))
-    return [printable(sentence) for sentence in firsts if sentence]
+    return [Diagnosis(printable(sentence), _about(rule)) for rule, sentence in filter(None, firsts)]
 
 
-def _first(rules: Sequence[Rule], handshakes: Handshakes) -> str | None:
-    return next((sentence for rule in rules if (sentence := rule(handshakes))), None)
+def _first(rules: Sequence[Rule], handshakes: Handshakes) -> tuple[Rule, str] | None:
+    return next(((rule, sentence) for rule in rules if (sentence := rule(handshakes))), None)
+
+
+def _about(rule: Rule) -> About:
+    if rule in FAILURE_RULES:
+        return About.FAILURES
+    return About.FAULT if rule in FAULTS else About.TIME

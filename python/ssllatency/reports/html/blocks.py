@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from ssllatency.reports.html.plots.plots import Plot
@@ -39,14 +40,54 @@ class Tabular:
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences, each a paragraph; `findings` are the ones to be read first."""
+    """Sentences, each a paragraph."""
 
     texts: Sequence[str]
-    findings: bool = False
     kind: ClassVar[str] = "sentences"
 
 
-Block = Figure | Tabular | Sentences
+class Mark(StrEnum):
+    """What a reader should make of a finding: nothing to do, worth a look, something is wrong."""
+
+    GOOD = "good"
+    LOOK = "look"
+    BAD = "bad"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence with its mark."""
+
+    mark: Mark
+    text: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is to be read first."""
+
+    findings: Sequence[Finding]
+    kind: ClassVar[str] = "findings"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What it is and what it says."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Where, when and how long was measured, by what; `title` is "" where there is nothing to tell apart."""
+
+    title: str
+    facts: Sequence[Fact]
+    kind: ClassVar[str] = "facts"
+
+
+Block = Figure | Tabular | Sentences | Findings | Facts
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,24 @@
 from __future__ import annotations
 
 from ssllatency.model.handshakes import Part
-from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison
+from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
+from ssllatency.reports.html.blocks import Finding, Mark
 from ssllatency.reports.html.tables import Verdicts
 from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent
 from ssllatency.reports.words.handshakes import PARTS
 
+_MARKS = {Verdict.SLOWER: Mark.BAD, Verdict.FASTER: Mark.GOOD, Verdict.NOISE: Mark.GOOD}
 
-def findings(comparison: Comparison) -> list[str]:
+
+def findings(comparison: Comparison) -> list[Finding]:
     """The change of the mean handshake, and what else is different."""
-    others = [f"Different: {phrase}." for phrase in differences(comparison.before, comparison.after)]
-    return [*filter(None, [handshake_words(comparison)]), *others]
+    others = [Finding(Mark.LOOK, f"Different: {phrase}.") for phrase in differences(comparison.before, comparison.after)]
+    words, change = handshake_words(comparison), comparison.handshake
+    if not words or change is None:
+        return others
+    sure = change.leaning is change.verdict
+    return [Finding(_MARKS.get(change.verdict, Mark.LOOK) if sure else Mark.LOOK, words), *others]
 
 
 def part_verdicts(comparison: Comparison, ending: str) -> Verdicts:

@@ -15,23 +15,21 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
 from ssllatency.model.statistics.comparison import Comparison
-from ssllatency.reports.diagnosis.diagnosis import diagnose
-from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html import frame as html_frame
 from ssllatency.reports.html import handshakes as html_handshakes
-from ssllatency.reports.html.blocks import Block, Figure, Section, Sentences, Tabular
+from ssllatency.reports.html.blocks import Block, Facts, Figure, Findings, Mark, Section, Sentences, Tabular
+from ssllatency.reports.html.findings import findings
 from ssllatency.reports.html.offload import offload
 from ssllatency.reports.html.over_time import over_time
 from ssllatency.reports.html.plots.bars import Bar, bars
 from ssllatency.reports.html.slowest import slowest
 from ssllatency.reports.html.words import name, typeset, visible
-from ssllatency.reports.rows.endings import none_ended, summary
-from ssllatency.reports.rows.losses import incomplete
 from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
 from ssllatency.reports.words.handshakes import ADJECTIVES
 
 _MOST_HOSTS = 4
-_INCOMPLETE = "Not everything was counted: what is known of that stands at the end."
+# What marks of findings look like: told apart without colour, too.
+_SIGNS = {Mark.GOOD: "\u2713", Mark.LOOK: "!", Mark.BAD: "\u2717"}
 
 
 def render(recording: Recording, before: Recording | None, comparison: Comparison | None = None) -> str:
@@ -44,12 +42,18 @@ def render(recording: Recording, before: Recording | None, comparison: Compariso
         .get_template("page.html")
         .render(
             title=f"TLS latency of {_host(recording)}" + (": before and after" if old else ""),
-            facts=html_frame.facts(recording, whole),
-            before=html_frame.facts(before, old) if before and old else [],
+            headlines=_headlines(recording, before, whole, old),
             sections=sections,
+            signs=_SIGNS,
             version=__version__,
         )
     )
+
+
+def _headlines(recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None) -> list[str]:
+    """When each recording was made: a line each."""
+    after = html_frame.headline(recording, whole)
+    return [f"After: {after}", f"Before: {html_frame.headline(before, old)}"] if before and old else [after]
 
 
 def _host(recording: Recording) -> str:
@@ -76,7 +80,7 @@ def _sections(
 ) -> Iterator[Section | None]:
     old = comparison.before if comparison else None
     group, former = _groups(whole, old)
-    yield Section("findings", "Findings", [Sentences(_findings(whole, comparison), findings=True)])
+    yield Section("findings", "Findings", [Findings(findings(whole, comparison))])
     if group:
         yield _phases(group, former, comparison)
     if whole.handshakes and whole.handshakes.groups:
@@ -85,6 +89,7 @@ def _sections(
     yield from _kinds(whole, old, group)
     yield _functions(whole, comparison)
     yield _unseen(whole)
+    yield _measured(recording, before, whole, old)
 
 
 def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group | None]:
@@ -92,15 +97,6 @@ def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group 
     group = shown_group(whole.handshakes) if whole.handshakes else None
     former = total(old.handshakes, group.ending) if group and old and old.handshakes else None
     return group, former
-
-
-def _findings(whole: Snapshot, comparison: Comparison | None) -> list[str]:
-    missing = [_INCOMPLETE] if incomplete(whole) else []
-    if not whole.handshakes:
-        return [*missing, "Whole handshakes weren't measured: the functions below show where the time in calls went."]
-    ended = summary(whole.handshakes, whole.duration_s)
-    changes = html_change.findings(comparison) if comparison else []
-    return [*changes, f"{ended}." if ended else none_ended(whole.duration_s), *diagnose(whole.handshakes), *missing]
 
 
 def _phases(group: Group, former: Group | None, comparison: Comparison | None) -> Section:
@@ -143,3 +139,10 @@ def _unseen(whole: Snapshot) -> Section:
     tables = [html_frame.targets(whole), html_frame.missing(whole.missing)]
     blocks: list[Block] = [Sentences(sentences), *(Tabular(table) for table in tables if table.lines)]
     return Section("unseen", "What was traced, and what was not seen", blocks)
+
+
+def _measured(recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None) -> Section:
+    """By what, on which machine, of each recording."""
+    blocks = [Facts("After" if old else "", html_frame.facts(recording, whole))]
+    blocks += [Facts("Before", html_frame.facts(before, old))] if before and old else []
+    return Section("measured", "How it was measured", blocks)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from ssllatency.model.arithmetic import by_function
@@ -12,6 +11,7 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
+from ssllatency.reports.html.blocks import Fact
 from ssllatency.reports.html.tables import Table, compared, table
 from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.cost import cost_sentences
@@ -23,12 +23,10 @@ from ssllatency.reports.words.units import counted, ranges, seconds
 _MOST_NAMES = 12
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A line of the page's head: what it is and what it says."""
-
-    name: str
-    text: str
+def headline(recording: Recording, whole: Snapshot) -> str:
+    """When and how long was measured, for the top of the page."""
+    length = f"{_clock(whole.started)}, {seconds(whole.duration_s)}"
+    return f"{length}, {recording.label}" if recording.label else length
 
 
 def facts(recording: Recording, whole: Snapshot) -> list[Fact]:

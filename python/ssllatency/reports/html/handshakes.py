@@ -28,7 +28,7 @@ _QUANTILES = (0.5, 0.9, 0.99)
 def endings(after: Snapshot, before: Snapshot | None) -> Table:
     """How handshakes ended, and why not well."""
     headings = ("How", "Count", "Share", "A second", "Mean", "p50", "p90", "p99", "Max")
-    return compared("How the handshakes ended; times are wall times", headings, _endings, after, before)
+    return compared("By ending and reason; times are wall times", headings, _endings, after, before)
 
 
 def _endings(snapshot: Snapshot) -> Iterator[Row]:

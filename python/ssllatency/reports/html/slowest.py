@@ -33,7 +33,7 @@ def slowest(handshakes: Handshakes) -> Section | None:
 
 def _table(singles: Sequence[SingleWords]) -> Table:
     headings = ("Handshake", "What it was", "Longest parts", "Time", "Calls", "Ended")
-    return table("The slowest handshakes", headings, [_row(number, single) for number, single in enumerate(singles, 1)])
+    return table("What they were", headings, [_row(number, single) for number, single in enumerate(singles, 1)])
 
 
 def _row(number: int, single: SingleWords) -> Row:

@@ -108,5 +108,5 @@ def _verdict(change: tuple[str, str] | None) -> Cell:
 def _line(row: Row, before: Row | None, compared: bool) -> Line:
     if not compared:
         return Line(row, tuple(Cell(typeset(cell)) for cell in row.cells))
-    was = before.cells if before else ("-",) * len(row.cells)
+    was = before.cells if before else tuple("-" if cell else "" for cell in row.cells)
     return Line(row, tuple(Cell(typeset(cell), typeset(old)) for cell, old in zip(row.cells, was, strict=True)))

@@ -25,7 +25,7 @@ _WAITS = tuple(style_name(part) for part in PIECES if part.value.startswith("wai
 _WORK = tuple(style_name(part) for part in PIECES if not part.value.startswith("wait"))
 # What is written on what.
 PAIRS = (
-    *((text, "paper") for text in ("ink", "muted", "link", "p50", "p90", "p99", "after", "before")),
+    *((text, "paper") for text in ("ink", "muted", "link", "good", "look", "bad", "p50", "p90", "p99", "after", "before")),
     *(("on-work", part) for part in _WORK),
     *(("ink", part) for part in _WAITS),
 )

@@ -20,7 +20,11 @@ from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Cause, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot, Target
+from ssllatency.model.statistics.comparison import WHOLE, Change, Comparison, Row, Verdict
+from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html import page as html_page
+from ssllatency.reports.html.blocks import Mark
+from ssllatency.reports.html.change import findings
 from ssllatency.reports.html.handshakes import endings
 from ssllatency.reports.html.page import page
 from ssllatency.reports.html.words import typeset, visible
@@ -207,3 +211,33 @@ def test_missing_library_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(html_page, "import_module", absent)
     with pytest.raises(SsllatencyError, match="isn't installed: `apt-get install python3-jinja2`"):
         page(alone(busy()))
+
+
+def _marks(name: str) -> list[tuple[str, str]]:
+    """The marks of the findings and how their sentences begin."""
+    found = re.findall(r'<p class="finding (\w+)">.*?</span> (\w+)</span> (\w+)', _page(name), re.DOTALL)
+    assert all(style == word for style, word, _ in found)
+    return [(word, begins) for _, word, begins in found]
+
+
+def test_findings_come_first_with_a_mark_each() -> None:
+    text = _page("changed")
+    assert text.index('id="findings"') < text.index("<nav") < text.index('id="phases"') < text.index('id="measured"')
+    assert _marks("changed")[0] == ("bad", "The")
+    assert _marks("over_time")[0][0] == "look"  # a few in a hundred failed
+    assert _marks("offloaded")[0][0] == "good"
+    assert _marks("failing")[0][0] == "bad"
+    assert _marks("nothing") == [("look", "No")]
+
+
+def test_a_change_that_is_not_sure_is_looked_at() -> None:
+    def marked(verdict: Verdict, low: float, high: float) -> Mark:
+        change = Change(2e6, 2.4e6, 1.2, low, high, 0.03, verdict)
+        compared = Comparison(busy(), busy(), (Row(WHOLE, {Quantity.MEAN: change}),), (), 5)
+        return findings(compared)[0].mark
+
+    assert marked(Verdict.SLOWER, 1.1, 1.3) is Mark.BAD
+    assert marked(Verdict.FASTER, 0.7, 0.9) is Mark.GOOD
+    assert marked(Verdict.NOISE, 0.9, 1.3) is Mark.GOOD
+    assert marked(Verdict.NOISE, 1.1, 1.3) is Mark.LOOK
+    assert marked(Verdict.UNKNOWN, 0.9, 1.3) is Mark.LOOK
