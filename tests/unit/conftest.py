@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import errno
 import platform
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,15 @@ def nothing_attached(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(hit_cost, "measure", refused)
     hit_costs.of_this_machine.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A command that traces blocks the signals that end it until its process ends. Run within a test it would leave them
+    blocked for the tests after it, and for every child that those start."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @pytest.fixture(scope="session")
