@@ -11,14 +11,13 @@ import argparse
 import shlex
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 
 import shtab
 
 from install.subcommands import parsers
 from install.tools import short_commands
-from ssllatency.cli.main import build_parser
+from ssllatency.cli.main import build_parser, module_of
 from ssllatency.probes.catalogue import BY_NAME
 
 # Where each shell looks for completion, below PREFIX/share; {} is the command.
@@ -94,7 +93,7 @@ def _prepared(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, subparser in action.choices.items():
-                _prepared(subparser).description = import_module(f"ssllatency.cli.{name}").SUMMARY
+                _prepared(subparser).description = module_of(name).SUMMARY
         elif action.dest == "function":
             action.choices = list(BY_NAME)
         elif completion := _BY_DESTINATION.get(action.dest) or _BY_METAVAR.get(str(action.metavar)):

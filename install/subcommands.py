@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from importlib import import_module
 from pathlib import Path
 
 from markdown_it.tree import SyntaxTreeNode as Node
@@ -16,7 +15,7 @@ from install.page import Page, reference
 from install.roff import Writer, bold, escape, filled, italic, term
 from install.scripts import page_of
 from install.tools import bpftrace_scripts, short_commands
-from ssllatency.cli.main import OUTPUTS, SUBCOMMANDS, build_parser
+from ssllatency.cli.main import OUTPUTS, SUBCOMMANDS, build_parser, module_of
 
 _ON_OPTIONS = ("TARGETS", "OPTIONS")  # what docs say under these belongs to the options
 _SYNOPSIS = re.compile(r"[\[(]-")
@@ -70,7 +69,7 @@ def _terms(pages: dict[str, str]) -> list[str]:
 
 
 def _summary(name: str) -> str:
-    return str(import_module(f"ssllatency.cli.{name}").SUMMARY)
+    return str(module_of(name).SUMMARY)
 
 
 def _without_subcommands(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -10,27 +10,30 @@ import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from ssllatency import __version__
 from ssllatency.errors import SsllatencyError, did_you_mean
 from ssllatency.output.printing import tell, tell_line
 
-# In the order in which help shows them. Each module has SUMMARY, add_arguments(parser), run(arguments).
-SUBCOMMANDS = (
-    "trace",
-    "snoop",
-    "handshakes",
-    "probes",
-    "targets",
-    "script",
-    "doctor",
-    "record",
-    "report",
-    "diff",
-    "merge",
-    "load",
-)
+# The rooms of the subcommands, in the order in which help shows these. Each module has SUMMARY, add_arguments(parser),
+# run(arguments).
+_ROOMS = {
+    "trace": "live",
+    "snoop": "live",
+    "handshakes": "live",
+    "probes": "host",
+    "targets": "host",
+    "script": "host",
+    "doctor": "host",
+    "record": "live",
+    "report": "kept",
+    "diff": "kept",
+    "merge": "kept",
+    "load": "live",
+}
+SUBCOMMANDS = tuple(_ROOMS)
 # STATUS is what a subcommand may end with beside these.
 STATUSES = "exit status: 0 done, 1 failed, 2 misuse"
 OUTPUTS = "Results go to standard output, everything else to standard error."
@@ -92,6 +95,11 @@ class _Parser(argparse.ArgumentParser):
         return [option for parser in built for option in parser._option_string_actions]
 
 
+def module_of(subcommand: str) -> ModuleType:
+    """The module of one of SUBCOMMANDS."""
+    return import_module(f"ssllatency.cli.{_ROOMS[subcommand]}.{subcommand}")
+
+
 def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
     """The parser of the whole command line, or of one subcommand only, so that the others needn't be imported."""
     parser = _Parser(
@@ -102,7 +110,7 @@ def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=f"ssllatency {__version__}")
     subparsers = parser.add_subparsers(metavar="SUBCOMMAND", required=True, parser_class=_Parser)
     for name in [subcommand] if subcommand in SUBCOMMANDS else SUBCOMMANDS:
-        module = import_module(f"ssllatency.cli.{name}")
+        module = module_of(name)
         epilog = f"{STATUSES}{getattr(module, 'STATUS', '')}. {OUTPUTS}"
         subparser = subparsers.add_parser(name, help=module.SUMMARY, description=module.__doc__, epilog=epilog)
         module.add_arguments(subparser)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.cli import doctor, load, trace
+from ssllatency.cli.host import doctor
+from ssllatency.cli.live import load, trace
 from ssllatency.cli.main import SUBCOMMANDS, build_parser, run
 
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
@@ -83,7 +84,7 @@ def test_a_subcommand_brings_in_no_other() -> None:
     """Each start would take longer by what the others import."""
     code = (
         "import sys; from ssllatency.cli.main import build_parser; build_parser('trace').parse_args(['trace', '-p', '1'])\n"
-        "print(*(name for name in ('snoop', 'matrix', 'diff', 'load') if f'ssllatency.cli.{name}' in sys.modules))\n"
+        "print(*(name for name in ('live.snoop', 'kept.diff', 'live.load') if f'ssllatency.cli.{name}' in sys.modules))\n"
         "print(*sys.modules.keys() & {'bcc', 'capstone', 'difflib', 'lzma', 'shutil', 'subprocess', 'tempfile'})\n"
         "print(*(name for name in sys.modules if name.startswith(('ssllatency.reports.html', 'ssllatency.reports.text'))))\n"
         "print(*sys.modules.keys() & {'ssllatency.model.handshakes', 'ssllatency.elf.image', 'ssllatency.code.flow'})"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.cli import load
+from ssllatency.cli.live import load
 from ssllatency.cli.main import run
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.arguments import Endpoint
