@@ -85,7 +85,7 @@ def _page(name: str, parser: argparse.ArgumentParser) -> Page:
     page.sections["SYNOPSIS"] = options.synopsis(parser)
     page.sections["DESCRIPTION"] = _description(parser, part, writer)
     page.sections["OPTIONS"] = _options(parser, part, writer)
-    page.sections["EXAMPLES"] = _examples(part, writer) + page.sections.get("EXAMPLES", [])
+    page.sections["EXAMPLES"] = _shown(parser) + _examples(part, writer) + page.sections.get("EXAMPLES", [])
     page.sections["EXIT STATUS"] = exit_status(parser)
     others = ("ssllatency", *(f"ssllatency-{other}" for other in SUBCOMMANDS if other != name))
     page.sections["SEE ALSO"] = filled(",\n".join(map(reference, others)) + f".\n{_DOCUMENTS}")
@@ -96,6 +96,22 @@ def _description(parser: argparse.ArgumentParser, part: Part, writer: Writer) ->
     """The description in the docs, which is longer, or else the parser's."""
     blocks = [block for block in part.own if not _is_code(block)]
     return writer.blocks(blocks) or filled(escape(parser.description or ""))
+
+
+def _shown(parser: argparse.ArgumentParser) -> list[str]:
+    """The examples of the parser's help: what each is for, then the command."""
+    lines = []
+    for command, reason in getattr(parser, "examples", ()):
+        lines += [
+            ".PP",
+            *filled(f"{escape(reason[:1].upper() + reason[1:])}:"),
+            ".RS 4",
+            ".EX",
+            escape(command),
+            ".EE",
+            ".RE",
+        ]
+    return lines
 
 
 def _examples(part: Part, writer: Writer) -> list[str]:

@@ -64,10 +64,18 @@ def _columns() -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with a one-sentence error."""
+    """argparse with a one-sentence error, and with examples in its help: a command each, and what it is for."""
+
+    examples: Sequence[tuple[str, str]] = ()
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_Formatter, **settings)
+
+    def format_help(self) -> str:
+        """The examples stand before the epilog, as they are: commands aren't wrapped."""
+        head, _, epilog = super().format_help().rpartition("\n\n")
+        lines = [line for command, purpose in self.examples for line in (f"  {command}", f"      {purpose}")]
+        return "\n\n".join([head, *(["\n".join(["examples:", *lines])] if lines else []), epilog])
 
     def error(self, message: str) -> None:  # type: ignore[override]
         if message.endswith("-p/--pid: expected one argument"):  # $(cat FILE) without quotes
@@ -114,6 +122,8 @@ def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
         epilog = f"{STATUSES}{getattr(module, 'STATUS', '')}. {OUTPUTS}"
         subparser = subparsers.add_parser(name, help=module.SUMMARY, description=module.__doc__, epilog=epilog)
         module.add_arguments(subparser)
+        subparser.examples = getattr(module, "EXAMPLES", ())
+        subparser._action_groups.sort(key=lambda group: (group.title or "").startswith("expert"))
         subparser.set_defaults(run=module.run)
     return parser
 

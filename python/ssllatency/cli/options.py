@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=StrEnum)
 
 EMPTY_PID = "most likely there is no PID file, as the server doesn't run or keeps it elsewhere, or pgrep found nothing"
+EXPERT = "expert options"
 
 
 def seconds(text: str) -> float:
@@ -95,6 +96,12 @@ def linear_range(text: str) -> LinearRange:
     raise argparse.ArgumentTypeError(f"{text} isn't MIN:MAX:STEP in microseconds with at most 64 steps, like 0:1000:200")
 
 
+def expert(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """The group of the options that hardly anybody needs; help shows it last."""
+    made = (group for group in parser._action_groups if group.title == EXPERT)
+    return next(made, None) or parser.add_argument_group(EXPERT)
+
+
 def add_target_options(parser: argparse.ArgumentParser) -> None:
     """The options that name the targets."""
     group = parser.add_argument_group("targets (any combination of these)")
@@ -148,8 +155,8 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="start before any process has loaded a TLS library; -d counts from the first that does",
     )
-    group.add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
-                       help="how to attach probes (auto: the newest way that the kernel supports)")  # fmt: skip
+    expert(parser).add_argument("--attach", choices=("auto", "perf", "multi", "session"), default="auto",
+                                help="how to attach probes (auto: the newest way that the kernel supports)")  # fmt: skip
     group.add_argument("--links", choices=("auto", "process", "shared"), default="auto",
                        help="shared: one link for all processes; process: one for each, which costs other processes nothing "
                             "but may miss a forked child's first calls")  # fmt: skip
@@ -173,14 +180,14 @@ def budget(text: str) -> float:
 
 def add_planning_options(parser: argparse.ArgumentParser) -> None:
     """The options for where probes are allowed."""
-    group = parser.add_argument_group("probe sites")
+    group = expert(parser)
     group.add_argument("--no-return-probes", action="store_true", help="leave a function out rather than use a return probe")
     group.add_argument("--no-cache", action="store_true", help="make new plans instead of using those in the cache")
 
 
 def add_engine_option(parser: argparse.ArgumentParser) -> None:
     """The option for the engine."""
-    parser.add_argument(
+    expert(parser).add_argument(
         "--engine",
         choices=choice.NAMES,
         default=choice.AUTO,
@@ -224,11 +231,12 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--off-cpu", action="store_true", help="split the time in calls into time on and off the processor")
     add_role_option(parser)
-    parser.add_argument("--max-groups", type=count, default=64, metavar="N",
-                        help='at most N rows for --by; the rest count under "other" (64)')  # fmt: skip
-    parser.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
-                        help="keep up to N handshakes in flight for a process, 360 bytes each; beyond that the oldest are "
-                             "dropped (131072)")  # fmt: skip
+    group = expert(parser)
+    group.add_argument("--max-groups", type=count, default=64, metavar="N",
+                       help='at most N rows for --by; the rest count under "other" (64)')  # fmt: skip
+    group.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
+                       help="keep up to N handshakes in flight for a process, 360 bytes each; beyond that the oldest are "
+                            "dropped (131072)")  # fmt: skip
 
 
 def labels(text: str) -> tuple[Label, ...]:

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -296,3 +300,26 @@ def test_help_and_version_as_people_type_them(capsys: pytest.CaptureFixture[str]
     assert "usage: ssllatency [-h]" in printed
     assert "usage: ssllatency trace [-h]" in printed
     assert printed.splitlines()[-1].startswith("ssllatency ")
+
+
+def subparsers() -> Mapping[str, Any]:
+    return next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
+
+
+def test_examples_in_help_are_commands_that_parse() -> None:
+    for name, parser in subparsers().items():
+        assert parser.examples, name
+        for command, purpose in parser.examples:
+            words = shlex.split(command.replace('"$(cat /run/nginx.pid)"', "812"))
+            assert words[:2] == ["ssllatency", name]
+            assert parser.parse_args(words[2:])
+            assert f"\n  {command}\n      {purpose}\n" in parser.format_help()
+            assert max(len(command) + 2, len(purpose) + 6) <= 80, command
+
+
+def test_expert_options_come_last() -> None:
+    for name in ("trace", "handshakes", "record", "load", "snoop"):
+        text = subparsers()[name].format_help()
+        assert (
+            text.index("targets (any") < text.index("attaching:") < text.index("expert options:") < text.index("--no-cache  ")
+        )

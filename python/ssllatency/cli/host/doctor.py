@@ -12,6 +12,7 @@ from ssllatency.probes.listing import hit_words
 from ssllatency.tracing import hit_costs
 
 SUMMARY = "check what tracing needs, and print the command that fixes what is missing"
+EXAMPLES = (("ssllatency doctor", "what this machine lacks, each with the command that fixes it"),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

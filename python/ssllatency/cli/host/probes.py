@@ -30,6 +30,10 @@ from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
 
 SUMMARY = "list what would be probed, how it was found, what each site costs, and what is missing"
+EXAMPLES = (
+    ("ssllatency probes -p 812", "what would be probed in this process, and what each hit costs"),
+    ("ssllatency probes /usr/lib/x86_64-linux-gnu/libcrypto.so.3", "the same of a file, without root"),
+)
 _OPENSSL = ("libssl", "libcrypto", "static")
 
 

@@ -26,6 +26,7 @@ from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved, resolve
 
 SUMMARY = "print the probes as a bpftrace script, for a host that has only bpftrace"
+EXAMPLES = (("ssllatency script -p 812 -o x.bt", "then, on a host that has only bpftrace: sh x.bt"),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

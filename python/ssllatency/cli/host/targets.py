@@ -18,6 +18,10 @@ from ssllatency.targets import Selection, Survey, listing, select, survey
 from ssllatency.tracing.file_facts import KnownFiles
 
 SUMMARY = "list what does TLS on this host, in which container, and whether it can be traced"
+EXAMPLES = (
+    ("ssllatency targets", "everything on this host that does TLS"),
+    ("ssllatency targets --container web --json", "of one container, as JSON"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,11 @@ from ssllatency.reports.documents import diff as diff_document
 from ssllatency.reports.text import diff as diff_text
 
 SUMMARY = "compare two recorded measurements: what changed beyond noise"
+EXAMPLES = (
+    ("ssllatency diff before.jsonl after.jsonl", "what changed, and whether it is more than noise"),
+    ("ssllatency diff before.jsonl after.jsonl --html page.html", "the same as a page"),
+    ("ssllatency diff before.jsonl after.jsonl --fail-over 10%", "for CI: exit status 3 where something got 10 % slower"),
+)
 STATUS = ", 3 slower than --fail-over allows"
 _WORSE = 3
 

@@ -13,6 +13,7 @@ from ssllatency.reports.documents.recording import to_lines
 from ssllatency.reports.words.units import counted
 
 SUMMARY = "combine recordings of several hosts or runs into one"
+EXAMPLES = (("ssllatency merge web1.jsonl web2.jsonl -o web.jsonl", "several hosts as one, exactly"),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,11 @@ from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
 
 SUMMARY = "render a recorded measurement as text, JSON or an HTML page"
+EXAMPLES = (
+    ("ssllatency report before.jsonl", "as text"),
+    ("ssllatency report before.jsonl --html page.html", "as a page to send or print"),
+    ("ssllatency report before.jsonl --intervals --json", "a document for each interval, a line each"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

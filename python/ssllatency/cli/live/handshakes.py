@@ -19,6 +19,15 @@ from ssllatency.reports.text.handshakes import report as handshake_text
 from ssllatency.tracing import handshakes, live
 
 SUMMARY = "show where the time of handshakes went, and why some failed"
+EXAMPLES = (
+    ('ssllatency handshakes -p "$(cat /run/nginx.pid)" -d 10', "where the time goes, and why some fail"),
+    (
+        "ssllatency handshakes -p 812 -d 10 --by version,resumed --slowest 5",
+        "new and resumed sessions apart, and the five slowest",
+    ),
+    ("ssllatency handshakes --container web -d 60 --over 50ms", "each that takes 50 ms or more, as it ends"),
+    ("ssllatency handshakes -p 812 -d 10 --off-cpu", "whether the thread had a processor meanwhile"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

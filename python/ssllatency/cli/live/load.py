@@ -33,6 +33,11 @@ from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.load import driving
 
 SUMMARY = "run s_time, h2load, ab or wrk against a server while tracing it"
+EXAMPLES = (
+    ("ssllatency load h2load -- -n 2000 -c 20 https://localhost/", "both sides of 2000 requests"),
+    ("ssllatency load wrk -t2 -c100 -d30s --latency https://127.0.0.1/", "wrk with its percentiles beside the server's"),
+    ("ssllatency load --matrix matrix.toml -o runs.csv", "every combination of what the file names"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,10 @@ from ssllatency.reports.words.units import counted
 from ssllatency.tracing import handshakes, live
 
 SUMMARY = "record a measurement to a file, interval by interval"
+EXAMPLES = (
+    ("ssllatency record -p 812 -d 60 -i 2 -o before.jsonl", "a minute in intervals of two seconds"),
+    ("ssllatency record --comm nginx --slowest 5 -o nginx.jsonl", "until Ctrl-C, with the slowest handshakes of each interval"),
+)
 _INTERVAL_S = 5.0
 
 

@@ -29,6 +29,11 @@ from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
 
 SUMMARY = "print one line for each TLS call as it ends"
+EXAMPLES = (
+    ("ssllatency snoop -p 812 --min 1ms", "each call that takes a millisecond or more"),
+    ("ssllatency snoop --comm haproxy --outcome failure", "each call that fails, with its reason"),
+    ("ssllatency snoop -p 812 --function 'rsa_*' --count 100 --json", "a hundred private-key operations, as JSON"),
+)
 _LOOK_S = 0.05  # how long a call may wait in the ring buffer; a nearly full buffer wakes us sooner
 _BATCHES = 8  # batches printed without a pause while calls keep coming; then the end of the run is checked for
 _CLOCK_S = 10.0  # how often the wall clock is compared with the kernel's
@@ -52,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--count", type=options.whole, metavar="N", help="stop after N lines")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
+    options.expert(parser).add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
                         help=f"size of the buffer for calls that aren't printed yet, in KiB ({RING_BYTES >> 10})")  # fmt: skip
     options.add_attaching_options(parser)
 

@@ -21,6 +21,15 @@ from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 
 SUMMARY = "print latency histograms and stats by function"
+EXAMPLES = (
+    ('ssllatency trace -p "$(cat /run/nginx.pid)" -d 10', "ten seconds of nginx, its workers and those that start meanwhile"),
+    ("ssllatency trace --comm haproxy -i 5", "a report every 5 s, until Ctrl-C"),
+    (
+        "ssllatency trace --library /usr/lib/x86_64-linux-gnu/libssl.so.3 -d 10 --json",
+        "everyone who maps this library, as JSON",
+    ),
+    ("ssllatency trace -p 812 -d 60 --budget 2%", "at no more than 2 % of the server's CPU time"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_role_option(parser)
     parser.add_argument("--hist", type=options.linear_range, default=LinearRange(), metavar="MIN:MAX:STEP",
                         help="range and step of the linear histogram in microseconds (0:1000:200)")  # fmt: skip
-    parser.add_argument("--max-processes", type=options.count, default=256, metavar="N",
+    options.expert(parser).add_argument("--max-processes", type=options.count, default=256, metavar="N",
                         help='tell at most N processes apart; the rest count under "other" (256)')  # fmt: skip
     options.add_attaching_options(parser)
     options.add_engine_option(parser)
