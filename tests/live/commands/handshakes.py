@@ -10,6 +10,7 @@ from typing import Any
 
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.reports.documents.timed import exponential_fields
+from tests import schema
 from tests.live.commands.trace import Document, Trace
 
 PHASES = ("private_key", "key_exchange", "peer_verification", "session_lookup", "callbacks", "rest")
@@ -33,6 +34,8 @@ class Shakes(Trace):
         *lines, last = text.splitlines()
         self.singles = [json.loads(line)["handshake"] for line in lines]
         self.document = json.loads(last)
+        for document in (*map(json.loads, lines), self.document):
+            schema.check(document)
 
     def ended(self, ending: str) -> list[Shake]:
         """Those that ended so."""

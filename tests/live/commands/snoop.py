@@ -11,10 +11,12 @@ import threading
 from types import TracebackType
 from typing import Any, Self
 
+from tests import schema
 from tests.live.commands.trace import PROGRAM, TraceError
 
 ATTACH_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
+_CHECKED = 100  # lines of JSON against the schema: more of them tell nothing new
 
 
 class Snoop:
@@ -86,7 +88,10 @@ class Snoop:
 
     def lines(self) -> list[dict[str, Any]]:
         """What --json printed in whole lines."""
-        return [json.loads(line) for line in self.output.split("\n")[:-1]]
+        lines = [json.loads(line) for line in self.output.split("\n")[:-1]]
+        for line in lines[:_CHECKED]:
+            schema.check(line)
+        return lines
 
     def calls(self) -> list[dict[str, Any]]:
         """The calls of --json."""

@@ -23,6 +23,7 @@ from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.documents.document import from_document
 from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.tracing.follow import LOOK_S
+from tests import schema
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.trace import PROGRAM, Trace
 from tests.live.servers.late import late
@@ -51,7 +52,10 @@ class Record(Trace):
     @property
     def recording(self) -> Recording:
         """What is in the file by now."""
-        return from_text(self.file.read_text(), self.file.name)
+        text = self.file.read_text()
+        for line in text.splitlines():
+            schema.check(json.loads(line))
+        return from_text(text, self.file.name)
 
     def kill(self) -> None:
         """Ends it as a crash would."""

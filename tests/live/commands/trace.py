@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import schema
+
 PROGRAM = Path(__file__).resolve().parents[3] / "tools" / "ssllatency"
 ATTACH_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
@@ -97,6 +99,7 @@ class Trace:
     def _keep(self, text: str) -> None:
         """Takes what the command has printed."""
         self.document = json.loads(text)
+        schema.check(self.document)
 
     def _result(self) -> str:
         guard = threading.Timer(STOP_TIMEOUT_S, self._process.kill)

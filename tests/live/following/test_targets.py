@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ssllatency.tracing.follow import LOOK_S
-from tests import foreign, machine
+from tests import foreign, machine, schema
 from tests.live.clients.counted import TLS_1_3, Client, Exchange, server_calls
 from tests.live.commands.trace import PROGRAM, Document, Trace, counted_pids, counts, losses
 from tests.live.servers.debian import NODE
@@ -36,7 +36,9 @@ def targets(*words: object) -> dict[int, dict[str, Any]]:
     done = subprocess.run(
         [PROGRAM, "targets", "--json", *map(str, words)], check=True, capture_output=True, text=True, timeout=60
     )
-    return {process["pid"]: process for process in json.loads(done.stdout)["processes"]}
+    document = json.loads(done.stdout)
+    schema.check(document)
+    return {process["pid"]: process for process in document["processes"]}
 
 
 def build_ids(document: Document, pid: int) -> set[str]:

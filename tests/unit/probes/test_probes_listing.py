@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from tests import schema
 
 from ssllatency.fields import FieldError
 from ssllatency.probes.codec import from_values, to_values
@@ -132,6 +133,7 @@ def test_long_lists_are_wrapped() -> None:
 
 def test_document() -> None:
     document = json.loads(json.dumps(to_document([PLAN])))
+    schema.check(document)
     assert document["schema"] == "ssllatency-probes/1"
     (file,) = document["files"]
     assert [operation["cost_ns"] for operation in file["operations"]] == [800, 5500]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import schema
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
@@ -147,6 +148,7 @@ def test_what_is_said_where_it_is_traced_or_not(host: Path, describe: Describer)
 def test_the_document(host: Path, describe: Describer, tmp_path: Path) -> None:
     document = listing.to_document(look(host, describe), "web1")
     assert document["schema"] == "ssllatency-targets/1"
+    schema.check(document)
     assert document["libcrypto_only"] == [{"pid": 70, "comm": "sshd"}]
     first = document["processes"][0]
     assert (first["pid"], first["ppid"], first["comm"], first["container"], first["listens"]) == (10, 1, "nginx", None, [])

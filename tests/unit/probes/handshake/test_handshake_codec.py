@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import schema
 from tests.unit.probes.cache.cached import Asker, code_that_asks
 from tests.unit.probes.cache.fresh import printed
 
@@ -168,6 +169,7 @@ def test_the_listing_tells_every_site_and_what_is_missing() -> None:
 
 def test_the_document_holds_the_plan_and_its_costs() -> None:
     document = json.loads(json.dumps(to_document([PLAN])))
+    schema.check(document)
     assert document["schema"] == "ssllatency-handshake-probes/1"
     (file,) = document["files"]
     assert [call.pop("cost_ns") for call in file["calls"] + file["transport"]] == [1000, 5500, 1000]

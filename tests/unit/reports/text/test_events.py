@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
+from tests import schema
 
 from ssllatency.model.events import Call, Caller, Event, Returned, as_int32
 from ssllatency.model.snapshot import Outcome
@@ -85,6 +86,8 @@ def test_columns_line_up() -> None:
 
 def test_json_has_no_field_for_what_isnt_known() -> None:
     first, retry, pointer, status, nothing = map(json.loads, JsonLines(Keys()).render(MIXED, 0))
+    for call in (first, retry, pointer, status, nothing, json.loads(JsonLines(Keys()).dropped(7, 0))):
+        schema.check(call)
     assert first == {
         "time": "1970-01-01T05:30:00.000000+05:30",
         "pid": 7,
