@@ -21,7 +21,7 @@ def test_every_document_is_in_the_index() -> None:
 
 def test_a_document_stands_in_the_group_of_its_folder() -> None:
     for group, rows in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", INDEX.read_text(), re.MULTILINE | re.DOTALL):
-        folders = {link.partition("/")[0] for link in links(rows) if "/" in link}
+        folders = {link.partition("/")[0] for link in links(rows) if "/" in link and link.endswith(".md")}
         assert folders == {group.lower()}
 
 
