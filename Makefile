@@ -93,8 +93,9 @@ kernels-table: ## the tables of docs/use/kernels.md, from what the guests found 
 	$(Q)$(PYTHON) -m tests.kernels.table --write $(if $(KEEP),--keep)
 golden: ## write the golden plans and the tables of docs/internals/probe-sites.md anew
 	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.golden --write
-pictures: ## docs/internals/architecture.svg, by graphviz
+pictures: ## those of the documents: by graphviz and a headless Chromium
 	$(Q)dot -Tsvg docs/internals/architecture.dot -o docs/internals/architecture.svg
+	$(Q)$(PYTHON) tools/pictures
 sweep: ## plan and check every function of nine libraries, about 7 minutes
 	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/libraries/test_sweep.py
 
@@ -124,7 +125,7 @@ bench-memory: ## what each command and engine holds, its own memory and the kern
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py --memory
 
-PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
+PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/pictures bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint
