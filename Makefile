@@ -151,7 +151,7 @@ check-abi: $(ALL_OBJECTS) ## whether abi.py is what the objects' BTF says, on ev
 
 # What an installation has beside the package, in the folders where it belongs.
 SHORT_COMMANDS := $(filter-out tools/ssllatency %.bt,$(wildcard tools/ssl*))
-DOCUMENTS := $(wildcard *.md docs/*.md docs/*/*.md docs/schema/*.json) LICENSE
+DOCUMENTS := $(wildcard *.md docs/*.md docs/*/*.md docs/schema/*.json docs/pictures/*.png) LICENSE
 .PHONY: prefix
 prefix: ## man pages, completion, documents, scripts, in build/prefix
 	$(Q)rm -rf $(BUILD)/prefix && mkdir -p $(BUILD)/prefix/bin $(BUILD)/prefix/share/doc/ssllatency
