@@ -27,7 +27,7 @@ def check(document: Mapping[str, Any]) -> None:
         return
     plain = json.loads(json.dumps(document))
     errors = sorted(_validator(definition_of(plain)).iter_errors(plain), key=lambda error: error.json_path)
-    assert not errors, f"{errors[0].json_path}: {errors[0].message[:300]}"
+    assert not errors, f"{errors[0].json_path}: {errors[0].message[:300]} (a new field belongs into docs/schema)"
 
 
 def definition_of(document: Mapping[str, Any]) -> str:
