@@ -71,6 +71,7 @@ ALLOWED = {
     "cli/main.py:run": "/dev/null",
     "tracing/load/matrix.py": OWN,
     "output/files.py": OUTPUT,
+    "output/folder.py": OUTPUT,
     "tracing/findings.py": HANDLE,
     "cli/host/probes.py:_existing": USER,
     "output/recordings.py": USER,

@@ -28,6 +28,7 @@ _ROOMS = {
     "script": "host",
     "doctor": "host",
     "record": "live",
+    "watch": "live",
     "report": "kept",
     "diff": "kept",
     "merge": "kept",
@@ -141,6 +142,8 @@ def run(arguments: Sequence[str]) -> int:
     except SsllatencyError as error:
         sentence = str(error)
         tell(f"{sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}")
+        for line in error.excerpt:
+            tell_line(line)
         return error.status
     except BrokenPipeError:
         # The reader has ended (`| head`). Python would raise the error again when it flushes standard output at exit.

@@ -17,6 +17,7 @@ from ssllatency.targets import OPTIONS, Selection
 
 if TYPE_CHECKING:
     from ssllatency.model.handshakes import Label
+    from ssllatency.tracing.watch.condition import Condition
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -168,6 +169,30 @@ def add_budget_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=budget, metavar="PERCENT",
                         help="keep what tracing costs below this part of the traced processes' CPU time: functions that cost "
                              "too much are watched in windows only, and what they would have shown is estimated")  # fmt: skip
+
+
+def condition(text: str) -> Condition:
+    """A condition about handshakes and functions."""
+    from ssllatency.tracing.watch import grammar, metrics
+
+    return grammar.parse(text, metrics.handshake_subjects() | metrics.function_subjects())
+
+
+def add_fail_option(parser: argparse.ArgumentParser, subjects: str) -> None:
+    """The option for a condition that decides about the exit status; `subjects`: "handshake" or "function"."""
+
+    def of_run(text: str) -> Condition:
+        from ssllatency.tracing.watch import grammar, metrics
+
+        known = metrics.handshake_subjects() if subjects == "handshake" else metrics.function_subjects()
+        return grammar.parse(text, known, over=False)
+
+    example = {"handshake": "handshake p99 > 50ms", "function": "SSL_do_handshake p99 > 5ms"}[subjects]
+    parser.add_argument("--fail-if", type=of_run, metavar="CONDITION",
+                        help=f"end with status 3 if this holds of the whole run: '{example}'")  # fmt: skip
+
+
+FAIL_STATUS = ", 3 if --fail-if holds"
 
 
 def budget(text: str) -> float:

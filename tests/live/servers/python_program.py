@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
@@ -82,11 +83,17 @@ def context_of(settings: dict[str, Any]) -> ssl.SSLContext:
         context.load_verify_locations(settings["client_ca"])
         context.verify_mode = ssl.CERT_REQUIRED
     if settings["sleep_s"]:
-        context.sni_callback = lambda *_: time.sleep(settings["sleep_s"])
+        context.sni_callback = lambda *_: nap(settings["sleep_s"], settings["slow_while"])
     if settings["ask_s"]:
         late = late_answers(settings["ask_s"])
         context.sni_callback = lambda *_: ask(late)
     return context
+
+
+def nap(seconds: float, only_while: str) -> None:
+    """Sleeps, where a file is named only while it is there."""
+    if not only_while or Path(only_while).exists():
+        time.sleep(seconds)
 
 
 def late_answers(after_s: float) -> int:

@@ -19,15 +19,16 @@ PROGRAM = Path(__file__).with_name("python_program.py")
 @dataclass(frozen=True)
 class TlsSettings:
     """How the server is set up. `version` is a name of ssl.TLSVersion, "" for any; `curve` the only group; `client_ca` demands
-    a certificate of clients; `sleep_s` is slept in the callback for the server's name, and for `ask_s` that waits for an answer
-    on a socket; `lazy` shakes hands within the first SSL_read. A call that waits longer than `timeout_s` gives up; 0: the
-    socket blocks, so that a handshake is one call."""
+    a certificate of clients; `sleep_s` is slept in the callback for the server's name, where `slow_while` names a file only
+    while that is there, and for `ask_s` that waits for an answer on a socket; `lazy` shakes hands within the first SSL_read. A
+    call that waits longer than `timeout_s` gives up; 0: the socket blocks, so that a handshake is one call."""
 
     kind: str = "rsa"
     version: str = ""
     curve: str = ""
     client_ca: str = ""
     sleep_s: float = 0.0
+    slow_while: str = ""
     ask_s: float = 0.0
     lazy: bool = False
     timeout_s: float = 20.0

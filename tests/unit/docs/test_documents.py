@@ -25,6 +25,7 @@ LIMITS = {
     "docs/reference/trace.md": {"1 MiB", "4.5 KiB"},
     "docs/reference/load.md": {"1 MiB"},
     "docs/reference/html.md": {"1 MB"},
+    "docs/reference/watch.md": {"64 MiB"},
     "docs/reference/record.md": {"13 kB", "2 kB", "10 MB"},
     "docs/use/security.md": {"4 GiB", "2 GiB"},
     "docs/reference/handshakes.md": {"4.6 GB"},

@@ -173,10 +173,11 @@ def test_the_documents_sections_are_there(folder: Path) -> None:
 
 
 def test_a_status_of_its_own_is_on_its_page(folder: Path) -> None:
-    pages = {name: rendered(folder / "man1" / f"ssllatency-{name}.1") for name in ("diff", "trace")}
+    pages = {name: rendered(folder / "man1" / f"ssllatency-{name}.1") for name in ("diff", "snoop", "trace")}
     statuses = {name: page[page.index("\nEXIT STATUS\n") : page.index("\nSEE ALSO\n")].split() for name, page in pages.items()}
     assert statuses["diff"][-5:] == ["3", "slower", "than", "--fail-over", "allows."]
-    assert "3" not in statuses["trace"]
+    assert statuses["trace"][-4:] == ["3", "if", "--fail-if", "holds."]
+    assert "3" not in statuses["snoop"]
 
 
 def test_a_short_commands_page_is_that_of_its_subcommand(folder: Path) -> None:

@@ -67,14 +67,15 @@ def test_a_reader_that_has_gone_is_noticed_with_nothing_to_write() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"), [("50ns", 50), ("200us", 200_000), ("1.5ms", 1_500_000), ("2s", 2 * 10**9), ("0s", 0)]
+    ("text", "wanted"),
+    [("50ns", 50), ("200us", 200_000), ("1.5ms", 1_500_000), ("2s", 2 * 10**9), ("1m1s", 61 * 10**9), ("0s", 0)],
 )
 def test_a_duration_has_its_unit(text: str, wanted: int) -> None:
     assert duration_ns(text) == wanted
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "ms", "1 ms", "-1ms", "1e3ms", "1m", "nan s", "\N{ARABIC-INDIC DIGIT ONE}ms", "9" * 20 + "s"]
+    "text", ["", "5", "ms", "1 ms", "-1ms", "1e3ms", "1d", "nan s", "\N{ARABIC-INDIC DIGIT ONE}ms", "9" * 20 + "s"]
 )
 def test_anything_else_is_no_duration(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):

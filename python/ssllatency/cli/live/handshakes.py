@@ -17,6 +17,7 @@ from ssllatency.reports.documents import document
 from ssllatency.reports.text.handshakes import endings as handshake_endings
 from ssllatency.reports.text.handshakes import report as handshake_text
 from ssllatency.tracing import handshakes, live
+from ssllatency.tracing.watch.fail_if import FailIf
 
 SUMMARY = "show where the time of handshakes went, and why some failed"
 EXAMPLES = (
@@ -28,6 +29,7 @@ EXAMPLES = (
     ("ssllatency handshakes --container web -d 60 --over 50ms", "each that takes 50 ms or more, as it ends"),
     ("ssllatency handshakes -p 812 -d 10 --off-cpu", "whether the thread had a processor meanwhile"),
 )
+STATUS = options.FAIL_STATUS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_measuring_options(parser)
     parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
                         help="print each handshake that took at least this long (50ms, 1s) as it ends")  # fmt: skip
+    options.add_fail_option(parser, "handshake")
     options.add_attaching_options(parser)
     options.add_budget_option(parser)
 
@@ -49,10 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
         resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
         session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
-        end = live.RunEnd(resolved, arguments.duration, follower)
+        end, fail_if = live.RunEnd(resolved, arguments.duration, follower), FailIf(arguments.fail_if)
         for snapshot in live.snapshots(session, end, arguments.interval, lambda: _print_slow(session.poll(), arguments)):
+            fail_if.take(snapshot)
             _print(resolved.noted(snapshot), arguments)
-    return 0
+    return fail_if.status()
 
 
 def _print_slow(singles: list[Single], arguments: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import show
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.watch.fail_if import FailIf
 
 SUMMARY = "print latency histograms and stats by function"
 EXAMPLES = (
@@ -30,6 +31,7 @@ EXAMPLES = (
     ),
     ("ssllatency trace -p 812 -d 60 --budget 2%", "at no more than 2 % of the server's CPU time"),
 )
+STATUS = options.FAIL_STATUS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="range and step of the linear histogram in microseconds (0:1000:200)")  # fmt: skip
     options.expert(parser).add_argument("--max-processes", type=options.count, default=256, metavar="N",
                         help='tell at most N processes apart; the rest count under "other" (256)')  # fmt: skip
+    options.add_fail_option(parser, "function")
     options.add_attaching_options(parser)
     options.add_engine_option(parser)
     options.add_budget_option(parser)
@@ -66,11 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
         stack.callback(session.close)
         follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
         live.announce(resolved if follower else replace(resolved, waits=False), arguments.duration)
+        fail_if = FailIf(arguments.fail_if)
         end, show = live.RunEnd(resolved, arguments.duration, follower), _printer(arguments)
         poll = session.poll if isinstance(session, TraceSession) else None
         for snapshot in live.snapshots(session, end, arguments.interval, poll):
+            fail_if.take(snapshot)
             show(resolved.noted(snapshot))
-    return 0
+    return fail_if.status()
 
 
 def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:

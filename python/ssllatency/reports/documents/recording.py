@@ -37,7 +37,17 @@ def run_fields(
 
 def interval_line(interval: Snapshot, number: int, run: int = 0, *, by_process: bool = False) -> str:
     """The line of an interval; each run's are numbered from 1. Functions are added up over processes unless `by_process`."""
-    return _line({"run": run, "interval": number, **document.to_document(interval, by_process=by_process)})
+    return numbered(interval_text(interval, by_process=by_process), number, run)
+
+
+def interval_text(interval: Snapshot, *, by_process: bool = False) -> str:
+    """The interval's document by itself, whose number isn't known yet."""
+    return json.dumps(document.to_document(interval, by_process=by_process), allow_nan=False)
+
+
+def numbered(text: str, number: int, run: int = 0) -> str:
+    """The line of an interval, of what interval_text() gave."""
+    return f'{{"run": {run}, "interval": {number}, {text[1:]}\n'
 
 
 def end_line(intervals: int) -> str:

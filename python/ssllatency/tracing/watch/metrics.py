@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a condition may be about: subjects (handshakes, their parts and endings, functions) and figures of them.
+
+Of each interval a subject takes a sample; a figure is computed of the samples of several intervals, as if they had been one.
+It is None where it isn't known: nothing was counted, or functions were watched in windows only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ssllatency.model.arithmetic import by_function
+from ssllatency.model.handshake_arithmetic import add_times, total
+from ssllatency.model.handshakes import PHASES, WAITS, YES, Ending, Label, Part, Times
+from ssllatency.model.histogram import quantile_rank
+from ssllatency.model.snapshot import Outcome, Snapshot
+from ssllatency.model.timed import quantile_ns
+from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.reports.words.units import duration, rate, share
+
+_OVERFLOW_NS = 2.0**36  # what is longer than the histogram's last bucket counts as this
+
+
+class Unit(Enum):
+    """What a figure is given in, and how its value is written."""
+
+    TIME = "a time with its unit, as 50ms"
+    SHARE = "a percentage, as 5%"
+    RATE = "a number a second, as 100/s"
+    COUNT = "a whole number, as 100"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Of one interval: how many there were, of how many, how long the interval was, and the durations. None: not known."""
+
+    number: int | None
+    whole: int | None
+    seconds: float
+    times: Times | None = None
+    whole_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a subject's samples, by the name that a condition has for it."""
+
+    name: str
+    unit: Unit
+    value: Callable[[Sequence[Sample]], float | None]
+
+    def shown(self, value: float) -> str:
+        """The value as people read it."""
+        if self.unit is Unit.TIME:
+            return duration(value)
+        if self.unit is Unit.SHARE:
+            return share(value, 1)
+        return f"{rate(value)}/s" if self.unit is Unit.RATE else f"{value:.0f}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured. `default` is the figure that is meant where none is named, "" where one must be."""
+
+    name: str
+    sample: Callable[[Snapshot], Sample]
+    figures: tuple[str, ...]
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a subject: "handshake p99"."""
+
+    subject: Subject
+    figure: Figure
+
+    @property
+    def name(self) -> str:
+        """As in a condition."""
+        return f"{self.subject.name} {self.figure.name}"
+
+
+# --- figures
+
+
+def _times(samples: Sequence[Sample]) -> Times | None:
+    present = [sample.times for sample in samples if sample.times and sample.times.count]
+    return add_times(present) if present else None
+
+
+def _quantile(q: float) -> Callable[[Sequence[Sample]], float | None]:
+    def value(samples: Sequence[Sample]) -> float | None:
+        times = _times(samples)
+        if times is None:
+            return None
+        known = quantile_ns(times, q)
+        if known is not None:
+            return known
+        return 0.0 if quantile_rank(q, times.count) <= times.exponential.underflow else _OVERFLOW_NS
+
+    return value
+
+
+def _mean(samples: Sequence[Sample]) -> float | None:
+    times = _times(samples)
+    return times.total_ns / times.count if times else None
+
+
+def _count(samples: Sequence[Sample]) -> float | None:
+    numbers = [sample.number for sample in samples if sample.number is not None]
+    return sum(numbers) if len(numbers) == len(samples) else None
+
+
+def _rate(samples: Sequence[Sample]) -> float | None:
+    count, seconds = _count(samples), sum(sample.seconds for sample in samples)
+    return None if count is None or not seconds else count / seconds
+
+
+def _share(samples: Sequence[Sample]) -> float | None:
+    known = [sample for sample in samples if sample.number is not None and sample.whole is not None]
+    whole = sum(sample.whole or 0 for sample in known)
+    return sum(sample.number or 0 for sample in known) / whole if whole else None
+
+
+def _time_share(samples: Sequence[Sample]) -> float | None:
+    times, whole_ns = _times(samples), sum(sample.whole_ns for sample in samples)
+    return (times.total_ns if times else 0) / whole_ns if whole_ns else None
+
+
+_NAMED = {
+    "mean": Figure("mean", Unit.TIME, _mean),
+    "min": Figure("min", Unit.TIME, _quantile(0.0)),
+    "max": Figure("max", Unit.TIME, _quantile(1.0)),
+    "count": Figure("count", Unit.COUNT, _count),
+    "rate": Figure("rate", Unit.RATE, _rate),
+    "share": Figure("share", Unit.SHARE, _share),
+    "time share": Figure("share", Unit.SHARE, _time_share),
+}
+PERCENTILES = ("p50", "p90", "p99", "p999")
+_TIMED = (*PERCENTILES, "mean", "min", "max", "rate", "count")
+_COUNTED = ("share", "rate", "count")
+_PERCENTILE = re.compile(r"p(\d\d)(?:\.?(\d))?")
+
+
+def figure_of(subject: Subject, word: str) -> Figure | None:
+    """The subject's figure of this name; None where it has none. Besides those that are listed, any percentile p01 to p999."""
+    match = _PERCENTILE.fullmatch(word)
+    if match and PERCENTILES[0] in subject.figures:
+        name = "p" + match[1] + (match[2] or "")
+        return Figure(name, Unit.TIME, _quantile(float(f"0.{name[1:]}")))
+    if word not in subject.figures:
+        return None
+    return _NAMED["time share" if word == "share" and PERCENTILES[0] in subject.figures else word]
+
+
+# --- subjects
+
+
+def _handshakes(snapshot: Snapshot) -> Sample:
+    """All that ended; the durations are those of the successful ones."""
+    if snapshot.handshakes is None:
+        return Sample(None, None, snapshot.duration_s)
+    ended = sum(group.count for group in snapshot.handshakes.groups)
+    group = total(snapshot.handshakes, Ending.SUCCESS)
+    return Sample(ended, ended, snapshot.duration_s, group.parts[Part.WALL] if group else None)
+
+
+def _part(part: Part) -> Callable[[Snapshot], Sample]:
+    def sample(snapshot: Snapshot) -> Sample:
+        if snapshot.handshakes is None:
+            return Sample(None, None, snapshot.duration_s)
+        group = total(snapshot.handshakes, Ending.SUCCESS)
+        times = group.parts.get(part) if group else None
+        whole_ns = group.parts[Part.WALL].total_ns if group else 0
+        return Sample(times.count if times else 0, group.count if group else 0, snapshot.duration_s, times, whole_ns)
+
+    return sample
+
+
+def _ending(ending: Ending) -> Callable[[Snapshot], Sample]:
+    def sample(snapshot: Snapshot) -> Sample:
+        if snapshot.handshakes is None:
+            return Sample(None, None, snapshot.duration_s)
+        groups = snapshot.handshakes.groups
+        number = sum(group.count for group in groups if group.ending is ending)
+        return Sample(number, sum(group.count for group in groups), snapshot.duration_s)
+
+    return sample
+
+
+def _resumed(snapshot: Snapshot) -> Sample:
+    if snapshot.handshakes is None:
+        return Sample(None, None, snapshot.duration_s)
+    counts = snapshot.handshakes.mix.get(Label.RESUMED, {})
+    return Sample(counts.get(YES, 0), sum(counts.values()), snapshot.duration_s)
+
+
+def _calls(function: str, outcome: Outcome) -> Callable[[Snapshot], Sample]:
+    """Calls of the function that ended so, of all but those that found it closed; of failures, of all but retries as well."""
+    beside = {Outcome.CLOSED} if outcome is Outcome.RETRY else {Outcome.CLOSED, Outcome.RETRY}
+
+    def sample(snapshot: Snapshot) -> Sample:
+        if any(function in part.functions for part in snapshot.sampling):
+            return Sample(None, None, snapshot.duration_s)
+        calls = {series.outcome: series for series in by_function(snapshot).series if series.function == function}
+        whole = sum(series.count for other, series in calls.items() if other not in beside)
+        series = calls.get(outcome)
+        times = Times(series.total_ns, series.min_ns, series.max_ns, series.exponential) if series else None
+        return Sample(series.count if series else 0, whole, snapshot.duration_s, times)
+
+    return sample
+
+
+_ENDINGS = {"failure": Ending.FAILURE, "abandoned": Ending.ABANDONED}
+_OTHER_NAMES = {"handshakes": "handshake", "failures": "failure", "failed": "failure", "in calls": "calls"}
+_OUTCOMES = {"": Outcome.SUCCESS, "failure": Outcome.FAILURE, "retry": Outcome.RETRY}
+
+Subjects = dict[str, Subject]
+
+
+def handshake_subjects() -> Subjects:
+    """Those of handshakes, by name."""
+    parts = (Part.CALLS, *PHASES, *WAITS, Part.ON_CPU, Part.OFF_CPU)
+    subjects = [
+        Subject("handshake", _handshakes, _TIMED),
+        *(Subject(name, _ending(ending), _COUNTED, "share") for name, ending in _ENDINGS.items()),
+        Subject("resumed", _resumed, _COUNTED, "share"),
+        *(Subject(part.replace("_", " "), _part(part), (*_TIMED, "share")) for part in parts),
+    ]
+    return {subject.name: subject for subject in subjects}
+
+
+def function_subjects() -> Subjects:
+    """Those of functions, by name: "SSL_read", "SSL_read failure", "SSL_read retry"."""
+    return {
+        name: Subject(name, _calls(function, outcome), _COUNTED if word else _TIMED, "share" if word else "")
+        for function in BY_NAME
+        for word, outcome in _OUTCOMES.items()
+        for name in [f"{function} {word}".rstrip()]
+    }
+
+
+def subject_of(subjects: Subjects, words: str) -> Subject | None:
+    """The subject of this name, or of another name for it."""
+    return subjects.get(words) or subjects.get(_OTHER_NAMES.get(words, words))
