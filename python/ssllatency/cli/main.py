@@ -134,10 +134,7 @@ def run(arguments: Sequence[str]) -> int:
     if _is_sudo():
         os.environ["PATH"] = ROOTS_PATH
     try:
-        arguments = _with_joined_pids(_asked_for_help(arguments))
-        _refuse_leading_option(arguments)
-        parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
-        status = parsed.run(parsed)
+        status = _run(_with_joined_pids(_asked_for_help(arguments)))
         sys.stdout.flush()
     except SsllatencyError as error:
         sentence = str(error)
@@ -156,7 +153,17 @@ def run(arguments: Sequence[str]) -> int:
             raise
         tell_line(_unforeseen(error))
         return 1
-    return int(status)
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if not arguments and sys.stdout.isatty():
+        from ssllatency.cli import targets
+
+        return targets.run_alone()
+    _refuse_leading_option(arguments)
+    parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
+    return int(parsed.run(parsed))
 
 
 def _asked_for_help(arguments: Sequence[str]) -> Sequence[str]:

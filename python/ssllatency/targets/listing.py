@@ -18,7 +18,7 @@ _MOST_PORTS, _MOST_NAMES = 4, 4
 
 
 @dataclass
-class _Group:
+class Family:
     """Processes of one family that differ in nothing but their number."""
 
     first: TlsProcess
@@ -27,7 +27,12 @@ class _Group:
 
 def rows(survey: Survey) -> list[tuple[str, ...]]:
     """The cells of a table below HEADINGS: a row for each TLS implementation of each family of equal processes."""
-    return [row for group in _groups(survey.processes) for row in _rows(group)]
+    return [row for family in families(survey) for row in _rows(family)]
+
+
+def families(survey: Survey) -> list[Family]:
+    """The families of equal processes, those that listen first."""
+    return _families(survey.processes)
 
 
 def sentences(survey: Survey) -> Iterator[str]:
@@ -103,24 +108,29 @@ def named(processes: Iterable[Process]) -> str:
     return ", ".join([*shown[:_MOST_NAMES], *([f"{rest} more"] if rest else [])])
 
 
-def _groups(processes: Iterable[TlsProcess]) -> list[_Group]:
-    groups: dict[object, list[_Group]] = {}
+def _families(processes: Iterable[TlsProcess]) -> list[Family]:
+    families: dict[object, list[Family]] = {}
     for row in processes:
         stacks = [(stack.implementation, stack.version, stack.linked, stack.why_not) for stack in row.stacks]
-        same = groups.setdefault((row.process.comm, row.container, row.listens, tuple(stacks)), [])
-        family = (group for group in same if row.process.ppid in (group.first.process.ppid, *group.pids))
-        group = next(family, None)
-        if group:
-            group.pids.append(row.process.pid)
+        same = families.setdefault((row.process.comm, row.container, row.listens, tuple(stacks)), [])
+        kin = (family for family in same if row.process.ppid in (family.first.process.ppid, *family.pids))
+        family = next(kin, None)
+        if family:
+            family.pids.append(row.process.pid)
         else:
-            same.append(_Group(row, [row.process.pid]))
-    return [group for same in groups.values() for group in same]
+            same.append(Family(row, [row.process.pid]))
+    return [family for same in families.values() for family in same]
 
 
-def _rows(group: _Group) -> Iterator[tuple[str, ...]]:
-    row, more = group.first, len(group.pids) - 1
-    pid = f"{row.process.pid}{f' +{more}' if more else ''}"
-    who = (pid, row.process.comm, _container(row), _ports(row))
+def shown_pid(family: Family) -> str:
+    """The first PID, and how many more there are: "812 +2"."""
+    more = len(family.pids) - 1
+    return f"{family.first.process.pid}{f' +{more}' if more else ''}"
+
+
+def _rows(family: Family) -> Iterator[tuple[str, ...]]:
+    row = family.first
+    who = (shown_pid(family), row.process.comm, _container(row), _ports(row))
     for stack in row.stacks:
         version = f"{stack.implementation} {stack.version}".rstrip()
         yield (*who, version, stack.linked, "no" if stack.why_not else "yes")

@@ -3,18 +3,27 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from tests.fixtures import build
 
+from ssllatency.cli import targets
 from ssllatency.cli.main import run
 from ssllatency.elf.image import Image
+from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
-from ssllatency.tracing import file_facts, findings
+from ssllatency.model.handshakes import Label
+from ssllatency.targets import Process, Survey
+from ssllatency.targets.listening import Listener
+from ssllatency.targets.survey import Stack, TlsProcess
+from ssllatency.tracing import file_facts, findings, first_look
 from ssllatency.tracing.file_facts import KnownFiles, look_inside
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
@@ -32,6 +41,68 @@ def described(known: KnownFiles, path: Path, root: Path = Path("/")) -> FileFact
         return known.describe(fd, str(path), str(root))
     finally:
         os.close(fd)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Survey:
+    """A survey with a busy server whose worker makes the handshakes, an idle one, one that can't be traced, and no listener."""
+    openssl, go = Stack("OpenSSL", "3.0.19", "shared", ""), Stack("Go crypto/tls", "1.22", "static", "Go isn't traced")
+    port = (Listener(443, "::"),)
+    rows = (
+        TlsProcess(Process(10, 1, "idle", 1), (openssl,), listens=port),
+        TlsProcess(Process(20, 1, "nginx\x1b[2J", 1), (openssl,), listens=port),
+        TlsProcess(Process(21, 20, "nginx\x1b[2J", 1), (openssl,), listens=port),
+        TlsProcess(Process(30, 1, "caddy", 1), (go,), listens=port),
+        TlsProcess(Process(40, 1, "curl", 1), (openssl,), listens=()),
+    )
+    survey = Survey(rows)
+    monkeypatch.setattr(targets, "_surveyed", lambda _selection: survey)
+    return survey
+
+
+@pytest.mark.usefixtures("alone")
+def test_alone_it_lists_and_says_what_to_type_next(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+
+    def look(pids: list[int], arguments: argparse.Namespace, seconds: float) -> dict[int, first_look.Seen]:
+        looked_at.extend(pids)
+        assert (arguments.by, seconds) == ((Label.PROCESS,), 2.0)
+        return {21: first_look.Seen(250.0, 2.5)}
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(first_look, "look", look)
+    assert run([]) == 0
+    printed = capsys.readouterr().out
+    assert looked_at == [10, 20, 21]
+    assert "\x1b" not in printed
+    assert re.search(r"^20 \+1 +nginx\S+ +250 +1\.0 %$", printed, re.MULTILINE)
+    assert re.search(r"^10 +idle +0 +-$", printed, re.MULTILINE)
+    assert re.search(r"^  ssllatency handshakes -p 20 -d 10s +# where the time of nginx", printed, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("alone")
+def test_alone_without_root_or_without_tracing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise SsllatencyError("There is no process 10.")
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(first_look, "look", refuse)
+    for euid, said, sudo in ((1000, "as root it shows", "sudo "), (0, "There is no process 10.", "")):
+        monkeypatch.setattr(os, "geteuid", lambda euid=euid: euid)
+        assert run([]) == 0
+        printed = capsys.readouterr()
+        assert said in printed.err
+        assert f"  {sudo}ssllatency handshakes -p 10 -d 10s" in printed.out
+
+
+def test_alone_where_nothing_does_tls(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "_surveyed", lambda _selection: Survey(()))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert run([]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("No process that does TLS was found.")
+    assert "  ssllatency help" in printed
 
 
 def test_what_is_in_openssl() -> None:

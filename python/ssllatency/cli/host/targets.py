@@ -7,21 +7,29 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ssllatency.cli import options
 from ssllatency.errors import SsllatencyError
-from ssllatency.output.printing import show
+from ssllatency.output.printing import show, tell, tell_line
 from ssllatency.reports.text.page import table, wrapped
-from ssllatency.reports.words.units import printable
+from ssllatency.reports.words.units import printable, rate, share
 from ssllatency.targets import Selection, Survey, listing, select, survey
 from ssllatency.tracing.file_facts import KnownFiles
+
+if TYPE_CHECKING:
+    from ssllatency.tracing.first_look import Seen
 
 SUMMARY = "list what does TLS on this host, in which container, and whether it can be traced"
 EXAMPLES = (
     ("ssllatency targets", "everything on this host that does TLS"),
     ("ssllatency targets --container web --json", "of one container, as JSON"),
 )
+_LOOK_S = 2.0
+_MOST_LOOKED_AT = 32  # families of processes
+_RATES = ("PID", "PROCESS", "HANDSHAKES/S", "FAILED")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,17 +40,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the list; 0 also where it is empty."""
-    selection = options.selection(arguments)
-    processes = select(Selection(everything=True) if selection == Selection() else selection, problem=_left_out)
-    files = KnownFiles()
-    surveyed = survey(processes, files.describe)
-    files.save()
-    surveyed = replace(surveyed, unread=(*surveyed.unread, *files.unlooked))
+    surveyed = _surveyed(options.selection(arguments))
     if arguments.json:
         show(json.dumps(listing.to_document(surveyed, os.uname().nodename)))
     else:
         _print(surveyed)
     return 0
+
+
+def run_alone() -> int:
+    """What `ssllatency` alone does on a terminal: the list, where it may trace the rates of handshakes, and the line to type
+    next."""
+    surveyed = _surveyed(Selection())
+    _print(surveyed)
+    families = [family for family in listing.families(surveyed) if _is_traced(family)]
+    seen = _look_at([family for family in families if family.first.listens][:_MOST_LOOKED_AT])
+    busiest = max(families, key=lambda family: _seen_of(family, seen)[0], default=None)
+    show("\n".join(["", *_next_lines(busiest)]))
+    return 0
+
+
+def _surveyed(selection: Selection) -> Survey:
+    processes = select(Selection(everything=True) if selection == Selection() else selection, problem=_left_out)
+    files = KnownFiles()
+    surveyed = survey(processes, files.describe)
+    files.save()
+    return replace(surveyed, unread=(*surveyed.unread, *files.unlooked))
 
 
 def _left_out(_: SsllatencyError) -> None:
@@ -54,3 +77,55 @@ def _print(surveyed: Survey) -> None:
     show("\n".join(table([listing.HEADINGS, *rows], left=listing.LEFT)) if rows else "No process that does TLS was found.")
     for sentence in listing.sentences(surveyed):
         show("\n".join(["", *wrapped(sentence, hanging="  ")]))
+
+
+def _is_traced(family: listing.Family) -> bool:
+    return any(not stack.why_not for stack in family.first.stacks)
+
+
+def _look_at(families: Sequence[listing.Family]) -> Mapping[int, Seen]:
+    """Traces the handshakes of those that listen for a moment, where that is possible, and prints their rates."""
+    if not families:
+        return {}
+    if os.geteuid() != 0:
+        tell("as root it shows how many handshakes a second each of them has, too.")
+        return {}
+    from ssllatency.tracing import first_look
+
+    parser = argparse.ArgumentParser()
+    options.add_measuring_options(parser)
+    options.add_attaching_options(parser)
+    tell_line(f"Counting their handshakes for {_LOOK_S:g} s ... Ctrl-C ends it sooner.")
+    pids = [pid for family in families for pid in family.pids]
+    try:
+        seen = first_look.look(pids, parser.parse_args(["--by", "process", "--max-groups", "4096"]), _LOOK_S)
+    except SsllatencyError as error:  # one of them has ended, or this machine can't trace
+        tell(str(error))
+        return {}
+    rows = [
+        (listing.shown_pid(family), family.first.process.comm, rate(number), share(failed, number))
+        for family in families
+        for number, failed in [_seen_of(family, seen)]
+    ]
+    show("\n".join(["", *table([_RATES, *rows], left=2)]))
+    return seen
+
+
+def _seen_of(family: listing.Family, seen: Mapping[int, Seen]) -> tuple[float, float]:
+    """The handshakes a second of a family, and how many of these failed."""
+    of_family = [seen[pid] for pid in family.pids if pid in seen]
+    return sum(process.rate for process in of_family), sum(process.failed for process in of_family)
+
+
+def _next_lines(family: listing.Family | None) -> list[str]:
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    if family is None:
+        return ["Next:", "  ssllatency help             # all commands"]
+    pid, name = family.first.process.pid, printable(family.first.process.comm)
+    lines = {
+        f"{sudo}ssllatency handshakes -p {pid} -d 10s": f"where the time of {name}'s handshakes goes",
+        f"{sudo}ssllatency trace -p {pid} -d 10s": "how long its TLS functions take",
+        "ssllatency help": "all commands",
+    }
+    width = max(map(len, lines))
+    return ["Next:", *(f"  {line:{width}}  # {what}" for line, what in lines.items())]

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short look at the handshakes of several processes, to see which of them is busy."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from ssllatency.engines.sessions.handshakes import HandshakeSession
+from ssllatency.model.handshakes import Ending, Handshakes, Label
+from ssllatency.targets import Selection
+from ssllatency.tracing import handshakes, live
+
+
+@dataclass
+class Seen:
+    """How many handshakes of a process ended in a second, and how many of them failed."""
+
+    rate: float = 0.0
+    failed: float = 0.0
+
+
+def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -> dict[int, Seen]:
+    """What was seen of these processes and their children within so many seconds, by PID; nothing of those without a handshake.
+    SIGINT ends it sooner. SsllatencyError where this machine, or any of the processes, can't be traced."""
+    live.prepare()
+    with ExitStack() as stack:
+        resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)
+        session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
+
+        def poll() -> None:
+            session.poll()
+
+        [snapshot] = live.snapshots(session, live.RunEnd(resolved, seconds, follower), None, poll)
+    return _by_process(snapshot.handshakes, snapshot.duration_s) if snapshot.handshakes else {}
+
+
+def _by_process(measured: Handshakes, seconds: float) -> dict[int, Seen]:
+    seen: dict[int, Seen] = {}
+    for group in measured.groups:
+        pid = (group.labels.get(Label.PROCESS) or "").rpartition("(")[2].rstrip(")")
+        if pid.isdecimal() and seconds:
+            process = seen.setdefault(int(pid), Seen())
+            process.rate += group.count / seconds
+            process.failed += group.count / seconds if group.ending is Ending.FAILURE else 0
+    return seen

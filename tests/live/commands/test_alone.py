@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ssllatency` alone, on a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.trace import PROGRAM
+from tests.live.servers.nginx import Nginx
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+
+def on_a_terminal(program: Path) -> str:
+    """What the program writes there until it ends."""
+    ours, its = pty.openpty()
+    with subprocess.Popen([program], stdin=its, stdout=its, stderr=its, env=os.environ | {"COLUMNS": "200"}) as process:
+        os.close(its)
+        written = b""
+        try:
+            while piece := os.read(ours, 1 << 16):
+                written += piece
+        except OSError:  # the other end is closed
+            pass
+        os.close(ours)
+    assert process.returncode == 0
+    return written.decode().replace("\r\n", "\n")
+
+
+def test_it_names_the_busiest_server_and_the_line_to_type_next(certificates: Path) -> None:
+    over = threading.Event()
+
+    def connect() -> None:
+        client = Client(server.port["ecdsa"], TLS_1_3)
+        while not over.is_set():
+            client.connect()
+
+    with Nginx(certificates) as idle, Nginx(certificates) as server:
+        thread = threading.Thread(target=connect)
+        thread.start()
+        try:
+            printed = on_a_terminal(PROGRAM)
+        finally:
+            over.set()
+            thread.join()
+    [rate] = re.findall(rf"^{server.master_pid} \+1 +nginx +(\d+) +0 %$", printed, re.MULTILINE)
+    assert int(rate) > 0
+    assert re.search(rf"^{idle.master_pid} \+1 +nginx +0 +-$", printed, re.MULTILINE)
+    assert f"  ssllatency handshakes -p {server.master_pid} -d 10s" in printed
