@@ -158,7 +158,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if not arguments and sys.stdout.isatty():
-        from ssllatency.cli import targets
+        from ssllatency.cli.host import targets
 
         return targets.run_alone()
     _refuse_leading_option(arguments)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.fixtures import build
 
-from ssllatency.cli import targets
+from ssllatency.cli.host import targets
 from ssllatency.cli.main import run
 from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
