@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which service a process belongs to, by the paths of its cgroups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ssllatency.targets.service import Kind, Service, service_in, service_of
+
+ID = "3f" * 32
+UID = "0123abcd-0123-4567-89ab-0123456789ab"
+POD = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+
+
+def service(path: str, names: dict[str, str] | None = None, hierarchy: str = "0::") -> Service:
+    return service_in(f"{hierarchy}{path}\n", "nginx", lambda _: names or {})
+
+
+@pytest.mark.parametrize(
+    ("path", "names", "expected"),
+    [
+        ("/system.slice/nginx.service", {}, Service("nginx.service", Kind.UNIT)),
+        ("/system.slice/system-pg.slice/pg@15-main.service", {}, Service("pg@15-main.service", Kind.UNIT)),
+        ("/system.slice/my\\x2dapp.service", {}, Service("my-app.service", Kind.UNIT)),
+        ("/system.slice/nginx.service/workers (deleted)", {}, Service("nginx.service", Kind.UNIT)),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/web.service", {}, Service("web.service", Kind.UNIT)),
+        ("/user.slice/user-1000.slice/user@1000.service/init.scope", {}, Service("nginx", Kind.COMM)),
+        ("/user.slice/user-1000.slice/session-3.scope", {}, Service("nginx", Kind.COMM)),
+        ("/", {}, Service("nginx", Kind.COMM)),
+        (f"/system.slice/docker-{ID}.scope", {ID: "web"}, Service("docker:web", Kind.CONTAINER)),
+        (f"/system.slice/docker-{ID}.scope", {}, Service("docker:3f3f3f3f3f3f", Kind.CONTAINER)),
+        (f"{POD}/cri-containerd-{ID}.scope", {ID: "shop/web-7f9c/nginx"}, Service("shop/web-7f9c", Kind.POD)),
+        (f"{POD}/cri-containerd-{ID}.scope", {}, Service("pod:0123abcd", Kind.POD)),
+    ],
+)
+def test_the_service_is_the_innermost_that_has_a_name(path: str, names: dict[str, str], expected: Service) -> None:
+    assert service(path, names) == expected
+
+
+def test_cgroup_1_has_the_unit_in_systemds_own_hierarchy() -> None:
+    text = "4:memory:/system.slice/other.service\n1:name=systemd:/system.slice/nginx.service\n0::/\n"
+    assert service_in(text, "nginx", lambda _: {}).name == "nginx.service"
+
+
+def test_a_process_that_has_ended_has_its_name(tmp_path: Path) -> None:
+    assert service_of(5_000_000, "nginx", tmp_path) == Service("nginx", Kind.COMM)
+
+
+def test_a_process_is_looked_up_in_proc(tmp_path: Path) -> None:
+    (tmp_path / "17").mkdir()
+    (tmp_path / "17" / "cgroup").write_text("0::/system.slice/nginx.service\n")
+    assert service_of(17, "nginx", tmp_path, tmp_path) == Service("nginx.service", Kind.UNIT)
