@@ -21,6 +21,7 @@ from ssllatency.output.printing import tell, tell_line
 # run(arguments).
 _ROOMS = {
     "trace": "live",
+    "top": "live",
     "snoop": "live",
     "handshakes": "live",
     "probes": "host",

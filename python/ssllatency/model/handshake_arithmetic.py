@@ -45,6 +45,11 @@ def add_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     return gathered(causes, _cause, _add_counted)
 
 
+def causes_since(later: Iterable[Cause], earlier: Iterable[Cause]) -> tuple[Cause, ...]:
+    """What didn't succeed between two snapshots of one trace. ValueError where there was more earlier than later."""
+    return since(later, earlier, _cause, _counted_since)
+
+
 def add_keys(uses: Iterable[KeyUse]) -> tuple[KeyUse, ...]:
     """Adds up the uses of the same kind of key."""
     return gathered(uses, _key, _add_counted)
@@ -97,7 +102,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
         return replace(
             later,
             groups=since(later.groups, earlier.groups, _group, _groups_since),
-            causes=since(later.causes, earlier.causes, _cause, _counted_since),
+            causes=causes_since(later.causes, earlier.causes),
             keys=since(later.keys, earlier.keys, _key, _counted_since),
             mix=_mix_since(later.mix, earlier.mix),
             slowest=tuple(handshake for handshake in later.slowest if handshake not in earlier.slowest),

@@ -164,6 +164,15 @@ def snapshots(
     and once more before each snapshot. What was counted by `earlier` isn't in the first."""
     from ssllatency.model.arithmetic import difference  # not before the probes are attached
 
+    for later in readings(session, end, interval, look):
+        yield later if earlier is None else difference(later, earlier)
+        earlier = later
+
+
+def readings(
+    session: Session, end: RunEnd, interval: float | None, look: Callable[[], None] | None = None
+) -> Iterator[Snapshot]:
+    """All that was counted so far, after each interval and at the end, as snapshots() has it."""
     stopped = False
     border, pause = time.monotonic() + (interval or float("inf")), _LOOK_S if look else float("inf")
     while not stopped:
@@ -174,9 +183,7 @@ def snapshots(
             look()
         if not stopped and time.monotonic() < border:
             continue
-        later = session.read(per_interval=interval is not None)
-        yield later if earlier is None else difference(later, earlier)
-        earlier = later
+        yield session.read(per_interval=interval is not None)
         border += interval or 0
         if border <= (now := time.monotonic()):
             border = now + (interval or 0)  # no burst of short ones after one that took too long

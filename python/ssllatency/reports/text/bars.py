@@ -28,21 +28,29 @@ _FILLS = {
 
 def split_bar(times_ns: Mapping[Part, float], cells: int, page: Page) -> str:
     """A bar of so many cells, each part's share of it filled with its own character, between two bounds."""
+    return f"|{''.join(text for _, text in bar_pieces(times_ns, cells, page))}|"
+
+
+def bar_pieces(times_ns: Mapping[Part, float], cells: int, page: Page) -> list[tuple[Part, str]]:
+    """The parts that such a bar consists of, each with what it is filled with."""
     present = [part for part in PIECES if times_ns.get(part)]
     widths = _shared_out([times_ns[part] for part in present], cells)
-    filled = "".join(_fill(part, page) * width for part, width in zip(present, widths, strict=True))
-    return f"|{filled}|"
+    return [(part, _fill(part, page) * width) for part, width in zip(present, widths, strict=True)]
 
 
 def legend(times_ns: Mapping[Part, float], page: Page) -> list[str]:
     """What fills which part's piece, its share and its time: as many in a line as fit."""
+    return _in_lines(legend_entries(times_ns, page).values(), page.width)
+
+
+def legend_entries(times_ns: Mapping[Part, float], page: Page) -> dict[Part, str]:
+    """What fills each part's piece, its share and its time."""
     whole = sum(times_ns.get(part, 0) for part in PIECES)
-    entries = [
-        f"{_fill(part, page)} {PARTS[part]} {share(times_ns[part], whole)} ({duration(times_ns[part])})"
+    return {
+        part: f"{_fill(part, page)} {PARTS[part]} {share(times_ns[part], whole)} ({duration(times_ns[part])})"
         for part in PIECES
         if times_ns.get(part)
-    ]
-    return _in_lines(entries, page.width)
+    }
 
 
 def count_bar(count: int, most: int, cells: int, page: Page) -> str:

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether Textual, which draws the full screen, is installed. It is imported only once the probes are attached."""
+
+from __future__ import annotations
+
+import os
+from importlib import metadata
+
+from ssllatency.errors import SsllatencyError
+
+_OLDEST, _NEWER = 8, 9  # as pyproject.toml has it
+
+
+def need_textual() -> None:
+    """SsllatencyError where it isn't there, or is another version than the screen is made for."""
+    try:
+        version = metadata.version("textual")
+    except metadata.PackageNotFoundError:
+        raise SsllatencyError(f"The full screen is drawn with Textual, which isn't installed: {_advice()}") from None
+    if not _OLDEST <= int(version.partition(".")[0]) < _NEWER:
+        raise SsllatencyError(f"The full screen is drawn with Textual {_OLDEST}, not {version}: {_advice()}")
+
+
+def _advice() -> str:
+    return "`pip install 'ssllatency[top]'` in a virtual environment, or add --plain to print lines."
+
+
+def forget_settings() -> None:
+    """Removes Textual's own variables from the environment: they name modules to import and files to write, and root may have
+    been given them by another user."""
+    for name in [name for name in os.environ if name.startswith("TEXTUAL")]:
+        del os.environ[name]

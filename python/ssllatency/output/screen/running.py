@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the full screen: a thread reads, the application draws, and both end together."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from ssllatency.model.live.reading import Reading
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.output.page import output_page
+from ssllatency.output.printing import tell
+from ssllatency.output.screen.need import forget_settings
+from ssllatency.reports.live.shown import Choice
+
+
+class Recorder(Protocol):
+    """What keeps the readings while that is switched on."""
+
+    file: str
+
+    @property
+    def running(self) -> bool:
+        """Whether readings are being kept."""
+
+    def toggle(self) -> str:
+        """Starts or stops; what happened, in a sentence."""
+
+    def take(self, snapshot: Snapshot) -> str:
+        """Takes a reading; a sentence where it couldn't be kept, else ""."""
+
+    def close(self) -> str:
+        """Stops; what was kept, "" where nothing was."""
+
+
+def run_screen(
+    readings: Iterator[Reading], ask_for_end: Callable[[], None], choice: Choice, recorder: Recorder, stays: Callable[[], str]
+) -> None:
+    """Draws the readings until there are no more of them, or until the user quits, which `ask_for_end` brings about. `stays`
+    says why the screen is to stay when there are no more, "" where it isn't to."""
+    forget_settings()
+    from ssllatency.output.screen.app import Ended, Read, TopApp  # with Textual, once the probes are attached
+
+    failed: list[BaseException] = []
+
+    def read(app: TopApp) -> None:
+        try:
+            for reading in readings:
+                app.post_message(Read(reading, recorder.take(reading.snapshot)))
+        except BaseException as error:
+            failed.append(error)
+            app.post_message(Ended())
+        else:
+            app.post_message(Ended(stays()))
+
+    threads: list[threading.Thread] = []
+
+    def begin(app: TopApp) -> None:
+        threads.append(threading.Thread(target=read, args=(app,), name="reader"))
+        threads[0].start()
+
+    app = TopApp(choice, recorder, unicode=output_page().unicode, begin=begin)
+    try:
+        app.run(mouse=False)
+    finally:
+        ask_for_end()
+        for thread in threads:
+            thread.join()
+        if kept := recorder.close():
+            tell(kept)
+    sys.stdout.flush()
+    for error in (*failed, *([app._exception] if app._exception else ())):
+        raise error

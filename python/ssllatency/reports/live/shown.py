@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a running session is shown: the view and its order, the filter, the chosen row, the time that rows are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ssllatency.model.handshakes import Label
+from ssllatency.model.live.history import History, Interval, Window, tallies
+from ssllatency.model.live.reading import FUNCTION, SERVICE
+from ssllatency.model.live.rows import Row, rows, whole
+from ssllatency.reports.live.columns import columns, ordered
+from ssllatency.reports.words.handshakes import LABELS
+
+WINDOWS_S = (1.0, 10.0, 60.0, 300.0)
+_TITLES = {SERVICE: "services", FUNCTION: "functions", Label.PROCESS: "processes", Label.GROUP: "key-exchange groups"}
+
+
+def title(view: str) -> str:
+    """What the rows of a view are called."""
+    if view in _TITLES:
+        return _TITLES[view]
+    name = LABELS.get(Label(view), view)
+    return name if name.endswith("s") else f"{name}s"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user has chosen. `sort` is the key of a column, or "name"; `row` the chosen row's name, "" for the first."""
+
+    view: str = SERVICE
+    sort: str = "rate"
+    ascending: bool = False
+    contains: str = ""
+    row: str = ""
+    window_s: float = WINDOWS_S[1]
+
+    def switched(self, views: Sequence[str], step: int = 1) -> Choice:
+        """The same with the next view, in which another row is chosen."""
+        view = views[(views.index(self.view) + step) % len(views)] if self.view in views else views[0]
+        kept = self.sort if self.sort == "name" or self.sort in {column.key for column in columns(view)} else "rate"
+        return replace(self, view=view, sort=kept, row="")
+
+    def sorted_by(self, step: int) -> Choice:
+        """The same, ordered by the next column."""
+        keys = ["name", *(column.key for column in columns(self.view))]
+        return replace(self, sort=keys[(keys.index(self.sort) + step) % len(keys)], ascending=False)
+
+    def widened(self) -> Choice:
+        """The same of a longer time, after the longest of the shortest."""
+        return replace(self, window_s=WINDOWS_S[(WINDOWS_S.index(self.window_s) + 1) % len(WINDOWS_S)])
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is to be seen now: the window, its rows in order, and the one that is chosen, None where there is none; the last
+    minutes' intervals."""
+
+    choice: Choice
+    window: Window
+    whole: Row
+    rows: tuple[Row, ...]
+    chosen: Row | None
+    intervals: tuple[Interval, ...]
+    hidden: int = 0
+    services: dict[int, str] = field(default_factory=dict)
+
+    def tallies_of(self, row: Row | None) -> list:  # type: ignore[type-arg]
+        """What the row was in each of the intervals; all rows together for None."""
+        return list(tallies(self.intervals, self.choice.view, self.services, row.name if row else None))
+
+
+def shown(history: History, choice: Choice) -> Shown | None:
+    """What of the history is to be seen; None before there are two readings."""
+    window, newest = history.window(choice.window_s), history.newest
+    if window is None or newest is None:
+        return None
+    every = ordered(rows(window.snapshot, choice.view, newest.services), choice.view, choice.sort, ascending=choice.ascending)
+    wanted = choice.contains.lower()
+    kept = tuple(row for row in every if wanted in row.name.lower())
+    chosen = next((row for row in kept if row.name == choice.row), kept[0] if kept else None)
+    return Shown(
+        choice,
+        window,
+        whole(window.snapshot),
+        kept,
+        chosen,
+        tuple(history.intervals),
+        len(every) - len(kept),
+        dict(newest.services),
+    )

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines made of pieces, each with a style of which a screen makes a colour. Without colours they say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ssllatency.reports.words.units import printable
+
+
+class Style(StrEnum):
+    """What a piece stands for. HEAT_1 is the least of a heatmap, HEAT_5 the most."""
+
+    PLAIN = "plain"
+    FAINT = "faint"
+    STRONG = "strong"
+    FAILURE = "failure"
+    KEY = "key"
+    SELECTED = "selected"
+    WORK = "work"
+    WAIT = "wait"
+    HEAT_1 = "heat1"
+    HEAT_2 = "heat2"
+    HEAT_3 = "heat3"
+    HEAT_4 = "heat4"
+    HEAT_5 = "heat5"
+
+
+HEAT = (Style.HEAT_1, Style.HEAT_2, Style.HEAT_3, Style.HEAT_4, Style.HEAT_5)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some text of one style. It may hold our own characters beyond ASCII; what others chose is made printable before."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+Line = Sequence[Piece]
+
+
+def plain(line: Line) -> str:
+    """The line without its styles."""
+    return "".join(piece.text for piece in line).rstrip()
+
+
+def words(text: str, style: Style = Style.PLAIN) -> Piece:
+    """A text that anybody may have chosen, without what would control a terminal."""
+    return Piece(printable(text), style)
+
+
+def fitted(line: Line, width: int) -> list[Piece]:
+    """The line, cut off where it is longer than that."""
+    pieces, left = [], width
+    for piece in line:
+        pieces.append(Piece(piece.text[:left], piece.style))
+        left -= len(pieces[-1].text)
+    return pieces
+
+
+def joined(parts: Iterable[Piece], between: str) -> list[Piece]:
+    """The pieces with a text between any two."""
+    pieces: list[Piece] = []
+    for part in parts:
+        pieces += [Piece(between), part] if pieces else [part]
+    return pieces

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a session once an interval until the run ends or is to end; in a thread of its own beside a screen."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+from ssllatency.engines.sessions.full import FullSession
+from ssllatency.model.live.reading import Reading
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.tracing import live
+from ssllatency.tracing.follow import Follower
+from ssllatency.tracing.resolve import Resolved
+from ssllatency.tracing.top.services import Services
+
+
+class End(live.RunEnd):
+    """The end of a run that can be asked for as well, from any thread."""
+
+    def __init__(self, resolved: Resolved, duration: float | None, follower: Follower | None = None) -> None:
+        super().__init__(resolved, duration, follower)
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        """Has the run end soon."""
+        self._asked.set()
+
+    def why_it_stays(self) -> str:
+        """Why what was shown last may stay on the screen after the end: "" where a signal, the user or the time ended it."""
+        ended = self._asked.is_set() or live.stop_is_asked_for() or time.monotonic() >= self.at
+        return "" if ended else "All traced processes have ended."
+
+    def has_come(self) -> bool:
+        """Whether the run is over."""
+        return self._asked.is_set() or super().has_come()
+
+
+class Reader:
+    """What is read of a session. The probes are gone after the last reading."""
+
+    def __init__(self, session: FullSession, resolved: Resolved, end: live.RunEnd) -> None:
+        self._session, self._resolved, self._end = session, resolved, end
+        self._services = Services()
+
+    def readings(self, interval: float | None) -> Iterator[Reading]:
+        """One at once, one after each interval, and one at the end."""
+        yield self._reading(self._session.read(per_interval=True))
+        for snapshot in live.readings(self._session, self._end, interval, self._session.poll):
+            yield self._reading(snapshot)
+
+    def _reading(self, snapshot: Snapshot) -> Reading:
+        return Reading(self._resolved.noted(snapshot), self._services.names(snapshot), time.process_time())

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services of the processes that a live view shows, each looked up once, while the process is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ssllatency.model.handshakes import Label
+from ssllatency.model.live.reading import pid_of
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.targets.service import Service, service_of
+
+_MOST = 4096  # processes; then those that aren't seen any more are forgotten
+
+
+class Services:
+    """Names of services by PID."""
+
+    def __init__(self, look_up: Callable[[int, str], Service] = service_of) -> None:
+        self._look_up = look_up
+        self._names: dict[int, str] = {}
+
+    def names(self, snapshot: Snapshot) -> dict[int, str]:
+        """The service of each process of a snapshot."""
+        comms = {target.pid: target.comm for target in snapshot.targets}
+        comms |= _named(snapshot)
+        for pid, comm in comms.items():
+            if pid not in self._names:
+                self._names[pid] = self._look_up(pid, comm).name
+        if len(self._names) > _MOST:
+            self._names = {pid: name for pid, name in self._names.items() if pid in comms}
+        return dict(self._names)
+
+
+def _named(snapshot: Snapshot) -> dict[int, str]:
+    """The processes that handshakes are told apart by, which may have ended."""
+    groups = snapshot.handshakes.groups if snapshot.handshakes else ()
+    labels = {label for group in groups if (label := group.labels.get(Label.PROCESS))}
+    return {pid: label.rpartition("(")[0] for label in labels if (pid := pid_of(label))}
