@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from ssllatency.reports.text.page import WIDTH, Page
@@ -12,9 +13,22 @@ _NARROWEST = 80
 
 
 def output_page() -> Page:
-    """As wide as the terminal, within what reports are made for; beyond ASCII where its encoding is UTF-8."""
+    """As wide as the terminal, within what reports are made for; beyond ASCII where its encoding is UTF-8. What isn't a
+    terminal gets lines as long as they are, without colours."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    unicode, columns = encoding == "utf8", _columns()
+    if columns is None:
+        return Page(unicode=unicode)
+    return Page(min(WIDTH, columns), unicode, _shows_colours(), columns)
+
+
+def _columns() -> int | None:
+    """The terminal's, but no fewer than reports can be made for; None where it is none."""
     from shutil import get_terminal_size  # takes a while to bring in, and is needed once there is a report
 
-    columns = get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    return Page(min(WIDTH, max(_NARROWEST, columns)), unicode=encoding == "utf8")
+    return max(_NARROWEST, get_terminal_size((WIDTH, 0)).columns) if sys.stdout.isatty() else None
+
+
+def _shows_colours() -> bool:
+    """Whether the terminal does, and the user wants them: https://no-color.org."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") not in ("", "dumb")

@@ -5,15 +5,26 @@ a recording: none of their characters may move the cursor, set a title or revers
 from __future__ import annotations
 
 import sys
+from collections.abc import Container
 
+from ssllatency.reports.words.marks import DOMINANT, END, FAILURE, FINDING
 from ssllatency.reports.words.units import printable
 
 _LAYOUT = "\n\t"
+# Bold beside a colour, so that it stands out on any background.
+_SEQUENCES = {FAILURE: "\x1b[1;31m", DOMINANT: "\x1b[1;33m", FINDING: "\x1b[1m", END: "\x1b[0m"}
 
 
-def show(text: str, end: str = "\n") -> None:
-    """Writes a result to standard output, a report or JSON."""
-    print(harmless(text), end=end, flush=True)
+def show(text: str, end: str = "\n", *, colour: bool = False) -> None:
+    """Writes a result to standard output, a report or JSON; with `colour` marks (reports/words/marks.py) become colours."""
+    print(as_shown(text, colour=colour), end=end, flush=True)
+
+
+def as_shown(text: str, *, colour: bool) -> str:
+    """The text as it is written: harmless, and with `colour` with a terminal's sequence in place of each mark."""
+    if not colour:
+        return harmless(text)
+    return harmless(text, _SEQUENCES).translate({ord(mark): sequence for mark, sequence in _SEQUENCES.items()})
 
 
 def tell(sentence: str) -> None:
@@ -26,12 +37,12 @@ def tell_line(line: str) -> None:
     print(printable(line), file=sys.stderr, flush=True)
 
 
-def harmless(text: str) -> str:
+def harmless(text: str, kept: Container[str] = ()) -> str:
     """The text in which nothing but line feeds and tabs controls the terminal: other such characters are written as JSON writes
-    them, \\uNNNN, so that a document stays one."""
+    them, \\uNNNN, so that a document stays one. Those of `kept` stay as well."""
     if text.isprintable():
         return text
-    return "".join(_harmless(character) for character in text)
+    return "".join(character if character in kept else _harmless(character) for character in text)
 
 
 def _harmless(character: str) -> str:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from ssllatency.output.printing import harmless
+from ssllatency.output.printing import as_shown
 
 _PIECE = 4096  # what poll(2) promises a pipe to take (PIPE_BUF)
 _LOOK_AGAIN_MS = 50
@@ -16,8 +17,9 @@ _LOOK_AGAIN_MS = 50
 class Output:
     """Writes to a descriptor in pieces, each when there is room for it; `stopped` is asked now and then while there is none."""
 
-    def __init__(self, fd: int, stopped: Callable[[], bool]) -> None:
-        self._fd, self._stopped = fd, stopped
+    def __init__(self, fd: int, stopped: Callable[[], bool], *, colour: bool = False) -> None:
+        """`colour`: as for show()."""
+        self._fd, self._stopped, self._harmless = fd, stopped, partial(as_shown, colour=colour)
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLOUT)
 
@@ -29,7 +31,7 @@ class Output:
     def write(self, lines: Sequence[str]) -> int:
         """How many of the lines were written: not all if the reader keeps them waiting until `stopped`. BrokenPipeError where
         the reader has gone."""
-        text = harmless("".join(lines)).encode()
+        text = self._harmless("".join(lines)).encode()
         written = 0
         while written < len(text):
             while not self._poll.poll(_LOOK_AGAIN_MS):

@@ -17,16 +17,18 @@ _WIDTH = 100
 _DEBUG_FILE = "debug file "
 _HEADER = ("OPERATION", "FOUND", "ADDRESS", "NS/CALL", "ROLE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
 _RIGHT = ("ADDRESS", "NS/CALL", "OFFSET")
+_GOES = ("ADDRESS", "INSTRUCTION", "FOUND", "NOTE")
 
 
-def render(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE) -> str:
+def render(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE, most: int | None = None) -> str:
     """The text of `ssllatency probes`: for each file a header, a table with a row a site, and what is missing.
 
-    `sessions`: whether a return probe will be attached with its entry as one uprobe session. `costs`: what a hit takes.
+    `sessions`: whether a return probe will be attached with its entry as one uprobe session. `costs`: what a hit takes. `most`:
+    how many columns there are, None where lines may be as long as they get; less important columns are left out then.
     """
     if not plans:
         return "No file with TLS functions was found.\n"
-    return "\n".join("\n".join(_file(plan, sessions, costs)) + "\n" for plan in plans)
+    return "\n".join("\n".join(_file(plan, sessions, costs, most)) + "\n" for plan in plans)
 
 
 def to_document(plans: Sequence[ImagePlan], *, sessions: bool = False, costs: HitCosts = REFERENCE) -> dict[str, Any]:
@@ -56,17 +58,18 @@ def chosen(plan: OperationPlan, sessions: bool) -> str:
     return "exit sites" if Role.EXIT in roles else "entry only"
 
 
-def _file(plan: ImagePlan, sessions: bool, costs: HitCosts) -> Iterator[str]:
+def _file(plan: ImagePlan, sessions: bool, costs: HitCosts, most: int | None) -> Iterator[str]:
     yield plan.path
     for name, value in _facts(plan, sessions, costs):
-        yield f"  {name:<11}{value}"
+        yield from fact(name, value, most)
     if plan.operations:
         yield ""
-        yield from table([_HEADER, *(row for operation in plan.operations for row in _rows(operation, sessions, costs))])
+        rows = (row for operation in plan.operations for row in _rows(operation, sessions, costs))
+        yield from table([_HEADER, *rows], most, _GOES)
     if plan.missing:
         yield ""
         yield "Not probed:"
-        yield from _missing(plan)
+        yield from _missing(plan, most)
 
 
 def _facts(plan: ImagePlan, sessions: bool, costs: HitCosts) -> Iterator[tuple[str, str]]:
@@ -116,23 +119,37 @@ def _note(probe: Probe) -> str:
     return ", ".join(notes)
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The rows, of which the first is the header, in columns."""
+def fact(name: str, value: str, most: int | None) -> Iterator[str]:
+    """What is known of a file, in as many lines as it takes."""
+    indent = " " * 13
+    line = f"  {name:<11}{value}"
+    yield from [line] if most is None else textwrap.wrap(line, most, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def table(rows: Sequence[tuple[str, ...]], most: int | None = None, goes: Sequence[str] = ()) -> Iterator[str]:
+    """The rows, of which the first is the header, in columns; those of `goes` are left out in this order where there is no room
+    for them."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    left_out = next((name for name in goes if name in rows[0]), None)
+    if most is not None and sum(widths) + 2 * (len(widths) - 1) > most and left_out:
+        place = rows[0].index(left_out)
+        yield from table([(*row[:place], *row[place + 1 :]) for row in rows], most, goes)
+        return
     for row in rows:
         columns = zip(row, widths, rows[0], strict=True)
         yield "  ".join(cell.rjust(width) if name in _RIGHT else cell.ljust(width) for cell, width, name in columns).rstrip()
 
 
-def _missing(plan: ImagePlan) -> Iterator[str]:
-    yield from reasons((absent.reason, absent.operation) for absent in plan.missing)
+def _missing(plan: ImagePlan, most: int | None) -> Iterator[str]:
+    yield from reasons(((absent.reason, absent.operation) for absent in plan.missing), most)
 
 
-def reasons(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+def reasons(pairs: Iterable[tuple[str, str]], most: int | None = None) -> Iterator[str]:
     """What has the same reason in one paragraph; the pairs are (reason, what)."""
+    width = min(_WIDTH, most or _WIDTH)
     by_reason: dict[str, list[str]] = {}
     for reason, what in pairs:
         by_reason.setdefault(reason, []).append(what)
     for reason, names in by_reason.items():
         text = f"{reason}: {', '.join(names)}"
-        yield from textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        yield from textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)

@@ -14,6 +14,7 @@ from ssllatency.engines.attach.links import links_each_process
 from ssllatency.engines.base import Request
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
+from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell
 from ssllatency.probes import listing
 from ssllatency.probes.costs import REFERENCE, HitCosts
@@ -66,7 +67,7 @@ def _operations(arguments: argparse.Namespace, selection: Selection) -> int:
     if arguments.json:
         show(json.dumps(listing.to_document(plans, sessions=sessions, costs=costs)))
     else:
-        _print(listing.render(plans, sessions=sessions, costs=costs).rstrip("\n") + links)
+        _print(listing.render(plans, sessions=sessions, costs=costs, most=output_page().most).rstrip("\n") + links)
     return 0
 
 
@@ -83,7 +84,9 @@ def _resolved(selection: Selection, arguments: argparse.Namespace, stack: ExitSt
 
 
 def _print(text: str) -> None:
-    show("\n".join(printable(line) for line in text.split("\n")))
+    page = output_page()
+    lines = [printable(line) for line in text.split("\n")]
+    show("\n".join(part for line in lines for part in ([line] if page.has_room([line]) else page.wrapped(line))))
 
 
 def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
@@ -98,7 +101,7 @@ def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:
     if arguments.json:
         show(json.dumps(handshake_listing.to_document(plans, costs)))
     else:
-        _print(handshake_listing.render(plans, costs).rstrip("\n"))
+        _print(handshake_listing.render(plans, costs, output_page().most).rstrip("\n"))
     return 0
 
 

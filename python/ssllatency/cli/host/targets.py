@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ssllatency.cli import options
 from ssllatency.errors import SsllatencyError
+from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell, tell_line
-from ssllatency.reports.text.page import table, wrapped
 from ssllatency.reports.words.units import printable, rate, share
 from ssllatency.targets import Selection, Survey, listing, select, survey
 from ssllatency.tracing.file_facts import KnownFiles
@@ -27,6 +27,7 @@ EXAMPLES = (
     ("ssllatency targets", "everything on this host that does TLS"),
     ("ssllatency targets --container web --json", "of one container, as JSON"),
 )
+_GOES = ("LINKED", "CONTAINER", "LISTENS")  # columns that are left out where there is no room, the first first
 _LOOK_S = 2.0
 _MOST_LOOKED_AT = 32  # families of processes
 _RATES = ("PID", "PROCESS", "HANDSHAKES/S", "FAILED")
@@ -74,9 +75,11 @@ def _left_out(_: SsllatencyError) -> None:
 
 def _print(surveyed: Survey) -> None:
     rows = [tuple(printable(cell) for cell in row) for row in listing.rows(surveyed)]
-    show("\n".join(table([listing.HEADINGS, *rows], left=listing.LEFT)) if rows else "No process that does TLS was found.")
+    page = output_page()
+    table = page.fitted([listing.HEADINGS, *rows], listing.LEFT, _GOES) if rows else ["No process that does TLS was found."]
+    show("\n".join(table))
     for sentence in listing.sentences(surveyed):
-        show("\n".join(["", *wrapped(sentence, hanging="  ")]))
+        show("\n".join(["", *page.wrapped(sentence, hanging="  ")]))
 
 
 def _is_traced(family: listing.Family) -> bool:
@@ -107,7 +110,7 @@ def _look_at(families: Sequence[listing.Family]) -> Mapping[int, Seen]:
         for family in families
         for number, failed in [_seen_of(family, seen)]
     ]
-    show("\n".join(["", *table([_RATES, *rows], left=2)]))
+    show("\n".join(["", *output_page().fitted([_RATES, *rows], 2)]))
     return seen
 
 

@@ -54,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.json:
         show(diff_document.to_json(before, after, comparison))
     else:
-        show(diff_text.render(before, after, comparison, output_page()), end="")
+        page = output_page()
+        show(diff_text.render(before, after, comparison, page), end="", colour=page.colour)
     return 0 if arguments.fail_over is None else _judged(comparison, arguments.fail_over)
 
 

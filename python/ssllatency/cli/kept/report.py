@@ -11,7 +11,8 @@ from ssllatency.output.page import output_page
 from ssllatency.output.printing import show
 from ssllatency.reports.documents import document
 from ssllatency.reports.text import client as client_text
-from ssllatency.reports.text import trace as text
+from ssllatency.reports.text import trace as trace_text
+from ssllatency.reports.text.page import Page
 
 SUMMARY = "render a recorded measurement as text, JSON or an HTML page"
 EXAMPLES = (
@@ -44,15 +45,17 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             show(document.to_json(snapshot, by_process=arguments.by_process))
         else:
-            show("\n".join(_reports(snapshot, arguments.by_process)), end="\n" if arguments.intervals else "")
+            page = output_page()
+            text = "\n".join(_reports(snapshot, page, by_process=arguments.by_process))
+            show(text, end="\n" if arguments.intervals else "", colour=page.colour)
     return 0
 
 
-def _reports(snapshot: Snapshot, by_process: bool) -> list[str]:
+def _reports(snapshot: Snapshot, page: Page, *, by_process: bool) -> list[str]:
     """One for the handshakes where they were measured, one for the functions where they were. What is true of both, such as
     what tracing has cost, is said once."""
-    handshakes = [client_text.render(snapshot, output_page())] if snapshot.handshakes or snapshot.client else []
+    handshakes = [client_text.render(snapshot, page)] if snapshot.handshakes or snapshot.client else []
     if not snapshot.series and handshakes:
         return handshakes
-    functions = text.render_functions if snapshot.handshakes else text.render
-    return [*handshakes, functions(snapshot, by_process=by_process)]
+    functions = trace_text.render_functions if snapshot.handshakes else trace_text.render
+    return [*handshakes, functions(snapshot, page, by_process=by_process)]

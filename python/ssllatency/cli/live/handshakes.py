@@ -70,4 +70,5 @@ def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
     if arguments.json:
         show(document.to_json(snapshot))
     else:
-        show(handshake_text.render(snapshot, output_page()), end="\n" if arguments.interval else "")
+        page = output_page()
+        show(handshake_text.render(snapshot, page), end="\n" if arguments.interval else "", colour=page.colour)

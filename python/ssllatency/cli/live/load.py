@@ -170,6 +170,7 @@ def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
     if arguments.json:
         show(document.to_json(snapshot))
         return
-    show(client_text.render(snapshot, output_page()), end="")
+    page = output_page()
+    show(client_text.render(snapshot, page), end="", colour=page.colour)
     if snapshot.series:
-        show("\n" + text.render(snapshot), end="")
+        show("\n" + text.render(snapshot, page), end="", colour=page.colour)

@@ -18,10 +18,11 @@ from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.sessions.snoop import RING_BYTES, EventFilter, SnoopSession, events_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Outcome
+from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell, tell_line
 from ssllatency.output.stream import Output
 from ssllatency.probes.choice import chosen
-from ssllatency.reports.text.events import Columns, JsonLines
+from ssllatency.reports.text.events import JsonLines, columns
 from ssllatency.reports.text.frame import lost
 from ssllatency.reports.words.units import counted
 from ssllatency.tracing import live
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     options.expert(parser).add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
                         help=f"size of the buffer for calls that aren't printed yet, in KiB ({RING_BYTES >> 10})")  # fmt: skip
+    parser.add_argument("--columns", type=options.whole, help=argparse.SUPPRESS)  # the width of a pane of `top`
     options.add_attaching_options(parser)
 
 
@@ -106,9 +108,10 @@ class _Printer:
 
     def __init__(self, session: SnoopSession, arguments: argparse.Namespace, ending: live.RunEnd) -> None:
         self._session, self._ending, self._left = session, ending, arguments.count
+        page = replace(output_page(), most=arguments.columns) if arguments.columns else output_page()
         self._json = JsonLines(session.keys) if arguments.json else None
-        self._lines = self._json or Columns(session.keys)
-        self._output = Output(sys.stdout.fileno(), self._give_up)
+        self._lines = self._json or columns(session.keys, page)
+        self._output = Output(sys.stdout.fileno(), self._give_up, colour=page.colour and not arguments.json)
         self._shown = self._unwritten = self._told = 0
         self._wall_ns, self._compared, self._said = wall_clock_ns(), time.monotonic(), 0.0
 

@@ -81,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:
     """What prints a snapshot. The reports are imported here: not before the probes are attached, and not days later, when
     another version of them may have been installed."""
+    from ssllatency.output.page import output_page
     from ssllatency.reports.documents import document
     from ssllatency.reports.text import trace as text
 
@@ -88,6 +89,8 @@ def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:
         if arguments.json:
             show(document.to_json(snapshot, by_process=arguments.by_process))
         else:
-            show(text.render(snapshot, by_process=arguments.by_process), end="\n" if arguments.interval else "")
+            page = output_page()
+            report = text.render(snapshot, page, by_process=arguments.by_process)
+            show(report, end="\n" if arguments.interval else "", colour=page.colour)
 
     return show_report

@@ -267,7 +267,7 @@ class TopApp(App[None]):
             self._say("No process is known that calls this.")
             return
         function = ["--function", row.name] if self._choice.view == FUNCTION else []
-        arguments = ["snoop", "-p", ",".join(map(str, pids)), *function]
+        arguments = ["snoop", "-p", ",".join(map(str, pids)), "--columns", str(self.size.width - 2), *function]
         self.push_screen(CommandScreen(f"ssllatency snoop on {printable(chosen_words(row))}", lambda: self._snoop(arguments)))
 
     def _print_error_renderables(self) -> None:

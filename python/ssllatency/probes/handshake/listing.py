@@ -10,15 +10,17 @@ from typing import Any
 from ssllatency.probes.costs import REFERENCE, HitCosts
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall, Transport
-from ssllatency.probes.listing import hit_fields, hit_words, reasons, table
+from ssllatency.probes.listing import fact, hit_fields, hit_words, reasons, table
 from ssllatency.probes.plan import Probe
 
 _HEADER = ("PHASE", "CALL OF", "NS/CALL", "SITE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
+_GOES = ("INSTRUCTION", "NOTE", "COST")
 
 
-def render(plans: Sequence[HandshakePlan], costs: HitCosts = REFERENCE) -> str:
-    """The text: for each file a header, a table with a row a site, and what is missing. `costs`: what a hit takes."""
-    return "\n".join("\n".join(_file(plan, costs)) + "\n" for plan in plans)
+def render(plans: Sequence[HandshakePlan], costs: HitCosts = REFERENCE, most: int | None = None) -> str:
+    """The text: for each file a header, a table with a row a site, and what is missing. `costs`: what a hit takes; `most`: how
+    many columns there are, as in the other listing."""
+    return "\n".join("\n".join(_file(plan, costs, most)) + "\n" for plan in plans)
 
 
 def to_document(plans: Sequence[HandshakePlan], costs: HitCosts = REFERENCE) -> dict[str, Any]:
@@ -43,21 +45,21 @@ def cost_ns(call: PhaseCall, costs: HitCosts = REFERENCE) -> int:
     return costs.of(call.begin.cost) + max(costs.of(end.cost) for end in call.ends)
 
 
-def _file(plan: HandshakePlan, costs: HitCosts) -> Iterator[str]:
+def _file(plan: HandshakePlan, costs: HitCosts, most: int | None) -> Iterator[str]:
     yield plan.path
     yield f"  {'holds':<11}{plan.kind}"
     yield f"  {'build-id':<11}{plan.build_id or 'none'}"
-    yield f"  {'ns a hit':<11}{hit_words(costs)}"
+    yield from fact("ns a hit", hit_words(costs), most)
     for name, path in sorted(plan.labels.items()):
-        yield f"  {'label':<11}{name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes"
+        yield from fact("label", f"{name}: {' -> '.join(map(str, path.offsets))}, {path.size} bytes", most)
     rows = list(_rows(plan, costs))
     if rows:
         yield ""
-        yield from table([_HEADER, *rows])
+        yield from table([_HEADER, *rows], most, _GOES)
     if plan.missing:
         yield ""
         yield "Not seen:"
-        yield from reasons((part.reason, part.what) for part in plan.missing)
+        yield from reasons(((part.reason, part.what) for part in plan.missing), most)
 
 
 def _rows(plan: HandshakePlan, costs: HitCosts) -> Iterator[tuple[str, ...]]:

@@ -19,10 +19,12 @@ from ssllatency.reports.rows.changes import differences, handshake_words, interv
 from ssllatency.reports.text.frame import heading, lost
 from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS
+from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import duration, printable
 
 _MEAN_HEADINGS = ("PART", "BEFORE", "AFTER", "CHANGE", "OF IT")
 _HEADINGS = ("", *(str(quantity).upper() for quantity in Quantity))
+_GOES = ("P90", "P50", "RATE")  # columns that are left out where there is no room, the first first
 _WORDS = {Verdict.NOISE: "noise", Verdict.UNKNOWN: ""}
 _EXPLAINED = (
     "%: the change, and below it the bounds that it lies between with 95 % confidence. noise: no change beyond what comes about"
@@ -40,7 +42,7 @@ def render(before: Recording, after: Recording, comparison: Comparison, page: Pa
         _contributions(comparison.contributions, page),
         *_rows(comparison.rows, page),
         page.wrapped(_EXPLAINED) if comparison.rows else page.wrapped("Neither holds a handshake or call."),
-        *(lost(snapshot.losses, snapshot.handshakes, f"{name}: lost:") for name, (_, snapshot) in sides.items()),
+        *(lost(snapshot.losses, snapshot.handshakes, f"{name}: lost:", page.width) for name, (_, snapshot) in sides.items()),
     ]
     return joined(blocks)
 
@@ -100,7 +102,24 @@ def _rows(rows: Sequence[Row], page: Page) -> Iterator[list[str]]:
     for title, kind in (("Handshakes:", PART), ("Functions:", FUNCTION)):
         cells = [line for row in rows if row.subject.kind == kind for line in _lines(row)]
         if cells:
-            yield [title, *page.table([_HEADINGS, *cells], left=1)]
+            yield [title, *_table(cells, page)]
+
+
+def _table(cells: Sequence[Sequence[str]], page: Page) -> list[str]:
+    """The lines of the rows below their headings. Where there is no room for the subjects' column, each is a line of its own,
+    then percentiles are left out."""
+    lines = page.table([_HEADINGS, *cells], left=1)
+    if not page.has_room(lines):
+        numbers = [["" if _is_subject(row) else row[0], *row[1:]] for row in cells]
+        fitted = page.table([_HEADINGS, *numbers], left=1, goes=_GOES)
+        named = zip(fitted[1:], cells, strict=True)
+        lines = [fitted[0], *(f"  {row[0]}" if _is_subject(row) else line for line, row in named)]
+    worse = [False, *(any(str(Verdict.SLOWER) in cell for cell in row[1:]) for row in cells)]
+    return [page.marked(line, FAILURE) if bad else line for line, bad in zip(lines, worse, strict=True)]
+
+
+def _is_subject(row: Sequence[str]) -> bool:
+    return bool(row[0]) and not any(row[1:])
 
 
 def _lines(row: Row) -> Iterator[list[str]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series
+from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.units import printable
 
 _BAR_COLUMNS = 52
@@ -28,12 +29,12 @@ class _Calls:
     total_ns: int
 
 
-def paragraphs(series: Sequence[Series]) -> list[list[str]]:
+def paragraphs(series: Sequence[Series], page: Page = PLAIN) -> list[list[str]]:
     """The lines of the histograms, of @stat and of @statF; each may be empty. One series a function and outcome."""
     succeeded = _by_function(calls for calls in series if calls.outcome is Outcome.SUCCESS)
     others = _by_function(calls for calls in series if calls.outcome is not Outcome.SUCCESS)
-    histograms = [*_histograms("@hist", succeeded), *_histograms("@histF", others)]
-    return [histograms, list(_stats("@stat", succeeded)), list(_stats("@statF", others))]
+    histograms = [*_histograms("@hist", succeeded, page), *_histograms("@histF", others, page)]
+    return [histograms, list(_stats("@stat", succeeded, page)), list(_stats("@statF", others, page))]
 
 
 def _by_function(series: Iterable[Series]) -> list[_Calls]:
@@ -52,23 +53,25 @@ def _by_function(series: Iterable[Series]) -> list[_Calls]:
     ]
 
 
-def _histograms(label: str, functions: Iterable[_Calls]) -> Iterator[str]:
+def _histograms(label: str, functions: Iterable[_Calls], page: Page) -> Iterator[str]:
     # bpftrace prints a map of histograms by ascending number of calls, and a map of stats by ascending total.
     for calls in sorted(functions, key=lambda calls: (calls.count, calls.function)):
         yield f"{label}[{calls.function}]:"
-        yield from _rows(calls.linear)
+        yield from _rows(calls.linear, page)
 
 
-def _rows(linear: LinearHistogram) -> Iterator[str]:
+def _rows(linear: LinearHistogram, page: Page) -> Iterator[str]:
     filled = [position for position, count in enumerate(linear.counts) if count]
     if not filled:
         return
     most = max(linear.counts)
     bounds = linear.bounds
-    for position in range(filled[0], filled[-1] + 1):
-        count = linear.counts[position]
-        bar = "@" * (count * _BAR_COLUMNS // most)
-        yield f"{_range(*bounds[position], linear.step):<16}{count:>8} |{bar:<{_BAR_COLUMNS}}|"
+    positions = range(filled[0], filled[-1] + 1)
+    labels = [f"{_range(*bounds[position], linear.step):<16}{linear.counts[position]:>8}" for position in positions]
+    cells = _BAR_COLUMNS if page.most is None else min(_BAR_COLUMNS, page.most - max(map(len, labels)) - len(" ||"))
+    for label, position in zip(labels, positions, strict=True):
+        bar = "@" * (linear.counts[position] * cells // most)
+        yield f"{label} |{bar:<{cells}}|"
 
 
 def _range(lower: int | None, upper: int | None, step: int) -> str:
@@ -86,7 +89,8 @@ def _bound(value: int, step: int) -> str:
     return f"{value // _KIBI}K" if value % _KIBI == 0 else str(value)
 
 
-def _stats(label: str, functions: Iterable[_Calls]) -> Iterator[str]:
+def _stats(label: str, functions: Iterable[_Calls], page: Page) -> Iterator[str]:
     for calls in sorted(functions, key=lambda calls: (calls.total_ns, calls.function)):
         average_us, total_us = calls.total_ns // calls.count // 1000, calls.total_ns // 1000
-        yield f"{label}[{calls.function}]: count {calls.count}, average {average_us}, total {total_us}"
+        line = f"{label}[{calls.function}]: count {calls.count}, average {average_us}, total {total_us}"
+        yield from [line] if page.has_room([line]) else page.wrapped(line, "", "  ")

@@ -13,10 +13,15 @@ from typing import Protocol
 
 from ssllatency.model.events import Call, Caller, Event, Keys, Returned, as_int32
 from ssllatency.model.snapshot import Outcome
+from ssllatency.reports.text.page import PLAIN, Page
+from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import printable
 
 _KEPT = 4096  # callers; more are formatted anew
-_FUNCTION_WIDTH = 26
+_FUNCTION_WIDTH, _OUTCOME_WIDTH = 26, 16
+_WIDTHS = {"TIME": 15, "PID": 7, "TID": 7, "COMM": 15, "FUNC": _FUNCTION_WIDTH, "RET": 14, "BYTES": 9, "LAT(us)": 10}
+_LEFT = ("TIME", "COMM", "FUNC")
+_KEPT_COLUMNS, _MORE_COLUMNS = ("TIME", "PID", "FUNC", "LAT(us)"), ("BYTES", "RET", "COMM", "TID")  # where it is narrow
 HEADINGS = (
     f"{'TIME':15} {'PID':>7} {'TID':>7} {'COMM':15} {'FUNC':{_FUNCTION_WIDTH}} {'RET':>10} {'BYTES':>9} {'LAT(us)':>10} OUTCOME"
 )
@@ -57,8 +62,9 @@ class Columns:
 
     heading = HEADINGS + "\n"
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys, self._clock = keys, _Clock("%H:%M:%S.")
+    def __init__(self, keys: Keys, page: Page = PLAIN) -> None:
+        """Failures stand out where the page shows colours."""
+        self._keys, self._clock, self._page = keys, _Clock("%H:%M:%S."), page
         self._callers: dict[bytes, str] = {}
         self._calls: dict[int, tuple[Returned, str, str]] = {}
 
@@ -86,9 +92,59 @@ class Columns:
 
     def _call(self, key: int) -> tuple[Returned, str, str]:
         call = self._keys.call(key)
-        outcome = f"{call.outcome} {call.reason}" if call.reason else str(call.outcome)
-        made = self._calls[key] = call.returned, f"{call.function:{_FUNCTION_WIDTH}}", outcome
+        made = self._calls[key] = call.returned, f"{call.function:{_FUNCTION_WIDTH}}", _outcome(call, self._page)
         return made
+
+
+class NarrowColumns(Columns):
+    """The columns for which there is room on a narrow terminal: when, which process, what and how long, and then as many of the
+    others as fit. An outcome that is too long for the rest of the line is cut."""
+
+    def __init__(self, keys: Keys, page: Page) -> None:
+        super().__init__(keys, page)
+        fixed = sum(_WIDTHS[name] + 1 for name in _KEPT_COLUMNS) + _OUTCOME_WIDTH
+        room = (page.most or page.width) - fixed
+        self._shown = set(_KEPT_COLUMNS)
+        for name in _MORE_COLUMNS:
+            if _WIDTHS[name] + 1 <= room:
+                room -= _WIDTHS[name] + 1
+                self._shown.add(name)
+        self.heading = f"{self._prefix({name: name for name in _WIDTHS})} OUTCOME\n"
+
+    def render(self, events: Iterable[Event], wall_ns: int) -> list[str]:
+        """A line for each."""
+        lines = []
+        for ended_ns, duration_ns, returned, size, key, number in events:
+            second, micro = divmod((ended_ns + wall_ns) // 1000, 1_000_000)
+            caller, call = self._keys.caller(key), self._keys.call(number)
+            cells = {
+                "TIME": f"{self._clock.at(second)}{micro:06d}",
+                "PID": str(caller.pid),
+                "TID": str(caller.tid),
+                "COMM": printable(caller.comm),
+                "FUNC": call.function,
+                "RET": returned_text(call.returned, returned),
+                "BYTES": str(size) if size >= 0 else "",
+                "LAT(us)": f"{duration_ns / 1000:.1f}",
+            }
+            prefix = self._prefix(cells)
+            left = max(0, (self._page.most or self._page.width) - len(prefix) - 1)
+            lines.append(f"{prefix} {_outcome(call, self._page, left)}\n")
+        return lines
+
+    def _prefix(self, cells: Mapping[str, str]) -> str:
+        shown = [name for name in _WIDTHS if name in self._shown]
+        return " ".join(f"{cells[name]:{'<' if name in _LEFT else '>'}{_WIDTHS[name]}}" for name in shown)
+
+
+def columns(keys: Keys, page: Page) -> Columns:
+    """Lines of all columns, or of those for which this terminal has room."""
+    return Columns(keys, page) if page.has_room([HEADINGS + " " * _OUTCOME_WIDTH]) else NarrowColumns(keys, page)
+
+
+def _outcome(call: Call, page: Page, width: int | None = None) -> str:
+    text = (f"{call.outcome} {call.reason}" if call.reason else str(call.outcome))[:width]
+    return page.marked(text, FAILURE) if call.outcome is Outcome.FAILURE else text
 
 
 class JsonLines:

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ssllatency.reports.words.marks import END
 from ssllatency.reports.words.units import NO_BREAK, printable, together
 
 WIDTH = 100
@@ -15,25 +16,57 @@ _GAP = 2
 
 @dataclass(frozen=True)
 class Page:
-    """How many columns there are, and whether they show more than ASCII."""
+    """How wide lines are made, whether they show more than ASCII, and whether colours are shown. `most`: the columns that there
+    are, None where lines may be as long as they get, as in a file."""
 
     width: int = WIDTH
     unicode: bool = False
+    colour: bool = False
+    most: int | None = None
 
     def wrapped(self, text: str, indent: str = "", hanging: str = "") -> list[str]:
         """Lines that fit, as wrapped()."""
         return wrapped(text, indent, hanging, self.width)
 
-    def table(self, rows: Sequence[Sequence[str]], left: int) -> list[str]:
-        """A table as table(), indented by two; its columns closer together where it wouldn't fit otherwise."""
+    def table(self, rows: Sequence[Sequence[str]], left: int, goes: Sequence[str] = ()) -> list[str]:
+        """A table as table(), indented by two; its columns closer together where it wouldn't fit otherwise. `goes`: headings of
+        columns that are left out then, in this order, where there is no room for them."""
         lines = [f"  {line}" for line in table(rows, left)]
-        return lines if max(map(len, lines)) <= self.width else [f"  {line}" for line in table(rows, left, gap=1)]
+        return lines if max(map(len, lines)) <= self.width else self.fitted(rows, left, goes, "  ", gap=1)
 
-    def explained(self, rows: Sequence[Sequence[str]], texts: Sequence[str]) -> list[str]:
-        """A table with a text at the end of each row, which goes on in lines below where it is long."""
+    def fitted(
+        self, rows: Sequence[Sequence[str]], left: int, goes: Sequence[str] = (), indent: str = "", gap: int = _GAP
+    ) -> list[str]:
+        """A table as table(), changed in no way but where there is no room for it: then as `table` says."""
+        lines = [f"{indent}{line}" for line in table(rows, left, gap)]
+        if self.has_room(lines):
+            return lines
+        if gap > 1:
+            return self.fitted(rows, left, goes, indent, gap=1)
+        places = {heading: number for number, heading in enumerate(rows[0])}
+        place = next((places[heading] for heading in goes if heading in places), None)
+        if place is None:
+            return lines
+        fewer = [[*row[:place], *row[place + 1 :]] for row in rows]
+        return self.fitted(fewer, left - (place < left), goes, indent, gap)
+
+    def has_room(self, lines: Iterable[str]) -> bool:
+        """Whether none of the lines is longer than there are columns."""
+        return self.most is None or max(map(len, lines), default=0) <= self.most
+
+    def marked(self, line: str, mark: str) -> str:
+        """The line with a mark of words/marks.py around it, of which a terminal makes a colour."""
+        return f"{mark}{line}{END}" if self.colour and line else line
+
+    def explained(self, rows: Sequence[Sequence[str]], texts: Sequence[str], marks: Sequence[str] = ()) -> list[str]:
+        """A table with a text at the end of each row, which goes on in lines below where it is long. `marks`: one for each row,
+        "" for none."""
         indents = [f"  {columns}{' ' * _GAP}" for columns in _columns(rows, 0, _GAP)]
-        pairs = zip(indents, texts, strict=True)
-        return [line for indent, text in pairs for line in self.wrapped(text, indent, " " * len(indent))]
+        lines = []
+        for indent, text, mark in zip(indents, texts, marks or [""] * len(texts), strict=True):
+            wrapped_lines = self.wrapped(text, indent, " " * len(indent))
+            lines += [self.marked(line, mark) if mark else line for line in wrapped_lines]
+        return lines
 
 
 PLAIN = Page()

@@ -11,59 +11,66 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
 from ssllatency.model.sampling import Sampling
-from ssllatency.model.snapshot import Series, Snapshot, Target
+from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target
 from ssllatency.reports.rows.functions import HEADINGS, function_rows, unsuccessful
 from ssllatency.reports.rows.losses import calls_in_flight
 from ssllatency.reports.rows.sampling import HEADINGS as SAMPLED_HEADINGS
 from ssllatency.reports.rows.sampling import sampling_rows, sampling_sentences
 from ssllatency.reports.text import distribution
 from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
-from ssllatency.reports.text.page import joined, table, wrapped
+from ssllatency.reports.text.page import PLAIN, Page, joined
+from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import printable, seconds
 
+_GOES = ("P99.9", "P90", "MEAN")  # columns that are left out where there is no room
 _BOUNDS = (
     "In brackets: 95 % bounds, of a server that does in windows what it does between them. One at full speed does less while"
     " it is watched, so that its calls are estimated too low."
 )
 
 
-def render(snapshot: Snapshot, *, by_process: bool = False) -> str:
+def render(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False) -> str:
     """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section."""
-    beyond = [not_traced(snapshot.missing), lost(snapshot.losses), *costs(snapshot.cost), *notes(snapshot.notes)]
-    return joined([heading(snapshot), *_functions(snapshot, by_process), *beyond])
+    beyond = [
+        not_traced(snapshot.missing, page.width),
+        lost(snapshot.losses, width=page.width),
+        *costs(snapshot.cost, page.width),
+        *notes(snapshot.notes, page.width),
+    ]
+    return joined([heading(snapshot, page.width), *_functions(snapshot, page, by_process), *beyond])
 
 
-def render_functions(snapshot: Snapshot, *, by_process: bool = False) -> str:
+def render_functions(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False) -> str:
     """What follows a report of the same snapshot's handshakes, which has said what was traced, what was missed and what that
     has cost."""
-    return joined(_functions(snapshot, by_process))
+    return joined(_functions(snapshot, page, by_process))
 
 
-def _functions(snapshot: Snapshot, by_process: bool) -> list[list[str]]:
+def _functions(snapshot: Snapshot, page: Page, by_process: bool) -> list[list[str]]:
     """Everything that is counted by function."""
     blocks: list[list[str]] = []
     series = [calls for calls in snapshot.series if calls.count]
     if not series:
-        blocks.append(_nothing_seen(snapshot))
+        blocks.append(_nothing_seen(snapshot, page))
     elif by_process:
         for process, title in _processes(series, snapshot.targets):
-            blocks += [[f"--- {title} ---"], *_calls(process)]
+            blocks += [[f"--- {title} ---"], *_calls(process, page)]
     else:
-        blocks += _calls(by_function(snapshot).series)
-    return [*blocks, *_in_windows(snapshot.sampling), calls_in_flight(snapshot.in_flight)]
+        blocks += _calls(by_function(snapshot).series, page)
+    return [*blocks, *_in_windows(snapshot.sampling, page), calls_in_flight(snapshot.in_flight)]
 
 
-def _in_windows(sampling: Sequence[Sampling]) -> list[list[str]]:
+def _in_windows(sampling: Sequence[Sampling], page: Page) -> list[list[str]]:
     """What was watched in windows only, and what is estimated from that."""
     rows = [[*row.names, *row.cells] for row in sampling_rows(sampling)]
-    estimates = table([[*map(str.upper, SAMPLED_HEADINGS)], *rows], left=2) if rows else []
-    note = wrapped(_BOUNDS) if rows else []
-    return [*(wrapped(sentence, hanging="  ") for sentence in sampling_sentences(sampling)), estimates, note]
+    estimates = page.fitted([[*map(str.upper, SAMPLED_HEADINGS)], *rows], left=2) if rows else []
+    note = page.wrapped(_BOUNDS) if rows else []
+    return [*(page.wrapped(sentence, hanging="  ") for sentence in sampling_sentences(sampling)), estimates, note]
 
 
-def _nothing_seen(snapshot: Snapshot) -> list[str]:
+def _nothing_seen(snapshot: Snapshot, page: Page) -> list[str]:
     sentence = f"No TLS call was seen in {seconds(snapshot.duration_s)}: check that these are the processes that serve TLS,"
-    return wrapped(f"{sentence} and that clients reached them in that time.")
+    return page.wrapped(f"{sentence} and that clients reached them in that time.")
 
 
 def _processes(series: Iterable[Series], targets: Iterable[Target]) -> Iterator[tuple[list[Series], str]]:
@@ -88,20 +95,22 @@ def _title(pid: int | None, comms: dict[int, str]) -> str:
     return printable(f"{comms[pid]}({pid})") if pid in comms else f"process {pid}"
 
 
-def _calls(series: Sequence[Series]) -> list[list[str]]:
+def _calls(series: Sequence[Series], page: Page) -> list[list[str]]:
     """Everything about these calls: one series a function and outcome."""
-    histograms, stats, other_stats = distribution.paragraphs([calls for calls in series if calls.count])
-    rows = [[*row.names, *row.cells] for row in function_rows(series)]
+    histograms, stats, other_stats = distribution.paragraphs([calls for calls in series if calls.count], page)
+    rows = function_rows(series)
+    lines = page.fitted([[*map(str.upper, HEADINGS)], *([*row.names, *row.cells] for row in rows)], left=2, goes=_GOES)
+    failed = [False, *(row.names[1] == Outcome.FAILURE for row in rows)]
     return [
         ["Latency distribution in microsecond:"],
         histograms,
         stats,
         other_stats,
-        table([[*map(str.upper, HEADINGS)], *rows], left=2),
-        _retries_and_failures(series),
+        [page.marked(line, FAILURE) if bad else line for line, bad in zip(lines, failed, strict=True)],
+        _retries_and_failures(series, page),
     ]
 
 
-def _retries_and_failures(series: Sequence[Series]) -> list[str]:
-    lines = [line for calls in unsuccessful(series) for line in wrapped(calls.words, "  ", "    ")]
+def _retries_and_failures(series: Sequence[Series], page: Page) -> list[str]:
+    lines = [line for calls in unsuccessful(series) for line in page.wrapped(calls.words, "  ", "    ")]
     return ["Retries and failures:", *lines] if lines else []

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from ssllatency.model.handshakes import Cause, Handshakes, Single
+from ssllatency.model.handshakes import Cause, Ending, Handshakes, Single
 from ssllatency.reports.rows import endings as ending_rows
 from ssllatency.reports.rows.endings import SingleWords, cause_words, single_words
 from ssllatency.reports.text.bars import split_bar
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import counted, duration, share
 
 _MOST_CAUSES = 10
@@ -29,11 +30,13 @@ def causes(handshakes: Handshakes, page: Page) -> list[str]:
     shown, rest = rows[:_MOST_CAUSES], rows[_MOST_CAUSES:]
     cells = [[str(cause.count), share(cause.count, everything), duration(cause.total_ns / cause.count)] for cause in shown]
     texts = [_why(cause) for cause in shown]
+    marks = [FAILURE if cause.ending is Ending.FAILURE else "" for cause in shown]
     if rest:
         number = sum(cause.count for cause in rest)
         cells.append([str(number), share(number, everything), duration(sum(cause.total_ns for cause in rest) / number)])
         texts.append(f"{counted(len(rest), 'other cause')}")
-    return ["Not successful:", *page.explained([["COUNT", "SHARE", "MEAN"], *cells], ["WHY", *texts])]
+        marks.append("")
+    return ["Not successful:", *page.explained([["COUNT", "SHARE", "MEAN"], *cells], ["WHY", *texts], ["", *marks])]
 
 
 def _why(cause: Cause) -> str:

@@ -9,8 +9,11 @@ from ssllatency.model.handshakes import PHASES, Group, Part
 from ssllatency.reports.rows.parts import HEADINGS, mean_ns, mostly_waits, part_rows
 from ssllatency.reports.text.bars import legend, split_bar
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.handshakes import ADJECTIVES, PIECES
+from ssllatency.reports.words.marks import DOMINANT
 from ssllatency.reports.words.units import duration
+
+_GOES = ("MAX", "P90")  # columns that are left out where there is no room
 
 
 def bars(group: Group, page: Page) -> list[list[str]]:
@@ -29,5 +32,9 @@ def _bar(title: str, times_ns: Mapping[Part, float], page: Page) -> list[str]:
 
 def table(group: Group, page: Page) -> list[str]:
     """The parts, each of the handshakes that had it."""
-    rows = [[f"{'  ' * row.depth}{row.names[0]}", *row.cells] for row in part_rows(group)]
-    return page.table([[*map(str.upper, HEADINGS)], *rows], left=1)
+    rows = part_rows(group)
+    cells = [[f"{'  ' * row.depth}{row.names[0]}", *row.cells] for row in rows]
+    lines = page.table([[*map(str.upper, HEADINGS)], *cells], left=1, goes=_GOES)
+    dominant = max((part for part in PIECES if part in group.parts), key=lambda part: group.parts[part].total_ns)
+    stands_out = [False, *(row.part is dominant for row in rows)]
+    return [page.marked(line, DOMINANT) if out else line for line, out in zip(lines, stands_out, strict=True)]

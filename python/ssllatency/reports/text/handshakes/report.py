@@ -19,6 +19,7 @@ from ssllatency.reports.text.handshakes import mix as handshake_mix
 from ssllatency.reports.text.handshakes import parts as handshake_parts
 from ssllatency.reports.text.handshakes.offload import offload_lines
 from ssllatency.reports.text.page import PLAIN, Page, joined
+from ssllatency.reports.words.marks import FINDING
 
 
 def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
@@ -41,7 +42,7 @@ def blocks(snapshot: Snapshot, page: Page) -> list[list[str]]:
         handshake_endings.slowest(handshakes, page),
         loss_rows.handshakes_in_flight(handshakes.in_flight),
         not_traced(snapshot.missing, page.width),
-        lost(snapshot.losses, handshakes),
+        lost(snapshot.losses, handshakes, width=page.width),
         *costs(snapshot.cost, page.width),
         *notes(loss_rows.notes(snapshot), page.width),
         _diagnosis(handshakes, page),
@@ -64,4 +65,5 @@ def _offload(snapshot: Snapshot, handshakes: Handshakes, page: Page) -> list[str
 
 
 def _diagnosis(handshakes: Handshakes, page: Page) -> list[str]:
-    return [line for sentence in diagnose(handshakes) for line in page.wrapped(f"==> {sentence}", "", "    ")]
+    lines = (line for sentence in diagnose(handshakes) for line in page.wrapped(f"==> {sentence}", "", "    "))
+    return [page.marked(line, FINDING) for line in lines]
