@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from ssllatency.reports.live.shown import Choice
 
 SUMMARY = "show handshakes live, redrawn each second"
+EXAMPLES = (
+    ("ssllatency top --all", "every service of this host"),
+    ('ssllatency top -p "$(cat /run/nginx.pid)" --once', "one look as lines, for scripts"),
+)
 _INTERVAL_S = 1.0
 _MOST_GROUPS = 256
 
