@@ -70,5 +70,6 @@ TARGETS = {
     "recording-values": Target(_recorded_values, 2_000, 256),
     "tools": Target(partial(_of, text_invariants.check_tool_output, text_seeds.tool_outputs), 1_500, 1 << 12),
     "matrix": Target(partial(_of, text_invariants.check_matrix, text_seeds.matrices), 60_000, 1 << 12),
+    "condition": Target(partial(_of, text_invariants.check_condition, text_seeds.conditions), 5_000, 1 << 10),
     "table": Target(partial(_of, text_invariants.check_table, text_seeds.tables), 100_000, 1 << 12),
 }

@@ -25,8 +25,12 @@ from ssllatency.reports.documents.recording import to_lines
 from ssllatency.reports.documents.recording_reading import from_text
 from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
+from ssllatency.tracing.watch import grammar
+from ssllatency.tracing.watch.grammar import ConditionError
+from ssllatency.tracing.watch.metrics import function_subjects, handshake_subjects
 
-_MOST_CELLS = 10_000
+_MOST_CELLS, _MOST_COMPARISONS = 10_000, 16
+_SUBJECTS = handshake_subjects() | function_subjects()
 _COMMANDS = ((), ("-H", "Connection: close"))
 
 
@@ -95,6 +99,21 @@ def check_matrix(data: bytes) -> None:
         assert cell[Factor.SERVER] in matrix.servers
         assert str(cell).isprintable()
     assert matrix.identity.isalnum()
+
+
+def _check_lines(lines: tuple[str, ...]) -> None:
+    assert all(line.isascii() and line.isprintable() for line in lines)
+
+
+def check_condition(data: bytes) -> None:
+    """Of a condition: a bounded number of comparisons, or a place in the text that is shown in printable characters."""
+    try:
+        condition = grammar.parse(data.decode(errors="replace"), _SUBJECTS)
+    except ConditionError as error:
+        _check_lines((str(error), *error.excerpt))
+        return
+    assert 0 < len(condition.comparisons) <= _MOST_COMPARISONS
+    assert all(comparison.limit >= 0 for comparison in condition.comparisons)
 
 
 def check_table(data: bytes) -> None:

@@ -21,6 +21,12 @@ from tests.handshakes import Shake, handshakes_of
 from tests.recordings import calls_of, interval_of, shakes_of
 
 _OUTPUTS = Path(__file__).parents[1] / "unit/load/outputs"
+_CONDITIONS = (
+    "handshake p99 > 50ms for 10s",
+    "failure > 5% and handshake rate >= 10/s for 1m30s or resumed share < 0.2",
+    "wait peer p99.9 <= 1.5 s or private_key mean > 200us and SSL_read failure count > 3",
+    "SSL_write retry share > 1 % for 30 s",
+)
 _MATRICES = (
     'seconds = 1\nconnections = 9\n[servers.web]\n[factors]\nkey = ["RSA-2048", "ECDSA-P256"]\nversion = "TLSv1.3"\n',
     'seconds = 2\nrepeats = 3\nseed = 7\n[servers.a]\nkind = "openssl"\noptions = ["-quiet"]\n[factors]\npage = "none"\n',
@@ -72,6 +78,11 @@ def tool_outputs() -> list[bytes]:
 def matrices() -> list[bytes]:
     """A matrix for each kind of server."""
     return [each.encode() for each in _MATRICES]
+
+
+def conditions() -> list[bytes]:
+    """Conditions of all kinds of subjects, figures and values."""
+    return [each.encode() for each in _CONDITIONS]
 
 
 def tables() -> list[bytes]:

@@ -5,6 +5,7 @@ namespaces (/proc/PID/net/tcp and tcp6), in which those that listen come first."
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ _LISTEN = "0A"
 _ALL = ("0.0.0.0", "::")
 _MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address in an IPv6 one, RFC 4291, 2.5.5.2
 _PIECE = 1 << 16
+_AGAIN_S = 1.0
 # Who holds listening sockets for others, and starts processes that have nothing to do with them.
 _HOLDERS = ("systemd", "init", "docker-proxy")
 
@@ -74,21 +76,26 @@ class Owners:
 
 class Ports:
     """Who listens on these TCP ports, in any network namespace. The descriptors of all processes, of which there may be as many
-    as connections, are read only where the sockets that listen have changed, or one of their owners has gone."""
+    as connections, are read only where the sockets that listen have changed, or one of their owners has gone; and now and then
+    where there are sockets without an owner, as systemd's, which a server gets when it is started."""
 
     def __init__(self, ports: Iterable[int]) -> None:
         self._ports = frozenset(ports)
         self._sockets: dict[str, set[str]] = {}
-        self._owners = Owners({})
+        self._owners, self._looked = Owners({}), 0.0
 
     def owners(self, processes: Iterable[Process], proc: Path = PROC) -> Owners:
         """Those among the processes."""
         by_pid = {process.pid: process for process in processes}
         sockets = _sockets_on(self._ports, by_pid, proc)
-        owners = self._owners.by_port.values()
-        if sockets != self._sockets or any(not pids or not pids <= by_pid.keys() for pids in owners):
-            self._sockets, self._owners = sockets, self._look(by_pid, proc)
+        if sockets != self._sockets or self._is_time(by_pid, any(sockets.values())):
+            self._sockets, self._owners, self._looked = sockets, self._look(by_pid, proc), time.monotonic()
         return self._owners
+
+    def _is_time(self, pids: Container[int], has_sockets: bool) -> bool:
+        owners = self._owners.by_port.values()
+        gone = any(pid not in pids for of_port in owners for pid in of_port)
+        return gone or (has_sockets and not all(owners) and time.monotonic() >= self._looked + _AGAIN_S)
 
     def _look(self, processes: dict[int, Process], proc: Path) -> Owners:
         by_port: dict[int, set[int]] = {port: set() for port in self._ports}

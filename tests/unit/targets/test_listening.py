@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import Selection, all_processes, members, select
+from ssllatency.targets import Selection, all_processes, listening, members, select
 from ssllatency.targets.listening import Listener, Ports, blocks, is_own, listeners, serving
 
 AddProcess = Callable[..., Path]
@@ -163,6 +163,20 @@ def test_descriptors_are_read_again_only_where_who_listens_has_changed(served: P
     assert wanted.owners(all_processes(served), served).by_port == {443: {SERVER, OTHER, 5_000_010}}
     left = [process for process in all_processes(served) if process.pid != SERVER]
     assert wanted.owners(left, served).by_port == {443: {OTHER, 5_000_010}}, "one has gone"
+
+
+def test_a_socket_that_is_handed_on_is_found(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As systemd hands its own to the server that it starts: it is the same socket."""
+    now = [100.0]
+    monkeypatch.setattr(listening.time, "monotonic", lambda: now[0])
+    (served / str(OTHER) / "ns" / "net").unlink()
+    (served / str(OTHER) / "ns" / "net").symlink_to("net:[1]")
+    wanted = Ports([8443])
+    assert wanted.owners(all_processes(served), served).by_port == {8443: set()}
+    (served / str(OTHER) / "fd" / "4").symlink_to("socket:[74]")
+    assert wanted.owners(all_processes(served), served).by_port == {8443: set()}
+    now[0] += 1.0
+    assert wanted.owners(all_processes(served), served).by_port == {8443: {OTHER}}
 
 
 def test_a_port_of_our_own() -> None:
