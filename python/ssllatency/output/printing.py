@@ -15,8 +15,28 @@ _LAYOUT = "\n\t"
 _SEQUENCES = {FAILURE: "\x1b[1;31m", DOMINANT: "\x1b[1;33m", FINDING: "\x1b[1m", END: "\x1b[0m"}
 
 
+class _Status:
+    """The last line on the terminal, standard error: it shows progress, and gives way to any other text."""
+
+    shown = False
+
+
+def show_status(line: str) -> None:
+    """Writes the line that shows progress in place of the one before."""
+    print(f"\r{printable(line)}\x1b[K", end="", file=sys.stderr, flush=True)
+    _Status.shown = True
+
+
+def clear_status() -> None:
+    """Removes that line, if it is there."""
+    if _Status.shown:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        _Status.shown = False
+
+
 def show(text: str, end: str = "\n", *, colour: bool = False) -> None:
     """Writes a result to standard output, a report or JSON; with `colour` marks (reports/words/marks.py) become colours."""
+    clear_status()
     print(as_shown(text, colour=colour), end=end, flush=True)
 
 
@@ -34,6 +54,7 @@ def tell(sentence: str) -> None:
 
 def tell_line(line: str) -> None:
     """Writes a line to standard error, in ASCII."""
+    clear_status()
     print(printable(line), file=sys.stderr, flush=True)
 
 

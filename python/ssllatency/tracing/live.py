@@ -15,6 +15,7 @@ from ssllatency.engines.attach.links import take_all_files
 from ssllatency.engines.base import Request, Session
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell, tell_line
+from ssllatency.output.progress import Progress
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts
 from ssllatency.reports.words.units import counted
@@ -110,6 +111,7 @@ class RunEnd:
         self.at = time.monotonic() + self._duration if self._began else float("inf")
         self._resolved, self._look, self._over = resolved, time.monotonic() + _LOOK_AGAIN_S, False
         self._follower = follower
+        self._progress = Progress(duration, exact=True) if duration else None
 
     def has_come(self) -> bool:
         """Whether the run is over. Looks for the processes only now and then."""
@@ -128,9 +130,17 @@ class RunEnd:
 
     def wait(self, until: float) -> bool:
         """Waits until then, or until the end; whether it was the end. Sees an end also where it needn't wait."""
+        is_over = self._waited(until)
+        if is_over and self._progress:
+            self._progress.close()
+        return is_over
+
+    def _waited(self, until: float) -> bool:
         if self.has_come():
             return True
         while (left := min(until, self.at) - time.monotonic()) > 0:
+            if self._progress and self._began:
+                self._progress.show(self._duration - (self.at - time.monotonic()), "Ctrl-C ends it sooner")
             if self._wait(left) or self.has_come():
                 return True
         return time.monotonic() >= self.at

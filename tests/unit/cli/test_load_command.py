@@ -19,6 +19,7 @@ from ssllatency.load.arguments import Endpoint
 from ssllatency.load.run import Ended, Output
 from ssllatency.load.tools.choice import TOOLS
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.output.printing import tell
 from ssllatency.output.progress import Progress
 from ssllatency.targets import Selection
 from ssllatency.tracing.load import driving
@@ -147,6 +148,21 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             progress.show(5.2, "17 handshakes")
             progress.show(5.3, "18 handshakes")  # too soon
         due, shown = "\r[#####---------------] 5 s of about 20 s, 17 handshakes\x1b[K\r\x1b[K", ""
+        while len(shown) < len(due):
+            shown += os.read(primary, 4096).decode()
+    os.close(primary)
+    assert shown == due
+
+
+def test_what_is_said_meanwhile_takes_the_place_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    primary, secondary = pty.openpty()
+    with os.fdopen(secondary, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with Progress(20.0, exact=True) as progress:
+            progress.show(5.2, "Ctrl-C ends it sooner")
+            tell("a note.")
+        due = "\r[#####---------------] 5 s of 20 s, Ctrl-C ends it sooner\x1b[K\r\x1b[Kssllatency: a note.\r\n"
+        shown = ""
         while len(shown) < len(due):
             shown += os.read(primary, 4096).decode()
     os.close(primary)
