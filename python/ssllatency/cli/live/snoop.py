@@ -16,7 +16,7 @@ from ssllatency.cli import options
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.sessions.snoop import RING_BYTES, EventFilter, SnoopSession, events_of
-from ssllatency.errors import SsllatencyError
+from ssllatency.errors import SsllatencyError, did_you_mean
 from ssllatency.model.snapshot import Outcome
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell, tell_line
@@ -89,8 +89,10 @@ def _only(patterns: list[str] | None, resolved: Resolved) -> Resolved:
     parts = [(_chosen(patterns, [image]), file) for image, file in zip(resolved.images, resolved.files, strict=True)]
     images = tuple(image for kept, _ in parts for image in kept)
     if not images:
+        names = {planned.operation for image in resolved.images for planned in image.plan.operations}
         raise SsllatencyError(
-            f"no function that is traced here matches {' or '.join(patterns)}: `ssllatency probes` lists them."
+            f"no function that is traced here matches {' or '.join(patterns)}: {did_you_mean(patterns[0], names)}"
+            "`ssllatency probes` lists them."
         )
     return replace(resolved, images=images, files=tuple(file for kept, file in parts if kept))
 

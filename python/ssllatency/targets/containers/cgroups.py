@@ -6,9 +6,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from ssllatency.errors import Absent, SsllatencyError
+from ssllatency.errors import Absent, SsllatencyError, did_you_mean
 from ssllatency.targets.processes import PROC
 
 _PROCESSES = "cgroup.procs"
@@ -52,7 +53,17 @@ def unit_folder(name: str, proc: Path = PROC, root: Path = Path("/"), *, nobody:
         )
     if nobody and folders:
         return folders[0]
-    raise Absent(f"The unit {unit} isn't running: check its name (systemctl status {unit}).")
+    meant = did_you_mean(unit, _names(points))
+    raise Absent(f"The unit {unit} isn't running: {meant}check its name (systemctl status {unit}).")
+
+
+def _names(points: Iterable[Path]) -> list[str]:
+    """The units of the system that run."""
+    names = []
+    for point in points:
+        with suppress(OSError):
+            names += [entry.name for entry in os.scandir(point / "system.slice") if _UNIT.fullmatch(entry.name)]
+    return names
 
 
 def _unit_below(unit: str, points: Iterable[Path]) -> Path | None:

@@ -127,9 +127,15 @@ def test_a_unit_in_cgroup_2(proc: Path, hierarchies: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["ngin", "other", "hidden"])
 def test_a_unit_that_does_not_run(proc: Path, units: Path, tmp_path: Path, name: str) -> None:
-    with pytest.raises(SsllatencyError, match=rf"The unit {name}.service isn't running: check its name"):
+    with pytest.raises(SsllatencyError, match=rf"The unit {name}.service isn't running: "):
         unit_folder(name, proc, tmp_path)
     assert unit_folder(name, proc, tmp_path, nobody=True) == units / "system.slice" / f"{name}.service"
+
+
+@pytest.mark.usefixtures("units")
+def test_a_misspelt_unit(proc: Path, tmp_path: Path) -> None:
+    with pytest.raises(SsllatencyError, match=r"ngnix.service isn't running: did you mean nginx.service\? check its name"):
+        unit_folder("ngnix", proc, tmp_path)
 
 
 @pytest.mark.usefixtures("units")
