@@ -20,7 +20,7 @@ from ssllatency.reports.html.words import style_name
 from ssllatency.reports.words.handshakes import PIECES
 
 CSS = files("ssllatency.reports.html").joinpath("templates/page.css").read_text(encoding="utf-8")
-WIDTHS = (320, 390, 1100)
+WIDTHS = (320, 390, 820, 1400)
 _WAITS = tuple(style_name(part) for part in PIECES if part.value.startswith("wait"))
 _WORK = tuple(style_name(part) for part in PIECES if not part.value.startswith("wait"))
 # What is written on what.
@@ -108,3 +108,26 @@ def test_light_and_dark_differ(tab: Tab, tmp_path: Path) -> None:
         grounds.append(tab.value("getComputedStyle(document.body).backgroundColor"))
         pictures.append(tab.value("getComputedStyle(document.querySelector('.wide svg path[style*=private-key]')).fill"))
     assert all(one != other for seen in (pictures, grounds) for one, other in pairwise(seen))
+
+
+@pytest.mark.slow
+def test_a_wide_tables_first_column_and_its_heading_stay(tab: Tab, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(page(*RECORDINGS["changed"]()), encoding="utf-8")
+    tab.show(file, 390)
+    wide = "[...document.querySelectorAll('.scroll')].find(one => one.scrollWidth > one.clientWidth + 100)"
+    places = f"[...{wide}.querySelectorAll('thead th:first-child, tbody th')].map(one => one.getBoundingClientRect().left)"
+    second = f"{wide}.querySelectorAll('thead th')[1].getBoundingClientRect().left"
+    before, moved_from = tab.value(places), tab.value(second)
+    tab.value(f"{wide}.scrollLeft = 90")
+    assert len(before) > 5
+    assert tab.value(places) == before
+    assert tab.value(second) == moved_from - 90
+
+
+@pytest.mark.slow
+def test_findings_are_on_the_first_screen_of_a_phone(tab: Tab, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(page(*RECORDINGS["changed"]()), encoding="utf-8")
+    tab.show(file, 390)
+    assert tab.value("document.querySelector('.finding').getBoundingClientRect().bottom") < 700
