@@ -57,6 +57,7 @@ def _overview() -> Page:
             "SHORT COMMANDS": _terms({short: f"the same as `ssllatency {name}`" for short, name in short_commands().items()}),
             "BPFTRACE SCRIPTS": _terms({script.name: page_of(script).summary for script in bpftrace_scripts()}),
             "OPTIONS": options.listed(_without_subcommands(parser), {}),
+            "EXAMPLES": _shown(parser),
             "EXIT STATUS": exit_status(parser),
             "SEE ALSO": [f"{bold('bpftrace')}(8).", *filled(_DOCUMENTS)],
         },

@@ -36,6 +36,12 @@ _ROOMS = {
     "load": "live",
 }
 SUBCOMMANDS = tuple(_ROOMS)
+EXAMPLES = (
+    ("ssllatency targets", "what does TLS on this host, and the PIDs to name"),
+    ("ssllatency handshakes -p 812 -d 10", "where the handshakes' time goes, and why some fail"),
+    ("ssllatency record -p 812 -d 60 -o before.jsonl", "keep a measurement"),
+    ("ssllatency diff before.jsonl after.jsonl", "and compare it with the next"),
+)
 # STATUS is what a subcommand may end with beside these.
 STATUSES = "exit status: 0 done, 1 failed, 2 misuse"
 OUTPUTS = "Results go to standard output, everything else to standard error."
@@ -117,6 +123,7 @@ def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
         description="Shows where the latency of server-side TLS goes, on the live server.",
         epilog=f"{STATUSES}. {OUTPUTS}",
     )
+    parser.examples = EXAMPLES
     parser.add_argument("-V", "--version", action="version", version=f"ssllatency {__version__}")
     subparsers = parser.add_subparsers(metavar="SUBCOMMAND", required=True, parser_class=_Parser)
     for name in [subcommand] if subcommand in SUBCOMMANDS else SUBCOMMANDS:
