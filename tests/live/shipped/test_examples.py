@@ -33,7 +33,6 @@ _VARYING = (
     (r"0 ?(ns|us|ms|s)\b", "0 s"),
     (r"0[KMG]?B/s", "0B/s"),
 )
-_TABLE = "### Side by side\n"
 # What comes about by chance: who waits for whom, and whether two runs differ in more than their times.
 _PERHAPS = {
     "wait: peer",
@@ -45,6 +44,11 @@ _PERHAPS = {
     "Note",
     "Cost of tracing",
 }
+# What each report has near its end: the share, the hits and what one takes.
+_COST = re.compile(
+    r"^Cost of tracing: [\d.<]+ % of the traced processes' CPU time \(\d+ probe hits, [\d.]+ (?:ns|us)\s+each\)\.$",
+    re.MULTILINE,
+)
 Rows = dict[str, dict[str, str]]
 
 
@@ -54,6 +58,7 @@ def ran(example: str, folder: Path) -> str:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr
     assert left_behind(folder) == []
+    assert len(_COST.findall(done.stdout)) == len(re.findall(r"^Traced: ", done.stdout, re.MULTILINE)) > 0
     return done.stdout
 
 
