@@ -7,7 +7,7 @@ import copy
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -211,3 +211,21 @@ def test_damaged_plan_is_refused_by_the_path_of_the_field(field: str) -> None:
     DAMAGE[field](values)
     with pytest.raises(FieldError, match=f"^{re.escape(field.strip())} must be "):
         from_values(values, file_size=SIZE)
+
+
+def test_on_a_narrow_terminal_less_important_columns_go() -> None:
+    """Offsets and costs are whole; in a file there are all columns."""
+    exits = (
+        Probe(0x7FFF54A8, 0x7FFF54A8, Role.EXIT, "jne qword ptr [rsp + 0x12345678]", Cost.SINGLE_STEPPED, 24, "rax", True),
+    )
+    longest = replace(READ, operation="rsa_ossl_private_encrypt_x", probes=(READ.probes[0], *exits))
+    plan = replace(PLAN, operations=(HANDSHAKE, READ, longest))
+    lines = render([plan], most=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    (heading,) = [line for line in lines if line.startswith("OPERATION")]
+    assert {"OPERATION", "NS/CALL", "ROLE", "OFFSET", "COST"} <= {*heading.split()}
+    sites = {f"{probe.offset:#x}" for planned in plan.operations for probe in planned.probes}
+    assert sites <= {*" ".join(lines).split()}
+    whole = render([plan])
+    assert max(map(len, whole.splitlines())) > 80
+    assert whole == render([plan], most=200)

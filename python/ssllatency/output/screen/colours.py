@@ -23,7 +23,7 @@ _STYLES = {
     Style.HEAT_2: "cyan",
     Style.HEAT_3: "green",
     Style.HEAT_4: "yellow",
-    Style.HEAT_5: "bold red",
+    Style.HEAT_5: "bold magenta",
 }
 
 

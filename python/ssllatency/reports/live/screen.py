@@ -137,7 +137,9 @@ def _title(now: Shown, row: Row | None) -> Line:
 
 
 def _sentences(now: Shown, page: Page) -> list[Line]:
-    lines = [line for sentence in diagnosis(now.window.snapshot) for line in page.wrapped(f"==> {sentence}", "", "    ")]
+    whose = "All rows together: " if len(now.rows) > 1 else ""  # the bar above is the chosen row's
+    sentences = [f"==> {whose}{sentence}" for sentence in diagnosis(now.window.snapshot)]
+    lines = [line for sentence in sentences for line in page.wrapped(sentence, "", "    ")]
     return _exactly([[Piece(line, Style.STRONG)] for line in lines], max(_SENTENCE_LINES, min(4, len(lines))))
 
 
