@@ -8,7 +8,7 @@ the time before one in ten seconds. Of each interval there are counts and coarse
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ssllatency.model.arithmetic import difference
@@ -124,12 +124,35 @@ class History:
 
 def tallies(intervals: Iterable[Interval], view: str, services: Mapping[int, str], row: str | None) -> Iterator[Tally]:
     """For each interval what the row of that name is of it, in that view; with None what all rows are."""
+    names = _Names(view, services)
     for interval in intervals:
-        if view == FUNCTION:
-            yield _added(tally for function, tally in interval.functions.items() if row in (None, function))
-        else:
-            mine = (tally for key, tally in interval.handshakes.items() if row in (None, name_in(view, dict(key), services)))
-            yield _added(mine)
+        parts = interval.functions.items() if view == FUNCTION else interval.handshakes.items()
+        yield _added(tally for key, tally in parts if row in (None, names.of(key)))
+
+
+def counts(intervals: Sequence[Interval], view: str, services: Mapping[int, str]) -> dict[str, list[int]]:
+    """By row, how many there were in each interval."""
+    names, by_row = _Names(view, services), dict[str, list[int]]()
+    for number, interval in enumerate(intervals):
+        for key, tally in interval.functions.items() if view == FUNCTION else interval.handshakes.items():
+            by_row.setdefault(names.of(key), [0] * len(intervals))[number] += tally.count
+    return by_row
+
+
+class _Names:
+    """What rows are called to which keys belong, each made once."""
+
+    def __init__(self, view: str, services: Mapping[int, str]) -> None:
+        self._view, self._services = view, services
+        self._names: dict[Key | str, str] = {}
+
+    def of(self, key: Key | str) -> str:
+        """The name; a function's key is its name."""
+        if isinstance(key, str):
+            return key
+        if key not in self._names:
+            self._names[key] = name_in(self._view, dict(key), self._services)
+        return self._names[key]
 
 
 def _added(parts: Iterable[Tally]) -> Tally:

@@ -30,12 +30,12 @@ def spark(values: Sequence[float], width: int, page: Page) -> str:
     return "".join(marks[step] for step in steps).rjust(width)
 
 
-def rates(intervals: Sequence[Interval], tallied: Sequence[Tally], points: int) -> list[float]:
+def rates(intervals: Sequence[Interval], counts: Sequence[int], points: int) -> list[float]:
     """How many a second, in so many points up to now at most, each as long."""
-    size = max(1, math.ceil(len(tallied) / points)) if points else 1
-    pairs = list(zip(intervals, tallied, strict=True))
+    size = max(1, math.ceil(len(counts) / points)) if points else 1
+    pairs = list(zip(intervals, counts, strict=True))
     chunks = [pairs[max(0, end - size) : end] for end in range(len(pairs), 0, -size)]
-    times = [(sum(tally.count for _, tally in chunk), sum(part.duration_s for part, _ in chunk)) for chunk in chunks]
+    times = [(sum(count for _, count in chunk), sum(part.duration_s for part, _ in chunk)) for chunk in chunks]
     return [count / seconds if seconds else 0.0 for count, seconds in reversed(times)]
 
 

@@ -95,9 +95,9 @@ def cell(row: Row, column: Column) -> Piece:
     return Piece(text, Style.FAILURE if column.key == "failed" and row.failed else Style.PLAIN)
 
 
-def trend(shown: Shown, row: Row | None, width: int, page: Page) -> str:
+def trend(shown: Shown, row: Row, width: int, page: Page) -> str:
     """How the row's rate went over the last minutes."""
-    return spark(rates(shown.intervals, shown.tallies_of(row), width), width, page)
+    return spark(rates(shown.intervals, shown.counts_of(row), width), width, page)
 
 
 def diagnosis(snapshot: Snapshot) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ssllatency.model.handshakes import Label
-from ssllatency.model.live.history import History, Interval, Window, tallies
+from ssllatency.model.live.history import History, Interval, Tally, Window, counts, tallies
 from ssllatency.model.live.reading import FUNCTION, SERVICE
 from ssllatency.model.live.rows import Row, rows, whole
 from ssllatency.reports.live.columns import columns, ordered
@@ -66,9 +67,17 @@ class Shown:
     hidden: int = 0
     services: dict[int, str] = field(default_factory=dict)
 
-    def tallies_of(self, row: Row | None) -> list:  # type: ignore[type-arg]
+    def tallies_of(self, row: Row | None) -> list[Tally]:
         """What the row was in each of the intervals; all rows together for None."""
         return list(tallies(self.intervals, self.choice.view, self.services, row.name if row else None))
+
+    def counts_of(self, row: Row) -> list[int]:
+        """How many of the row there were in each of the intervals."""
+        return self._counts.get(row.name, [0] * len(self.intervals))
+
+    @cached_property
+    def _counts(self) -> dict[str, list[int]]:
+        return counts(self.intervals, self.choice.view, self.services)
 
 
 def shown(history: History, choice: Choice) -> Shown | None:
