@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from rich.text import Text
 from textual import events
@@ -21,6 +21,7 @@ from ssllatency.model.live.rows import Row
 from ssllatency.output.screen.child import Child
 from ssllatency.output.screen.colours import coloured
 from ssllatency.output.screen.dialogs import CommandScreen, LineScreen, TextScreen
+from ssllatency.output.screen.recorder import Recorder
 from ssllatency.reports.live.detail import detail
 from ssllatency.reports.live.screen import State, chosen_words, compose, explanation
 from ssllatency.reports.live.shown import Choice, shown
@@ -32,19 +33,6 @@ _MOST_PIDS = 64  # of a row that is snooped on
 _PAGE_ROWS = 10
 _ALWAYS = ("quit", "suspend_process", "pop_screen")
 _OURS = "ssllatency: "  # what sentences on standard error begin with
-
-
-class Recorder(Protocol):
-    """What keeps the readings while that is switched on."""
-
-    file: str
-
-    @property
-    def running(self) -> bool:
-        """Whether readings are being kept."""
-
-    def toggle(self) -> str:
-        """Starts or stops; what happened, in a sentence."""
 
 
 class Read(Message):
@@ -121,10 +109,9 @@ class TopApp(App[None]):
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self._choice, self._recorder, self._unicode, self._begin, self._snoop = choice, recorder, unicode, begin, snoop
-        self._history, self._frozen = History(), None
-        self._notice, self._ended = "", False
-
-    _frozen: History | None
+        self._history = History()
+        self._frozen: History | None = None  # what is shown while it is paused
+        self._notice = ""
 
     def compose(self) -> ComposeResult:
         yield View(self._draw)
@@ -154,7 +141,6 @@ class TopApp(App[None]):
         if not message.why:
             self.exit()
             return
-        self._ended = True
         self._say(f"{message.why} q quits.")
 
     @property

@@ -6,33 +6,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from ssllatency.model.live.reading import Reading
-from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell
 from ssllatency.output.screen.need import forget_settings
+from ssllatency.output.screen.recorder import Recorder
 from ssllatency.reports.live.shown import Choice
-
-
-class Recorder(Protocol):
-    """What keeps the readings while that is switched on."""
-
-    file: str
-
-    @property
-    def running(self) -> bool:
-        """Whether readings are being kept."""
-
-    def toggle(self) -> str:
-        """Starts or stops; what happened, in a sentence."""
-
-    def take(self, snapshot: Snapshot) -> str:
-        """Takes a reading; a sentence where it couldn't be kept, else ""."""
-
-    def close(self) -> str:
-        """Stops; what was kept, "" where nothing was."""
 
 
 def run_screen(
