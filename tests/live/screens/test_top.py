@@ -85,7 +85,7 @@ def test_what_is_seen_is_what_clients_did(certificates: Path, short_folder: Path
         bad.no_shared_cipher(server.port["rsa"])
         text = terminal.wait_for(lambda text: "failed: no shared cipher" in text)
         assert re.search(r"top  \S+  \d\d:\d\d:\d\d, last .* probes .* % of their CPU, top .* % of a core", text)
-        assert re.search(r"^ +[\d.]+ [mu]s .*[·░▒▓█]", text, re.MULTILINE)  # the heatmap
+        assert re.search(r"^ *[\d.]+ [mu]s .*[·░▒▓█]", text, re.MULTILINE)  # the heatmap
         assert re.search(r"^\|[^|]+\|$", text, re.MULTILINE)  # the bar of phases
         assert "==> " in text
         assert all(len(line) <= 80 for line in terminal.lines())
