@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 
-from ssllatency.code.evaluate import fields_read, returned
+from ssllatency.code.evaluate import fields_read, followed, returned
 from ssllatency.code.returns import returned_address
-from ssllatency.code.values import Field, Place
+from ssllatency.code.values import Field, Place, Value
 from ssllatency.elf.image import Image
 from ssllatency.openssl.implementations import tls_inside
 
@@ -23,6 +23,9 @@ _SSL_ACCESSORS = {
     "reused": "SSL_session_reused",
 }
 _MAX_OFFSET = 1 << 16
+# include/openssl/bio.h
+BIO_TYPE_SOCKET = 0x505
+_BIO_C_GET_FD = 105
 _VERSION = re.compile(rb"OpenSSL \d+\.\d+\.\d+[-+.\w]* +\d{1,2} [A-Z][a-z]{2} \d{4}(?=\0)")
 _LONGEST_VERSION = 80
 
@@ -49,6 +52,31 @@ def bio_flags_offset(image: Image) -> int | None:
     """The byte offset of the flags in BIO, from BIO_test_flags; None where the image doesn't define or show it."""
     path = field_returned(image, "BIO_test_flags", 1)
     return path[0] if path else None
+
+
+def bio_offsets(image: Image) -> dict[str, int]:
+    """Where a BIO of type BIO_TYPE_SOCKET keeps its method, whose first word is the type, and its descriptor: "bio_method" and
+    "bio_descriptor". Empty where the image doesn't show both, or the type isn't the one that OpenSSL's headers have."""
+    method = field_returned(image, "BIO_method_type", 2)
+    descriptor = _socket_descriptor(image)
+    if method is None or method[1] or descriptor is None:
+        return {}
+    return {"bio_method": method[0], "bio_descriptor": descriptor}
+
+
+def _socket_descriptor(image: Image) -> int | None:
+    """The field that BIO_s_socket's control function stores for BIO_C_GET_FD."""
+    source, control = image.function("BIO_s_socket"), field_returned(image, "BIO_meth_get_ctrl", 1)
+    table = returned_address(image, source.address) if source else None
+    target = image.pointer(table + control[0]) if table and control else None
+    if table is None or target is None or image.constant(table, 4) != BIO_TYPE_SOCKET:
+        return None
+    arguments: dict[str, Value] = {"rdi": Place("argument", 0), "rsi": _BIO_C_GET_FD, "rcx": Place("output", 0)}
+    stores = followed(image, target, arguments).stores
+    values = {value for place, value in stores if place == arguments["rcx"]}
+    value = values.pop() if len(values) == 1 else None
+    known = isinstance(value, Field) and value.whole and value.size == 4 and len(value.path) == 1
+    return value.path[0] if known and isinstance(value, Field) and 0 <= value.path[0] < _MAX_OFFSET else None
 
 
 def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ssllatency.code.evaluate import followed
+from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.returns import returned_address
-from ssllatency.code.values import Field, Place, Value
+from ssllatency.code.values import Case, Field, Place, Value
 from ssllatency.elf.image import Image
 
 _CONNECTION, _OUTPUT = Place("argument", 0), Place("output", 0)
@@ -39,13 +39,18 @@ class Accessors:
 
     def follow(self, name: str, **arguments: Value) -> Evaluation:
         """The evaluation of the function, called with the connection and these further arguments."""
+        return self.follow_in(name, Case(arguments))
+
+    def follow_in(self, name: str, case: Case) -> Evaluation:
+        """The same in this case, to which the connection is added."""
         function = self.image.function(name)
         if function is None:
             raise UnclearError(f"the library has no {name}")
-        return self._follow(function.address, arguments)
+        return self._follow(function.address, case)
 
-    def _follow(self, address: int, arguments: dict[str, Value]) -> Evaluation:
-        return followed(self.image, address, {"rdi": _CONNECTION, **arguments}, self._field_values)
+    def _follow(self, address: int, case: Case) -> Evaluation:
+        arguments, fields = {"rdi": _CONNECTION, **case.arguments}, {**self._field_values, **case.fields}
+        return followed_in(self.image, address, Case(arguments, fields, case.calls))
 
     def returned(self, *names: str, size: int = 8, depth: int = 1) -> Field:
         """The one field that the first existing function of `names` returns, `depth` pointers from its argument."""
@@ -69,7 +74,7 @@ class Accessors:
         target = targets.pop() if len(targets) == 1 else None
         if target is None:
             raise UnclearError("SSL_ctrl doesn't lead to one function")
-        return self._follow(target, {"rsi": command, "rcx": _OUTPUT})
+        return self._follow(target, Case({"rsi": command, "rcx": _OUTPUT}))
 
     def stored(self, evaluation: Evaluation, problem: str) -> Field:
         """The one number in a structure beside the connection that is stored for the caller."""

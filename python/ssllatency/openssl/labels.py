@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ssllatency.code.values import Field, FieldPath
+from ssllatency.code.values import Case, Field, FieldPath, Place
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.openssl.connection import Accessors, UnclearError, only
 from ssllatency.openssl.signatures import code_point_offset
 
 # Commands of SSL_ctrl: include/openssl/ssl.h.
 _GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 132, 134
+_CONNECTION = Place("argument", 0)
+_HOST_NAME = 0  # TLSEXT_NAMETYPE_host_name: include/openssl/tls1.h
+_SERVER_NAME, _ALPN = "SSL_get_servername", "SSL_get0_alpn_selected"
+_FIRST_OUTPUT, _SECOND_OUTPUT = Place("first output", 0), Place("second output", 0)
 _NO_GROUP = "SSL_ctrl doesn't show the negotiated group"
 
 
@@ -24,6 +28,10 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
     "ctx", "session", "peer_certificate" and "waitctx" pointers. "cipher" is the number that SSL_CIPHER_get_id returns,
     "signature" the TLS code point of the algorithm that this side signs with. The group's code point is "group_tls13" where the
     version is TLS 1.3 and "did_kex" isn't 0, else "group_session".
+
+    "server_name" and "server_name_session" point to the name that the client asked for, which ends in a zero byte; the latter
+    counts where it isn't NULL and the session was resumed in a version before TLS 1.3. "alpn" points to the protocol that was
+    agreed on, of "alpn_length" bytes.
     """
     try:
         accessors = Accessors(image)
@@ -98,6 +106,50 @@ def _signature(accessors: Accessors) -> Field:
     return Field((*key.path[:-1], offset), 2)
 
 
+def _server_name(accessors: Accessors) -> Field:
+    """The name in the connection: all that is returned, once a server's handshake has begun, where no session is resumed."""
+    returned = _server_names(accessors, resumed=0)
+    return only(returned, f"{_SERVER_NAME} doesn't simply return it", 8, 1)
+
+
+def _server_name_session(accessors: Accessors) -> Field:
+    """The name in the session: the one more that is returned where it is."""
+    returned = _server_names(accessors, resumed=1) - {_server_name(accessors)}
+    field = only(returned, f"{_SERVER_NAME} doesn't simply return it", 8, 2)
+    if field.path[:1] != _session(accessors).path:
+        raise UnclearError(f"{_SERVER_NAME} doesn't look into the session")
+    return field
+
+
+def _server_names(accessors: Accessors, resumed: int) -> set[Field]:
+    server, reused = (accessors.returned(name, size=4).path for name in ("SSL_is_server", "SSL_session_reused"))
+    fields = {server: 1, reused: resumed}
+    results = accessors.follow_in(_SERVER_NAME, Case({"rsi": _HOST_NAME}, fields, {"SSL_in_before": 0})).results
+    if not all(isinstance(value, Field) or value in (0, _CONNECTION) for value in results):  # itself, where it is NULL
+        raise UnclearError(f"{_SERVER_NAME} may return something else")
+    return {value for value in results if isinstance(value, Field)}
+
+
+def _alpn(accessors: Accessors) -> Field:
+    return _alpn_stored(accessors, _FIRST_OUTPUT, 8)
+
+
+def _alpn_length(accessors: Accessors) -> Field:
+    """Where it lies: beside the pointer. It may be wider than what is stored of it."""
+    length, text = _alpn_stored(accessors, _SECOND_OUTPUT, 4), _alpn(accessors)
+    if length.path[:-1] != text.path[:-1] or length.path == text.path:
+        raise UnclearError(f"{_ALPN} doesn't store a pointer and its length")
+    return length
+
+
+def _alpn_stored(accessors: Accessors, output: Place, size: int) -> Field:
+    stores = accessors.follow(_ALPN, rsi=_FIRST_OUTPUT, rdx=_SECOND_OUTPUT).stores
+    values = {value for place, value in stores if place == output} - {0}
+    if not all(isinstance(value, Field) for value in values):
+        raise UnclearError(f"{_ALPN} may store something else")
+    return only((value for value in values if isinstance(value, Field)), f"{_ALPN} doesn't simply store it", size)
+
+
 def _waitctx(accessors: Accessors) -> Field:
     names = ("SSL_get_all_async_fds", "SSL_get_changed_async_fds")
     return only({accessors.passed(name) for name in names}, f"{names[0]} and {names[1]} don't agree", 8, 1)
@@ -120,4 +172,8 @@ _LABELS: dict[str, _Source] = {
     "did_kex": _did_kex,
     "signature": _signature,
     "waitctx": _waitctx,
+    "server_name": _server_name,
+    "server_name_session": _server_name_session,
+    "alpn": _alpn,
+    "alpn_length": _alpn_length,
 }

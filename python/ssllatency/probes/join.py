@@ -11,16 +11,22 @@ from ssllatency.probes.plan import ImagePlan
 Users = tuple[ImagePlan, tuple[int, ...]]
 
 
+_IN_BIO = ("bio_flags", "bio_method", "bio_descriptor")
+
+
 def complete(planned: Sequence[Users]) -> list[ImagePlan]:
-    """The plans, in order, each with the offset of a BIO's flags from the libcrypto that the same processes map.
+    """The plans, in order, each with the offsets inside a BIO from the libcrypto that the same processes map.
 
-    Where those processes map several libcryptos that disagree, it stays unknown.
+    Where those processes map several libcryptos that disagree about one, it stays unknown.
     """
-    return [_with_bio_flags(plan, pids, planned) for plan, pids in planned]
+    return [_with_bio(plan, pids, planned) for plan, pids in planned]
 
 
-def _with_bio_flags(plan: ImagePlan, pids: Sequence[int], planned: Sequence[Users]) -> ImagePlan:
-    if plan.offsets.bio_flags is not None or plan.offsets.rwstate is None:
+def _with_bio(plan: ImagePlan, pids: Sequence[int], planned: Sequence[Users]) -> ImagePlan:
+    if plan.offsets.rwstate is None:
         return plan
-    offsets = {other.offsets.bio_flags for other, users in planned if set(users) & set(pids)} - {None}
-    return replace(plan, offsets=replace(plan.offsets, bio_flags=offsets.pop())) if len(offsets) == 1 else plan
+    others = [other.offsets for other, users in planned if set(users) & set(pids)]
+    unknown = [name for name in _IN_BIO if getattr(plan.offsets, name) is None]
+    values = {name: {getattr(offsets, name) for offsets in others} - {None} for name in unknown}
+    known = {name: offsets.pop() for name, offsets in values.items() if len(offsets) == 1}
+    return replace(plan, offsets=replace(plan.offsets, **known)) if known else plan

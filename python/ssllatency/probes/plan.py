@@ -144,9 +144,12 @@ class SslOffsets:
     """Byte offsets inside SSL (or SSL_CONNECTION) that the library's own accessors show; None where they don't.
 
     `rwstate` from SSL_want, `server` from SSL_is_server, `rbio` from SSL_get_rbio, `wbio` from SSL_get_wbio, `shutdown` from
-    SSL_get_shutdown, `version` from SSL_version, `state` (of the handshake's message flow) from SSL_in_before; `bio_flags` is
-    the offset of the flags inside BIO, from BIO_test_flags of libcrypto. In BoringSSL, `boringssl` is where SSL points to what
-    `rwstate` lies in, one of BoringSSL's own codes, both from SSL_get_error; `server_bits` are the bits at `server` that count.
+    SSL_get_shutdown, `version` from SSL_version, `state` (of the handshake's message flow) from SSL_in_before. In BoringSSL,
+    `boringssl` is where SSL points to what `rwstate` lies in, one of BoringSSL's own codes, both from SSL_get_error;
+    `server_bits` are the bits at `server` that count.
+
+    Inside BIO, from libcrypto: `bio_flags` from BIO_test_flags, `bio_method`, whose first word is the type, from
+    BIO_method_type, and `bio_descriptor`, a socket's, from the control function of BIO_s_socket.
     """
 
     rwstate: int | None = None
@@ -157,6 +160,8 @@ class SslOffsets:
     version: int | None = None
     state: int | None = None
     bio_flags: int | None = None
+    bio_method: int | None = None
+    bio_descriptor: int | None = None
     boringssl: int | None = None
     server_bits: int | None = None
 

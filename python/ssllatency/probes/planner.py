@@ -11,7 +11,7 @@ from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.elf.image import ElfError, Function, Image
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.openssl.accessors import bio_flags_offset, bio_offsets, library_version, ssl_offsets
 from ssllatency.openssl.boringssl import boringssl_offsets
 from ssllatency.openssl.methods import ec_key_method, rsa_method
 from ssllatency.openssl.providers import Algorithm, algorithms
@@ -212,7 +212,7 @@ def _plan_operations(
 
 def _offsets(image: Image, libraries: tuple[str, ...]) -> SslOffsets:
     offset_by_name = boringssl_offsets(image) or ssl_offsets(image) if "libssl" in libraries else {}
-    bio_flags = bio_flags_offset(image) if "libcrypto" in libraries else None
+    in_bio = {"bio_flags": bio_flags_offset(image), **bio_offsets(image)} if "libcrypto" in libraries else {}
     names = {field.name for field in fields(SslOffsets)}
     offsets = {name: offset for name, offset in offset_by_name.items() if name in names}
-    return SslOffsets(**{**offsets, "bio_flags": bio_flags})
+    return SslOffsets(**{**offsets, **in_bio})

@@ -18,9 +18,10 @@ from ssllatency.code.decode import instructions
 from ssllatency.elf import aarch64, plt
 from ssllatency.elf.image import Image
 from ssllatency.elf.unwind import pointer_encoding
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.openssl.accessors import bio_flags_offset, bio_offsets, library_version, ssl_offsets
 
 NAMES = ("version", "rwstate", "server", "rbio", "wbio", "shutdown", "hand_state", "state", "session", "reused", "cipher")
+IN_BIO = ("bio_flags", "bio_method", "bio_descriptor")
 
 
 @pytest.mark.parametrize("kind", ["header", "no-header", "no-sections"])
@@ -128,9 +129,14 @@ def test_offsets_are_those_of_the_structures(folder: Path, style: str, layout: t
     path = build.library(folder, f"liba-{style}{len(layout)}.so", ["accessors.c"], *build.STYLES[style], *layout)
     image = Image.open(build.stripped(path, f"a-{style}.so"))
     known = build.symbols(path)
-    offsets = {name: image.constant(known[f"offset_{name}"].address, 8) for name in (*NAMES, "bio_flags")}
+    offsets = {name: image.constant(known[f"offset_{name}"].address, 8) for name in (*NAMES, *IN_BIO)}
     assert offsets["rwstate"] == (104 if layout else 40)
-    assert {**ssl_offsets(image), "bio_flags": bio_flags_offset(image)} == offsets
+    assert {**ssl_offsets(image), "bio_flags": bio_flags_offset(image), **bio_offsets(image)} == offsets
+
+
+def test_a_socket_of_another_type_tells_nothing(folder: Path) -> None:
+    path = build.library(folder, "libsocket.so", ["accessors.c"], "-DSOCKET_TYPE=0x401")
+    assert bio_offsets(Image.open(path)) == {}
 
 
 @pytest.mark.parametrize("style", slow_except(build.STYLES, "plain"))
@@ -150,4 +156,5 @@ def test_images_without_accessors_tell_nothing(shapes: Path) -> None:
     image = Image.open(shapes)
     assert ssl_offsets(image) == {}
     assert bio_flags_offset(image) is None
+    assert bio_offsets(image) == {}
     assert library_version(image) == ""
