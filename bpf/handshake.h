@@ -50,11 +50,19 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_HAND_STATE = 8,
 	SSLL_PLACE_OF_IN_INIT = 9,
 	SSLL_PLACE_OF_DID_KEX = 10, /* whether the connection agreed on a key of its own: then its group counts */
-	SSLL_PLACES = 11,
+	SSLL_PLACE_OF_SERVER_NAME = 11,
+	SSLL_PLACE_OF_SERVER_NAME_SESSION = 12, /* where it was resumed before TLS 1.3 */
+	SSLL_PLACE_OF_ALPN = 13,
+	SSLL_PLACE_OF_ALPN_LENGTH = 14,
+	SSLL_PLACE_OF_BIO_TYPE = 15,
+	SSLL_PLACE_OF_BIO_DESCRIPTOR = 16,
+	SSLL_PLACES = 17,
 	SSLL_PATH_LENGTH = 4,
 };
 
-/* The index of a label in ssll_labels.values, and its bit in `known`. Those before ROLE are read from the SSL, in this order.
+/*
+ * The index of a label in ssll_labels.values, and its bit in `known`. Those before ROLE are read from the SSL, in this order;
+ * those from SNI on tell who shook hands, and nothing of it is read unless it is asked for.
  */
 enum ssll_label {
 	SSLL_LABEL_VERSION = 0,
@@ -65,8 +73,38 @@ enum ssll_label {
 	SSLL_LABEL_CLIENT_CERTIFICATE = 5,
 	SSLL_LABEL_ROLE = 6,
 	SSLL_LABEL_PROCESS = 7,
-	SSLL_LABELS = 8,
-	SSLL_LABEL_OTHER = 31, /* the row of the handshakes beyond the bound on the number of rows */
+	SSLL_LABEL_SNI = 8,
+	SSLL_LABEL_ALPN = 9,
+	SSLL_LABEL_PORT = 10,
+	SSLL_LABEL_PEER = 11,
+	SSLL_LABELS = 12,
+	SSLL_LABEL_OTHER = 31, /* beyond the bound on the number of rows, or of texts */
+};
+
+enum ssll_text_kind {
+	SSLL_TEXT_KIND_SERVER_NAME = 0,
+	SSLL_TEXT_KIND_PROTOCOL = 1,
+	SSLL_TEXT_KIND_IPV4 = 2, /* `length` is that of the prefix, bits */
+	SSLL_TEXT_KIND_IPV6 = 3,
+	SSLL_TEXT_KIND_LOCAL = 4, /* the peer is on this machine: a Unix socket */
+	SSLL_TEXT_LENGTH = 64,
+};
+
+/* What a label's number stands for, in the table of texts. What is beyond the text's end is 0. */
+struct ssll_text {
+	__u8 kind;
+	__u8 length;
+	__u8 cut; /* 1: it was longer */
+	__u8 pad;
+	__u8 bytes[SSLL_TEXT_LENGTH + 4]; /* room for one byte more and a zero byte, which tell whether it was longer */
+};
+
+/* Which of the labels from SNI on are asked for, a bit for each, and how much of a peer's address tells its network, in bits.
+ */
+struct ssll_who_config {
+	__u32 labels;
+	__u16 prefix4;
+	__u16 prefix6;
 };
 
 enum ssll_client_certificate {
@@ -134,7 +172,8 @@ struct ssll_layout {
 	struct ssll_path paths[SSLL_PLACES];
 };
 
-/* The values of a handshake's labels, 0 where they aren't known or not asked for. */
+/* The values of a handshake's labels, 0 where they aren't known or not asked for. Of SNI, ALPN and PEER the number of a text; 0
+ * where there is none. */
 struct ssll_labels {
 	__u32 known;               /* a bit for each label that is */
 	__u32 values[SSLL_LABELS]; /* by enum ssll_label; of ROLE 1 for a server, of PROCESS the tgid */
@@ -166,6 +205,7 @@ enum ssll_shared {
 	SSLL_SHARED_KEYS = 4,
 	SSLL_SHARED_MIX = 5,
 	SSLL_SHARED_POLLERS = 6,
+	SSLL_SHARED_TEXTS = 7,
 	SSLL_SHARED_TABLES = 8,
 };
 
@@ -178,6 +218,13 @@ struct ssll_handshake_key {
 	__u64 ssl;
 	__u32 tgid;
 	__u32 pad;
+};
+
+/* The labels that its socket tells, of a handshake that goes on. */
+struct ssll_endpoint {
+	__u32 known; /* as in ssll_labels */
+	__u32 port;
+	__u32 peer;
 };
 
 /* One handshake while it runs. `since_ns` is the last border between a call and a wait. */
@@ -312,19 +359,23 @@ struct ssll_handshake_config {
 	__u32 off_cpu;           /* 1: switches of threads are traced */
 	__u32 most_handshakes;   /* that one process may have in flight in the table of all */
 	__u32 most_rows;         /* that one process may make */
+	__u32 most_texts;        /* the same */
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_layout) == 272, "layout");
-_Static_assert(sizeof(struct ssll_labels) == 40, "labels");
+_Static_assert(sizeof(struct ssll_layout) == 392, "layout");
+_Static_assert(sizeof(struct ssll_labels) == 56, "labels");
+_Static_assert(sizeof(struct ssll_text) == 72, "text");
+_Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
+_Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 48 + 8 * SSLL_PARTS + 32, "handshake");
 _Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
-_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 40 + 12 + 16 + SSLL_COMM + 4, "single");
+_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 12 + 16 + SSLL_COMM + 4, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
 _Static_assert(sizeof(struct ssll_handshake_counters) == 136, "handshake counters");
-_Static_assert(sizeof(struct ssll_handshake_config) == 52, "handshake config");
+_Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
 
 #endif

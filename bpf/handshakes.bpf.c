@@ -92,6 +92,7 @@ const enum ssll_part *ssll_part_btf __attribute__((unused));
 const enum ssll_ending *ssll_ending_btf __attribute__((unused));
 const enum ssll_place_of *ssll_place_of_btf __attribute__((unused));
 const enum ssll_flag *ssll_flag_btf __attribute__((unused));
+const enum ssll_text_kind *ssll_text_kind_btf __attribute__((unused));
 const enum ssll_label *ssll_label_btf __attribute__((unused));
 const enum ssll_client_certificate *ssll_client_certificate_btf __attribute__((unused));
 const enum ssll_key_operation *ssll_key_operation_btf __attribute__((unused));

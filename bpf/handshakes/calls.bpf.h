@@ -50,6 +50,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		        !begins_handshake(ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), layout))
 			return 0;
 		handshake = open_handshake(ssl, key.tgid, library, now);
+		forget_endpoint(ssl); /* of an SSL that lay there before */
 		if (handshake && is_under_way(ssl, layout))
 			handshake->flags |= SSLL_FLAG_PARTIAL;
 	}
@@ -135,7 +136,7 @@ static __always_inline int on_free(__u64 ssl)
 		return 0;
 	end_wait(handshake, now);
 	if (read_wanted_side(ssl, layout, &server))
-		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, now);
+		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, false, now);
 	else
 		close_handshake(ssl, this_process());
 	return 0;

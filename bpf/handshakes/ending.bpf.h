@@ -8,6 +8,7 @@
 
 #include "common/outcome.bpf.h"
 #include "handshakes/blocking.bpf.h"
+#include "handshakes/endpoints.bpf.h"
 #include "handshakes/errors.bpf.h"
 #include "handshakes/offload.bpf.h"
 #include "handshakes/tables.bpf.h"
@@ -59,9 +60,10 @@ static __always_inline void emit_single(
 	bpf_ringbuf_submit(single, 0);
 }
 
-/* The handshake is over: counts it under its labels and its ending, and closes its record. */
+/* The handshake is over: counts it under its labels and its ending, and closes its record. Of one that is freed no call has
+ * just come back. */
 static __always_inline void finish_handshake(
-        struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, __u64 now)
+        struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, bool in_call, __u64 now)
 {
 	struct ssll_layout *layout = layout_of(handshake->library);
 	struct ssll_labels labels = {.ending = ending, .library = handshake->library};
@@ -90,6 +92,8 @@ static __always_inline void finish_handshake(
 	set_label(&labels, SSLL_LABEL_ROLE, server);
 	set_label(&labels, SSLL_LABEL_PROCESS, tgid);
 	read_labels(ssl, layout, &labels);
+	read_names(ssl, layout, &labels);
+	find_endpoint(ssl, layout, server, in_call, &labels);
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);
@@ -173,10 +177,11 @@ static __always_inline int continue_or_finish(
 		return 0;
 	}
 	if (is_complete(ssl, convention, value, layout)) {
-		finish_handshake(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_REASON_NONE, server, now);
+		finish_handshake(handshake, ssl, SSLL_ENDING_SUCCESS, SSLL_REASON_NONE, server, true, now);
 		return 0;
 	}
 	if (succeeded(convention, value)) { /* early data: the application goes on, and comes back */
+		keep_endpoint(ssl, layout, server);
 		handshake->waiting = SSLL_PART_WAIT_APPLICATION;
 		return 0;
 	}
@@ -191,10 +196,11 @@ static __always_inline int continue_or_finish(
 			transport_returns(handshake);
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)
 			begin_offload_wait(handshake);
+		keep_endpoint(ssl, layout, server);
 		return 0;
 	}
 	finish_handshake(handshake, ssl, ends_by_error(verdict.reason) ? SSLL_ENDING_FAILURE : SSLL_ENDING_ABANDONED,
-	        verdict.reason, server, now);
+	        verdict.reason, server, true, now);
 	return 0;
 }
 

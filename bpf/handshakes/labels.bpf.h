@@ -4,45 +4,11 @@
 #define LABELS_BPF_H
 
 #include "handshakes/running.bpf.h"
+#include "labels/paths.bpf.h"
 
 enum {
-	OPENSSL_TLS1_3 = 0x0304,
 	OPENSSL_VERIFY_PEER = 1,
 };
-
-/* Whether the value at the end of the path could be read. Not static: verified once, whatever calls it. */
-__noinline int read_path(__u64 ssl, const struct ssll_path *path, __u64 *value)
-{
-	__u64 at = ssl;
-	__u32 size;
-
-	if (!path || !value || !ssl || path->length < 1 || path->length > SSLL_PATH_LENGTH)
-		return 0;
-	for (__u32 step = 0; step + 1 < SSLL_PATH_LENGTH; step++) {
-		__u64 next = 0;
-
-		if (step + 1 >= path->length)
-			break;
-		if (bpf_probe_read_user(&next, sizeof(next), (void *)(at + path->offsets[step])) || !next)
-			return 0;
-		at = next;
-	}
-	at += path->offsets[(path->length - 1) & (SSLL_PATH_LENGTH - 1)];
-	*value = 0;
-	size = path->size;
-	if (size == 8)
-		return !bpf_probe_read_user(value, 8, (void *)at);
-	if (size == 4)
-		return !bpf_probe_read_user(value, 4, (void *)at);
-	if (size == 2)
-		return !bpf_probe_read_user(value, 2, (void *)at);
-	return size == 1 && !bpf_probe_read_user(value, 1, (void *)at);
-}
-
-static __always_inline bool read_place(__u64 ssl, const struct ssll_layout *layout, enum ssll_place_of place, __u64 *value)
-{
-	return read_path(ssl, &layout->paths[place], value);
-}
 
 /* A code point of TLS, which has 16 bits wherever the library keeps it. */
 static __always_inline bool read_code_point(__u64 ssl, const struct ssll_layout *layout, enum ssll_place_of place, __u64 *value)
@@ -112,17 +78,6 @@ static __always_inline bool read_label(
 	default:
 		return false;
 	}
-}
-
-static __always_inline bool is_known(const struct ssll_labels *labels, enum ssll_label label)
-{
-	return labels->known >> label & 1;
-}
-
-static __always_inline void set_label(struct ssll_labels *labels, enum ssll_label label, __u32 value)
-{
-	labels->values[label] = value;
-	labels->known |= 1U << label;
 }
 
 static __always_inline void clear_label(struct ssll_labels *labels, enum ssll_label label)

@@ -16,6 +16,7 @@
 const volatile struct ssll_handshake_config handshake_config SEC(".rodata.handshake_config") = {
         .most_handshakes = MOST_OF(131072),
         .most_rows = MOST_OF(64),
+        .most_texts = MOST_OF(64),
 };
 
 struct ssll_handshake_counters handshake_counters SEC(".data.handshake_counters") = {.threshold_ns = ~0ULL};

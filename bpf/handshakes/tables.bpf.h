@@ -47,7 +47,7 @@ static __always_inline struct ssll_handshake_row *find_row(const struct ssll_lab
 {
 	const struct ssll_labels other = {.known = 1U << SSLL_LABEL_OTHER, .ending = labels->ending};
 	const __u32 zero = 0;
-	struct ssll_handshake_row *row = bpf_map_lookup_elem(&rows, labels);
+	struct ssll_handshake_row *row = bpf_map_lookup_elem(&rows, is_known(labels, SSLL_LABEL_OTHER) ? &other : labels);
 
 	if (row)
 		return row;

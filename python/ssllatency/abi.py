@@ -137,7 +137,11 @@ class Label(IntEnum):
     CLIENT_CERTIFICATE = 5
     ROLE = 6
     PROCESS = 7
-    LABELS = 8
+    SNI = 8
+    ALPN = 9
+    PORT = 10
+    PEER = 11
+    LABELS = 12
     OTHER = 31
 
 
@@ -193,7 +197,13 @@ class PlaceOf(IntEnum):
     HAND_STATE = 8
     IN_INIT = 9
     DID_KEX = 10
-    PLACES = 11
+    SERVER_NAME = 11
+    SERVER_NAME_SESSION = 12
+    ALPN = 13
+    ALPN_LENGTH = 14
+    BIO_TYPE = 15
+    BIO_DESCRIPTOR = 16
+    PLACES = 17
     PATH_LENGTH = 4
 
 
@@ -231,6 +241,7 @@ class Shared(IntEnum):
     KEYS = 4
     MIX = 5
     POLLERS = 6
+    TEXTS = 7
     TABLES = 8
 
 
@@ -270,6 +281,15 @@ class Tag(IntEnum):
 
 class Target(IntEnum):
     WORDS = 65536
+
+
+class TextKind(IntEnum):
+    SERVER_NAME = 0
+    PROTOCOL = 1
+    IPV4 = 2
+    IPV6 = 3
+    LOCAL = 4
+    TEXT_LENGTH = 64
 
 
 class Tier(IntEnum):
@@ -332,6 +352,17 @@ class Counters(ctypes.Structure):
 
 
 assert ctypes.sizeof(Counters) == 56
+
+
+class Endpoint(ctypes.Structure):
+    _fields_ = (
+        ("known", ctypes.c_uint32),
+        ("port", ctypes.c_uint32),
+        ("peer", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(Endpoint) == 12
 
 
 class Event(ctypes.Structure):
@@ -427,14 +458,14 @@ assert ctypes.sizeof(Handshake) == 216
 class Labels(ctypes.Structure):
     _fields_ = (
         ("known", ctypes.c_uint32),
-        ("values", ctypes.c_uint32 * 8),
+        ("values", ctypes.c_uint32 * 12),
         ("library", ctypes.c_uint16),
         ("ending", ctypes.c_uint8),
         ("pad", ctypes.c_uint8),
     )
 
 
-assert ctypes.sizeof(Labels) == 40
+assert ctypes.sizeof(Labels) == 56
 
 
 class HandshakeConfig(ctypes.Structure):
@@ -443,10 +474,11 @@ class HandshakeConfig(ctypes.Structure):
         ("off_cpu", ctypes.c_uint32),
         ("most_handshakes", ctypes.c_uint32),
         ("most_rows", ctypes.c_uint32),
+        ("most_texts", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(HandshakeConfig) == 52
+assert ctypes.sizeof(HandshakeConfig) == 72
 
 
 class HandshakeCounters(ctypes.Structure):
@@ -573,11 +605,11 @@ assert ctypes.sizeof(Path) == 20
 class Layout(ctypes.Structure):
     _fields_ = (
         ("library", Library),
-        ("paths", Path * 11),
+        ("paths", Path * 17),
     )
 
 
-assert ctypes.sizeof(Layout) == 272
+assert ctypes.sizeof(Layout) == 392
 
 
 class MixKey(ctypes.Structure):
@@ -669,7 +701,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 232
+assert ctypes.sizeof(Single) == 248
 
 
 class Start(ctypes.Structure):
@@ -714,6 +746,19 @@ class Targets(ctypes.Structure):
 assert ctypes.sizeof(Targets) == 16
 
 
+class Text(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_uint8),
+        ("length", ctypes.c_uint8),
+        ("cut", ctypes.c_uint8),
+        ("pad", ctypes.c_uint8),
+        ("bytes", ctypes.c_uint8 * 68),
+    )
+
+
+assert ctypes.sizeof(Text) == 72
+
+
 class Thread(ctypes.Structure):
     _fields_ = (
         ("ssl", ctypes.c_uint64),
@@ -728,6 +773,17 @@ class Thread(ctypes.Structure):
 
 
 assert ctypes.sizeof(Thread) == 56
+
+
+class WhoConfig(ctypes.Structure):
+    _fields_ = (
+        ("labels", ctypes.c_uint32),
+        ("prefix4", ctypes.c_uint16),
+        ("prefix6", ctypes.c_uint16),
+    )
+
+
+assert ctypes.sizeof(WhoConfig) == 8
 
 
 MAPS = {

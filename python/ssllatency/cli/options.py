@@ -16,7 +16,7 @@ from ssllatency.reports.words.units import duration_of
 from ssllatency.targets import OPTIONS, Selection
 
 if TYPE_CHECKING:
-    from ssllatency.model.handshakes import Label
+    from ssllatency.model.handshakes import Label, PeerPrefix
     from ssllatency.tracing.watch.condition import Condition
 
 E = TypeVar("E", bound=StrEnum)
@@ -246,7 +246,7 @@ def member_of(names: type[E]) -> Callable[[str], E | str]:
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     """The options for how handshakes are grouped, split and limited. Handshakes are printed one by one only with --over,
     which is `handshakes` alone's."""
-    from ssllatency.model.handshakes import Label  # not before it is needed: other commands have no handshakes
+    from ssllatency.model.handshakes import Label, PeerPrefix  # not before it is needed: other commands have no handshakes
 
     parser.set_defaults(over=None)
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
@@ -259,6 +259,8 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     group = expert(parser)
     group.add_argument("--max-groups", type=count, default=64, metavar="N",
                        help='at most N rows for --by; the rest count under "other" (64)')  # fmt: skip
+    group.add_argument("--peer-prefix", type=peer_prefix, default=PeerPrefix(), metavar="IPV4,IPV6",
+                       help="the bits of an address that tell a network, for --by peer; no more is kept (24,56)")  # fmt: skip
     group.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
                        help="keep up to N handshakes in flight for a process, 360 bytes each; beyond that the oldest are "
                             "dropped (131072)")  # fmt: skip
@@ -272,6 +274,16 @@ def labels(text: str) -> tuple[Label, ...]:
         return tuple(dict.fromkeys(Label(word.strip().replace("-", "_")) for word in text.split(",")))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text} isn't a list of {', '.join(Label)}") from None
+
+
+def peer_prefix(text: str) -> PeerPrefix:
+    """The lengths of the networks' prefixes, of IPv4 and of IPv6."""
+    from ssllatency.model.handshakes import PeerPrefix
+
+    match = re.fullmatch(r"/?(\d{1,2}),/?(\d{1,3})", text, re.ASCII)
+    if not match or not (0 < int(match[1]) <= 32 and 0 < int(match[2]) <= 128):
+        raise argparse.ArgumentTypeError(f"{text} isn't two lengths of prefixes, of IPv4 and of IPv6, like 24,56")
+    return PeerPrefix(int(match[1]), int(match[2]))
 
 
 def room(text: str) -> int:

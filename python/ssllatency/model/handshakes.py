@@ -76,7 +76,7 @@ NOT_ASKED, NOT_GIVEN, GIVEN = "not asked", "not given", "given"
 
 class Label(StrEnum):
     """The properties by which handshakes are grouped. RESUMED is YES or NO, CLIENT_CERTIFICATE one of NOT_ASKED, NOT_GIVEN and
-    GIVEN."""
+    GIVEN. PORT is the listener's, PEER the network that the peer is in."""
 
     VERSION = "version"
     CIPHER = "cipher"
@@ -86,6 +86,22 @@ class Label(StrEnum):
     CLIENT_CERTIFICATE = "client_certificate"
     ROLE = "role"
     PROCESS = "process"
+    SNI = "sni"
+    ALPN = "alpn"
+    PORT = "port"
+    PEER = "peer"
+
+
+WHO = (Label.SNI, Label.ALPN, Label.PORT, Label.PEER)  # who shook hands: read only where it is asked for
+NONE = "none"  # the value of a label where it is known that there is none
+
+
+@dataclass(frozen=True)
+class PeerPrefix:
+    """How many bits of a peer's address are its network's, and are all that is kept of it."""
+
+    ipv4: int = 24
+    ipv6: int = 56
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: ar
         slowest=arguments.slowest,
         over_ns=arguments.over,
         in_flight=arguments.max_in_flight,
+        peer_prefix=arguments.peer_prefix,
         blocking=listening.blocks({pid for image in images for pid in image.pids}),
     )
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from ssllatency import abi
 from ssllatency.engines.read.collect import Extremes, exponential
 from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, label_value
+from ssllatency.engines.read.who import Texts
 from ssllatency.model.handshake_arithmetic import add_alike, add_causes, add_keys
-from ssllatency.model.handshakes import EVERY, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
+from ssllatency.model.handshakes import EVERY, NONE, WHO, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
 from ssllatency.openssl.names.names import Names
 
 NamesOf = Callable[[int], Names]  # of the library with this index
@@ -23,13 +24,18 @@ _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence ha
 
 @dataclass
 class Rows:
-    """Reads the rows of the parts' times; `extremes` are those of the intervals read so far, until they are replaced."""
+    """Reads the rows of the parts' times; `extremes` are those of the intervals read so far, until they are replaced.
+
+    `by`: the labels that were asked for.
+    """
 
     known_places: Mapping[int, frozenset[Label]]
     name_of: Callable[[int], str]
+    texts: Texts
+    by: Sequence[Label] = ()
     extremes: Extremes = field(default_factory=Extremes)
 
-    def groups(self, pairs: Pairs, by: Sequence[Label], names: NamesOf, interval: int) -> tuple[Group, ...]:
+    def groups(self, pairs: Pairs, names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
         groups = []
         for raw_key, raw_row in pairs:
@@ -38,12 +44,17 @@ class Rows:
             kept = {part: times for part, times in parts.items() if times.count}
             if Part.WALL in kept:
                 other = bool(key.known >> abi.Label.OTHER & 1)
-                labels = {} if other else self.labels(key, by, names)
+                labels = {} if other else self.labels(key, self.by, names)
                 groups.append(Group(labels, ENDINGS[abi.Ending(key.ending)], kept, other))
         return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
 
     def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
         return Times(row.total_ns, *self.extremes.take((key, part), row, interval), exponential(row))
+
+    def of_single(self, key: abi.Labels, names: NamesOf) -> dict[Label, str | None]:
+        """The values of all labels but that of the process, and of those that tell who shook hands only what was asked for."""
+        wanted = (label for label in Label if label is not Label.PROCESS and (label not in WHO or label in self.by))
+        return self.labels(key, tuple(wanted), names)
 
     def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, str | None]:
         """The values of these labels."""
@@ -58,7 +69,11 @@ class Rows:
             return "server" if value else "client"
         if not key.known >> number & 1:
             # Its place is known, and no such thing was there: no signature in a resumed handshake, for one.
-            return "none" if label in _CODED and label in self.known_places.get(key.library, ()) else None
+            return NONE if label in _CODED and label in self.known_places.get(key.library, ()) else None
+        if label is Label.PORT:
+            return str(value) if value else NONE
+        if label in WHO:
+            return self.texts.of(value)
         return label_value(number, value, names(key.library))
 
 
@@ -111,7 +126,7 @@ def single(raw: abi.Single, rows: Rows, names: NamesOf, wall_ns: int) -> Single:
         comm=raw.comm.decode(errors="replace"),
         ending=because.ending,
         parts={part: raw.parts[number] for number, part in _PARTS.items() if raw.parts[number] or part in EVERY},
-        labels=rows.labels(raw.labels, tuple(label for label in Label if label is not Label.PROCESS), names),
+        labels=rows.of_single(raw.labels, names),
         calls=raw.calls,
         pauses=raw.pauses,
         reason=because.reason if failed else "",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from enum import IntEnum
 
 from ssllatency import abi
+from ssllatency.code.values import FieldPath
 from ssllatency.engines.attach.sites import Sites, argument, library_record, packed, register_number, site
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
@@ -134,8 +135,9 @@ def _entries(plan: ImagePlan, names: Sequence[str]) -> list[tuple[str, Probe]]:
 def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
     """Where an SSL of this library keeps its state and its labels."""
     layout = abi.Layout(library=library_record(offsets))
+    paths = {**plan.labels, **_socket_paths(offsets)}
     for place in abi.PlaceOf:
-        path = plan.labels.get(place.name.lower()) if place < abi.PlaceOf.PLACES else None
+        path = paths.get(place.name.lower()) if place < abi.PlaceOf.PLACES else None
         if path:
             layout.paths[place].length, layout.paths[place].size = len(path.offsets), path.size
             for step, offset in enumerate(path.offsets):
@@ -143,9 +145,18 @@ def layout_record(offsets: SslOffsets, plan: HandshakePlan) -> abi.Layout:
     return layout
 
 
+def _socket_paths(offsets: SslOffsets) -> dict[str, FieldPath]:
+    """Where the BIO that an SSL reads from has its type and its descriptor."""
+    if offsets.rbio is None or offsets.bio_method is None or offsets.bio_descriptor is None:
+        return {}
+    bio_type, descriptor = (offsets.rbio, offsets.bio_method, 0), (offsets.rbio, offsets.bio_descriptor)
+    return {"bio_type": FieldPath(bio_type, 4), "bio_descriptor": FieldPath(descriptor, 4)}
+
+
 def row_mask(by: Sequence[Label]) -> abi.Labels:
-    """All ones in what distinguish rows: the ending, these labels, and the library whose codes they hold."""
-    mask = abi.Labels(known=sum(1 << abi.Label[label.name] for label in by), ending=0xFF)
+    """All ones in what distinguish rows: the ending, these labels, and the library whose codes they hold; and whether a text
+    had no room."""
+    mask = abi.Labels(known=1 << abi.Label.OTHER | sum(1 << abi.Label[label.name] for label in by), ending=0xFF)
     for label in by:
         mask.values[abi.Label[label.name]] = 0xFFFFFFFF
     if not _NAMED.isdisjoint(by):

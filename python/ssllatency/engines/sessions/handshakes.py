@@ -12,12 +12,13 @@ import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import Sites, Tier, site
 from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.bpf.running import InFlight
 from ssllatency.engines.budget.windows import Windows
@@ -26,6 +27,7 @@ from ssllatency.engines.read import handshakes as collect
 from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.read.names import ENDINGS
+from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
     batch_sites,
@@ -37,10 +39,21 @@ from ssllatency.engines.sessions.handshake_sites import (
     software_sites,
     watched,
 )
-from ssllatency.model.handshakes import Group, Handshakes, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.handshakes import (
+    WHO,
+    Group,
+    Handshakes,
+    Label,
+    Offload,
+    Part,
+    PeerPrefix,
+    PollingThread,
+    Single,
+)
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes.handshake.plan import HandshakePlan
+from ssllatency.probes.plan import SslOffsets
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
@@ -60,6 +73,7 @@ class HandshakeRequest:
     at least so long are handed over one by one. `in_flight`: how many handshakes can be in flight in one process; there is room
     for a quarter more, so that others have some beside it, and of the rows it has seven eighths. `blocking`: sockets that
     block are expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep.
+    `peer_prefix`: what of an address tells a peer's network.
     """
 
     base: Request
@@ -72,6 +86,7 @@ class HandshakeRequest:
     over_ns: int | None = None
     in_flight: int = 131072
     blocking: bool = False
+    peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
 
 
 class HandshakeSession:
@@ -106,6 +121,7 @@ class HandshakeSession:
         loaded.resize_map("excess_handshakes", excess)
         loaded.resize_map("rows", len(ENDINGS) + rows)
         loaded.resize_map("processes", self._request.most_rows)
+        self._prepare_who(loaded, config)
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
@@ -116,6 +132,17 @@ class HandshakeSession:
         self._watch_wakes()
         if self._request.base.budget is not None:
             self._begin_windows(self._request.base.budget)
+
+    def _prepare_who(self, loaded: Loadable, config: ctypes.Structure) -> None:
+        """Asks for what of the labels tells who shook hands, and makes room for it."""
+        wanted, prefix = [label for label in self._request.by if label in WHO], self._request.peer_prefix
+        who = loaded.section(".rodata.who_config", abi.WhoConfig)
+        who.labels, who.prefix4, who.prefix6 = sum(1 << abi.Label[label.name] for label in wanted), prefix.ipv4, prefix.ipv6
+        texts = self._request.most_rows * sum(label is not Label.PORT for label in wanted)
+        config.most_texts = texts - texts // 8
+        loaded.resize_map("texts", max(1, texts))
+        if Label.PORT in wanted or Label.PEER in wanted:
+            loaded.resize_map("endpoints", self._request.in_flight)
 
     def _begin_windows(self, budget: float) -> None:
         """Lets reads and writes go into windows where they cost too much. What handshakes consist of can't."""
@@ -156,13 +183,14 @@ class HandshakeSession:
         for ending in ENDINGS:
             self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
         self._processes = loaded.map("processes", 4, size(abi.Process))
-        self._reader = collect.Rows(self._known_places, self._name_of)
+        texts = Texts(loaded.map("texts", size(abi.Text), 4).items)
+        self._reader = collect.Rows(self._known_places, self._name_of, texts, self._request.by)
 
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
         for index, (image, plan) in enumerate(zip(images, plans, strict=True), first):
             self._layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, plan))
-            self._known_places[index] = _places(plan)
+            self._known_places[index] = _places(plan, image.plan.offsets)
 
     def extend(self, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
@@ -328,7 +356,7 @@ class HandshakeSession:
     def _groups(self, interval: int) -> tuple[Group, ...]:
         """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
         for _ in range(_READS):
-            groups = self._reader.groups(self._rows.items(), self._request.by, self._request.names, interval)
+            groups = self._reader.groups(self._rows.items(), self._request.names, interval)
             if all(group.adds_up for group in groups):
                 break
         return groups
@@ -352,7 +380,8 @@ class HandshakeSession:
 
     def _unknown_labels(self) -> dict[Label, str]:
         places_by_image = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]
-        hidden = [label for label in Label if any(label not in places for places in places_by_image)]
+        wanted = [label for label in Label if label not in WHO or label in self._request.by]
+        hidden = [label for label in wanted if any(label not in places for places in places_by_image)]
         return dict.fromkeys(hidden, "the library's accessors don't show where it lies")
 
     def _engines(self) -> list[str]:
@@ -390,7 +419,7 @@ class HandshakeSession:
         return tuple(Missing(missing.what, plan.path, missing.reason) for plan in self._plans for missing in plan.missing)
 
 
-def _places(plan: HandshakePlan) -> frozenset[Label]:
+def _places(plan: HandshakePlan, offsets: SslOffsets) -> frozenset[Label]:
     """The labels whose places the library shows."""
     names = set(plan.labels)
     labels = {label for label in Label if label.value in names}
@@ -398,4 +427,10 @@ def _places(plan: HandshakePlan) -> frozenset[Label]:
         labels.add(Label.GROUP)
     if {"verify_mode", "peer_certificate"} <= names:
         labels.add(Label.CLIENT_CERTIFICATE)
+    if {"server_name", "server_name_session"} <= names:
+        labels.add(Label.SNI)
+    if "alpn_length" not in names:
+        labels.discard(Label.ALPN)
+    if None not in (offsets.rbio, offsets.bio_method, offsets.bio_descriptor):
+        labels |= {Label.PORT, Label.PEER}
     return frozenset(labels | {Label.ROLE, Label.PROCESS})

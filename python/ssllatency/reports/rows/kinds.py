@@ -10,7 +10,7 @@ from typing import TypeVar
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part
 from ssllatency.reports.rows.row import Row
-from ssllatency.reports.words.handshakes import LABELS, key_words, value_words
+from ssllatency.reports.words.handshakes import LABELS, key_words, label_heading, value_words
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, share
 
@@ -98,7 +98,7 @@ def group_rows(handshakes: Handshakes) -> list[Row]:
 
 def group_headings(handshakes: Handshakes) -> tuple[str, ...]:
     """What stands over the names and cells of group_rows()."""
-    return (*(LABELS[label].capitalize() for label in handshakes.by), *GROUP_HEADINGS)
+    return (*(label_heading(label) for label in handshakes.by), *GROUP_HEADINGS)
 
 
 def _labels(group: Group, by: Sequence[Label]) -> tuple[str, ...]:

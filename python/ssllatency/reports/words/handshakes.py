@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ssllatency.model.handshakes import GIVEN, NO, PHASES, WAITS, YES, Ending, Label, Part
+from ssllatency.model.handshakes import GIVEN, NO, PHASES, WAITS, WHO, YES, Ending, Label, Part
 
 PARTS = {
     Part.WALL: "wall",
@@ -29,12 +29,17 @@ PARTS = {
 # What a handshake is made up of without remainder, in the order in which it is shown: work, then waits.
 PIECES = (*PHASES, *WAITS)
 ADJECTIVES = {Ending.SUCCESS: "successful", Ending.FAILURE: "failed", Ending.ABANDONED: "abandoned"}
-LABELS = {label: str(label).replace("_", " ") for label in Label}
+LABELS = {label: str(label).replace("_", " ") for label in Label} | {Label.SNI: "SNI", Label.ALPN: "ALPN"}
 
 _ANSWERS = {
     (Label.RESUMED, YES): "resumed",
     (Label.RESUMED, NO): "full",
 }
+
+
+def label_heading(label: Label) -> str:
+    """The label's name over a column."""
+    return LABELS[label][:1].upper() + LABELS[label][1:]
 
 
 def value_words(label: Label, value: str | None) -> str:
@@ -45,8 +50,9 @@ def value_words(label: Label, value: str | None) -> str:
 def labels_words(labels: Mapping[Label, str | None]) -> str:
     """What is known of one handshake, in words that need no label beside them."""
     client = ["client certificate"] if labels.get(Label.CLIENT_CERTIFICATE) == GIVEN else []
-    others = [label for label in Label if label is not Label.CLIENT_CERTIFICATE and labels.get(label)]
-    return ", ".join([*(value_words(label, labels[label]) for label in others), *client])
+    others = [label for label in Label if label not in (Label.CLIENT_CERTIFICATE, *WHO) and labels.get(label)]
+    who = [f"{LABELS[label]} {labels[label]}" for label in WHO if labels.get(label)]
+    return ", ".join([*(value_words(label, labels[label]) for label in others), *client, *who])
 
 
 def key_words(operation: str, key: str) -> str:

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import ctypes
+
+import pytest
+
 from ssllatency import abi
 from ssllatency.engines.read.handshakes import Rows, single
-from ssllatency.model.handshakes import Ending, Label, Part
+from ssllatency.engines.read.who import Texts, text_words
+from ssllatency.model.handshakes import WHO, Ending, Label, Part
 from ssllatency.openssl.names.names import Names
 
 
@@ -13,8 +18,18 @@ def names_of(_: int) -> Names:
     return Names()
 
 
-def rows() -> Rows:
-    return Rows({0: frozenset({Label.SIGNATURE})}, lambda _: "server")
+TEXTS = {1: (abi.TextKind.SERVER_NAME, b"a.example"), 2: (abi.TextKind.PROTOCOL, b"h2"), 3: (abi.TextKind.LOCAL, b"")}
+
+
+def text(kind: abi.TextKind, content: bytes, length: int | None = None, *, cut: bool = False) -> abi.Text:
+    made = abi.Text(kind=kind, length=len(content) if length is None else length, cut=cut)
+    ctypes.memmove(made.bytes, content, len(content))
+    return made
+
+
+def rows(*by: Label) -> Rows:
+    table = [(bytes(text(*content)), number.to_bytes(4, "little")) for number, content in TEXTS.items()]
+    return Rows({0: frozenset({Label.SIGNATURE})}, lambda _: "server", Texts(lambda: table), by)
 
 
 def test_a_single_has_the_parts_of_every_handshake_though_they_took_no_time() -> None:
@@ -45,7 +60,51 @@ def test_labels_that_are_not_there_and_those_that_are_not_known() -> None:
         Label.CLIENT_CERTIFICATE: None,
         Label.ROLE: "server",
         Label.PROCESS: "server(7)",
+        Label.SNI: None,
+        Label.ALPN: None,
+        Label.PORT: None,
+        Label.PEER: None,
     }
+
+
+def test_labels_of_who_shook_hands() -> None:
+    """What isn't there is something else than what isn't known, and than a number that the table of texts doesn't have."""
+    numbers = {abi.Label.SNI: 1, abi.Label.ALPN: 2, abi.Label.PORT: 443, abi.Label.PEER: 3}
+    found = rows().labels(labels(numbers), WHO, names_of)
+    assert found == {Label.SNI: "a.example", Label.ALPN: "h2", Label.PORT: "443", Label.PEER: "unix socket"}
+    nothing = dict.fromkeys(numbers, 0)
+    assert rows().labels(labels(nothing), WHO, names_of) == {
+        **dict.fromkeys((Label.SNI, Label.ALPN, Label.PORT, Label.PEER), "none")
+    }
+    assert rows().labels(labels({}), WHO, names_of) == dict.fromkeys(WHO)
+    assert rows().labels(labels({abi.Label.SNI: 9}), (Label.SNI,), names_of) == {Label.SNI: None}
+
+
+def test_a_single_tells_who_it_was_only_where_that_was_asked_for() -> None:
+    raw = abi.Single(labels=labels({abi.Label.SNI: 1, abi.Label.PORT: 443}))
+    for by in ((), (Label.PORT,), WHO):
+        found = single(raw, rows(*by), names_of, 0).labels
+        assert set(found) & set(WHO) == set(by)
+        assert found.get(Label.PORT) == ("443" if by else None)
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    (text(abi.TextKind.SERVER_NAME, b"www.xn--bcher-kva.example"), "www.xn--bcher-kva.example"),
+    (text(abi.TextKind.SERVER_NAME, b"\x1b[2J\r\n\x00\x7f"), r"\x1b[2J\x0d\x0a\x00\x7f"),
+    (text(abi.TextKind.SERVER_NAME, "bücher ‮".encode()), r"b\xc3\xbccher\x20\xe2\x80\xae"),
+    (text(abi.TextKind.SERVER_NAME, b"\xff\xfe\\x41"), r"\xff\xfe\x5cx41"),
+    (text(abi.TextKind.SERVER_NAME, b"a" * 64, cut=True), "a" * 64 + "…"),
+    (text(abi.TextKind.SERVER_NAME, b"none"), '"none"'),
+    (text(abi.TextKind.SERVER_NAME, b'"none"'), r"\x22none\x22"),
+    (text(abi.TextKind.SERVER_NAME, b"unknown"), '"unknown"'),
+    (text(abi.TextKind.PROTOCOL, b"other"), '"other"'),
+    (text(abi.TextKind.PROTOCOL, b"http/1.1"), "http/1.1"),
+    (text(abi.TextKind.IPV4, bytes((192, 0, 2, 0)), 24), "192.0.2.0/24"),
+    (text(abi.TextKind.IPV6, bytes((0x20, 1, 0xD, 0xB8, 0, 1, 2)) + bytes(9), 56), "2001:db8:1:200::/56"),
+])  # fmt: skip
+def test_texts_are_harmless_and_differ_from_what_reports_say_themselves(content: abi.Text, words: str) -> None:
+    assert text_words(content) == words
+    assert words.isprintable()
 
 
 def test_extremes_are_each_parts_own_until_they_are_replaced() -> None:
@@ -55,10 +114,10 @@ def test_extremes_are_each_parts_own_until_they_are_replaced() -> None:
         times.exponential[0] = 1
         times.minimum[0] = 1 << abi.Geometry.EXTREME_BITS | (1 << abi.Geometry.EXTREME_BITS) - 1 - least
         times.maximum[0] = 1 << abi.Geometry.EXTREME_BITS | most
-    (group,) = reader.groups([(bytes(abi.Labels()), bytes(row))], (), names_of, 1)
+    (group,) = reader.groups([(bytes(abi.Labels()), bytes(row))], names_of, 1)
     found = {part: (times.min_ns, times.max_ns) for part, times in group.parts.items()}
     assert found == {Part.WALL: (5, 9), Part.CALLS: (1, 3)}
-    assert reader.groups([(bytes(abi.Labels()), bytes(row))], (), names_of, 2) == (group,)
+    assert reader.groups([(bytes(abi.Labels()), bytes(row))], names_of, 2) == (group,)
 
 
 def row_of(count: int, *, torn: bool = False) -> bytes:
@@ -73,12 +132,12 @@ def row_of(count: int, *, torn: bool = False) -> bytes:
 def test_rows_that_read_alike_are_one_group() -> None:
     """The kernel tells them apart by the library, and by whether there was a place to read a group from."""
     pairs = [(bytes(labels({abi.Label.VERSION: 0x0304}, number)), row_of(number + 1)) for number in range(3)]
-    (group,) = rows().groups(pairs, (Label.VERSION,), names_of, 1)
+    (group,) = rows(Label.VERSION).groups(pairs, names_of, 1)
     assert (group.labels, group.count) == ({Label.VERSION: "TLSv1.3"}, 1 + 2 + 3)
 
 
 def test_a_row_that_was_read_while_it_was_added_to_does_not_add_up() -> None:
     key = bytes(abi.Labels())
     for torn in (False, True):
-        (group,) = rows().groups([(key, row_of(5, torn=torn))], (), names_of, 1)
+        (group,) = rows().groups([(key, row_of(5, torn=torn))], names_of, 1)
         assert group.adds_up == (not torn)

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who shook hands, of a handshake that ends. Its socket is looked at when its first call comes back, as by the time that its
+ * SSL is freed the descriptor may be another connection's.
+ */
+#ifndef ENDPOINTS_BPF_H
+#define ENDPOINTS_BPF_H
+
+#include "handshakes/running.bpf.h"
+#include "labels/who.bpf.h"
+
+/* As many as handshakes in flight, where they are asked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct ssll_handshake_key);
+	__type(value, struct ssll_endpoint);
+} endpoints SEC(".maps");
+
+static __always_inline bool has_room_for_text(bool made)
+{
+	__u64 *entries = entries_of(this_process(), SSLL_SHARED_TEXTS);
+
+	if (made && entries)
+		count(entries);
+	return entries && *entries < handshake_config.most_texts;
+}
+
+static __always_inline struct ssll_handshake_key key_of(__u64 ssl)
+{
+	struct ssll_handshake_key key = {.ssl = ssl, .tgid = this_process()};
+
+	return key;
+}
+
+/* What the socket of a handshake that goes on tells, for when it ends. */
+static __always_inline void keep_endpoint(__u64 ssl, const struct ssll_layout *layout, bool server)
+{
+	struct ssll_handshake_key key = key_of(ssl);
+	struct ssll_endpoint endpoint = {};
+
+	if (!is_socket_asked_for() || bpf_map_lookup_elem(&endpoints, &key))
+		return;
+	read_socket(ssl, layout, server, &endpoint);
+	bpf_map_update_elem(&endpoints, &key, &endpoint, BPF_ANY);
+}
+
+static __always_inline void forget_endpoint(__u64 ssl)
+{
+	struct ssll_handshake_key key = key_of(ssl);
+
+	if (is_socket_asked_for())
+		bpf_map_delete_elem(&endpoints, &key);
+}
+
+/* What was kept; where nothing was and a call has just come back, what the socket tells now. */
+static __always_inline void find_endpoint(
+        __u64 ssl, const struct ssll_layout *layout, bool server, bool in_call, struct ssll_labels *labels)
+{
+	struct ssll_handshake_key key = key_of(ssl);
+	struct ssll_endpoint endpoint = {}, *kept;
+
+	if (!is_socket_asked_for())
+		return;
+	kept = bpf_map_lookup_elem(&endpoints, &key);
+	if (kept)
+		endpoint = *kept;
+	else if (in_call)
+		read_socket(ssl, layout, server, &endpoint);
+	set_endpoint(labels, &endpoint);
+	bpf_map_delete_elem(&endpoints, &key);
+}
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The two ends of a socket that this process has open, as the kernel knows them. */
+#ifndef SOCKETS_BPF_H
+#define SOCKETS_BPF_H
+
+#include <bpf/bpf_endian.h>
+
+#include "common/tasks.bpf.h"
+
+/* include/linux/socket.h, include/uapi/linux/stat.h */
+enum {
+	LOCAL_SOCKET = 1,
+	IPV4_SOCKET = 2,
+	IPV6_SOCKET = 10,
+	KIND_OF_FILE = 0170000,
+	SOCKET_FILE = 0140000,
+};
+
+struct inode {
+	unsigned short i_mode;
+} __attribute__((preserve_access_index));
+
+struct file {
+	struct inode *f_inode;
+	void *private_data;
+} __attribute__((preserve_access_index));
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+} __attribute__((preserve_access_index));
+
+struct files_struct {
+	struct fdtable *fdt;
+} __attribute__((preserve_access_index));
+
+/* The rest of it is in tasks.bpf.h. */
+struct task_struct___files {
+	struct files_struct *files;
+} __attribute__((preserve_access_index));
+
+struct in6_addr {
+	__u8 bytes[16]; /* a union in the kernel: never asked for by name */
+};
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u16 skc_dport;
+	unsigned short skc_family;
+	struct in6_addr skc_v6_daddr;
+} __attribute__((preserve_access_index));
+
+struct sock {
+	struct sock_common __sk_common;
+} __attribute__((preserve_access_index));
+
+/* Its port stays when the connection is gone, which skc_num doesn't. */
+struct inet_sock {
+	struct sock sk;
+	__u16 inet_sport;
+} __attribute__((preserve_access_index));
+
+struct socket {
+	struct sock *sk;
+} __attribute__((preserve_access_index));
+
+/* The ends of a socket. IPv4 in an IPv6 socket (::ffff:0:0/96) is IPv4. */
+struct ends {
+	__u32 family;
+	__u16 port; /* this side's */
+	__u16 peer_port;
+	__u8 peer[16];
+};
+
+/* The socket behind a descriptor of this process; NULL where it is none. */
+static __always_inline struct sock *find_socket(__u32 descriptor)
+{
+	struct task_struct___files *task = (void *)bpf_get_current_task();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
+	struct socket *socket;
+
+	if (descriptor >= BPF_CORE_READ(table, max_fds) || bpf_probe_read_kernel(&file, sizeof(file), files + descriptor) ||
+	        !file)
+		return NULL;
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & KIND_OF_FILE) != SOCKET_FILE)
+		return NULL;
+	socket = BPF_CORE_READ(file, private_data);
+	return BPF_CORE_READ(socket, sk);
+}
+
+static __always_inline bool is_mapped_ipv4(const __u8 *address)
+{
+	const __u32 *words = (const __u32 *)address;
+
+	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
+}
+
+static __always_inline void read_peer(struct sock *sock, struct ends *ends)
+{
+	if (ends->family == IPV4_SOCKET) {
+		BPF_CORE_READ_INTO((__u32 *)ends->peer, sock, __sk_common.skc_daddr);
+		return;
+	}
+	if (!bpf_core_field_exists(sock->__sk_common.skc_v6_daddr)) /* a kernel without IPv6 */
+		return;
+	bpf_core_read(ends->peer, sizeof(ends->peer), &sock->__sk_common.skc_v6_daddr);
+	if (is_mapped_ipv4(ends->peer)) {
+		ends->family = IPV4_SOCKET;
+		*(__u32 *)ends->peer = *(__u32 *)(ends->peer + 12);
+		__builtin_memset(ends->peer + 4, 0, 12);
+	}
+}
+
+/* Whether the descriptor is of a socket of a family that has ends, or of a Unix one. */
+static __always_inline bool read_ends(__u32 descriptor, struct ends *ends)
+{
+	struct sock *sock = find_socket(descriptor);
+
+	if (!sock)
+		return false;
+	ends->family = BPF_CORE_READ(sock, __sk_common.skc_family);
+	if (ends->family == LOCAL_SOCKET)
+		return true;
+	if (ends->family != IPV4_SOCKET && ends->family != IPV6_SOCKET)
+		return false;
+	ends->port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sock, inet_sport));
+	ends->peer_port = bpf_ntohs(BPF_CORE_READ(sock, __sk_common.skc_dport));
+	read_peer(sock, ends);
+	return true;
+}
+
+#endif

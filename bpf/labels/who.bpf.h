@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who shook hands: the server's name, the protocol, the listener's port and the peer's network. Nothing of it is read unless it
+ * is asked for, and of a peer's address no more is kept than its network.
+ */
+#ifndef WHO_BPF_H
+#define WHO_BPF_H
+
+#include "labels/paths.bpf.h"
+#include "labels/sockets.bpf.h"
+#include "labels/texts.bpf.h"
+
+enum {
+	OPENSSL_BIO_TYPE_SOCKET = 0x505,
+};
+
+const volatile struct ssll_who_config who_config SEC(".rodata.who_config") = {};
+
+static __always_inline bool is_asked_for(enum ssll_label label)
+{
+	return who_config.labels >> label & 1;
+}
+
+/* What is beyond the bound on texts counts under "other"; what couldn't be read isn't known. */
+static __always_inline void set_text(struct ssll_labels *labels, enum ssll_label label, int number)
+{
+	if (number > 0)
+		set_label(labels, label, number);
+	else if (!number)
+		labels->known |= 1U << SSLL_LABEL_OTHER;
+}
+
+/* Whether the ClientHello has been dealt with: before, what isn't there may still come. */
+static __always_inline bool has_read_hello(const struct ssll_labels *labels)
+{
+	return labels->ending == SSLL_ENDING_SUCCESS || is_known(labels, SSLL_LABEL_CIPHER);
+}
+
+/*
+ * The name that the client asked for, where SSL_get_servername looks for it. In a session that is resumed before TLS 1.3 it is
+ * there only if the application has accepted it, so that what isn't there isn't known.
+ */
+static __always_inline void read_server_name(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+{
+	bool in_session = labels->values[SSLL_LABEL_RESUMED] && labels->values[SSLL_LABEL_VERSION] != OPENSSL_TLS1_3;
+	__u64 name = 0;
+
+	if (!layout->paths[SSLL_PLACE_OF_SERVER_NAME_SESSION].length || !is_known(labels, SSLL_LABEL_RESUMED) ||
+	        !is_known(labels, SSLL_LABEL_VERSION))
+		return;
+	if (in_session)
+		read_place(ssl, layout, SSLL_PLACE_OF_SERVER_NAME_SESSION, &name);
+	if (!name && !read_place(ssl, layout, SSLL_PLACE_OF_SERVER_NAME, &name))
+		return;
+	if (name)
+		set_text(labels, SSLL_LABEL_SNI, number_of_string(name, SSLL_TEXT_KIND_SERVER_NAME));
+	else if (!in_session && has_read_hello(labels))
+		set_label(labels, SSLL_LABEL_SNI, 0);
+}
+
+static __always_inline void read_protocol(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+{
+	__u64 protocol = 0, length = 0;
+
+	if (!read_place(ssl, layout, SSLL_PLACE_OF_ALPN, &protocol) ||
+	        !read_place(ssl, layout, SSLL_PLACE_OF_ALPN_LENGTH, &length))
+		return;
+	if (protocol && length)
+		set_text(labels, SSLL_LABEL_ALPN, number_of_bytes(protocol, length, SSLL_TEXT_KIND_PROTOCOL));
+	else if (has_read_hello(labels))
+		set_label(labels, SSLL_LABEL_ALPN, 0);
+}
+
+/* The descriptor that the library reads from; false for a BIO that isn't OpenSSL's own for sockets. */
+static __always_inline bool read_descriptor(__u64 ssl, const struct ssll_layout *layout, __u32 *descriptor)
+{
+	__u64 type = 0, number = 0;
+
+	if (!read_place(ssl, layout, SSLL_PLACE_OF_BIO_TYPE, &type) || type != OPENSSL_BIO_TYPE_SOCKET ||
+	        !read_place(ssl, layout, SSLL_PLACE_OF_BIO_DESCRIPTOR, &number))
+		return false;
+	*descriptor = number;
+	return true;
+}
+
+/* The first `size` bytes of an address, of which the first `prefix` bits are kept. */
+static __always_inline void copy_network(__u8 *network, const __u8 *address, __u32 size, __u32 prefix)
+{
+#pragma unroll
+	for (__u32 i = 0; i < size; i++) {
+		__u32 whole = 8 * (i + 1);
+
+		network[i] = prefix >= whole ? address[i] : prefix + 8 > whole ? address[i] & 0xff << (whole - prefix) : 0;
+	}
+}
+
+/* The number of the peer's network; as number_of_string(), -1 where there is no peer. */
+static __noinline int number_of_network(const struct ends *ends)
+{
+	struct ssll_text text = {.kind = SSLL_TEXT_KIND_LOCAL};
+
+	if (ends->family == LOCAL_SOCKET)
+		return number_of_text(&text);
+	if (!ends->peer_port)
+		return -1;
+	if (ends->family == IPV4_SOCKET) {
+		text.kind = SSLL_TEXT_KIND_IPV4;
+		text.length = who_config.prefix4;
+		copy_network(text.bytes, ends->peer, 4, who_config.prefix4);
+	} else {
+		text.kind = SSLL_TEXT_KIND_IPV6;
+		text.length = who_config.prefix6;
+		copy_network(text.bytes, ends->peer, 16, who_config.prefix6);
+	}
+	return number_of_text(&text);
+}
+
+/* What the socket tells. The port is the listener's: this side's on a server, the peer's on a client; 0 where sockets of its
+ * family have none. */
+static __noinline int read_socket(__u64 ssl, const struct ssll_layout *layout, bool server, struct ssll_endpoint *endpoint)
+{
+	struct ends ends = {};
+	__u32 descriptor;
+	int number;
+
+	if (!read_descriptor(ssl, layout, &descriptor) || !read_ends(descriptor, &ends))
+		return 0;
+	endpoint->port = server ? ends.port : ends.peer_port;
+	if (endpoint->port || ends.family == LOCAL_SOCKET)
+		endpoint->known |= 1U << SSLL_LABEL_PORT;
+	if (!is_asked_for(SSLL_LABEL_PEER))
+		return 0;
+	number = number_of_network(&ends);
+	endpoint->peer = number > 0 ? number : 0;
+	endpoint->known |= number > 0 ? 1U << SSLL_LABEL_PEER : number ? 0 : 1U << SSLL_LABEL_OTHER;
+	return 0;
+}
+
+static __always_inline bool is_socket_asked_for(void)
+{
+	return is_asked_for(SSLL_LABEL_PORT) || is_asked_for(SSLL_LABEL_PEER);
+}
+
+static __always_inline void set_endpoint(struct ssll_labels *labels, const struct ssll_endpoint *endpoint)
+{
+	labels->known |= endpoint->known;
+	labels->values[SSLL_LABEL_PORT] = endpoint->port;
+	labels->values[SSLL_LABEL_PEER] = endpoint->peer;
+}
+
+/* What the SSL itself tells. `labels` has what comes before. */
+static __noinline int read_names(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+{
+	if (is_asked_for(SSLL_LABEL_SNI))
+		read_server_name(ssl, layout, labels);
+	if (is_asked_for(SSLL_LABEL_ALPN))
+		read_protocol(ssl, layout, labels);
+	return 0;
+}
+
+#endif
