@@ -125,9 +125,11 @@ static __noinline int read_socket(__u64 ssl, const struct ssll_layout *layout, b
 
 	if (!read_descriptor(ssl, layout, &descriptor) || !read_ends(descriptor, &ends))
 		return 0;
-	endpoint->port = server ? ends.port : ends.peer_port;
-	if (endpoint->port || ends.family == LOCAL_SOCKET)
-		endpoint->known |= 1U << SSLL_LABEL_PORT;
+	if (is_asked_for(SSLL_LABEL_PORT)) {
+		endpoint->port = server ? ends.port : ends.peer_port;
+		if (endpoint->port || ends.family == LOCAL_SOCKET)
+			endpoint->known |= 1U << SSLL_LABEL_PORT;
+	}
 	if (!is_asked_for(SSLL_LABEL_PEER))
 		return 0;
 	number = number_of_network(&ends);

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who shook hands: server names, protocols, listeners and networks of real servers' clients, against what the clients did."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests import foreign
+from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3
+from tests.live.commands.handshakes import Shakes, assert_books, labels_of
+from tests.live.servers.nginx import Nginx, Settings, make_certificate
+from tests.live.victims.obedient import obedient
+
+pytestmark = pytest.mark.usefixtures("tracing")
+
+SETTINGS = Settings(kinds=("rsa", "ecdsa"), session_cache="shared:sessions:4m", tickets=False)
+WHO = ("sni", "alpn", "port", "peer")
+BY = ("--by", ",".join(WHO))
+
+
+@pytest.fixture(params=["host", "debian 13"])
+def root(request: pytest.FixtureRequest) -> Path | None:
+    """Whose nginx and OpenSSL."""
+    return None if request.param == "host" else foreign.needed(foreign.second_root()).resolve()
+
+
+def shake(
+    port: int, name: str = "", protocols: tuple[str, ...] = (), source: str = "127.0.0.1", *,
+    version: ssl.TLSVersion = TLS_1_3, ciphers: str = "", session: ssl.SSLSession | None = None,
+) -> ssl.SSLSession | None:  # fmt: skip
+    """One connection from this address; its session."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    if ciphers:
+        context.set_ciphers(ciphers)
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    with (
+        socket.create_connection(("127.0.0.1", port), TIMEOUT_S, (source, 0)) as plain,
+        context.wrap_socket(plain, server_hostname=name or None, session=session) as tls,
+    ):
+        tls.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        while tls.recv(4096):
+            pass
+        return tls.session
+
+
+def told(shakes: Shakes) -> list[tuple[str | None, ...]]:
+    return labels_of(shakes.singles, *WHO)
+
+
+@pytest.mark.smoke
+def test_names_protocols_listeners_and_networks(certificates: Path, root: Path | None) -> None:
+    with Nginx(certificates, SETTINGS, root) as server, Shakes(server.master_pid, options=BY) as shakes:
+        rsa, ecdsa = server.port["rsa"], server.port["ecdsa"]
+        for version in (TLS_1_2, TLS_1_3):
+            session = shake(rsa, "a.example", ("http/1.1",), "127.0.1.5", version=version)
+            shake(rsa, "a.example", ("http/1.1",), "127.0.1.6", version=version, session=session)
+            shake(ecdsa, "b.example", ("other/1", "http/1.1"), "127.0.2.5", version=version)
+            shake(ecdsa, "", (), "127.0.3.5", version=version)
+        server.wait_idle()
+    due = {
+        ("a.example", "http/1.1", str(rsa), "127.0.1.0/24"): 4,
+        ("b.example", "http/1.1", str(ecdsa), "127.0.2.0/24"): 2,
+        ("none", "none", str(ecdsa), "127.0.3.0/24"): 2,
+    }
+    assert Counter(told(shakes)) == due
+    assert Counter(labels_of(shakes.singles, "resumed")) == {("yes",): 2, ("no",): 6}
+    groups = shakes.document["handshakes"]["groups"]
+    assert {tuple(group["labels"][label] for label in WHO): group["count"] for group in groups} == due
+    assert shakes.document["handshakes"]["unknown_labels"].keys().isdisjoint(WHO)
+    assert_books(shakes)
+
+
+def test_nothing_of_it_is_there_unless_it_is_asked_for(certificates: Path) -> None:
+    with Nginx(certificates, SETTINGS) as server, Shakes(server.master_pid, options=("--by", "version,port")) as shakes:
+        shake(server.port["rsa"], "secret.example", ("http/1.1",), "127.0.77.5")
+        server.wait_idle()
+    text = str(shakes.document) + str(shakes.singles)
+    assert "127.0.77" not in text
+    assert "secret.example" not in text
+    assert labels_of(shakes.singles, "port") == [(str(server.port["rsa"]),)]
+
+
+def test_hostile_names_are_harmless(certificates: Path) -> None:
+    names = {
+        b"\x1b[2J\xff\xfe": r"\x1b[2J\xff\xfe",
+        b"<b>&'x": "<b>&'x",
+        b"none": '"none"',
+        b"n" * 200: "n" * 64 + "…",
+        b"n" * 64 + b"m": "n" * 64 + "…",
+    }
+    with Nginx(certificates, SETTINGS) as server, Shakes(server.master_pid, options=("--by", "sni")) as shakes:
+        for name in names:
+            command = [b"openssl", b"s_client", b"-connect", b"127.0.0.1:%d" % server.port["ecdsa"], b"-servername", name]
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False)
+        server.wait_idle()
+    assert [name for (name,) in labels_of(shakes.singles, "sni")] == list(names.values())
+    assert len(shakes.document["handshakes"]["groups"]) == len(names) - 1
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_names_are_bounded(certificates: Path, most: int) -> None:
+    """The first that come have a row of their own; all others count under "other"."""
+    options = ("--by", "sni", "--max-groups", str(most))
+    with Nginx(certificates, SETTINGS) as server, Shakes(server.master_pid, options=options) as shakes:
+        for number in (*range(6), *range(6)):
+            shake(server.port["ecdsa"], f"{number}.example")
+        server.wait_idle()
+    groups = shakes.document["handshakes"]["groups"]
+    assert {group["labels"]["sni"]: group["count"] for group in groups if not group.get("other")} == {
+        f"{number}.example": 2 for number in range(most)
+    }
+    assert [group["count"] for group in groups if group.get("other")] == [2 * (6 - most)]
+
+
+def test_handshakes_that_fail(certificates: Path) -> None:
+    """What was there before is told; the protocol isn't known, as none was chosen yet."""
+    with Nginx(certificates, SETTINGS) as server, Shakes(server.master_pid, options=BY) as shakes:
+        port = server.port["ecdsa"]
+        with pytest.raises(ssl.SSLError):
+            shake(port, "a.example", ("http/1.1",), "127.0.1.5", version=TLS_1_2, ciphers="ECDHE-RSA-AES128-GCM-SHA256")
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_S, ("127.0.2.5", 0)) as plain:
+            plain.sendall(b"\x16\x03\x01\x00\x00\x00")
+            plain.recv(100)
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_S, ("127.0.3.5", 0)) as plain:
+            plain.sendall(b"\x16\x03\x01\x02\x00\x01")
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        server.wait_idle()
+    assert sorted(told(shakes), key=str) == [
+        ("a.example", None, str(port), "127.0.1.0/24"),
+        (None, None, str(port), "127.0.2.0/24"),
+        (None, None, str(port), "127.0.3.0/24"),
+    ]
+    assert {single["ending"] for single in shakes.singles} <= {"failure", "abandoned"}
+    assert_books(shakes)
+
+
+def test_a_handshake_that_the_server_gives_up(certificates: Path) -> None:
+    settings = replace(SETTINGS, directives="client_header_timeout 1s;")
+    with Nginx(certificates, settings) as server, Shakes(server.master_pid, options=BY) as shakes:
+        with socket.create_connection(("127.0.0.1", server.port["rsa"]), TIMEOUT_S, ("127.0.2.5", 0)) as plain:
+            plain.sendall(b"\x16\x03\x01")
+            assert plain.recv(1) == b""
+        server.wait_idle()
+    assert [(single["ending"], single["reason"]) for single in shakes.singles] == [("abandoned", "freed")]
+    assert told(shakes) == [(None, None, str(server.port["rsa"]), "127.0.2.0/24")]
+
+
+# A server that moves the bytes itself: the library has no socket.
+_MEMORY = """
+import asyncio, ssl, sys
+async def answer(reader, writer):
+    writer.write(await reader.read(1)); await writer.drain(); writer.close()
+async def main():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[1], sys.argv[2])
+    context.set_alpn_protocols(["http/1.1"])
+    await asyncio.start_server(answer, "127.0.0.1", int(sys.argv[3]), ssl=context)
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+asyncio.run(main())
+"""
+
+
+def test_without_a_socket_port_and_peer_are_unknown(certificates: Path) -> None:
+    pair = make_certificate("ecdsa", certificates)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = (sys.executable, "-c", _MEMORY, pair.certificate, pair.key, port)
+    with obedient(*command) as (pid, _), Shakes(pid, options=BY) as shakes:
+        shake(port, "a.example", ("http/1.1",))
+    assert told(shakes) == [("a.example", "http/1.1", None, None)]
