@@ -13,6 +13,7 @@
 
 #include "calls/calls.bpf.h"
 #include "common/programs.bpf.h"
+#include "labels/who.bpf.h"
 
 const volatile struct ssll_event_filter filter SEC(".rodata.filter") = {.outcomes = ~0U};
 
@@ -28,6 +29,21 @@ struct {
 	__type(key, struct ssll_start_key);
 	__type(value, __u64);
 } lengths SEC(".maps");
+
+/* Where SSLs of a library keep who shook hands. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ssll_layout);
+} layouts SEC(".maps");
+
+/* Whoever comes first: there is one table for all processes, and the lines of the others say that they had no room. */
+static __always_inline bool on_text(bool made)
+{
+	(void)made;
+	return true;
+}
 
 static __always_inline __u32 length_argument(__u32 operation)
 {
@@ -72,13 +88,50 @@ static __always_inline __u64 wake_up(void)
 	return waiting - filter.wake_bytes < window ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
+static __always_inline bool ends_handshake(const struct ended_call *call)
+{
+	return call->convention == SSLL_SSL_HANDSHAKE && call->verdict.outcome != SSLL_RETRY;
+}
+
+/* Who shook hands. Not inlined: it needs a stack of its own. */
+static __noinline int read_who(__u64 ssl, __u32 library, bool succeeded, struct ssll_event *event)
+{
+	struct ssll_labels labels = {.ending = succeeded ? SSLL_ENDING_SUCCESS : SSLL_ENDING_FAILURE};
+	struct ssll_layout *layout = bpf_map_lookup_elem(&layouts, &library);
+	struct ssll_endpoint endpoint = {};
+	bool server = true;
+
+	if (!layout)
+		return 0;
+	read_bases(ssl, layout, &labels);
+	read_names(ssl, layout, &labels);
+	if (is_socket_asked_for()) {
+		read_server(ssl, &layout->library, &server);
+		read_socket(ssl, layout, server, &endpoint);
+		set_endpoint(&labels, &endpoint);
+	}
+	event->known = labels.known;
+	for (__u32 i = 0; i < 4; i++)
+		event->who[i] = labels.values[SSLL_LABEL_SNI + i];
+	return 0;
+}
+
+static __always_inline void add_who(const struct ended_call *call, struct ssll_event *event)
+{
+	for (__u32 i = 0; i < 4; i++)
+		event->who[i] = 0;
+	if (ends_handshake(call))
+		read_who(call->ssl, call->library, call->verdict.outcome == SSLL_SUCCESS, event);
+}
+
 static __always_inline int on_call_end(const struct ended_call *call)
 {
 	struct ssll_event *event;
 
 	if (call->duration_ns < filter.minimum_ns || !(filter.outcomes & 1U << (call->verdict.outcome & 31)))
 		return 0;
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	event = who_config.labels ? bpf_ringbuf_reserve(&events, sizeof(*event), 0)
+	                          : bpf_ringbuf_reserve(&events, SSLL_EVENT_SIZE_SHORT, 0);
 	if (!event) {
 		count(&counters.events_dropped);
 		return 0;
@@ -93,12 +146,15 @@ static __always_inline int on_call_end(const struct ended_call *call)
 	event->operation = call->key.operation;
 	event->outcome = call->verdict.outcome;
 	event->reason = call->verdict.reason;
-	event->pad = 0;
+	event->known = 0;
+	if (who_config.labels)
+		add_who(call, event);
 	bpf_ringbuf_submit(event, wake_up());
 	return 0;
 }
 
 /* Keeps the event in the object's BTF, from which user space's side of the ABI is generated. */
+const enum ssll_event_size *ssll_event_size_btf __attribute__((unused));
 const struct ssll_event *ssll_event_btf __attribute__((unused));
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -261,6 +261,10 @@ struct ssll_config {
 	__u32 companions;        /* 1: some library is a companion; `targets` has who has called the others */
 };
 
+enum ssll_event_size {
+	SSLL_EVENT_SIZE_SHORT = 64, /* without `who` */
+};
+
 /* One call that has ended, as `ssllatency snoop` shows it. */
 struct ssll_event {
 	__u64 ended_ns; /* CLOCK_MONOTONIC */
@@ -273,7 +277,8 @@ struct ssll_event {
 	__u16 operation;
 	__u8 outcome;
 	__u8 reason;
-	__u32 pad;
+	__u32 known;  /* of who shook hands, as in ssll_labels: 0 unless that is asked for and the call ends a handshake */
+	__u32 who[4]; /* by enum ssll_label, from SNI on; not in the ring unless it is asked for */
 };
 
 /* Which calls become events; set once, before loading. */
@@ -297,7 +302,7 @@ _Static_assert(sizeof(struct ssll_library) == 52, "library");
 _Static_assert(sizeof(struct ssll_counters) == 56, "counters");
 _Static_assert(sizeof(struct ssll_config) == 40, "config");
 _Static_assert(sizeof(struct ssll_hits) == 32, "hits");
-_Static_assert(sizeof(struct ssll_event) == 64, "event");
+_Static_assert(sizeof(struct ssll_event) == 80, "event");
 _Static_assert(sizeof(struct ssll_event_filter) == 24 + SSLL_OPERATIONS, "event filter");
 
 #endif

@@ -173,6 +173,8 @@ struct ended_call {
 	__u64 duration_ns;
 	__u64 returned;
 	__u32 convention;
+	__u32 library;
+	__u64 ssl; /* 0 for a function that has none */
 };
 
 /* Hooks, defined by the object: a call that counts has begun, its arguments in their registers; has ended. */
@@ -234,6 +236,8 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 			call.verdict.reason = SSLL_REASON_SSL;
 	}
 	call.duration_ns = call.ended_ns - start.began_ns;
+	call.library = index;
+	call.ssl = start.ssl;
 	return on_call_end(&call);
 }
 

@@ -17,7 +17,7 @@ struct {
 	__type(value, struct ssll_endpoint);
 } endpoints SEC(".maps");
 
-static __always_inline bool has_room_for_text(bool made)
+static __always_inline bool on_text(bool made)
 {
 	__u64 *entries = entries_of(this_process(), SSLL_SHARED_TEXTS);
 

@@ -41,38 +41,50 @@ __noinline int keep_process_name(__u32 tgid)
 	return 0;
 }
 
-/* The row that handshakes with these labels count in; past the most rows, or the most of one process, that of "other", made by
- * user space. */
-static __always_inline struct ssll_handshake_row *find_row(const struct ssll_labels *labels)
-{
-	const struct ssll_labels other = {.known = 1U << SSLL_LABEL_OTHER, .ending = labels->ending};
-	const __u32 zero = 0;
-	struct ssll_handshake_row *row = bpf_map_lookup_elem(&rows, is_known(labels, SSLL_LABEL_OTHER) ? &other : labels);
-
-	if (row)
-		return row;
-	row = lookup_or_init_shared(
-	        &rows, labels, bpf_map_lookup_elem(&blank_row, &zero), SSLL_SHARED_ROWS, handshake_config.most_rows);
-	if (row && labels->values[SSLL_LABEL_PROCESS])
-		keep_process_name(labels->values[SSLL_LABEL_PROCESS]);
-	return row ? row : bpf_map_lookup_elem(&rows, &other);
-}
-
 union label_words {
 	struct ssll_labels labels;
 	__u32 words[sizeof(struct ssll_labels) / sizeof(__u32)];
 };
 
 /* What the row is told apart by: the labels that were asked for. */
-static __always_inline struct ssll_labels row_key(const struct ssll_labels *all)
+static __always_inline void set_row_key(union label_words *key, const struct ssll_labels *all)
 {
 	const volatile __u32 *mask =
 	        (const volatile __u32 *)&handshake_config.mask; /* copied whole, it would pass for the constant 0 */
-	union label_words key = {.labels = *all};
+	const __u32 *words = (const __u32 *)all;
 
-	for (__u32 word = 0; word < sizeof(key) / sizeof(*key.words); word++)
-		key.words[word] &= mask[word];
-	return key.labels;
+	for (__u32 word = 0; word < sizeof(*key) / sizeof(*key->words); word++)
+		key->words[word] = words[word] & mask[word];
+}
+
+/* The row with this key, made where it is new; NULL past the most rows, or the most of one process. */
+static __always_inline struct ssll_handshake_row *find_own_row(const struct ssll_labels *key)
+{
+	const __u32 zero = 0;
+	struct ssll_handshake_row *row = bpf_map_lookup_elem(&rows, key);
+
+	if (row)
+		return row;
+	row = lookup_or_init_shared(
+	        &rows, key, bpf_map_lookup_elem(&blank_row, &zero), SSLL_SHARED_ROWS, handshake_config.most_rows);
+	if (row && key->values[SSLL_LABEL_PROCESS])
+		keep_process_name(key->values[SSLL_LABEL_PROCESS]);
+	return row;
+}
+
+/* The row that handshakes with this key count in: their own, or that of "other", made by user space. */
+static __always_inline struct ssll_handshake_row *find_row(union label_words *key)
+{
+	__u8 ending = key->labels.ending;
+	struct ssll_handshake_row *row = is_known(&key->labels, SSLL_LABEL_OTHER) ? NULL : find_own_row(&key->labels);
+
+	if (row)
+		return row;
+	for (__u32 word = 0; word < sizeof(*key) / sizeof(*key->words); word++)
+		key->words[word] = 0;
+	key->labels.known = 1U << SSLL_LABEL_OTHER;
+	key->labels.ending = ending;
+	return bpf_map_lookup_elem(&rows, key);
 }
 
 /* Parts that every handshake has, whatever their length; the others only count where they occurred. */
@@ -92,15 +104,19 @@ __noinline int add_row(struct ssll_handshake_row *row, const struct ssll_handsha
 	return 0;
 }
 
-static __always_inline void add_times(const struct ssll_labels *labels, const struct ssll_handshake *handshake)
+/* Not inlined: its keys would lie on the stack of whatever is called before it, too. */
+static __noinline int add_times(const struct ssll_labels *labels, const struct ssll_handshake *handshake)
 {
-	struct ssll_labels key = row_key(labels);
-	struct ssll_handshake_row *row = find_row(&key);
+	union label_words key;
+	struct ssll_handshake_row *row;
 
+	set_row_key(&key, labels);
+	row = find_row(&key);
 	if (row)
 		add_row(row, handshake);
 	else
 		count(&counters.map_full);
+	return 0;
 }
 
 struct {

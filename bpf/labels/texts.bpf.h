@@ -16,7 +16,7 @@ struct {
 __u32 last_text SEC(".data.last_text") = 0;
 
 /* A hook: whether this process may make another text; `made` once it has. */
-static __always_inline bool has_room_for_text(bool made);
+static __always_inline bool on_text(bool made);
 
 static __always_inline __u32 make_text(const struct ssll_text *text)
 {
@@ -24,7 +24,7 @@ static __always_inline __u32 make_text(const struct ssll_text *text)
 	__u32 *kept;
 
 	if (!bpf_map_update_elem(&texts, text, &number, BPF_NOEXIST)) {
-		has_room_for_text(true);
+		on_text(true);
 		return number;
 	}
 	kept = bpf_map_lookup_elem(&texts, text); /* where another thread was first */
@@ -38,7 +38,7 @@ static __noinline int number_of_text(const struct ssll_text *text)
 
 	if (number)
 		return *number;
-	return has_room_for_text(false) ? make_text(text) : 0;
+	return on_text(false) ? make_text(text) : 0;
 }
 
 /* The number of the text that ends in a zero byte; 0 where there is no room for it, -1 where it is empty or can't be read. */

@@ -150,6 +150,19 @@ static __always_inline void set_endpoint(struct ssll_labels *labels, const struc
 	labels->values[SSLL_LABEL_PEER] = endpoint->peer;
 }
 
+/* Where no other labels are read: those that the following depends on. */
+static __always_inline void read_bases(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
+{
+	__u64 value = 0;
+
+	if (read_place(ssl, layout, SSLL_PLACE_OF_VERSION, &value))
+		set_label(labels, SSLL_LABEL_VERSION, (__u16)value);
+	if (read_place(ssl, layout, SSLL_PLACE_OF_CIPHER, &value))
+		set_label(labels, SSLL_LABEL_CIPHER, value);
+	if (read_place(ssl, layout, SSLL_PLACE_OF_RESUMED, &value))
+		set_label(labels, SSLL_LABEL_RESUMED, value != 0);
+}
+
 /* What the SSL itself tells. `labels` has what comes before. */
 static __noinline int read_names(__u64 ssl, const struct ssll_layout *layout, struct ssll_labels *labels)
 {

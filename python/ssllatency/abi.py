@@ -76,6 +76,10 @@ class ErrorCookie(IntEnum):
     FATAL = 3
 
 
+class EventSize(IntEnum):
+    SHORT = 64
+
+
 class Exit(IntEnum):
     IN_REGISTER = 0
     GOES_ON = 1
@@ -377,11 +381,12 @@ class Event(ctypes.Structure):
         ("operation", ctypes.c_uint16),
         ("outcome", ctypes.c_uint8),
         ("reason", ctypes.c_uint8),
-        ("pad", ctypes.c_uint32),
+        ("known", ctypes.c_uint32),
+        ("who", ctypes.c_uint32 * 4),
     )
 
 
-assert ctypes.sizeof(Event) == 64
+assert ctypes.sizeof(Event) == 80
 
 
 class EventFilter(ctypes.Structure):

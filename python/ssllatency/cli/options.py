@@ -246,7 +246,7 @@ def member_of(names: type[E]) -> Callable[[str], E | str]:
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     """The options for how handshakes are grouped, split and limited. Handshakes are printed one by one only with --over,
     which is `handshakes` alone's."""
-    from ssllatency.model.handshakes import Label, PeerPrefix  # not before it is needed: other commands have no handshakes
+    from ssllatency.model.handshakes import Label  # not before it is needed: other commands have no handshakes
 
     parser.set_defaults(over=None)
     parser.add_argument("--by", type=labels, default=(), metavar="LABEL,…",
@@ -259,11 +259,18 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     group = expert(parser)
     group.add_argument("--max-groups", type=count, default=64, metavar="N",
                        help='at most N rows for --by; the rest count under "other" (64)')  # fmt: skip
-    group.add_argument("--peer-prefix", type=peer_prefix, default=PeerPrefix(), metavar="IPV4,IPV6",
-                       help="the bits of an address that tell a network, for --by peer; no more is kept (24,56)")  # fmt: skip
+    add_peer_prefix_option(parser)
     group.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
                        help="keep up to N handshakes in flight for a process, 360 bytes each; beyond that the oldest are "
                             "dropped (131072)")  # fmt: skip
+
+
+def add_peer_prefix_option(parser: argparse.ArgumentParser) -> None:
+    """The option for what of an address tells a peer's network."""
+    from ssllatency.model.handshakes import PeerPrefix
+
+    expert(parser).add_argument("--peer-prefix", type=peer_prefix, default=PeerPrefix(), metavar="IPV4,IPV6",
+                        help="the bits of an address that tell a network, for --by peer; no more is kept (24,56)")  # fmt: skip
 
 
 def labels(text: str) -> tuple[Label, ...]:
@@ -284,6 +291,16 @@ def peer_prefix(text: str) -> PeerPrefix:
     if not match or not (0 < int(match[1]) <= 32 and 0 < int(match[2]) <= 128):
         raise argparse.ArgumentTypeError(f"{text} isn't two lengths of prefixes, of IPv4 and of IPv6, like 24,56")
     return PeerPrefix(int(match[1]), int(match[2]))
+
+
+def who(text: str) -> tuple[Label, ...]:
+    """The same of those that tell who shook hands."""
+    from ssllatency.model.handshakes import WHO
+
+    chosen = labels(text)
+    if not set(chosen) <= set(WHO):
+        raise argparse.ArgumentTypeError(f"{text} isn't a list of {', '.join(WHO)}")
+    return chosen
 
 
 def room(text: str) -> int:

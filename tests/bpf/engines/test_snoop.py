@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,7 +108,7 @@ def test_the_kernel_leaves_quick_calls_out(subject: Subject) -> None:
 
 
 def test_what_finds_no_room_is_dropped_and_counted(subject: Subject) -> None:
-    room = ONE_PAGE // stride_of(ctypes.sizeof(abi.Event))
+    room = ONE_PAGE // stride_of(abi.EventSize.SHORT)
     with snooping(subject, ring_bytes=ONE_PAGE) as session:
         seen = dropped = 0
         for number in (10, 1000, 3, 500):

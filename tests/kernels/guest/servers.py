@@ -100,6 +100,18 @@ def handshakes(*options: str) -> dict[str, Any]:
     return assert_same({"SSL_do_handshake": command.successful}, {"SSL_do_handshake": expected["SSL_do_handshake"]})
 
 
+def handshakes_of_whom() -> dict[str, Any]:
+    """With every switch of threads, and each handshake's listener and peer: clients here are on the loopback network."""
+    nginx = server()
+    with Handshakes(nginx.master_pid, options=("--off-cpu", "--by", "sni,alpn,port,peer")) as command:
+        expected = connect(nginx)
+    assert losses(command.document) == {}, f"lost: {losses(command.document)}"
+    groups = command.document["handshakes"]["groups"]
+    whom = {(group["labels"]["port"], group["labels"]["peer"]) for group in groups}
+    assert whom == {(str(port), "127.0.0.0/24") for port in nginx.port.values()}, f"from {whom}"
+    return assert_same({"SSL_do_handshake": command.successful}, {"SSL_do_handshake": expected["SSL_do_handshake"]})
+
+
 def recorded() -> dict[str, Any]:
     """`ssllatency record` of the shared server, rendered by `report`, counts exactly."""
     nginx = server()

@@ -15,7 +15,7 @@ from itertools import islice
 from ssllatency.cli import options
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.clock import wall_clock_ns
-from ssllatency.engines.sessions.snoop import RING_BYTES, EventFilter, SnoopSession, events_of
+from ssllatency.engines.sessions.snoop import RING_BYTES, EventFilter, SnoopSession, Whom, events_of, events_with_whom
 from ssllatency.errors import SsllatencyError, did_you_mean
 from ssllatency.model.snapshot import Outcome
 from ssllatency.output.page import output_page
@@ -23,6 +23,7 @@ from ssllatency.output.printing import tell, tell_line
 from ssllatency.output.stream import Output
 from ssllatency.probes.choice import chosen
 from ssllatency.reports.text.events import JsonLines, columns
+from ssllatency.reports.text.events import Whom as WhomColumn
 from ssllatency.reports.text.frame import lost
 from ssllatency.reports.words.units import counted
 from ssllatency.tracing import live
@@ -57,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-d", "--duration", type=options.seconds, metavar="TIME", help="stop after this time: 10 (seconds), 30s, 5m"
     )
     parser.add_argument("--count", type=options.whole, metavar="N", help="stop after N lines")
+    parser.add_argument("--by", type=options.who, default=(), metavar="LABEL,…",
+                        help="add who shook hands to calls that end a handshake: sni, alpn, port, peer")  # fmt: skip
+    options.add_peer_prefix_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     options.expert(parser).add_argument("--buffer", type=options.whole, default=RING_BYTES >> 10, metavar="KIB",
                         help=f"size of the buffer for calls that aren't printed yet, in KiB ({RING_BYTES >> 10})")  # fmt: skip
@@ -73,7 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack))
         event_filter = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
-        session = SnoopSession(replace(live.request(resolved, arguments), hit_costs=None), event_filter, arguments.buffer << 10)
+        whom = Whom(arguments.by, arguments.peer_prefix, resolved.source.handshake_plan_of) if arguments.by else None
+        request = replace(live.request(resolved, arguments), hit_costs=None)
+        session = SnoopSession(request, event_filter, arguments.buffer << 10, whom)
         stack.callback(session.close)
         session.attach()
         follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))
@@ -113,6 +119,7 @@ class _Printer:
         page = replace(output_page(), most=arguments.columns) if arguments.columns else output_page()
         self._json = JsonLines(session.keys) if arguments.json else None
         self._lines = self._json or columns(session.keys, page)
+        self._whom = WhomColumn(self._lines, session.keys.whom, page) if arguments.by else None
         self._output = Output(sys.stdout.fileno(), self._give_up, colour=page.colour and not arguments.json)
         self._shown = self._unwritten = self._told = 0
         self._wall_ns, self._compared, self._said = wall_clock_ns(), time.monotonic(), 0.0
@@ -142,7 +149,7 @@ class _Printer:
         if now > self._compared + _CLOCK_S:
             self._wall_ns, self._compared = wall_clock_ns(), now
         for batch in batches:
-            lines = self._lines.render(islice(events_of(batch), self._left), self._wall_ns)
+            lines = self._render(batch)
             written = self._output.write(lines)
             self._shown += written
             self._unwritten += len(lines) - written
@@ -150,6 +157,11 @@ class _Printer:
                 self._left -= len(lines)
                 if not self._left:
                     return
+
+    def _render(self, batch: bytes) -> list[str]:
+        if self._whom:
+            return self._whom.render(islice(events_with_whom(batch), self._left), self._wall_ns)
+        return self._lines.render(islice(events_of(batch), self._left), self._wall_ns)
 
     def _tell_of_drops(self) -> None:
         """Reports the calls dropped since the last report."""

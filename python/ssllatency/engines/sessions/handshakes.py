@@ -28,6 +28,7 @@ from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.engines.read.who import Texts
+from ssllatency.engines.sessions import who
 from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
     batch_sites,
@@ -135,13 +136,9 @@ class HandshakeSession:
 
     def _prepare_who(self, loaded: Loadable, config: ctypes.Structure) -> None:
         """Asks for what of the labels tells who shook hands, and makes room for it."""
-        wanted, prefix = [label for label in self._request.by if label in WHO], self._request.peer_prefix
-        who = loaded.section(".rodata.who_config", abi.WhoConfig)
-        who.labels, who.prefix4, who.prefix6 = sum(1 << abi.Label[label.name] for label in wanted), prefix.ipv4, prefix.ipv6
-        texts = self._request.most_rows * sum(label is not Label.PORT for label in wanted)
+        texts = who.ask(loaded, self._request.by, self._request.peer_prefix, self._request.most_rows)
         config.most_texts = texts - texts // 8
-        loaded.resize_map("texts", max(1, texts))
-        if Label.PORT in wanted or Label.PEER in wanted:
+        if Label.PORT in self._request.by or Label.PEER in self._request.by:
             loaded.resize_map("endpoints", self._request.in_flight)
 
     def _begin_windows(self, budget: float) -> None:

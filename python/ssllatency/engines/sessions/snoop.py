@@ -9,20 +9,25 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import argument
+from ssllatency.engines.attach.sites import MOST_LIBRARIES, argument
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf.ring import HEADER, Ring
 from ssllatency.engines.read.collect import OUTCOMES, REASONS
+from ssllatency.engines.read.who import Texts
+from ssllatency.engines.sessions import who
+from ssllatency.engines.sessions.handshake_sites import layout_record
 from ssllatency.model.events import Call, Caller, Event, Returned
+from ssllatency.model.handshakes import NONE, WHO, Label, PeerPrefix
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import OperationPlan, Role
 
 RING_BYTES = 1 << 23
@@ -47,8 +52,11 @@ def _members(*names: str) -> struct.Struct:
 _MEASURED = _members("ended_ns", "duration_ns", "returned", "bytes")
 _CALLER = _members("tgid", "tid", "comm")
 _CALL = _members("operation", "outcome", "reason")
-_PADDING = _members("pad")
-_RECORD = struct.Struct(f"<{HEADER}x{_MEASURED.format[1:]}{_CALLER.size}s{_CODES[_CALL.size]}{_PADDING.size}x")
+_WHO = _members("known", "who")
+_WITHOUT_WHO = f"{HEADER}x{_MEASURED.format[1:]}{_CALLER.size}s{_CODES[_CALL.size]}"
+_RECORD = struct.Struct(f"<{_WITHOUT_WHO}{_members('known').size}x")
+_RECORD_WITH_WHO = struct.Struct(f"<{_WITHOUT_WHO}{_WHO.size}s")
+_MOST_TEXTS = 4096  # of each label
 _RETURNED = {
     Convention.POINTER: Returned.POINTER,
     Convention.MBX8: Returned.STATUS,
@@ -64,11 +72,35 @@ class EventFilter:
     outcomes: frozenset[Outcome] = frozenset(Outcome)
 
 
+@dataclass(frozen=True)
+class Whom:
+    """What is to be told of who shook hands, in calls that end a handshake. `plan_of` shows where a file keeps it."""
+
+    by: tuple[Label, ...]
+    peer_prefix: PeerPrefix
+    plan_of: Callable[[TracedImage], HandshakePlan]
+
+
 class EventKeys:
     """What the keys of events stand for."""
 
-    def __init__(self, operations: list[str]) -> None:
-        self._operations = operations
+    def __init__(self, operations: list[str], by: Sequence[Label] = (), texts: Texts | None = None) -> None:
+        self._operations, self._by, self._texts = operations, by, texts or Texts(tuple)
+
+    def whom(self, key: bytes) -> dict[Label, str | None]:
+        """Who shook hands; nothing for a call that ends no handshake."""
+        known, content = _WHO.unpack(key)
+        values = struct.unpack(f"<{len(WHO)}I", content)
+        if not known:
+            return {}
+        return {label: self._value(label, known, value) for label, value in zip(WHO, values, strict=True) if label in self._by}
+
+    def _value(self, label: Label, known: int, value: int) -> str | None:
+        if not known >> abi.Label[label.name] & 1:
+            return None
+        if label is Label.PORT:
+            return str(value) if value else NONE
+        return self._texts.of(value)
 
     def caller(self, key: bytes) -> Caller:
         """The caller of this key."""
@@ -94,6 +126,11 @@ def events_of(batch: bytes) -> Iterator[Event]:
     return _RECORD.iter_unpack(batch)
 
 
+def events_with_whom(batch: bytes) -> Iterator[tuple[int, int, int, int, bytes, int, bytes]]:
+    """The same of a session that tells who shook hands: each with the key of that."""
+    return _RECORD_WITH_WHO.iter_unpack(batch)
+
+
 def length_arguments(request: Request, operations: list[str]) -> dict[int, int]:
     """By operation number, 1 + the argument through which it says its bytes, where each file's entry site still has it."""
     kept: dict[str, bool] = {}
@@ -114,11 +151,12 @@ class SnoopSession:
     `attachment` grows with later processes.
     """
 
-    def __init__(self, request: Request, wanted: EventFilter, ring_bytes: int = RING_BYTES) -> None:
+    def __init__(self, request: Request, wanted: EventFilter, ring_bytes: int = RING_BYTES, whom: Whom | None = None) -> None:
         self._request, self._wanted, self._size = request, wanted, ring_size(ring_bytes)
         self.attachment = Attachment(request, "snoop")
         self._ring: Ring | None = None
         self._lengths = length_arguments(request, self.attachment.operations)
+        self._whom = whom
         self.keys = EventKeys(self.attachment.operations)
 
     def attach(self) -> None:
@@ -126,9 +164,25 @@ class SnoopSession:
         loaded = self.attachment.object
         self._set_filter(loaded.section(".rodata.filter", abi.EventFilter))
         loaded.resize_map("events", self._size)
+        if self._whom:
+            who.ask(loaded, self._whom.by, self._whom.peer_prefix, _MOST_TEXTS)
+            loaded.resize_map("layouts", MOST_LIBRARIES)
         self.attachment.load()
-        self._ring = Ring(loaded.map_fd("events"), self._size, ctypes.sizeof(abi.Event))
+        size = ctypes.sizeof(abi.Event) if self._whom else abi.EventSize.SHORT
+        self._ring = Ring(loaded.map_fd("events"), self._size, size)
+        if self._whom:
+            texts = Texts(loaded.map("texts", ctypes.sizeof(abi.Text), 4).items)
+            self.keys = EventKeys(self.attachment.operations, self._whom.by, texts)
+            self._describe(0, self._request.images)
         self.attachment.attach()
+
+    def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
+        """Tells the programs where SSLs of these libraries keep who shook hands; the first one's number is `first`."""
+        if self._whom is None:
+            return
+        layouts = self.attachment.object.map("layouts", 4, ctypes.sizeof(abi.Layout))
+        for index, image in enumerate(images, first):
+            layouts.update(ctypes.c_uint32(index), layout_record(image.plan.offsets, self._whom.plan_of(image)))
 
     def _set_filter(self, section: ctypes.Structure) -> None:
         section.minimum_ns, section.wake_bytes = self._wanted.minimum_ns, self._size // 4
@@ -141,6 +195,7 @@ class SnoopSession:
 
         Left out are calls that say their bytes through an argument which these files' sites don't have any more.
         """
+        self._describe(self.attachment.next_number(len(images)), images)
         self.attachment.extend([self._tellable(image) for image in images])
 
     def _tellable(self, image: TracedImage) -> TracedImage:

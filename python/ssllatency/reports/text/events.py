@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, cast
 
 from ssllatency.model.events import Call, Caller, Event, Keys, Returned, as_int32
+from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Outcome
 from ssllatency.reports.text.page import PLAIN, Page
+from ssllatency.reports.words.handshakes import value_words
 from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import printable
 
@@ -145,6 +147,33 @@ def columns(keys: Keys, page: Page) -> Columns:
 def _outcome(call: Call, page: Page, width: int | None = None) -> str:
     text = (f"{call.outcome} {call.reason}" if call.reason else str(call.outcome))[:width]
     return page.marked(text, FAILURE) if call.outcome is Outcome.FAILURE else text
+
+
+class Whom:
+    """Adds to each line of a call that ended a handshake who shook hands."""
+
+    def __init__(
+        self, lines: Columns | JsonLines, whom: Callable[[bytes], Mapping[Label, str | None]], page: Page = PLAIN
+    ) -> None:
+        """On a page that is too narrow for it, it goes into a line of its own."""
+        self._lines, self._whom, self._page = lines, whom, page
+        self.heading = lines.heading
+
+    def render(self, events: Iterable[tuple[int, int, int, int, bytes, int, bytes]], wall_ns: int) -> list[str]:
+        """A line for each. The last of an event's members is the key of who shook hands."""
+        lines = []
+        for *event, key in events:
+            (line,) = self._lines.render([cast("Event", tuple(event))], wall_ns)
+            labels = self._whom(key)
+            lines.append(self._added(line, labels) if labels else line)
+        return lines
+
+    def _added(self, line: str, labels: Mapping[Label, str | None]) -> str:
+        if isinstance(self._lines, JsonLines):
+            return f'{line[:-2]}, "labels": {json.dumps(labels)}}}\n'
+        words = " ".join(f"{label}={value_words(label, value)}" for label, value in labels.items())
+        added = f"{line[:-1]} {words}"
+        return f"{added}\n" if self._page.has_room([added]) else f"{line}  {words}\n"
 
 
 class JsonLines:

@@ -53,7 +53,7 @@ CHECKS: dict[str, Check] = {
     "links process perf": partial(servers.traced, "--links", "process", "--attach", "perf"),
     "links shared perf": partial(servers.traced, "--links", "shared", "--attach", "perf"),
     "handshakes": servers.handshakes,
-    "handshakes off-CPU": partial(servers.handshakes, "--off-cpu"),
+    "handshakes off-CPU": servers.handshakes_of_whom,
     "snoop": servers.snooped,
     "record": servers.recorded,
     "reload": targets.reloaded,
