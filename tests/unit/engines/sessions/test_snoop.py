@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 
 import pytest
@@ -11,8 +12,10 @@ from ssllatency import abi
 from ssllatency.code.machine import Cost
 from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf.ring import stride_of
-from ssllatency.engines.sessions.snoop import EventKeys, events_of, length_arguments, ring_size
+from ssllatency.engines.read.who import Texts
+from ssllatency.engines.sessions.snoop import EventKeys, events_of, events_with_whom, length_arguments, ring_size
 from ssllatency.model.events import Call, Caller, Returned
+from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Outcome
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe, Role
 
@@ -82,3 +85,16 @@ def test_a_length_is_read_only_where_every_file_keeps_its_register() -> None:
     one = image("/a", ("SSL_read", False), ("SSL_read_ex", True), ("SSL_write_ex", True))
     other = image("/b", ("SSL_read", False), ("SSL_read_ex", True), ("SSL_write_ex", False), ("SSL_write_ex2", True))
     assert length_arguments(Request((one, other), ()), operations) == {1: 4, 3: 5}
+
+
+def test_who_shook_hands_is_told_of_calls_that_end_a_handshake_only() -> None:
+    name = abi.Text(kind=abi.TextKind.SERVER_NAME, length=9)
+    ctypes.memmove(name.bytes, b"a.example", 9)
+    keys = EventKeys(OPERATIONS, (Label.SNI, Label.PORT), Texts(lambda: [(bytes(name), (1).to_bytes(4, "little"))]))
+    known = 1 << abi.Label.SNI | 1 << abi.Label.ALPN
+    batch = b"".join(
+        struct.pack("<II", ctypes.sizeof(abi.Event), 0) + bytes(abi.Event(known=bits, who=(1, 0, 443, 0), operation=1))
+        for bits in (known, known | 1 << abi.Label.PORT, 0)
+    )
+    found = [keys.whom(event[6]) for event in events_with_whom(batch)]
+    assert found == [{Label.SNI: "a.example", Label.PORT: None}, {Label.SNI: "a.example", Label.PORT: "443"}, {}]

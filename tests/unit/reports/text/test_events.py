@@ -14,8 +14,9 @@ import pytest
 from tests import schema
 
 from ssllatency.model.events import Call, Caller, Event, Returned, as_int32
+from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Outcome
-from ssllatency.reports.text.events import Columns, JsonLines, returned_text
+from ssllatency.reports.text.events import Columns, JsonLines, Whom, returned_text
 
 SECOND = 10**9
 CALLS = [
@@ -143,3 +144,18 @@ def test_what_calls_have_in_common_is_looked_up_once_and_not_kept_for_ever(kind:
     rendered = lines.render(many, 0)
     assert len(set(rendered)) == len(many)
     assert len(lines._callers) <= 4096
+
+
+@pytest.mark.parametrize("kind", [Columns, JsonLines])
+def test_who_shook_hands_comes_last(kind: type[Columns | JsonLines]) -> None:
+    event = (SECOND, 1000, 1, -1, b"7 7 nginx", 0)
+    said: dict[bytes, dict[Label, str | None]] = {b"known": {Label.SNI: "a.example", Label.PORT: None}, b"": {}}
+    (plain,) = kind(Keys()).render([event], 0)
+    lines = Whom(kind(Keys()), said.__getitem__)
+    assert lines.heading == kind(Keys()).heading
+    known, unknown = lines.render([(*event, b"known"), (*event, b"")], 0)
+    assert unknown == plain
+    if kind is Columns:
+        assert known == plain[:-1] + " sni=a.example port=unknown\n"
+    else:
+        assert json.loads(known) == {**json.loads(plain), "labels": {"sni": "a.example", "port": None}}
