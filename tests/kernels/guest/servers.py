@@ -138,10 +138,14 @@ class Record(Trace):
 
 
 def snooped() -> dict[str, Any]:
-    """`ssllatency snoop` on the shared server prints each call, and none is dropped."""
+    """`ssllatency snoop` on the shared server prints each call, none is dropped, and each handshake's end says whose it was."""
     nginx = server()
-    with Snoop(nginx.master_pid, options=("--json",)) as command:
+    with Snoop(nginx.master_pid, options=("--json", "--by", "sni,port,peer")) as command:
         expected = connect(nginx)
+    ends = [call["labels"] for call in command.calls() if "labels" in call]
+    whom = {(labels["sni"], labels["port"], labels["peer"]) for labels in ends}
+    assert whom == {("none", str(port), "127.0.0.0/24") for port in nginx.port.values()}, f"from {whom}"
+    assert len(ends) == expected["SSL_do_handshake"], f"{len(ends)} of them"
     dropped = [line for line in command.lines() if "dropped" in line]
     assert not dropped, f"dropped: {dropped}"
     return assert_same(Counter(call["function"] for call in command.calls() if call["outcome"] == "success"), expected)

@@ -17,6 +17,7 @@ import pytest
 from tests import foreign
 from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3
 from tests.live.commands.handshakes import Shakes, assert_books, labels_of
+from tests.live.commands.snoop import Snoop
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
 from tests.live.victims.obedient import obedient
 
@@ -155,6 +156,22 @@ def test_a_handshake_that_the_server_gives_up(certificates: Path) -> None:
         server.wait_idle()
     assert [(single["ending"], single["reason"]) for single in shakes.singles] == [("abandoned", "freed")]
     assert told(shakes) == [(None, None, str(server.port["rsa"]), "127.0.2.0/24")]
+
+
+def test_snoop_tells_it_of_calls_that_end_a_handshake(certificates: Path) -> None:
+    with Nginx(certificates, SETTINGS) as server, Snoop(server.master_pid, options=("--json", *BY)) as snoop:
+        port = server.port["ecdsa"]
+        shake(port, "a.example", ("http/1.1",), "127.0.1.5")
+        with pytest.raises(ssl.SSLError):
+            shake(port, "b.example", version=TLS_1_2, ciphers="ECDHE-RSA-AES128-GCM-SHA256")
+        server.wait_idle()
+    ends = [call for call in snoop.calls() if "labels" in call]
+    assert [(call["function"], call["outcome"]) for call in ends] == [
+        ("SSL_do_handshake", "success"),
+        ("SSL_do_handshake", "failure"),
+    ]
+    due = dict(zip(WHO, ("a.example", "http/1.1", str(port), "127.0.1.0/24"), strict=True))
+    assert [call["labels"] for call in ends] == [due, {**due, "sni": "b.example", "alpn": None, "peer": "127.0.0.0/24"}]
 
 
 # A server that moves the bytes itself: the library has no socket.
