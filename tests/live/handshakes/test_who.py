@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import ssl
 import struct
@@ -34,11 +35,9 @@ def root(request: pytest.FixtureRequest) -> Path | None:
     return None if request.param == "host" else foreign.needed(foreign.second_root()).resolve()
 
 
-def shake(
-    port: int, name: str = "", protocols: tuple[str, ...] = (), source: str = "127.0.0.1", *,
-    version: ssl.TLSVersion = TLS_1_3, ciphers: str = "", session: ssl.SSLSession | None = None,
-) -> ssl.SSLSession | None:  # fmt: skip
-    """One connection from this address; its session."""
+@functools.cache
+def context_for(version: ssl.TLSVersion, ciphers: str, protocols: tuple[str, ...]) -> ssl.SSLContext:
+    """The same for the same, as a session is resumed in its own only."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version = context.maximum_version = version
@@ -46,6 +45,15 @@ def shake(
         context.set_ciphers(ciphers)
     if protocols:
         context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def shake(
+    port: int, name: str = "", protocols: tuple[str, ...] = (), source: str = "127.0.0.1", *,
+    version: ssl.TLSVersion = TLS_1_3, ciphers: str = "", session: ssl.SSLSession | None = None,
+) -> ssl.SSLSession | None:  # fmt: skip
+    """One connection from this address; its session."""
+    context = context_for(version, ciphers, protocols)
     with (
         socket.create_connection(("127.0.0.1", port), TIMEOUT_S, (source, 0)) as plain,
         context.wrap_socket(plain, server_hostname=name or None, session=session) as tls,
@@ -132,7 +140,7 @@ def test_handshakes_that_fail(certificates: Path) -> None:
         with pytest.raises(ssl.SSLError):
             shake(port, "a.example", ("http/1.1",), "127.0.1.5", version=TLS_1_2, ciphers="ECDHE-RSA-AES128-GCM-SHA256")
         with socket.create_connection(("127.0.0.1", port), TIMEOUT_S, ("127.0.2.5", 0)) as plain:
-            plain.sendall(b"\x16\x03\x01\x00\x00\x00")
+            plain.sendall(b"\x16\x03\x01\x00\x05hello")
             plain.recv(100)
         with socket.create_connection(("127.0.0.1", port), TIMEOUT_S, ("127.0.3.5", 0)) as plain:
             plain.sendall(b"\x16\x03\x01\x02\x00\x01")
