@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ssllatency import abi
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.rules import Rules
@@ -34,6 +35,20 @@ def test_nothing_is_there_yet(session: HandshakeSession) -> None:
     handshakes = session.read().handshakes
     assert handshakes is not None
     assert (handshakes.groups, handshakes.in_flight, handshakes.offload) == ((), 0, None)
+
+
+@pytest.mark.parametrize(
+    ("slept", "ended", "watches"),
+    [(1, 1, False), (2, 2, False), (3, 3, True), (3, 29, True), (3, 30, False), (30, 299, True)],
+)
+def test_reads_and_writes_are_watched_once_more_than_a_few_handshakes_slept(
+    session: HandshakeSession, slept: int, ended: int, *, watches: bool
+) -> None:
+    """One that sleeps by chance, as for a lock, mustn't make every read dearer."""
+    counters = session.attachment.object.live_section(".data.handshake_counters", abi.HandshakeCounters)
+    counters.slept, counters.ended = slept, ended
+    session.poll()
+    assert bool(counters.watches_transport) is watches
 
 
 def test_files_past_the_bound_are_refused_in_words(session: HandshakeSession) -> None:

@@ -60,6 +60,7 @@ _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "
 _TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
 _SINGLES_BYTES = 1 << 20
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
+_ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
 _NEVER = (1 << 64) - 1
 _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
@@ -231,7 +232,8 @@ class HandshakeSession:
 
     def _watch_transport(self) -> None:
         """Watches reads and writes once more than a few handshakes sleep. Those that slept before are counted separately."""
-        if self._watches_transport or self._counters.slept * _FEW_SLEEP <= self._counters.ended:
+        slept = self._counters.slept
+        if self._watches_transport or slept < _ENOUGH_SLEPT or slept * _FEW_SLEEP <= self._counters.ended:
             return
         self._watches_transport = True  # later files as well; where they are refused, sleeping calls go on being reported
         sites_of_plans = [phase_sites(plan.transport) for plan in self._plans]
