@@ -217,11 +217,11 @@ class WorkerWork:
 
     def _look(self) -> _Look:
         requests = self._server.status().requests
-        return _Look(time.monotonic_ns(), _cpu_ns(self._pid), requests)
+        return _Look(time.monotonic_ns(), cpu_ns(self._pid), requests)
 
 
-def _cpu_ns(pid: int) -> int:
-    """The process' CPU clock: its number is made of the PID, as clock_getcpuclockid(3) does it."""
+def cpu_ns(pid: int) -> int:
+    """The process' CPU time so far, by its clock: its number is made of the PID, as clock_getcpuclockid(3) does it."""
     return time.clock_gettime_ns((~pid << 3) | 2)
 
 

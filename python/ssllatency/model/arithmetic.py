@@ -19,6 +19,7 @@ from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
 from ssllatency.model.keyed import gathered, listed, once
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
+from ssllatency.model.windows import arithmetic as windows
 
 # Process 0 is the kernel's idle task, which maps no library.
 ALL_PROCESSES = 0
@@ -86,11 +87,10 @@ def merge(*measured: Snapshot) -> Snapshot:
     Measurements of one host keep their processes. Those of different hosts are added up by function, because a pid means
     nothing on another host; so are handshakes by process. `duration_s` is the time traced in all, `started` the earliest.
     What a client said of one run isn't that of several, and is left out. Raises SsllatencyError when the linear histograms
-    have different buckets, only some have handshakes, or some were made in windows.
+    have different buckets, only some have handshakes, or what was seen in windows can't be added up.
     """
     if len(measured) == 1:
         return measured[0]
-    refuse_windows(measured, "added up")
     hosts = {snapshot.host for snapshot in measured}
     apart = measured if len(hosts) == 1 else [by_function(snapshot) for snapshot in measured]
     return Snapshot(
@@ -107,6 +107,7 @@ def merge(*measured: Snapshot) -> Snapshot:
         in_flight=sum(snapshot.in_flight for snapshot in measured),
         notes=once(snapshot.notes for snapshot in measured),
         handshakes=_handshakes_sum([snapshot.handshakes for snapshot in measured], by_process=len(hosts) == 1),
+        sampling=windows.merge(measured),
         cost=cost.merge([snapshot.cost for snapshot in measured], one_host=len(hosts) == 1),
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -40,6 +41,7 @@ def test_reads_and_writes_go_into_windows_and_handshakes_stay_exact(certificates
     sampled = next(part for part in document["sampling"] if "SSL_write" in part["functions"])
     assert set(sampled["functions"]) <= {"SSL_read", "SSL_write", "SSL_shutdown"}
     assert sampled["windows"] >= 2
+    assert sampled["scaled_by"] == "system calls"
     assert sampled["watched_s"] < sampled["duration_s"] / 2
     estimates = {(row["function"], row["outcome"]): row for row in sampled["estimates"]}
     estimate = estimates["SSL_write", "success"]["count"]
@@ -75,6 +77,35 @@ def test_handshakes_stay_exact_where_reads_and_writes_go_into_windows(certificat
     assert_books(shakes)
     assert any("to keep within the budget" in note for note in shakes.document["notes"])
     assert shakes.document["cost"]["share"] < FULL_COST / 2
+
+
+def test_a_recording_keeps_the_budget_and_its_intervals_add_up(certificates: Path, tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    with Nginx(certificates) as nginx:
+        load = ["wrk", "-t1", "-c8", "-d20", f"https://127.0.0.1:{nginx.port['rsa']}/"]
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+            time.sleep(1)
+            words = [PROGRAM, "record", "-p", str(nginx.master_pid), "--budget", "2%", "-d", "10", "-i", "3", "-o", str(file)]
+            with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as record:
+                assert record.stderr is not None
+                while not (line := record.stderr.readline()).startswith("Tracing"):
+                    assert line, "it ended before it was attached"
+                Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+                record.stderr.read()
+            wrk.kill()
+    assert record.returncode == 0
+    report = subprocess.run([PROGRAM, "report", str(file), "--json"], capture_output=True, text=True, check=True, timeout=60)
+    document = json.loads(report.stdout)
+    assert endings(document) == {"success": HANDSHAKES}
+    assert count(document, "SSL_do_handshake") == HANDSHAKES
+    intervals = [json.loads(line) for line in file.read_text().splitlines()[1:-1]]
+    sampled = next(part for part in document["sampling"] if "SSL_write" in part["functions"])
+    parts = [part for interval in intervals for part in interval.get("sampling", [])]
+    strata = [one for part in parts for chain in part["strata"] for one in chain]
+    assert sampled["windows"] == sum(one["watched_s"] < one["length_s"] for one in strata)
+    seen = sum(sum(calls["counts"]) for one in strata for calls in one["calls"] if calls["function"] == "SSL_write")
+    assert 0 < seen <= count(document, "SSL_write")
+    assert document["cost"]["share"] < FULL_COST / 2
 
 
 def test_handshakes_within_reads_keep_reads_watched(certificates: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import wait_for
 
-from ssllatency.cli import top
+from ssllatency.cli.live import top
 from ssllatency.cli.main import build_parser, run
 from ssllatency.model.handshakes import Label
 from ssllatency.output.page import output_page

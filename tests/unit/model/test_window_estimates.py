@@ -13,9 +13,9 @@ from itertools import pairwise
 import pytest
 
 from ssllatency.model.histogram import ExponentialHistogram, bucket_bounds, counted_bucket
-from ssllatency.model.sampling import Estimate, Interval
+from ssllatency.model.sampling import Estimate, Interval, Stratum
 from ssllatency.model.snapshot import Outcome
-from ssllatency.model.statistics.windows import Stratum, estimates, fewer
+from ssllatency.model.windows.estimates import estimates, fewer
 
 KEY = ("SSL_read", Outcome.SUCCESS)
 LENGTH_S, STRATA, RUNS = 1.0, 40, 100

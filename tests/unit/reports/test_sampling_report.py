@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from tests.unit.reports.report_samples import busy
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import merge
 from ssllatency.model.recording import Recording
-from ssllatency.model.sampling import Estimate, Interval, Sampling
+from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling, Stratum, Work
 from ssllatency.model.snapshot import Outcome
 from ssllatency.model.statistics.compare import compare
 from ssllatency.reports.documents.document import from_json, to_document, to_json
@@ -61,14 +62,55 @@ def test_the_report_marks_estimates_as_such() -> None:
     assert "ESTIMATED" not in render(busy())
 
 
-def test_a_document_holds_all_of_it() -> None:
-    assert from_json(to_json(SAMPLED, by_process=True)) == SAMPLED
+WORK = Work(io_calls=30.0, own_ns=2e6, cost_ns=None)
+STRATUM = Stratum(2.5, 0.1, {("SSL_read", Outcome.SUCCESS): {30: 2, 31: 1.5}}, WORK * 20, WORK)
+
+
+@pytest.mark.parametrize(
+    "part", [SAMPLING, replace(SAMPLING, scaled_by=Basis.IO_CALLS, dearer=2.1, chains=((STRATUM, STRATUM), (STRATUM,)))]
+)
+def test_a_document_holds_all_of_it(part: Sampling) -> None:
+    sampled = replace(busy(), sampling=(part,))
+    assert from_json(to_json(sampled, by_process=True)) == sampled
     assert "sampling" not in to_document(busy())
 
 
-def test_windows_are_neither_added_up_nor_compared() -> None:
-    reason = r"SSL_read, SSL_write of web1 were watched in windows only, which can't be {}: measure without --budget"
-    with pytest.raises(SsllatencyError, match=reason.format("added up")):
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("watched_s", 3.0, "watched_s must be above 0, and at most length_s"),
+        ("watched_s", 0, "watched_s must be above 0, and at most length_s"),
+        ("calls", [{"function": "f", "outcome": "success", "buckets": [30], "counts": []}], "counts must be as long"),
+        (
+            "calls",
+            [{"function": "f", "outcome": "success", "buckets": [10**6], "counts": [1]}],
+            "must be the number of a bucket",
+        ),
+        ("whole", {}, "whole must be an object with the fields of Work"),
+    ],
+)
+def test_strata_that_cannot_be_are_refused(field: str, value: object, reason: str) -> None:
+    document = json.loads(to_json(replace(busy(), sampling=(replace(SAMPLING, chains=((STRATUM,),)),))))
+    document["sampling"][0]["strata"][0][0][field] = value
+    with pytest.raises(SsllatencyError, match=reason):
+        from_json(json.dumps(document))
+
+
+def test_what_the_estimates_follow_is_said() -> None:
+    slow = replace(SAMPLING.estimates[0], p99_ns=Interval(7_000, 0.0, 9_000))
+    [sentence] = sampling_sentences([replace(SAMPLING, scaled_by=Basis.IO_CALLS, estimates=(slow,), dearer=2.3)])
+    assert sentence.endswith(
+        " Estimates follow the processes' read and write system calls, as these do less while they are watched. Calls took"
+        " longer than they would have unwatched: of p99 only the upper bound is known. A hit cost 2.3 times what was measured,"
+        " by which the budget was kept."
+    )
+    [row] = sampling_rows([replace(SAMPLING, estimates=(slow,))])
+    assert row.cells[1] == "at most 9.00 us"
+
+
+def test_windows_are_not_compared_and_not_added_up_where_it_is_not_told_what_each_saw() -> None:
+    reason = r"SSL_read, SSL_write of web1 were watched in windows only, "
+    with pytest.raises(SsllatencyError, match=reason + "and it isn't told what was seen in each"):
         merge(busy(), SAMPLED)
-    with pytest.raises(SsllatencyError, match=reason.format("compared")):
+    with pytest.raises(SsllatencyError, match=reason + "which can't be compared: measure without --budget"):
         compare(Recording.of([busy()]), Recording.of([SAMPLED]))

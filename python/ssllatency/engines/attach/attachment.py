@@ -219,6 +219,9 @@ class Attachment:
         """No call of these tiers that begins from now on counts; those that run are still seen to end."""
         self._shut |= set(tiers)
         self._tell_shut()
+
+    def thin(self, tiers: Collection[Tier]) -> None:
+        """Of tiers that were just shut: leaves only what sees calls end, where any run on."""
         time.sleep(_SHORT_CALL_S)
         if not self.is_quiet(tiers):  # else they go together with those that see calls end
             for tier in tiers:
@@ -233,7 +236,7 @@ class Attachment:
 
     def finish(self, tier: Tier) -> int:
         """Removes the probes of a tier that is shut; how many of its calls ran on, which aren't counted any more."""
-        self._probings[tier].close()
+        self._probings[tier].close_together()
         return self.running.drop(self._operations_of([tier])) if self.running else 0
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:

@@ -9,8 +9,10 @@ from ssllatency.engines.base import Request
 from ssllatency.engines.cost.meter import CostMeter
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.engines.follow.following import Following
+from ssllatency.engines.read.io_calls import IoCalls
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.cost import Cost
+from ssllatency.model.sampling import Work
 from ssllatency.model.snapshot import Target
 
 
@@ -29,6 +31,7 @@ class Processes:
         self.when_ended: list[Callable[[Collection[int]], None]] = []  # what closes an attachment's links of processes
         self.following: Following | None = None
         self.unfollowed = ""
+        self._io_calls = None if request.everyone else IoCalls()  # of everyone only some would be known
         self.filtered = False  # whether others hit the probes, too
         self.meter = CostMeter(request.hit_costs, self._paying) if request.hit_costs and not request.floor else None
         if request.following:
@@ -70,6 +73,14 @@ class Processes:
         """What tracing has cost so far, and the processes have used; None where either isn't known."""
         cost = self.cost()
         return Spent(cost.total_ns, cost.cpu_ns) if cost and cost.cpu_ns is not None else None
+
+    def work(self) -> Work:
+        """What the processes have done so far."""
+        io_calls = self._io_calls.total(self.targets) if self._io_calls else None
+        spent = None if self._io_calls is None else self.spent()
+        if spent is None:
+            return Work(io_calls)
+        return Work(io_calls, max(0, spent.cpu_ns - spent.cost_ns), spent.cost_ns)
 
     def attach(self) -> None:
         """Has those followed that start from here on, where that is asked for."""

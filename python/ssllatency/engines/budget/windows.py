@@ -2,8 +2,9 @@
 """Watches functions in windows, so that tracing stays within its budget, and keeps what each window saw.
 
 In each stratum of time lies one window at a random place. Outside of it the probes are gone: a program that only ignored its
-hits would save next to nothing, as it is the trap that costs. A call that begins in a window is followed to its end for a while
-after it, as long calls would else be missed more often than short ones.
+hits would save next to nothing, as it is the trap that costs. A call that begins in a window is followed to its end for a
+while after it, as long calls would else be missed more often than short ones. What the processes did meanwhile is read where a
+stratum or a window begins and ends, as a server at full speed does less while it is watched.
 
 At first all is watched: only what costs too much goes into windows.
 """
@@ -12,17 +13,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Protocol
 
 from ssllatency.engines.attach.sites import Tier, tier_of
 from ssllatency.engines.budget.controller import Controller
+from ssllatency.engines.budget.dearness import Dearness
+from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.model.histogram import ExponentialHistogram
-from ssllatency.model.sampling import Sampling
-from ssllatency.model.statistics.windows import MOST_STRATA, Function, Stratum, estimates, fewer
+from ssllatency.model.sampling import NONE, UNKNOWN, Function, Sampling, Stratum, Work
+from ssllatency.model.windows.estimates import MOST_STRATA, basis_of, estimates, fewer
 from ssllatency.probes.catalogue import BY_NAME
 
 _FIRST_LOOK_S, _LOOK_S = 0.03, 0.25  # when it is seen how much tracing costs: at first, and then while all is watched
@@ -33,28 +35,13 @@ _LEAST_LINGER_S = 0.2  # how long calls that began in a window are followed past
 Totals = Mapping[Function, ExponentialHistogram]
 
 
-class Gates(Protocol):
-    """What takes probes off and puts them back."""
-
-    def resume(self, tiers: Collection[Tier]) -> None:
-        """Sets all probes of these tiers; calls that begin when it is back count."""
-
-    def shut(self, tiers: Collection[Tier]) -> None:
-        """No call that begins from now on counts; those that run are still seen to end."""
-
-    def finish(self, tier: Tier) -> int:
-        """Removes the probes of the tier that are left; how many calls ran on, which aren't counted any more."""
-
-    def is_quiet(self, tiers: Collection[Tier]) -> bool:
-        """Whether no call of these tiers runs that has been seen to begin."""
-
-
 class _Phase(Enum):
     """Where the tiers in windows are in their stratum."""
 
     BEFORE = "before its window"
     OPEN = "in it"
     AFTER = "after it, while calls that began in it go on"
+    REST = "after that, without probes"
 
 
 @dataclass
@@ -62,6 +49,7 @@ class _Watch:
     """What is kept of a tier: its strata, where the running one began, and the calls counted by then."""
 
     since_s: float
+    since: Work
     counted: dict[Function, ExponentialHistogram] = field(default_factory=dict)
     strata: list[Stratum] = field(default_factory=list)
     windows: int = 0
@@ -70,14 +58,24 @@ class _Watch:
     @property
     def in_part(self) -> bool:
         """Whether some of the time wasn't watched."""
-        return any(stratum.watched_s < stratum.length_s for stratum in self.strata)
+        return any(stratum.in_part for stratum in self.strata)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """When one began, how long it was, and what the processes had done by its begin and did in it."""
+
+    opened_s: float = 0.0
+    begin: Work = UNKNOWN
+    watched_s: float = 0.0
+    watched: Work = UNKNOWN
 
 
 class Windows:
     """Drives the gates. `tick` is to be called many times a second, `finish` before the last counts are read.
 
     `spent` tells what tracing has cost by now, None where that isn't known; `totals` all calls counted so far by function and
-    outcome. `tiers` are those that may go into windows, one after the other.
+    outcome; `work` what the processes have done so far. `tiers` are those that may go into windows, one after the other.
     """
 
     def __init__(
@@ -90,20 +88,24 @@ class Windows:
         sleep: Callable[[float], None] = time.sleep,
         chance: random.Random | None = None,
         tiers: Sequence[Tier] = tuple(Tier),
+        work: Callable[[], Work] = Work,
     ) -> None:
-        self._budget, self._gates, self._spent, self._totals = budget, gates, spent, totals
+        self._budget, self._gates, self._spent, self._totals, self._work = budget, gates, spent, totals, work
         self._clock, self._sleep, self._chance = clock, sleep, chance or random.Random()
         self._tiers = tuple(tiers)
         self._controller = Controller(budget, len(tiers))
         self._began_s = now = clock()
         self._look_s = now + _LOOK_S
         self._before = Spent()
-        self._watches = {tier: _Watch(now) for tier in self._tiers}
+        begin = work()
+        self._watches = {tier: _Watch(now, begin) for tier in self._tiers}
         self._windowed: tuple[Tier, ...] = ()
         self._phase = _Phase.BEFORE
         self._opens_s = self._shuts_s = self._ends_s = 0.0
-        self._opened_s = self._shut_s = self._watched_s = 0.0
+        self._window = _Window()
+        self._seen: Totals = {}
         self._outside: float | None = None
+        self._dearness, self._planned, self._between = Dearness(), begin, NONE
         self._planned_s = now
         self._over = False
 
@@ -126,6 +128,8 @@ class Windows:
         if self._phase is _Phase.OPEN and self._is_time(self._shuts_s):
             self._shut()
         if self._phase is _Phase.AFTER and self._may_go_on():
+            self._end_window()
+        if self._phase is _Phase.REST and self._clock() >= self._ends_s:
             self._end_stratum()
 
     def finish(self) -> None:
@@ -133,15 +137,16 @@ class Windows:
         if self._over:
             return
         self._over = True
-        now, totals = self._clock(), self._totals()
+        now, work, totals = self._clock(), self._work(), self._totals()
+        if self._phase is _Phase.OPEN:
+            self._close_window(now, work)
         for tier, watch in self._watches.items():
             if tier not in self._windowed:
-                self._record(totals, tier, now, now - watch.since_s)
+                self._record(totals, tier, now, work)
             elif self._phase is _Phase.BEFORE:
-                _move_border(watch, now)
+                _move_border(watch, now, work)
             else:
-                watched_s = now - self._opened_s if self._phase is _Phase.OPEN else self._watched_s
-                self._record(totals, tier, max(now, watch.since_s + watched_s), watched_s)
+                self._record(self._seen if self._phase is _Phase.REST else totals, tier, now, work, self._window)
 
     @property
     def over(self) -> bool:
@@ -151,11 +156,19 @@ class Windows:
     def sampling(self, *, anew: bool = False) -> tuple[Sampling, ...]:
         """What was seen in windows, by tier, up to the last stratum that has ended; `anew`: after that another such account
         begins."""
-        watches = [watch for tier, watch in self._watches.items() if watch.in_part or tier in self._windowed]
-        seen = tuple(map(_sampling, watches))
+        watches = {tier: watch for tier, watch in self._watches.items() if watch.in_part or tier in self._windowed}
+        if anew and not self._over:
+            self._record_all_watched()
+        seen = tuple(_sampling(watch, self._dearness.factor) for watch in watches.values())
         for watch in self._watches.values() if anew else ():
             watch.strata, watch.windows, watch.unfinished = [], 0, 0
         return seen
+
+    def _record_all_watched(self) -> None:
+        """Ends the strata of what is watched all the time, so that the next account has what comes from here on."""
+        now, work, totals = self._clock(), self._work(), self._totals()
+        for tier in set(self._tiers) - set(self._windowed):
+            self._record(totals, tier, now, work)
 
     def _is_time(self, at_s: float) -> bool:
         """Whether it is time; waits for it where that is soon, as nobody may call then."""
@@ -178,71 +191,80 @@ class Windows:
         if spent is None:
             return None
         share, self._before = spent.share_since(self._before), spent
-        return share
+        return None if share is None else share * self._dearness.factor
 
     def _excess_s(self) -> float:
         spent = self._before
         if not spent.cpu_ns:
             return 0.0
-        return (spent.cost_ns / spent.cpu_ns - self._budget) * (self._clock() - self._began_s)
+        return (spent.cost_ns * self._dearness.factor / spent.cpu_ns - self._budget) * (self._clock() - self._began_s)
 
     def _begin_stratum(self) -> None:
         """Takes those tiers into windows that cost too much, lets those out that don't, and chooses the next window."""
         schedule = self._controller.next(self._excess_s())
         wanted = self._tiers[: self._controller.level]
         for tier in set(wanted) - set(self._windowed):
-            now = self._clock()
+            now, work = self._clock(), self._work()
             self._gates.shut([tier])
+            self._gates.thin([tier])
             self._watches[tier].unfinished += self._gates.finish(tier)
-            self._record(self._totals(), tier, now, now - self._watches[tier].since_s)
+            self._record(self._totals(), tier, now, work)
         for tier in set(self._windowed) - set(wanted):
             self._gates.resume([tier])
-            _move_border(self._watches[tier], self._clock())
+            _move_border(self._watches[tier], self._clock(), self._work())
         self._windowed, self._phase = wanted, _Phase.BEFORE
-        begins_s = max(self._ends_s, self._clock())
-        for tier in wanted:
-            _move_border(self._watches[tier], begins_s)
+        begins_s = self._clock()
         self._ends_s = begins_s + schedule.stratum_s
         self._opens_s = begins_s + self._chance.uniform(0, schedule.stratum_s - schedule.window_s)
         self._shuts_s = self._opens_s + schedule.window_s
-        self._planned_s = self._clock()
+        self._planned_s, self._planned = self._clock(), self._work()
         self._share()
 
     def _open(self) -> None:
         if self._clock() - self._planned_s >= _LEAST_OUTSIDE_S:
             spent = self._spent()
-            self._outside = spent.share_since(self._before) if spent else None
+            share = spent.share_since(self._before) if spent else None
+            self._outside = None if share is None else share * self._dearness.factor
+        self._between = self._work() - self._planned
         self._gates.resume(self._windowed)
-        self._opened_s = self._clock()
-        self._shuts_s += max(0.0, self._opened_s - self._opens_s)
+        self._window = _Window(self._clock(), self._work())
+        self._shuts_s += max(0.0, self._window.opened_s - self._opens_s)
         self._phase = _Phase.OPEN
 
     def _shut(self) -> None:
-        self._shut_s = self._clock()
         self._gates.shut(self._windowed)
-        self._watched_s = self._shut_s - self._opened_s
+        self._close_window(self._clock(), self._work())
+        self._gates.thin(self._windowed)
         self._phase = _Phase.AFTER
+
+    def _close_window(self, now: float, work: Work) -> None:
+        window = self._window
+        self._window = replace(window, watched_s=now - window.opened_s, watched=work - window.begin)
 
     def _may_go_on(self) -> bool:
         """Whether the calls that began in the window have ended, or have had their time."""
-        if self._clock() >= self._shut_s + max(_LEAST_LINGER_S, self._watched_s):
+        window = self._window
+        if self._clock() >= window.opened_s + window.watched_s + max(_LEAST_LINGER_S, window.watched_s):
             return True
         return self._gates.is_quiet(self._windowed)
 
-    def _end_stratum(self) -> None:
-        until_s = max(self._ends_s, self._clock())
+    def _end_window(self) -> None:
         for tier in self._windowed:
             self._watches[tier].unfinished += self._gates.finish(tier)
             self._watches[tier].windows += 1
-        totals = self._totals()
+        self._seen = self._totals()
+        self._dearness.heard(self._between, self._window.watched)
+        self._controller.heard(self._outside, self._share(), self._window.watched_s / (self._clock() - self._planned_s))
+        self._phase = _Phase.REST
+
+    def _end_stratum(self) -> None:
+        now, work = self._clock(), self._work()
         for tier in self._windowed:
-            self._record(totals, tier, until_s, self._watched_s)
-        whole = self._share()
-        self._controller.heard(self._outside, whole, self._watched_s / (self._clock() - self._planned_s))
+            self._record(self._seen, tier, now, work, self._window)
         self._begin_stratum()
 
-    def _record(self, totals: Totals, tier: Tier, until_s: float, watched_s: float) -> None:
-        """Ends the tier's stratum: what was counted since the last one is what it saw."""
+    def _record(self, totals: Totals, tier: Tier, now: float, work: Work, window: _Window | None = None) -> None:
+        """Ends the tier's stratum: what was counted since the last one is what it saw, in the window or all the time."""
         watch = self._watches[tier]
         calls = {}
         for key, histogram in totals.items():
@@ -250,24 +272,25 @@ class Windows:
                 before = watch.counted.get(key)
                 calls[key] = (histogram - before if before else histogram).by_bucket
                 watch.counted[key] = histogram
-        length_s = until_s - watch.since_s
+        length_s, whole = now - watch.since_s, work - watch.since
+        watched_s, watched = (window.watched_s, window.watched) if window else (length_s, whole)
         if watched_s > 0 and length_s > 0:
-            watch.strata.append(Stratum(length_s, min(watched_s, length_s), calls))
-        watch.since_s = until_s
+            watch.strata.append(Stratum(length_s, min(watched_s, length_s), calls, whole, watched))
+        watch.since_s, watch.since = now, work
         if len(watch.strata) > MOST_STRATA:
             watch.strata = fewer(watch.strata)
 
 
-def _move_border(watch: _Watch, to_s: float) -> None:
-    """Has the last stratum end there: later, where no window was since, or sooner, where all is watched from there on."""
+def _move_border(watch: _Watch, to_s: float, work: Work) -> None:
+    """Has the last stratum end there: later, as no window was since."""
     if watch.strata:
         last = watch.strata[-1]
         length_s = max(last.watched_s, last.length_s + to_s - watch.since_s)
-        watch.strata[-1] = replace(last, length_s=length_s)
-        watch.since_s = to_s
+        watch.strata[-1] = replace(last, length_s=length_s, whole=last.whole + (work - watch.since))
+        watch.since_s, watch.since = to_s, work
 
 
-def _sampling(watch: _Watch) -> Sampling:
+def _sampling(watch: _Watch, dearer: float) -> Sampling:
     return Sampling(
         functions=tuple(sorted({function for function, _ in watch.counted})),
         watched_s=sum(stratum.watched_s for stratum in watch.strata),
@@ -275,4 +298,7 @@ def _sampling(watch: _Watch) -> Sampling:
         windows=watch.windows,
         unfinished=watch.unfinished,
         estimates=estimates(watch.strata),
+        dearer=dearer,
+        scaled_by=basis_of(watch.strata),
+        chains=(tuple(watch.strata),) if watch.strata else (),
     )

@@ -41,12 +41,14 @@ class FullSession:
     def attach(self) -> None:
         """Attaches the probes of both, or none. AttachError where the kernel refuses."""
         with ExitStack() as opened:
-            self._functions = LibbpfEngine().attach(self._request.base)
+            self.attachment = Attachment(self._request.base, LibbpfEngine.object_name)
+            self._functions = TraceSession(self.attachment, LibbpfEngine.name)
             opened.callback(self._functions.close)
-            self.attachment = self._functions.attachment
+            self._functions.attach(begin_windows=False)
             self._handshakes = HandshakeSession(self._request, beside=self.attachment)
             opened.callback(self._handshakes.close)
             self._handshakes.attach()
+            self._functions.begin_windows(self._handshakes.gates)
             self._opened = opened.pop_all()
 
     def close(self) -> None:
@@ -79,8 +81,9 @@ class FullSession:
         return self._handshakes.in_flight
 
     def poll(self) -> None:
-        """Call it several times a second."""
+        """Call it many times a second."""
         self._handshakes.poll()
+        self._functions.poll()
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
@@ -102,6 +105,7 @@ class FullSession:
         start, or since the last read if that was for an interval. May be called twice."""
         if self._last is None:
             self.poll()
+            self._functions.finish_windows()
             self._last = self.read(per_interval=self._per_interval)
         self._handshakes.detach()
         self._functions.detach()

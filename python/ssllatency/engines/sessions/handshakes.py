@@ -21,6 +21,7 @@ from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.bpf.running import InFlight
+from ssllatency.engines.budget.gates import DataGates
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.read import handshakes as collect
@@ -108,7 +109,9 @@ class HandshakeSession:
         self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
         self._kept_names: dict[int, str] = {}
+        self.gates = DataGates(self.attachment)
         self._windows: Windows | None = None
+        self._beside = beside is not None
 
     def attach(self) -> None:
         """Loads the object, fills its maps and attaches."""
@@ -132,7 +135,7 @@ class HandshakeSession:
             self.attachment.attach_tracepoint("at_switch")
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
-        if self._request.base.budget is not None:
+        if self._request.base.budget is not None and not self._beside:
             self._begin_windows(self._request.base.budget)
 
     def _prepare_who(self, loaded: Loadable, config: ctypes.Structure) -> None:
@@ -144,23 +147,25 @@ class HandshakeSession:
 
     def _begin_windows(self, budget: float) -> None:
         """Lets reads and writes go into windows where they cost too much. What handshakes consist of can't."""
-        spent = self.attachment.processes.spent
-        self._windows = Windows(budget, self.attachment, spent, dict, tiers=(Tier.DATA,))
+        processes = self.attachment.processes
+        self._windows = Windows(budget, self.gates, processes.spent, dict, tiers=(Tier.DATA,), work=processes.work)
         self._windows.start()
 
     def _watch_data(self) -> None:
         """Keeps the budget, unless handshakes take place within reads and writes: then these are watched all the time."""
-        if self._windows is None or self._windows.over:
+        if self._request.base.budget is None:
             return
+        windows = self._windows if self._windows and not self._windows.over else None
         try:
-            if not self._counters.within_data:
-                self._windows.tick()
-                return
-            self._windows.finish()
-            if self.attachment.is_shut(Tier.DATA):
-                self.attachment.resume([Tier.DATA])
+            if self._counters.within_data:
+                if windows:
+                    windows.finish()
+                self.gates.keep()
+            elif windows:
+                windows.tick()
         except AttachError as error:
-            self._windows.finish()
+            if windows:
+                windows.finish()
             self.attachment.notes.append(f"Reads and writes aren't watched any more: {error}")
 
     def _fill_maps(self) -> None:
@@ -366,9 +371,9 @@ class HandshakeSession:
         return (*self.attachment.notes, *([cut_off] if number else []), *self._budget_notes())
 
     def _budget_notes(self) -> Iterator[str]:
-        if self._windows is None:
+        if self._request.base.budget is None:
             return
-        for part in self._windows.sampling():
+        for part in self._windows.sampling() if self._windows else ():
             watched = f"{100 * part.watched_s / part.duration_s:.0f} % of the time" if part.duration_s else "in windows only"
             yield (
                 f"SSL_read, SSL_write and their like were watched {watched}, to keep within the budget: a handshake that takes"

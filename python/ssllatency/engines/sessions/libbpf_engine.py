@@ -13,10 +13,11 @@ class LibbpfEngine:
     """Attaches plans by libbpf and the bpf system call."""
 
     name = "libbpf"
+    object_name = "ssllatency"
 
     def attach(self, request: Request) -> TraceSession:
         """Attaches all probes of the request or none."""
-        attachment = Attachment(request, "ssllatency", FLOOR if request.floor else STANDARD)
+        attachment = Attachment(request, self.object_name, FLOOR if request.floor else STANDARD)
         session = TraceSession(attachment, self.name)
         session.attach()
         return session

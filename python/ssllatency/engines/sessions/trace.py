@@ -18,12 +18,13 @@ from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import not_traced, unreadable
 from ssllatency.engines.base import AttachError, LinearRange, TracedImage
+from ssllatency.engines.budget.gates import Gates, JointGates
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read import collect
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.sampling import Function
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
-from ssllatency.model.statistics.windows import Function
 
 ROWS = 2048
 _BLANK = bytes(ctypes.sizeof(abi.Series))
@@ -44,10 +45,13 @@ class TraceSession:
         self._extremes = collect.Extremes()
         self._windows: Windows | None = None
 
-    def attach(self) -> None:
-        """Loads the programs, fills their maps and attaches: all probes or none."""
+    def attach(self, *, begin_windows: bool = True) -> None:
+        """Loads the programs, fills their maps and attaches: all probes or none. With a budget `begin_windows` is to be called
+        later where it isn't here."""
         try:
             self._start()
+            if begin_windows:
+                self.begin_windows()
         except BaseException:
             self.close()
             raise
@@ -57,8 +61,13 @@ class TraceSession:
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach()
+
+    def begin_windows(self, *also: Gates) -> None:
+        """Keeps the budget from here on, if there is one. `also`: the gates of what is attached beside this."""
         if self._request.budget is not None:
-            self._windows = Windows(self._request.budget, self.attachment, self.attachment.processes.spent, self._totals)
+            gates: Gates = JointGates(self.attachment, *also) if also else self.attachment
+            processes = self.attachment.processes
+            self._windows = Windows(self._request.budget, gates, processes.spent, self._totals, work=processes.work)
             self._windows.start()
 
     def _configure(self) -> None:
@@ -91,9 +100,13 @@ class TraceSession:
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost."""
+        self.finish_windows()
+        self.attachment.detach()
+
+    def finish_windows(self) -> None:
+        """Ends the account of what was seen in windows; may be called twice."""
         if self._windows:
             self._windows.finish()
-        self.attachment.detach()
 
     def close(self) -> None:
         """Detaches and frees the programs and maps."""

@@ -31,7 +31,7 @@ from ssllatency.model.statistics.comparison import (
     Verdict,
 )
 from ssllatency.model.statistics.resampling import BUCKET, QUANTILES, Block, Quantity, Sample, Spread, draws
-from ssllatency.model.statistics.student import beyond, bound
+from ssllatency.model.student import beyond, bound
 from ssllatency.model.timed import Timed, quantile_ns
 
 _MOST_BLOCKS = 30

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ssllatency.model.sampling import Estimate, Interval, Sampling
+from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling
 from ssllatency.reports.words.units import counted, duration, seconds, share
 
 
@@ -18,6 +18,7 @@ class SampledRow:
     cells: tuple[str, str]
 
 
+_DEARER = 1.2  # times as dear, which is worth a sentence
 HEADINGS = ("function", "outcome", "estimated calls", "estimated p99")
 
 
@@ -32,8 +33,19 @@ def sampling_sentences(sampling: Sequence[Sampling]) -> list[str]:
         watched = f"{share(part.watched_s, part.duration_s)} of the time ({seconds(part.watched_s)}"
         windows = f"in {counted(part.windows, 'window')}) to keep within the budget; the counts above are what was seen then."
         late = f" {counted(part.unfinished, 'call')} ran on after their window and aren't counted." if part.unfinished else ""
-        sentences.append(f"{names}: watched {watched} {windows}{late}")
+        sentences.append(f"{names}: watched {watched} {windows}{late}{_beside(part)}")
     return sentences
+
+
+def _beside(part: Sampling) -> str:
+    """What there is to say beside that of the estimates, and of what windows cost."""
+    by = {Basis.IO_CALLS: "read and write system calls", Basis.CPU_TIME: "CPU time"}.get(part.scaled_by)
+    scaled = f" Estimates follow the processes' {by}, as these do less while they are watched." if by else ""
+    slower = any(estimate.p99_ns and estimate.p99_ns.low == 0 for estimate in part.estimates)
+    at_most = " Calls took longer than they would have unwatched: of p99 only the upper bound is known." if slower else ""
+    if part.dearer < _DEARER:
+        return scaled + at_most
+    return f"{scaled}{at_most} A hit cost {part.dearer:.1f} times what was measured, by which the budget was kept."
 
 
 def sampling_rows(sampling: Sequence[Sampling]) -> list[SampledRow]:
@@ -53,6 +65,8 @@ def _number(interval: Interval) -> str:
 
 
 def _time(interval: Interval) -> str:
+    if interval.low == 0 and interval.high is not None:
+        return f"at most {duration(interval.high)}"
     if interval.low is None or interval.high is None:
         return duration(interval.value)
     return f"{duration(interval.value)} ({duration(interval.low)} to {duration(interval.high)})"

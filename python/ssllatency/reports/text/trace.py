@@ -23,10 +23,7 @@ from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import printable, seconds
 
 _GOES = ("P99.9", "P90", "MEAN")  # columns that are left out where there is no room
-_BOUNDS = (
-    "In brackets: 95 % bounds, of a server that does in windows what it does between them. One at full speed does less while"
-    " it is watched, so that its calls are estimated too low."
-)
+_BOUNDS = "In brackets: 95 % bounds, where there were enough windows for them."
 
 
 def render(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False) -> str:

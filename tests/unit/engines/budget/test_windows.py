@@ -13,9 +13,8 @@ from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.model.histogram import ExponentialHistogram
-from ssllatency.model.sampling import Interval
+from ssllatency.model.sampling import Function, Interval
 from ssllatency.model.snapshot import Outcome
-from ssllatency.model.statistics.windows import Function
 
 NAMES = {Tier.DATA: "SSL_read", Tier.BELOW: "rsa_ossl_private_encrypt", Tier.HANDSHAKE: "SSL_do_handshake"}
 POLL_S, STEP_S = 0.1, 0.001
@@ -74,6 +73,9 @@ class Server:
     def shut(self, tiers: Collection[Tier]) -> None:
         assert set(tiers) <= self.attached
         self.counting -= set(tiers)
+
+    def thin(self, tiers: Collection[Tier]) -> None:
+        assert not self.counting & set(tiers)
         self.sleep(0.001)
 
     def finish(self, tier: Tier) -> int:

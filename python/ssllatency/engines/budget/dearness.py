@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much dearer hits are in the traced processes than they were measured at: there they also push data and code out of
+caches, and a server that they slow down wakes its clients more often. It is seen by the CPU time for each system call, in
+windows and between them."""
+
+from __future__ import annotations
+
+from ssllatency.model.sampling import NONE, Work
+
+_MARGIN = 0.03  # of the usual CPU time, which differs from window to window anyway
+_MOST = 4.0
+_KEPT = 0.9  # of what was seen until a window: servers change
+
+
+class Dearness:
+    """Hears what the processes did in windows and between them."""
+
+    def __init__(self) -> None:
+        self._watched = self._between = NONE
+
+    def heard(self, between: Work, watched: Work) -> None:
+        """Takes in a window and some time before it in which no function that goes into windows was probed."""
+        if between.io_calls and between.own_ns and watched.io_calls and watched.own_ns:
+            self._watched, self._between = self._watched * _KEPT + watched, self._between * _KEPT + between
+
+    @property
+    def factor(self) -> float:
+        """How many times what was measured a hit takes; 1 where that isn't known."""
+        watched, between = self._watched, self._between
+        if not between.io_calls or not watched.cost_ns:
+            return 1.0
+        usual_ns = (between.own_ns or 0.0) / between.io_calls * (watched.io_calls or 0.0)
+        excess_ns = (watched.own_ns or 0.0) + watched.cost_ns - (1 + _MARGIN) * usual_ns
+        return min(max(1.0, excess_ns / watched.cost_ns), _MOST)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much dearer hits are in a server than they were measured at, by its CPU time for each system call."""
+
+from __future__ import annotations
+
+import pytest
+
+from ssllatency.engines.budget.dearness import Dearness
+from ssllatency.model.sampling import Work
+
+BETWEEN = Work(10_000, 100e6, 0.0)  # 10 us a system call
+
+
+def dearness(*windows: Work, between: Work = BETWEEN) -> float:
+    heard = Dearness()
+    for watched in windows:
+        heard.heard(between, watched)
+    return heard.factor
+
+
+def test_the_excess_is_what_hits_take() -> None:
+    """20 us a system call, of which 4 are known to be tracing's: it took 10, less the margin."""
+    assert dearness(Work(1_000, 16e6, 4e6)) == pytest.approx(2.5, rel=0.05)
+
+
+def test_hits_are_not_cheaper_than_measured() -> None:
+    assert dearness(Work(1_000, 8e6, 4e6)) == 1.0
+
+
+def test_what_is_out_of_all_proportion_is_bounded() -> None:
+    assert dearness(Work(1_000, 900e6, 4e6)) == 4.0
+
+
+@pytest.mark.parametrize("between", [Work(), Work(0.0, 100e6, 0.0), Work(10_000, None, None)])
+def test_without_system_calls_nothing_is_known(between: Work) -> None:
+    assert dearness(Work(1_000, 16e6, 4e6), between=between) == 1.0
+
+
+def test_what_was_long_ago_counts_little() -> None:
+    assert dearness(*[Work(1_000, 16e6, 4e6)] * 5, *[Work(1_000, 6.5e6, 4e6)] * 60) == 1.0

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows on a server at full speed, in simulated time: its clients wait for each answer, and hits take more than is known."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+from tests.unit.engines.budget.test_windows import BUDGET, Server, holds, run
+
+from ssllatency.engines.attach.sites import Tier
+from ssllatency.engines.budget.windows import Windows
+from ssllatency.model.sampling import Basis, Work
+
+CALL_S = 10e-6
+DEARER = 2.3
+
+
+@dataclass
+class FullSpeed(Server):
+    """A processor that does nothing but such calls, each of which takes hits' time as well while it is watched."""
+
+    io_calls: float | None = 0.0
+    taken_s: float = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        hit_s = self.hit_ns / 1e9
+        attached = Tier.DATA in self.attached
+        calls = seconds / (CALL_S + (hit_s * DEARER if attached else 0.0))
+        self.now_s += seconds
+        self.calls[Tier.DATA] += calls
+        if attached:
+            self.cost_ns += calls * self.hit_ns
+            self.taken_s += calls * hit_s * DEARER
+        if Tier.DATA in self.counting:
+            self.counted[Tier.DATA] += calls
+        if self.io_calls is not None:
+            self.io_calls += 3 * calls
+
+    def work(self) -> Work:
+        cpu_ns = (self.now_s - 1000) * 1e9
+        return Work(self.io_calls, cpu_ns - self.cost_ns, self.cost_ns)
+
+
+def watched(server: FullSpeed, seed: int, seconds: float = 40) -> Windows:
+    chance = random.Random(seed)
+    windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, chance, work=server.work)
+    windows.start()
+    run(server, windows, seconds)
+    windows.finish()
+    return windows
+
+
+@pytest.mark.parametrize("hit_ns", [1_000, 4_000])
+def test_the_budget_holds_for_what_hits_really_take(hit_ns: int) -> None:
+    server = FullSpeed({Tier.DATA: 0}, hit_ns=hit_ns, removing_s=0.002)
+    [sampling] = watched(server, 1, 120).sampling()
+    assert sampling.dearer == pytest.approx(DEARER, rel=0.15)  # less a margin
+    assert 0.3 * BUDGET < server.taken_s / 120 <= 1.1 * BUDGET
+
+
+def test_estimates_hold_the_truth() -> None:
+    held = 0
+    for seed in range(40):
+        server = FullSpeed({Tier.DATA: 0}, hit_ns=4_000, removing_s=0.002)
+        [sampling] = watched(server, seed).sampling()
+        assert sampling.scaled_by is Basis.IO_CALLS
+        held += holds(sampling.estimates[0].count, server.calls[Tier.DATA])
+    assert held >= 38
+
+
+def test_without_system_calls_the_interval_is_wide_but_holds() -> None:
+    held = 0
+    for seed in range(20):
+        server = FullSpeed({Tier.DATA: 0}, hit_ns=4_000, removing_s=0.002, io_calls=None)
+        [sampling] = watched(server, seed).sampling()
+        assert sampling.scaled_by is Basis.CPU_TIME
+        held += holds(sampling.estimates[0].count, server.calls[Tier.DATA])
+    assert held >= 19

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gates of several attachments as one, and those of an attachment of which only reads and writes go into windows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from ssllatency.engines.attach.sites import Tier
+from ssllatency.engines.budget.gates import DataGates, JointGates
+
+ALL = (Tier.DATA, Tier.BELOW)
+
+
+@dataclass
+class Recorded:
+    """Gates that write down what they are told."""
+
+    name: str
+    log: list[tuple[str, str, tuple[Tier, ...]]] = field(default_factory=list)
+    quiet: bool = True
+    runs_on: int = 0
+
+    def resume(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "resume", tuple(tiers)))
+
+    def shut(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "shut", tuple(tiers)))
+
+    def thin(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "thin", tuple(tiers)))
+
+    def finish(self, tier: Tier) -> int:
+        self.log.append((self.name, "finish", (tier,)))
+        return self.runs_on
+
+    def is_quiet(self, tiers: Collection[Tier]) -> bool:
+        assert tiers
+        return self.quiet
+
+
+def test_all_go_together_and_the_one_that_counts_is_set_last() -> None:
+    functions = Recorded("functions", runs_on=3)
+    handshakes = Recorded("handshakes", functions.log, runs_on=5)
+    gates = JointGates(functions, DataGates(handshakes))
+    gates.shut(ALL)
+    gates.thin(ALL)
+    assert gates.finish(Tier.DATA) == 3
+    assert gates.finish(Tier.BELOW) == 3
+    gates.resume(ALL)
+    assert [entry for entry in functions.log if entry[1] == "resume"] == [
+        ("handshakes", "resume", (Tier.DATA,)),
+        ("functions", "resume", ALL),
+    ]
+    assert ("handshakes", "finish", (Tier.DATA,)) in functions.log
+    assert ("handshakes", "finish", (Tier.BELOW,)) not in functions.log
+    functions.quiet = False
+    assert not gates.is_quiet(ALL)
+
+
+def test_what_handshakes_need_stays_from_then_on() -> None:
+    recorded = Recorded("handshakes")
+    gates = DataGates(recorded)
+    gates.shut([Tier.DATA])
+    gates.finish(Tier.DATA)
+    gates.keep()
+    gates.keep()
+    assert recorded.log[-1] == ("handshakes", "resume", (Tier.DATA,))
+    before = list(recorded.log)
+    gates.shut([Tier.DATA])
+    gates.thin([Tier.DATA])
+    assert gates.finish(Tier.DATA) == 0
+    gates.resume([Tier.DATA])
+    recorded.quiet = False
+    assert gates.is_quiet([Tier.DATA])
+    assert recorded.log == before
