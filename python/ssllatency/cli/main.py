@@ -34,6 +34,7 @@ _ROOMS = {
     "diff": "kept",
     "merge": "kept",
     "load": "live",
+    "export": "live",
 }
 SUBCOMMANDS = tuple(_ROOMS)
 EXAMPLES = (

@@ -8,6 +8,7 @@ yet (another OpenSSL after an upgrade, a library loaded late), and gathers names
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
@@ -98,7 +99,8 @@ def load_early(selection: Selection, stack: ExitStack, *, wait: bool = False) ->
 class Follower:
     """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out.
 
-    `arrived`: a process to trace maps, or has mapped, one of the files.
+    `arrived`: a process to trace maps, or has mapped, one of the files. `refused` counts processes and files that couldn't be
+    traced though they are there.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Follower:
         self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
         self._waiting: dict[int, dict[Identity, Mapping]] = {}  # by process, what it has mapped
         self.arrived = not resolved.waits
+        self.refused = 0
         self._attached_ns: dict[int, int] = {}  # by number of a file that came later, when its probes were attached
         self._joined_late: set[int] = set()  # who was in the set only some time after it had become a target
         self._looked_at, self._joined, self._lost, self._dropped = 0.0, 0, 0, 0
@@ -126,14 +129,18 @@ class Follower:
         if self._attachment.unfollowed:
             self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
 
-    def wait(self, timeout_s: float) -> None:
-        """Waits so long, or until a process has done something that is to be looked at; then looks."""
+    def wait(self, timeout_s: float, also: int | None = None) -> bool:
+        """Waits so long, or until a process has done something that is to be looked at; then looks. `also`: a descriptor that
+        can be read ends the wait as well; whether it did."""
         following = self._attachment.following
+        descriptors = [] if also is None else [also]
         if following:
-            following.wait(timeout_s)
-        else:
-            time.sleep(timeout_s)
+            descriptors.append(following.fileno())
+        ready = select.select(descriptors, [], [], timeout_s)[0]
+        if following:
+            following.wait(0)
         self.look()
+        return also is not None and also in ready
 
     def look(self) -> None:
         """Takes what the kernel tells; looks at those processes, and now and then at all that are new. What there is no time
@@ -213,7 +220,7 @@ class Follower:
         except SsllatencyError as error:
             linked = False
             if exists(pid):
-                self._say(f"{self._name(pid)} isn't traced: {error}")
+                self._refuse(f"{self._name(pid)} isn't traced: {error}")
         if self._links.is_mapping(arrival.parent):
             self._attachment.late.add(pid)
             if linked:
@@ -317,7 +324,7 @@ class Follower:
             self._enlist(pid, candidates)
         except SsllatencyError as error:
             if exists(pid):
-                self._say(f"{self._name(pid)} can't be inspected: {error}")
+                self._refuse(f"{self._name(pid)} can't be inspected: {error}")
         for mapping in mapped.values():
             self._take_notice(mapping)
         self._looked.add(pid)
@@ -453,7 +460,7 @@ class Follower:
             except SsllatencyError as error:
                 if not exists(pid):
                     raise
-                self._say(f"{self._name(pid)} maps a file that can't be inspected: {error}")
+                self._refuse(f"{self._name(pid)} maps a file that can't be inspected: {error}")
                 continue
             files += [file] if file else []
         return files
@@ -528,6 +535,10 @@ class Follower:
     def _name(self, pid: int) -> str:
         process = process_of(pid)
         return f"{process.comm} ({pid})" if process else f"a process that has ended ({pid})"
+
+    def _refuse(self, sentence: str) -> None:
+        self.refused += 1
+        self._say(sentence)
 
     def _say(self, sentence: str) -> None:
         """Notes it for the report, and tells it now. Past the most there can be they are only counted."""

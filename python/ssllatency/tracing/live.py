@@ -87,6 +87,7 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         method=arguments.attach,
         links=arguments.links,
         wait=wait,
+        maximum_processes=getattr(arguments, "max_processes", Request.maximum_processes),
         hit_costs=partial(_hit_costs, keep=not arguments.no_cache),
         budget=getattr(arguments, "budget", None),
     )

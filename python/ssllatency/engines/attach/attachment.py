@@ -99,6 +99,7 @@ class Attachment:
         self._words: dict[int, int] = {}
         self._measured: list[str] = []  # the programs that the meter knows
         self.span = Span()
+        self._late_forgotten = 0
         self._unmatched_exits: int | None = None  # when the entries began to be removed
 
     def load(self) -> None:
@@ -314,7 +315,14 @@ class Attachment:
     @property
     def late_processes(self) -> int:
         """How many processes were traced late; beside another attachment they are in its losses."""
-        return 0 if self._beside else len(self.late)
+        return 0 if self._beside else len(self.late) + self._late_forgotten
+
+    def forget(self, pids: Iterable[int]) -> None:
+        """Takes processes that have ended out of the targets; those that were late stay counted."""
+        for pid in pids:
+            self.targets.pop(pid, None)
+            self._late_forgotten += pid in self.late
+            self.late.discard(pid)
 
     def cost(self) -> Cost | None:
         """What tracing has cost so far, None where that isn't known; beside another attachment it is in that one's."""

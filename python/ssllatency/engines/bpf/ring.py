@@ -80,6 +80,10 @@ class Ring:
         """Waits for a wake-up that a program sends, at most so long; whether one came. Records need no wake-up to be read."""
         return bool(self._poll.poll(timeout_s))
 
+    def fileno(self) -> int:
+        """What can be read when there is a wake-up for `wait`, for select()."""
+        return self._poll.fileno()
+
     def read(self) -> bytes:
         """The next records, each with its header; b"" where there is none. At most about a megabyte."""
         position, waiting = self._consumed[0], self.waiting()

@@ -115,6 +115,10 @@ class InFlight:
         self._holdings = loaded.live_section("holdings", HoldingTable)
         self.cut_off = 0
 
+    def give_back(self, pid: int, table: abi.Shared) -> None:
+        """The process has one entry less in a table."""
+        self._holdings.of[pid % abi.Table.SHARES].entries[table] -= 1
+
     def running(self, alive: Callable[[int], bool] = exists) -> list[abi.Handshake]:
         """The handshakes in flight; those of processes that aren't alive are closed."""
         running = []
@@ -127,5 +131,5 @@ class InFlight:
                 elif table.delete(key):
                     self.cut_off += not ended
                     if table is self._handshakes:
-                        self._holdings.of[pid % abi.Table.SHARES].entries[abi.Shared.HANDSHAKES] -= 1
+                        self.give_back(pid, abi.Shared.HANDSHAKES)
         return running

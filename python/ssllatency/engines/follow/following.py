@@ -197,6 +197,10 @@ class Following:
         """Waits until there is something for `joined`, at most so long; whether there is."""
         return self._ring.wait(timeout_s)
 
+    def fileno(self) -> int:
+        """What `wait` waits for, as a descriptor for select()."""
+        return self._ring.fileno()
+
     def joined(self) -> dict[int, Arrival]:
         """Which processes became targets since the last call by their name or cgroup, or as children where that is told."""
         return {notice.tgid: Arrival(notice.parent, notice.at_ns) for notice in self._ring.records(abi.Notice)}

@@ -6,7 +6,7 @@ Kernel memory: what trace.py and handshakes.py say, together. A call's time incl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -84,6 +84,11 @@ class FullSession:
         """Call it many times a second."""
         self._handshakes.poll()
         self._functions.poll()
+
+    def forget(self, pids: Collection[int]) -> None:
+        """Frees the rows of processes that had ended before the last `read`; later snapshots are without their counts."""
+        self._handshakes.forget(pids)
+        self._functions.forget(pids)
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import heapq
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -97,7 +97,7 @@ class HandshakeSession:
 
     def __init__(self, request: HandshakeRequest, beside: Attachment | None = None) -> None:
         """`beside`: as for Attachment."""
-        self._request = request
+        self._request, self._beside = request, beside
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(map(watched, self._images, self._plans)))
         self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=_TRACEPOINTS, beside=beside)
@@ -356,6 +356,18 @@ class HandshakeSession:
                     errors="replace"
                 )
         return self._kept_names.get(pid) or self.attachment.name_of(pid)
+
+    def forget(self, pids: Collection[int]) -> None:
+        """Frees the rows of processes that had ended before the last `read`; later snapshots are without their handshakes."""
+        for raw_key, _ in list(self._rows.items()):
+            pid = abi.Labels.from_buffer_copy(raw_key).values[abi.Label.PROCESS]
+            if pid in pids and self._rows.delete(raw_key):
+                self._in_flight.give_back(pid, abi.Shared.ROWS)
+        for pid in pids:
+            self._processes.delete(pid.to_bytes(4, "little"))
+            self._kept_names.pop(pid, None)
+        if not self._beside:
+            self.attachment.forget(pids)
 
     def _groups(self, interval: int) -> tuple[Group, ...]:
         """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
@@ -44,6 +44,7 @@ class TraceSession:
         self._request, self._operations = attachment.request, attachment.operations
         self._extremes = collect.Extremes()
         self._windows: Windows | None = None
+        self._forgotten: dict[Function, list[ExponentialHistogram]] = {}  # of processes that were forgotten
 
     def attach(self, *, begin_windows: bool = True) -> None:
         """Loads the programs, fills their maps and attaches: all probes or none. With a budget `begin_windows` is to be called
@@ -123,15 +124,29 @@ class TraceSession:
                 self._windows.finish()
                 self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
 
+    def forget(self, pids: Collection[int]) -> None:
+        """Frees the rows of processes that had ended before the last `read`; later snapshots are without their counts."""
+        for raw_key, raw_row in list(self._series.items()):
+            key = abi.SeriesKey.from_buffer_copy(raw_key)
+            if key.tgid in pids and self._series.delete(raw_key) and self._windows:
+                row = abi.Series.from_buffer_copy(raw_row)
+                self._forgotten.setdefault(self._called(key), []).append(collect.exponential(row.times))
+        self._forgotten = {called: [ExponentialHistogram.added(parts)] for called, parts in self._forgotten.items()}
+        for pid in pids:
+            self._processes.delete(pid.to_bytes(4, "little"))
+        self.attachment.forget(pids)
+
     def _totals(self) -> dict[Function, ExponentialHistogram]:
         """All calls that were counted so far, by function and outcome."""
-        parts: dict[Function, list[ExponentialHistogram]] = {}
+        parts = {called: list(forgotten) for called, forgotten in self._forgotten.items()}
         for raw_key, raw_row in self._series.items():
             if raw_row != _BLANK:
                 key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
-                called = self._operations[key.operation], Outcome[abi.Outcome(key.outcome).name]
-                parts.setdefault(called, []).append(collect.exponential(row.times))
+                parts.setdefault(self._called(key), []).append(collect.exponential(row.times))
         return {key: ExponentialHistogram.added(histograms) for key, histograms in parts.items()}
+
+    def _called(self, key: abi.SeriesKey) -> Function:
+        return self._operations[key.operation], Outcome[abi.Outcome(key.outcome).name]
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""

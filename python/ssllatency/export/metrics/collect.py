@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a snapshot to counts by process, and to the points that are the host's: pure functions of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from ssllatency.export.metrics import families as names
+from ssllatency.export.metrics.ledger import Row, Value, added
+from ssllatency.export.metrics.points import Distribution, Labels, labels
+from ssllatency.model.cost import Cost
+from ssllatency.model.handshakes import PHASES, WAITS, Group, Handshakes, Label, Offload, Part
+from ssllatency.model.snapshot import Outcome, Series, Snapshot
+
+OTHER = 0  # instead of a PID: processes that the engine doesn't tell apart
+Found = tuple[str, Labels, Value]
+
+_REASONS = {Outcome.RETRY: "ssllatency.call.retries", Outcome.FAILURE: "ssllatency.call.failures"}
+_WAIT_PREFIX, _OFFLOAD_PREFIX = "wait_", "offload_"
+
+
+def by_process(snapshot: Snapshot) -> dict[int, dict[Row, Value]]:
+    """What was counted of each process, and of OTHER."""
+    rows: dict[int, dict[Row, list[Value]]] = {}
+    for series in snapshot.series:
+        for family, values, value in _of_series(series):
+            rows.setdefault(series.pid or OTHER, {}).setdefault((family, values), []).append(value)
+    for group in snapshot.handshakes.groups if snapshot.handshakes else ():
+        for family, values, value in _of_group(group):
+            rows.setdefault(_pid(group), {}).setdefault((family, values), []).append(value)
+    return {pid: {row: added(values) for row, values in of_process.items()} for pid, of_process in rows.items()}
+
+
+def _pid(group: Group) -> int:
+    """A group's process is called NAME(PID)."""
+    text = (group.labels.get(Label.PROCESS) or "").rpartition("(")[2].removesuffix(")")
+    return int(text) if text.isdecimal() else OTHER
+
+
+def _of_series(series: Series) -> Iterator[Found]:
+    of = {names.FUNCTION: series.function}
+    durations = Distribution(series.total_ns, series.exponential)
+    yield "ssllatency.call.duration", labels({**of, names.OUTCOME: series.outcome}), durations
+    if family := _REASONS.get(series.outcome):
+        for reason, count in series.reasons.items():
+            yield family, labels({**of, names.REASON: reason}), count
+
+
+def _of_group(group: Group) -> Iterator[Found]:
+    whole = labels({names.OUTCOME: group.ending, **_tls(group)})
+    for part, times in group.parts.items():
+        durations = Distribution(times.total_ns, times.exponential)
+        outcome = {names.OUTCOME: str(group.ending)}
+        if part is Part.WALL:
+            yield "ssllatency.handshake.duration", whole, durations
+        elif part is Part.CALLS:
+            yield "ssllatency.handshake.calls", whole, durations
+        elif part in PHASES:
+            yield "ssllatency.handshake.phase", labels({names.PHASE: part, **outcome}), durations
+        elif part in WAITS:
+            yield "ssllatency.handshake.wait", labels({names.WAIT: part.removeprefix(_WAIT_PREFIX), **outcome}), durations
+        elif part in (Part.COMPLETION, Part.RESUMPTION):
+            which = part.removeprefix(_OFFLOAD_PREFIX)
+            yield "ssllatency.offload.wait", labels({names.PART: which, **outcome}), durations
+
+
+def _tls(group: Group) -> dict[str, str]:
+    """OpenTelemetry's attributes: a protocol's name is "tls" unless it is said."""
+    version, resumed = group.labels.get(Label.VERSION) or "", group.labels.get(Label.RESUMED) or ""
+    found = {names.RESUMED: {"yes": "true", "no": "false"}.get(resumed, "")}
+    for protocol in ("TLSv", "DTLSv", "SSLv"):
+        if version.startswith(protocol):
+            number = version.removeprefix(protocol)
+            found[names.VERSION] = f"{number}.0" if number.isdecimal() and protocol != "SSLv" else number
+            found[names.PROTOCOL] = protocol.removesuffix("v").lower() if protocol != "TLSv" else ""
+            return found
+    return {**found, names.VERSION: version}
+
+
+def of_host(snapshot: Snapshot) -> Iterator[Found]:
+    """What is counted of all processes together."""
+    yield "ssllatency.call.in_flight", (), snapshot.in_flight
+    for loss in fields(snapshot.losses):
+        yield "ssllatency.losses", labels({names.KIND: loss.name}), getattr(snapshot.losses, loss.name)
+    if snapshot.cost:
+        yield from _of_cost(snapshot.cost)
+    if snapshot.handshakes:
+        yield from _of_handshakes(snapshot.handshakes)
+        if snapshot.handshakes.offload:
+            yield from _of_offload(snapshot.handshakes.offload)
+    yield from _observed(snapshot)
+
+
+def _of_handshakes(handshakes: Handshakes) -> Iterator[Found]:
+    yield "ssllatency.handshake.in_flight", (), handshakes.in_flight
+    for kind in ("dropped", "unattributed", "unsplit", "slept", "partial"):
+        yield "ssllatency.losses", labels({names.KIND: f"handshakes_{kind}"}), getattr(handshakes, kind)
+    for cause in handshakes.causes:
+        if cause.ending != "success":
+            why = {names.OUTCOME: cause.ending, names.ERROR: cause.reason, names.STATE: cause.state}
+            alert = {names.ALERT: cause.alert, names.SENT: ("true" if cause.sent else "false") if cause.alert else ""}
+            yield "ssllatency.handshake.errors", labels({**why, **alert}), cause.count
+    for label, family, name in ((Label.CIPHER, "ciphers", names.CIPHER), (Label.GROUP, "curves", names.CURVE)):
+        for value, count in handshakes.mix.get(label, {}).items():
+            yield f"ssllatency.handshake.{family}", labels({name: value}), count
+    for use in handshakes.keys:
+        kind_of_key = labels({names.OPERATION: use.operation, names.KEY: use.key})
+        yield "ssllatency.private_key.operations", kind_of_key, use.count
+        yield "ssllatency.private_key.time", kind_of_key, use.total_ns / 1e9
+
+
+def _of_offload(offload: Offload) -> Iterator[Found]:
+    yield "ssllatency.offload.waiting", (), offload.waiting
+    for name in ("pauses", "handshakes", "software", "unseen"):
+        yield f"ssllatency.offload.{name}", (), getattr(offload, name)
+    for batches in offload.batches:
+        function = {names.FUNCTION: batches.function}
+        yield "ssllatency.offload.batches", labels(function), batches.count
+        yield "ssllatency.offload.lanes", labels({**function, names.LANES: "used"}), batches.used
+        empty = batches.lanes * batches.count - batches.used
+        yield "ssllatency.offload.lanes", labels({**function, names.LANES: "empty"}), empty
+
+
+def _of_cost(cost: Cost) -> Iterator[Found]:
+    paid = {"traced": cost.total_ns, "others": cost.other_ns, "elsewhere": cost.elsewhere_ns}
+    for payer, duration_ns in paid.items():
+        yield "ssllatency.overhead.cpu", labels({names.PAYER: payer}), duration_ns / 1e9
+    if cost.cpu_ns is not None:
+        yield "ssllatency.traced.cpu", (), cost.cpu_ns / 1e9
+
+
+def _observed(snapshot: Snapshot) -> Iterator[Found]:
+    """1 for what is watched all the time."""
+    ratios = dict.fromkeys((series.function for series in snapshot.series), 1.0)
+    for part in snapshot.sampling:
+        ratio = part.watched_s / part.duration_s if part.duration_s else 0.0
+        ratios |= dict.fromkeys(part.functions, min(1.0, ratio))
+    for function, ratio in ratios.items():
+        yield "ssllatency.observed", labels({names.FUNCTION: function}), ratio

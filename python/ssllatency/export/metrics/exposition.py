@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes readings, one after the other, of what is counted: by service, of the host, and of this program itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ssllatency import __version__
+from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
+from ssllatency.export.metrics.collect import OTHER, by_process, of_host
+from ssllatency.export.metrics.families import BY_NAME, FAMILIES, Kind
+from ssllatency.export.metrics.ledger import Folded, Ledger, Processes, Value
+from ssllatency.export.metrics.points import Labels, Point, Reading, labels
+from ssllatency.model.cost import Cost
+from ssllatency.model.snapshot import Snapshot
+
+_ORDER = {family.name: number for number, family in enumerate(FAMILIES)}
+
+
+@dataclass(frozen=True)
+class Own:
+    """What this program knows of itself: how many targets it couldn't trace, what the last reading took."""
+
+    refused: int
+    reading_s: float
+
+
+class Exposition:
+    """Keeps what must not fall. At most `most` series; a service that has had no process for `linger_s` is left out."""
+
+    def __init__(self, processes: Processes, most: int, linger_s: float, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._began_s = clock()
+        self._ledger = Ledger(processes, self._began_s, linger_s, clock)
+        self._cap = Cap(most, self._began_s)
+        self._highest: dict[tuple[str, Labels], float] = {}
+        self._cost: Cost | None = None
+
+    def gone(self) -> set[int]:
+        """The processes that have ended, whom the engine may forget after the next reading; to be called before its snapshot
+        is taken."""
+        return self._ledger.gone()
+
+    def read(self, snapshot: Snapshot, gone: set[int], own: Own) -> Reading:
+        """The snapshot's counts as points."""
+        counts = by_process(snapshot)
+        untold = counts.pop(OTHER, {})
+        folded = self._ledger.fold(counts, gone, {target.pid: target.comm for target in snapshot.targets})
+        points = [Point(family, values, value, self._began_s) for family, values, value in self._of_host(snapshot)]
+        for (family, values), value in untold.items():
+            points.append(Point(family, labels(dict((*IN_OVERFLOW, *values))), value, self._began_s))
+        points += self._of_services(folded)
+        placed, ended = self._cap.place(points)
+        placed += [Point(family, values, value, self._began_s) for family, values, value in self._of_itself(snapshot, own)]
+        placed.sort(key=lambda point: _ORDER[point.family])
+        return Reading(snapshot.host, self._clock(), tuple(placed), tuple(ended))
+
+    def _of_services(self, folded: Mapping[Labels, Folded]) -> Iterator[Point]:
+        for service, of_service in folded.items():
+            yield Point("ssllatency.targets", service, of_service.processes, of_service.since_s)
+            for (family, values), value in of_service.counts.items():
+                yield Point(family, labels(dict((*service, *values))), value, of_service.since_s)
+
+    def _of_host(self, snapshot: Snapshot) -> Iterator[tuple[str, Labels, Value]]:
+        """Counters never fall: some are estimates, which may be corrected downwards."""
+        for family, values, value in of_host(snapshot):
+            if BY_NAME[family].kind is Kind.COUNTER and not isinstance(value, float | int):
+                raise TypeError(family)
+            yield family, values, self._risen(family, values, value)
+
+    def _risen(self, family: str, values: Labels, value: Value) -> Value:
+        if BY_NAME[family].kind is not Kind.COUNTER or not isinstance(value, float | int):
+            return value
+        highest = max(value, self._highest.get((family, values), 0))
+        self._highest[family, values] = highest
+        return highest
+
+    def _of_itself(self, snapshot: Snapshot, own: Own) -> Iterator[tuple[str, Labels, Value]]:
+        if (overhead := self._overhead(snapshot.cost)) is not None:
+            yield "ssllatency.overhead", (), overhead
+        yield "ssllatency.targets.refused", (), own.refused
+        yield "ssllatency.series", (), len(self._cap)
+        yield "ssllatency.series.dropped", (), self._cap.dropped
+        yield "ssllatency.reading", (), own.reading_s
+        about = {"version": __version__, "engine": snapshot.engine, "kernel": snapshot.kernel}
+        yield "ssllatency.build.info", labels(about), 1
+
+    def _overhead(self, cost: Cost | None) -> float | None:
+        """What tracing took since the last reading; None where that isn't known, or the processes did nothing."""
+        before, self._cost = self._cost or Cost(0, 0, 0, 0), cost
+        if cost is None or cost.cpu_ns is None or before.cpu_ns is None or cost.cpu_ns <= before.cpu_ns:
+            return None
+        return max(0, cost.total_ns - before.total_ns) / (cost.cpu_ns - before.cpu_ns)

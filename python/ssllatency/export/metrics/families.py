@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of all metrics. A name is OpenTelemetry's; Prometheus' follows from it by the rules that its own OTLP receiver has,
+so that a metric is called the same whichever way it comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a metric's points are."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Metrics of one name. `unit` is UCUM's, as OpenTelemetry has it: "s", "1" for a ratio, "{call}" for what is counted.
+    `labels`: beside those of the service, where `by_service`."""
+
+    name: str
+    kind: Kind
+    unit: str
+    help: str
+    labels: tuple[str, ...] = ()
+    by_service: bool = False
+
+    @property
+    def prometheus_name(self) -> str:
+        """The name in Prometheus, with its unit and the suffix of counters."""
+        words = [self.name.replace(".", "_")]
+        if self.unit == "s":
+            words.append("seconds")
+        if self.kind is Kind.COUNTER:
+            words.append("total")
+        if self.unit == "1":
+            words.append("ratio")
+        return "_".join(words)
+
+
+# Attributes: OpenTelemetry's where it has them. Prometheus' labels have underscores instead of the points.
+SERVICE, COMM = "service", "comm"
+CONTAINER_ID, CONTAINER_NAME, IMAGE = "container.id", "container.name", "container.image.name"
+NAMESPACE, POD, POD_UID, POD_CONTAINER = "k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.container.name"
+OF_SERVICE = (SERVICE, COMM, CONTAINER_ID, CONTAINER_NAME, IMAGE, NAMESPACE, POD, POD_UID, POD_CONTAINER)
+OUTCOME, FUNCTION, REASON, PHASE, WAIT, KIND, PART = "outcome", "function", "reason", "phase", "wait", "kind", "part"
+PROTOCOL, VERSION, RESUMED = "tls.protocol.name", "tls.protocol.version", "tls.resumed"
+CIPHER, CURVE, ALERT, SENT, STATE = "tls.cipher", "tls.curve", "tls.alert", "tls.alert.sent", "tls.state"
+ERROR, OPERATION, KEY, LANES, PAYER, RESULT = "error.type", "operation", "key", "lanes", "payer", "result"
+OVERFLOW = "otel.metric.overflow"
+
+C, G, H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_OF_HANDSHAKE = (OUTCOME, PROTOCOL, VERSION, RESUMED)
+
+FAMILIES = (
+    Family("ssllatency.handshake.duration", H, "s", "Handshakes from their first call to their end.", _OF_HANDSHAKE, True),
+    Family("ssllatency.handshake.calls", H, "s", "The part of handshakes inside the library's calls.", _OF_HANDSHAKE, True),
+    Family("ssllatency.handshake.phase", H, "s", "What the calls of handshakes did; those that had the phase.",
+           (PHASE, OUTCOME), True),
+    Family("ssllatency.handshake.wait", H, "s", "What handshakes waited for between calls; those that did.",
+           (WAIT, OUTCOME), True),
+    Family("ssllatency.handshake.errors", C, "{handshake}", "Handshakes that failed or were abandoned, by cause.",
+           (OUTCOME, ERROR, ALERT, SENT, STATE)),
+    Family("ssllatency.handshake.ciphers", C, "{handshake}", "Successful handshakes by cipher suite.", (CIPHER,)),
+    Family("ssllatency.handshake.curves", C, "{handshake}", "Successful handshakes by group of the key exchange.", (CURVE,)),
+    Family("ssllatency.handshake.in_flight", G, "{handshake}", "Handshakes that have begun and not ended."),
+    Family("ssllatency.private_key.operations", C, "{operation}", "Private-key operations of successful handshakes.",
+           (OPERATION, KEY)),
+    Family("ssllatency.private_key.time", C, "s", "Time in private-key operations of successful handshakes.",
+           (OPERATION, KEY)),
+    Family("ssllatency.call.duration", H, "s", "Calls of the TLS library.", (FUNCTION, OUTCOME), True),
+    Family("ssllatency.call.retries", C, "{call}", "Calls that have to be made again, by what they wait for.",
+           (FUNCTION, REASON), True),
+    Family("ssllatency.call.failures", C, "{call}", "Calls that failed, by reason.", (FUNCTION, REASON), True),
+    Family("ssllatency.call.in_flight", G, "{call}", "Calls that run now."),
+    Family("ssllatency.offload.wait", H, "s", "Waits for an offload: its work until completion, then until the next call.",
+           (PART, OUTCOME), True),
+    Family("ssllatency.offload.waiting", G, "{handshake}", "Handshakes that wait for an offload now."),
+    Family("ssllatency.offload.pauses", C, "{pause}", "Pauses of handshakes for an offload."),
+    Family("ssllatency.offload.handshakes", C, "{handshake}", "Handshakes that paused for an offload."),
+    Family("ssllatency.offload.software", C, "{operation}", "Private-key operations that OpenSSL did itself instead."),
+    Family("ssllatency.offload.unseen", C, "{wait}", "Waits for an offload whose completion wasn't seen."),
+    Family("ssllatency.offload.batches", C, "{batch}", "Calls of multi-buffer functions.", (FUNCTION,)),
+    Family("ssllatency.offload.lanes", C, "{lane}", "Lanes of batches, used and empty.", (FUNCTION, LANES)),
+    Family("ssllatency.overhead", G, "1", "The part of the traced processes' CPU that tracing took since the last reading."),
+    Family("ssllatency.overhead.cpu", C, "s", "CPU time that tracing took, by who paid for it.", (PAYER,)),
+    Family("ssllatency.traced.cpu", C, "s", "CPU time of the traced processes."),
+    Family("ssllatency.observed", G, "1", "The part of the time for which a function was watched.", (FUNCTION,)),
+    Family("ssllatency.losses", C, "{loss}", "What should have been counted and was not.", (KIND,)),
+    Family("ssllatency.targets", G, "{process}", "Processes that are traced now.", (), True),
+    Family("ssllatency.targets.refused", C, "{target}", "Processes and files that could not be traced, or not any more."),
+    Family("ssllatency.series", G, "{series}", "Series in this exposition."),
+    Family("ssllatency.series.dropped", C, "{series}", "Series without room: they count in the overflow series."),
+    Family("ssllatency.reading", G, "s", "What the last reading of the counts took."),
+    Family("ssllatency.otlp.requests", C, "{request}", "Requests to the OTLP receiver, by result.", (RESULT,)),
+    Family("ssllatency.otlp.rejected", C, "{point}", "Data points that the OTLP receiver rejected."),
+    Family("ssllatency.build.info", G, "", "Always 1; labels say what runs here.", ("version", "engine", "kernel")),
+)  # fmt: skip
+BY_NAME = {family.name: family for family in FAMILIES}

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of processes, folded into those of their services: no total falls when a process ends, or when its PID is used again.
+
+What is counted of a process is the engine's, cumulative. What a process had when it ended is kept with its service; then the
+engine may forget the process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ssllatency.export.metrics.points import Distribution, Labels
+from ssllatency.model.histogram import ExponentialHistogram
+
+Value = Distribution | float
+Row = tuple[str, Labels]  # a family, and the labels beside those of the service
+Counts = Mapping[Row, Value]
+
+
+def added(values: Iterable[Value]) -> Value:
+    """The sum of at least one; all of one kind."""
+    first, *others = values
+    if not others:
+        return first
+    if not isinstance(first, Distribution):
+        return first + sum(value for value in others if not isinstance(value, Distribution))
+    parts = [first, *(value for value in others if isinstance(value, Distribution))]
+    return Distribution(sum(part.total_ns for part in parts), ExponentialHistogram.added([part.buckets for part in parts]))
+
+
+def since(later: Counts, earlier: Counts) -> Counts:
+    """What was counted in between."""
+    return {row: _since(value, earlier[row]) if row in earlier else value for row, value in later.items()}
+
+
+def _since(later: Value, earlier: Value) -> Value:
+    if isinstance(later, Distribution) and isinstance(earlier, Distribution):
+        return Distribution(later.total_ns - earlier.total_ns, later.buckets - earlier.buckets)
+    assert not isinstance(later, Distribution)
+    assert not isinstance(earlier, Distribution)
+    return later - earlier
+
+
+class Processes(Protocol):
+    """What tells whose a process is."""
+
+    def started(self, pid: int) -> int | None:
+        """When it started, which with the PID names it for good; None where it isn't there."""
+
+    def labels_of(self, pid: int, name: str) -> Labels:
+        """Its service's labels; `name` is what it is called where it is there no more."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A process that was seen: when it started, 0 where it had ended by then, and its service's labels."""
+
+    started: int
+    labels: Labels
+
+
+@dataclass
+class Service:
+    """What is kept of a service: the counts of its processes that have ended, and when it had a process last. `since_s`: since
+    when it counts."""
+
+    since_s: float
+    alive_s: float
+    kept: dict[Row, Value] = field(default_factory=dict)
+
+    def keep(self, counts: Counts) -> None:
+        """Adds what a process had when it ended."""
+        for row, value in counts.items():
+            self.kept[row] = added([self.kept[row], value]) if row in self.kept else value
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A service's counts by now, since when it counts, and how many processes it has."""
+
+    counts: Counts
+    since_s: float
+    processes: int
+
+
+class Ledger:
+    """Folds. A service that has had no process for `linger_s` is forgotten."""
+
+    def __init__(self, processes: Processes, began_s: float, linger_s: float, clock: Callable[[], float] = time.time) -> None:
+        self._processes, self._clock = processes, clock
+        self._linger_s, self._read_s = linger_s, began_s
+        self._known: dict[int, Known] = {}
+        self._last: dict[int, Counts] = {}
+        self._earlier: dict[int, Counts] = {}  # what an earlier process of that PID had counted in the same rows
+        self._services: dict[Labels, Service] = {}
+
+    def gone(self) -> set[int]:
+        """Those of the known processes that have ended: to be called before the counts are read, which then have all of theirs.
+        Whoever has a PID now that was another's is found as well."""
+        gone = set()
+        for pid, known in list(self._known.items()):
+            started = self._processes.started(pid)
+            if started is None:
+                gone.add(pid)
+            elif known.started not in (0, started):
+                self._hand_over(pid, started)
+        return gone
+
+    def _hand_over(self, pid: int, started: int) -> None:
+        """The process that had this PID keeps what was counted by the last reading; what comes is the new one's."""
+        self._service_of(pid).keep(self._own(pid, self._last.get(pid, {})))
+        self._earlier[pid] = self._last.get(pid, {})
+        self._known[pid] = Known(started, self._processes.labels_of(pid, ""))
+
+    def _own(self, pid: int, counts: Counts) -> Counts:
+        return since(counts, self._earlier[pid]) if pid in self._earlier else counts
+
+    def _service_of(self, pid: int) -> Service:
+        """What is new at a reading has counted since the one before."""
+        return self._services.setdefault(self._known[pid].labels, Service(self._read_s, self._clock()))
+
+    def fold(self, counts: Mapping[int, Counts], gone: Collection[int], names: Mapping[int, str]) -> dict[Labels, Folded]:
+        """The counts by service, from those by process. `gone` have ended, as they were found: after this the engine may forget
+        them. `names` has those of all processes that are or were traced."""
+        now = self._clock()
+        parts: dict[Labels, list[Counts]] = {}
+        for pid in {*counts, *names, *self._known}:
+            known = self._remember(pid, names)
+            service, own = self._service_of(pid), self._own(pid, counts.get(pid, {}))
+            if pid in gone:
+                service.keep(own)
+                self._forget(pid)
+                continue
+            service.alive_s = now
+            self._last[pid] = counts.get(pid, {})
+            parts.setdefault(known.labels, []).append(own)
+        self._end_services(parts, now)
+        self._read_s = now
+        return {labels: self._folded(service, parts.get(labels, [])) for labels, service in self._services.items()}
+
+    def _remember(self, pid: int, names: Mapping[int, str]) -> Known:
+        if pid not in self._known:
+            labels = self._processes.labels_of(pid, names.get(pid, ""))
+            self._known[pid] = Known(self._processes.started(pid) or 0, labels)
+        return self._known[pid]
+
+    def _forget(self, pid: int) -> None:
+        for remembered in (self._known, self._last, self._earlier):
+            remembered.pop(pid, None)
+
+    def _end_services(self, alive: Collection[Labels], now: float) -> None:
+        over = [labels for labels, service in self._services.items() if now - service.alive_s > self._linger_s]
+        for labels in over:
+            if labels not in alive:
+                del self._services[labels]
+
+    @staticmethod
+    def _folded(service: Service, parts: list[Counts]) -> Folded:
+        rows: dict[Row, list[Value]] = {}
+        for counts in (service.kept, *parts):
+            for row, value in counts.items():
+                rows.setdefault(row, []).append(value)
+        return Folded({row: added(values) for row, values in rows.items()}, service.since_s, len(parts))

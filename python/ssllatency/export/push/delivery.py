@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request to an OTLP receiver, and what its answer means."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import ssl
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ssllatency import __version__
+from ssllatency.export.push.settings import PushSettings
+
+_AGAIN = (429, 502, 503, 504)
+_LARGEST_ANSWER = 1 << 20
+_LONGEST_WAIT_S = 300.0
+_PROTOBUF = "application/x-protobuf"
+_COMPRESSION = 1
+
+
+class Again(Exception):
+    """To be sent again, after `after_s` seconds where the receiver says so."""
+
+    def __init__(self, why: str, after_s: float = 0.0) -> None:
+        super().__init__(why)
+        self.after_s = after_s
+
+
+class Refused(Exception):
+    """Sending it again is of no use."""
+
+
+class Delivery:
+    """Sends. What https needs is loaded once, at the start."""
+
+    def __init__(self, settings: PushSettings) -> None:
+        import encodings.idna  # noqa: F401 - what looks up a host's name needs it, and then no file can be relied on
+
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+
+        self._settings, self._context = settings, settings.tls()
+        self._answer: Any = ExportMetricsServiceResponse
+
+    def send(self, content: bytes) -> tuple[int, str]:
+        """How many data points were rejected, and the receiver's words, "" for none. Again or Refused where it wasn't taken."""
+        headers = {"Content-Type": _PROTOBUF, "User-Agent": f"ssllatency/{__version__}", **dict(self._settings.headers)}
+        if self._settings.gzip:
+            content, headers["Content-Encoding"] = gzip.compress(content, _COMPRESSION), "gzip"
+        connection = self._connection()
+        try:
+            connection.request("POST", self._settings.path, content, headers)
+            response = connection.getresponse()
+            answer = response.read(_LARGEST_ANSWER)
+        except ssl.SSLCertVerificationError as error:
+            raise Refused(f"its certificate isn't trusted: {error.verify_message}") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise Again(f"no answer ({error or type(error).__name__})") from None
+        finally:
+            connection.close()
+        return self._judge(response.status, response.getheader("Retry-After", ""), answer)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port, timeout = self._settings.host, self._settings.port, self._settings.timeout_s
+        if self._context:
+            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+
+    def _judge(self, status: int, after: str, answer: bytes) -> tuple[int, str]:
+        if status in _AGAIN:
+            raise Again(f"it answered {status}", seconds_after(after))
+        if not 200 <= status < 300:
+            raise Refused(f"it answered {status} ({_words(answer)})")
+        message = self._answer()
+        try:
+            message.ParseFromString(answer)
+        except Exception:  # the protobuf library's own, which differs by its version: the points were taken all the same
+            return 0, ""
+        partial = message.partial_success
+        return max(0, partial.rejected_data_points), _words(partial.error_message.encode())
+
+
+def seconds_after(text: str) -> float:
+    """What a Retry-After header asks for, bounded; 0 where it says nothing that makes sense."""
+    if text.isascii() and text.isdecimal():
+        return min(float(text[:9]), _LONGEST_WAIT_S)
+    try:
+        left = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
+    return min(max(0.0, left), _LONGEST_WAIT_S)
+
+
+def _words(answer: bytes) -> str:
+    text = " ".join(answer[:300].decode(errors="replace").split())
+    return "".join(character if character.isprintable() else "?" for character in text)

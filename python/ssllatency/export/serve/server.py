@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP server: /metrics, /-/healthy, /-/ready. A thread for each of a bounded number of connections."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ssllatency import __version__
+from ssllatency.export.metrics.points import NoReading, Reading
+from ssllatency.export.serve.connections import Connections
+from ssllatency.export.serve.negotiation import chosen
+from ssllatency.export.serve.passwords import Passwords
+
+_IDLE_S = 130.0  # longer than a scraper's interval, so that it needn't connect anew
+_TEXT = "text/plain; charset=utf-8"
+_COMPRESSION = 1  # gzip's quickest
+_PAGE = "ssllatency: /metrics has the metrics, /-/healthy and /-/ready say how it is.\n"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is served: `read` gives the counts by now, or raises NoReading; `ready` says whether targets are traced.
+    `headers` are sent with each answer."""
+
+    read: Callable[[], Reading]
+    ready: Callable[[], bool]
+    passwords: Passwords | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Server(ThreadingHTTPServer):
+    """Answers on a socket that listens, with TLS where there is a context for it. `serve_forever` until `shutdown`."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, listener: socket.socket, site: Site, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(listener.getsockname()[:2], BaseHTTPRequestHandler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.site, self._tls = site, tls
+        self.connections = Connections()
+        self.connections.start()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for the connection."""
+        del client_address
+        return self.connections.admit(request)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """In the connection's own thread: a client that is slow in its handshake holds up nobody else."""
+        request.settimeout(_IDLE_S)
+        if self._tls is None:
+            Handler(request, client_address, self, request)
+            return
+        with suppress(OSError):
+            # A duplicate keeps the descriptor that the connection is known by.
+            wrapped = self._tls.wrap_socket(request.dup(), server_side=True)
+            with wrapped:
+                Handler(wrapped, client_address, self, request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Closes a connection."""
+        self.connections.leave(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """What clients do wrong is no news."""
+
+    def server_close(self) -> None:
+        """Frees the socket."""
+        self.connections.stop()
+        super().server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection's requests."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version = f"ssllatency/{__version__}"
+    sys_version = ""
+    wbufsize = -1
+
+    def __init__(self, request: socket.socket, address: Any, server: Server, known_as: socket.socket) -> None:
+        self._known_as = known_as
+        super().__init__(request, address, server)
+
+    def handle_one_request(self) -> None:
+        """A request counts as begun with its first byte."""
+        connections = self.server.connections
+        try:
+            waits = not self.rfile.peek(1)  # type: ignore[attr-defined]
+        except OSError:
+            waits = True
+        if waits:
+            self.close_connection = True
+            return
+        connections.begin(self._known_as)
+        super().handle_one_request()
+        connections.rest(self._known_as)
+
+    def do_GET(self) -> None:
+        """Answers."""
+        site = self.server.site
+        if site.passwords and not site.passwords.admit(self.headers.get("Authorization", "")):
+            self._send(HTTPStatus.UNAUTHORIZED, _TEXT, b"Unauthorized\n", ("WWW-Authenticate", "Basic"))
+            return
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._send_metrics()
+        elif path == "/-/ready" and not site.ready():
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"Not ready: nothing is traced yet.\n")
+        elif path in ("/-/healthy", "/-/ready"):
+            self._send(HTTPStatus.OK, _TEXT, b"OK\n")
+        elif path == "/":
+            self._send(HTTPStatus.OK, _TEXT, _PAGE.encode())
+        else:
+            self._send(HTTPStatus.NOT_FOUND, _TEXT, b"Not found\n")
+
+    do_HEAD = do_GET
+
+    def _send_metrics(self) -> None:
+        content_type, render = chosen(self.headers.get("Accept", ""))
+        try:
+            content = render(self.server.site.read())
+        except NoReading as reason:
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"{reason}\n".encode())
+            return
+        if "gzip" in self.headers.get("Accept-Encoding", ""):
+            self._send(HTTPStatus.OK, content_type, gzip.compress(content, _COMPRESSION), ("Content-Encoding", "gzip"))
+        else:
+            self._send(HTTPStatus.OK, content_type, content)
+
+    def _send(self, status: HTTPStatus, content_type: str, content: bytes, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (("Content-Type", content_type), ("Content-Length", str(len(content))), *headers):
+            self.send_header(name, value)
+        for name, value in self.server.site.headers:
+            self.send_header(name, value)
+        if self.headers.get("Content-Length", "0") != "0" or self.headers.get("Transfer-Encoding"):
+            self.close_connection = True  # a body that nobody asked for isn't read
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests aren't logged."""

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose process one is: the service or container that its counts are shown under. It is found once for each process, and stays
+when the process changes its name, so that no count moves from one series to another."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from ssllatency.export.metrics import families as names
+from ssllatency.export.metrics.points import Labels, labels
+from ssllatency.targets import process_of
+from ssllatency.targets.containers.container import Container, parse_cgroup
+from ssllatency.targets.containers.names import container_names
+from ssllatency.targets.processes import PROC
+
+_UNIT = re.compile(r"(?P<unit>[^/]{1,250}\.service)")
+_KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
+_LONGEST = 250  # characters of a label's value
+_NAMES_LAST_S = 60.0  # before a container whose name wasn't found is looked for again
+
+
+class Services:
+    """Remembers the services of processes, until they are forgotten."""
+
+    def __init__(self, proc: Path = PROC, root: Path = Path("/")) -> None:
+        self._proc, self._root = proc, root
+        self._names: dict[str, tuple[str, float]] = {}
+
+    def started(self, pid: int) -> int | None:
+        """When the process started, in clock ticks since boot; None where it isn't there."""
+        process = process_of(pid, self._proc)
+        return process.start_time if process else None
+
+    def labels_of(self, pid: int, name: str) -> Labels:
+        """The labels of the process's service; `name` is its own where it isn't there any more."""
+        process = process_of(pid, self._proc)
+        return self.labels_in(process.comm if process else name, self._cgroup(pid))
+
+    def labels_in(self, comm: str, cgroup: str) -> Labels:
+        """The labels of a process of this name, with the text of its /proc/PID/cgroup, "" where that isn't known."""
+        containers = parse_cgroup(cgroup)
+        found = self._of_container(containers[-1]) if containers else {names.SERVICE: unit_of(cgroup) or comm}
+        return labels({name: _clean(value) for name, value in {**found, names.COMM: comm}.items()})
+
+    def _of_container(self, container: Container) -> dict[str, str]:
+        name = container.name or self._name_of(container.id)
+        found = {names.CONTAINER_ID: container.id, names.POD_UID: container.pod}
+        if match := _KUBERNETES.fullmatch(name):
+            in_pod = {names.NAMESPACE: match["namespace"], names.POD: match["pod"], names.POD_CONTAINER: match["container"]}
+            return {**found, **in_pod, names.SERVICE: match["container"]}
+        return {**found, names.CONTAINER_NAME: name, names.SERVICE: name or container.shown}
+
+    def _name_of(self, container_id: str) -> str:
+        name, asked_s = self._names.get(container_id, ("", float("-inf")))
+        if not name and time.monotonic() - asked_s > _NAMES_LAST_S:
+            name = container_names([container_id], self._root).get(container_id, "")
+            if len(self._names) > 4096:
+                self._names.clear()
+            self._names[container_id] = name, time.monotonic()
+        return name
+
+    def _cgroup(self, pid: int) -> str:
+        try:
+            return (self._proc / str(pid) / "cgroup").read_text(errors="backslashreplace")
+        except OSError:
+            return ""
+
+
+def unit_of(cgroup: str) -> str:
+    """The innermost of systemd's services that a process is in, by the text of its /proc/PID/cgroup; "" for none."""
+    paths = [line.split(":", 2)[2] for line in cgroup.splitlines() if line.startswith(("0::", "1:name=systemd:"))]
+    units = [part for path in paths for part in path.removesuffix(" (deleted)").split("/") if _UNIT.fullmatch(part)]
+    return next((unit for unit in reversed(units)), "")
+
+
+def _clean(value: str) -> str:
+    """A label's value: printable, and no longer than is of use."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)[:_LONGEST]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the process that speaks to the network gives up: every capability, its user, its way to new privileges, and the system
+calls by which a process reaches the kernel's programs or other processes. There is no way back."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import resource
+import signal
+import struct
+from collections.abc import Collection
+from contextlib import suppress
+
+from ssllatency.errors import SsllatencyError
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_SECCOMP_MODE_FILTER, _CAPABILITY_VERSION_3, _MOST_CAPABILITIES = 2, 0x20080522, 64
+_NOBODY = 65534
+
+# A BPF filter's instructions: load a word of struct seccomp_data, jump if equal, jump if greater or equal, return.
+_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW, _REFUSE, _END = 0x7FFF0000, 0x00050000 | 1, 0x80000000  # SECCOMP_RET_ALLOW, _ERRNO with EPERM, _KILL_PROCESS
+_NUMBER, _ARCHITECTURE = 0, 4
+_X32 = 0x40000000
+
+# By machine: AUDIT_ARCH_*, capset, and by name the calls that are refused.
+_REFUSED = {
+    "x86_64": (
+        0xC000003E,
+        126,
+        {
+            "bpf": 321, "perf_event_open": 298, "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311,
+            "execve": 59, "execveat": 322, "fork": 57, "vfork": 58, "kill": 62, "tgkill": 234, "tkill": 200,
+            "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "kcmp": 312, "open_by_handle_at": 304,
+            "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "unshare": 272, "setns": 308, "move_mount": 429,
+            "open_tree": 428, "fsopen": 430, "fsmount": 432, "mount_setattr": 442, "init_module": 175, "finit_module": 313,
+            "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320, "reboot": 169, "swapon": 167, "swapoff": 168,
+            "syslog": 103, "keyctl": 250, "add_key": 248, "request_key": 249, "userfaultfd": 323, "io_uring_setup": 425,
+            "io_uring_enter": 426, "io_uring_register": 427, "personality": 135, "quotactl": 179, "acct": 163,
+            "settimeofday": 164, "clock_settime": 227, "adjtimex": 159, "clock_adjtime": 305, "iopl": 172, "ioperm": 173,
+            "modify_ldt": 154,
+        },
+    ),
+    "aarch64": (
+        0xC00000B7,
+        91,
+        {
+            "bpf": 280, "perf_event_open": 241, "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271,
+            "execve": 221, "execveat": 281, "kill": 129, "tgkill": 131, "tkill": 130,
+            "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "kcmp": 272, "open_by_handle_at": 265,
+            "mount": 40, "umount2": 39, "pivot_root": 41, "chroot": 51, "unshare": 97, "setns": 268, "move_mount": 429,
+            "open_tree": 428, "fsopen": 430, "fsmount": 432, "mount_setattr": 442, "init_module": 105, "finit_module": 273,
+            "delete_module": 106, "kexec_load": 104, "kexec_file_load": 294, "reboot": 142, "swapon": 224, "swapoff": 225,
+            "syslog": 116, "keyctl": 219, "add_key": 217, "request_key": 218, "userfaultfd": 282, "io_uring_setup": 425,
+            "io_uring_enter": 426, "io_uring_register": 427, "personality": 92, "quotactl": 60, "acct": 89, "settimeofday": 170,
+            "clock_settime": 112, "adjtimex": 171, "clock_adjtime": 266,
+        },
+    ),
+}  # fmt: skip
+
+
+def user_ids(name: str) -> tuple[int, int]:
+    """The user and group of that name, or number. SsllatencyError where there is none, or where it is root."""
+    try:
+        entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+        found = entry.pw_uid, entry.pw_gid
+    except KeyError:
+        if name != "nobody":
+            raise SsllatencyError(f"--user: there is no user {name}.", 2) from None
+        found = _NOBODY, _NOBODY
+    if 0 in found:
+        raise SsllatencyError("--user can't be root: the process that speaks to the network has no privileges.", 2)
+    return found
+
+
+def close_others(keep: Collection[int]) -> None:
+    """Closes all descriptors but these."""
+    first = 0
+    for descriptor in sorted(keep):
+        if first < descriptor:  # an empty range would be that of all
+            os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def confine(user: tuple[int, int], parent: int) -> None:
+    """Gives all of that up; the process is killed when its parent is gone. OSError where the kernel refuses a part of it."""
+    library = ctypes.CDLL(None, use_errno=True)
+    for capability in range(_MOST_CAPABILITIES):
+        library.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # refused where it isn't held, or beyond the last there is
+    library.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(user[1], user[1], user[1])
+        os.setresuid(user[0], user[0], user[0])
+    architecture, capset, calls = _REFUSED.get(os.uname().machine, (0, 0, {}))
+    if capset:
+        _checked(library.syscall(capset, struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), bytes(24)))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _checked(library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
+    _checked(library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    if os.getppid() != parent:
+        os._exit(1)
+    _checked(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if calls:
+        _filter(library, program(architecture, sorted(calls.values())))
+
+
+def _checked(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def program(architecture: int, refused: Collection[int]) -> list[tuple[int, int, int, int]]:
+    """(code, jump if true, jump if false, operand) of each instruction of the filter."""
+    start = [(_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_IF_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _END)]
+    start += [(_LOAD, 0, 0, _NUMBER), (_JUMP_IF_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _REFUSE)]
+    for number in refused:
+        start += [(_JUMP_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE)]
+    return [*start, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _filter(library: ctypes.CDLL, instructions: list[tuple[int, int, int, int]]) -> None:
+    code = b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    head = struct.pack("<H6xQ", len(instructions), ctypes.addressof(buffer))
+    with suppress(OSError):  # a kernel without seccomp filters: the rest holds
+        _checked(library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, head, 0, 0))

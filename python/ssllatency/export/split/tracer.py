@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that traces: follows what comes and goes, and answers each question of the other one with the counts by now."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Protocol
+
+from ssllatency.engines.sessions.full import FullSession
+from ssllatency.errors import SsllatencyError
+from ssllatency.export.metrics.exposition import Exposition, Own
+from ssllatency.export.metrics.points import to_frame
+from ssllatency.export.services import Services
+from ssllatency.export.split.channel import READY, Broken, TracersEnd
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.targets import Selection
+from ssllatency.tracing import handshakes, live
+from ssllatency.tracing.follow import Follower
+
+_LEAST_S = 1.0  # between two readings of the kernel's maps
+_TEND_S = 600.0  # so often the counts of processes that have ended are taken even though nobody asks
+_LOOK_S = 0.05
+
+
+def run(
+    selection: Selection, arguments: argparse.Namespace, channel: TracersEnd, stack: ExitStack, announce: Callable[[], None]
+) -> None:
+    """Attaches what is to be traced as long as `stack`, then answers until a signal asks for the end."""
+    resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
+    session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
+    live.announce(resolved, None, what="functions and handshakes")
+    announce()
+    exposition = Exposition(Services(), arguments.max_series, arguments.linger)
+    Tracer(session, follower, channel, exposition).run()
+
+
+class Reader(Protocol):
+    """What traces."""
+
+    def poll(self) -> object:
+        """To be called several times a second."""
+
+    def read(self, *, per_interval: bool = False) -> Snapshot:
+        """Everything counted so far."""
+
+    def forget(self, pids: set[int]) -> None:
+        """These processes have ended, and their counts are kept elsewhere."""
+
+
+class Tracer:
+    """Runs until a signal asks for the end. SsllatencyError where the other process has ended."""
+
+    def __init__(self, session: Reader, follower: Follower, channel: TracersEnd, exposition: Exposition) -> None:
+        self._session, self._follower, self._channel, self._exposition = session, follower, channel, exposition
+        self._frame = b""
+        self._read_s = float("-inf")
+        self._took_s = 0.0
+
+    def run(self, *, tidy_s: float = _TEND_S) -> None:
+        """Answers."""
+        try:
+            self._channel.send(READY + b"\n")
+            while not live.stop_is_asked_for():
+                asked = self._follower.wait(_LOOK_S, also=self._channel.fileno()) and self._channel.asked()
+                self._session.poll()
+                if time.monotonic() - self._read_s > tidy_s:
+                    self._read()
+                if asked:
+                    self._answer()
+        except Broken:
+            raise SsllatencyError("the process that speaks to the network has ended: so does this one.") from None
+
+    def _answer(self) -> None:
+        if time.monotonic() - self._read_s >= _LEAST_S:
+            self._read()
+        self._channel.send(self._frame)
+
+    def _read(self) -> None:
+        began_s = time.monotonic()
+        gone = self._exposition.gone()
+        snapshot = self._session.read(per_interval=True)
+        own = Own(self._follower.refused, self._took_s)
+        reading = self._exposition.read(snapshot, gone, own)
+        if gone:
+            self._session.forget(gone)
+        self._frame = to_frame(reading)
+        self._read_s = time.monotonic()
+        self._took_s = self._read_s - began_s
