@@ -18,7 +18,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from ssllatency import __version__
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.families import BY_NAME, Family, Kind
-from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading
+from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, nanoseconds
 from ssllatency.model.histogram import FIRST_BUCKET, OVERFLOW, SCALE, ExponentialHistogram
 
 ZERO_THRESHOLD_S = 2.0 ** (FIRST_BUCKET / (1 << SCALE))
@@ -35,7 +35,7 @@ class _Resource:
 def request(reading: Reading, resource: Mapping[str, str]) -> Any:
     """The message. `resource`: attributes that all resources get."""
     message = ExportMetricsServiceRequest()
-    at_ns = round(reading.at_s * 1e9)
+    at_ns = nanoseconds(reading.at_s)
     by_service: dict[Labels, list[Point]] = {}
     for point in reading.points:
         by_service.setdefault(_service(point.labels), []).append(point)
@@ -52,7 +52,7 @@ def ended(reading: Reading, series: Iterable[tuple[str, Labels]], resource: Mapp
     for family, labels in series:
         scope = _scope(message, reading.host, _service(labels), resource)
         point = _points(_metric(scope, BY_NAME[family]), BY_NAME[family].kind).add()
-        point.time_unix_nano = round(reading.at_s * 1e9)
+        point.time_unix_nano = nanoseconds(reading.at_s)
         point.flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
         _set(point.attributes, dict(labels))
     return message
@@ -97,7 +97,7 @@ def _add(metric: Any, family: Family, points: Iterable[Point], at_ns: int) -> No
         added = data.add()
         added.time_unix_nano = at_ns
         if family.kind is not Kind.GAUGE:
-            added.start_time_unix_nano = round(point.since_s * 1e9)
+            added.start_time_unix_nano = nanoseconds(point.since_s)
         _set(added.attributes, dict(point.labels))
         if isinstance(point.value, Distribution):
             _fill(added, point.value)

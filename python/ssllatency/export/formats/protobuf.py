@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from ssllatency.export.metrics.families import BY_NAME, Family, Kind
-from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading
+from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, nanoseconds
 from ssllatency.model.histogram import FIRST_BUCKET, OVERFLOW, SCALE, ExponentialHistogram
 
 CONTENT_TYPE = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
@@ -96,8 +96,8 @@ def _indices(buckets: ExponentialHistogram) -> Iterator[tuple[int, int]]:
 
 
 def _created(since_s: float) -> bytes:
-    seconds, nanoseconds = divmod(round(since_s * 1e9), 10**9)
-    return _integer(1, seconds) + _integer(2, nanoseconds)
+    seconds, rest_ns = divmod(nanoseconds(since_s), 10**9)
+    return _integer(1, seconds) + _integer(2, rest_ns)
 
 
 def _varint(value: int) -> bytes:

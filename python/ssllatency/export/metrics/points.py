@@ -42,6 +42,11 @@ class Reading:
     ended: tuple[tuple[str, Labels], ...] = field(default=())
 
 
+def nanoseconds(at_s: float) -> int:
+    """A time as the Unix epoch's nanoseconds, exact to the microsecond, which is what a float of it is good for."""
+    return round(at_s * 1e6) * 1000
+
+
 class NoReading(Exception):
     """The counts can't be had now; the text says why."""
 

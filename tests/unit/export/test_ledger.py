@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of processes folded into their services: whatever ends or is used again, sums are exact and nothing falls."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
+from ssllatency.export.metrics.ledger import Folded, Ledger, Row, Value
+from ssllatency.export.metrics.points import Labels, Point, labels
+
+CALLS: Row = ("ssllatency.call.retries", labels({"function": "SSL_read"}))
+
+
+@dataclass
+class World:
+    """Processes with services, and an engine that counts by PID, as the kernel does."""
+
+    processes: dict[int, tuple[int, str]] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    true: dict[str, int] = field(default_factory=dict)
+    now: float = 1000.0
+    ticks: int = 0
+
+    def started(self, pid: int) -> int | None:
+        return self.processes[pid][0] if pid in self.processes else None
+
+    def labels_of(self, pid: int, name: str) -> Labels:
+        return labels({"service": self.processes[pid][1] if pid in self.processes else name})
+
+    def start(self, pid: int, service: str) -> None:
+        self.ticks += 1
+        self.processes[pid] = self.ticks, service
+        self.names[pid] = service
+
+    def call(self, pid: int, times: int = 1) -> None:
+        self.counts[pid] = self.counts.get(pid, 0) + times
+        service = self.processes[pid][1]
+        self.true[service] = self.true.get(service, 0) + times
+
+    def end(self, pid: int) -> None:
+        del self.processes[pid]
+
+    def read(self, ledger: Ledger) -> dict[str, int]:
+        gone = ledger.gone()
+        counts: dict[int, Mapping[Row, Value]] = {pid: {CALLS: count} for pid, count in self.counts.items()}
+        folded = ledger.fold(counts, gone, dict(self.names))
+        for pid in gone:  # the engine forgets them
+            self.counts.pop(pid, None)
+            self.names.pop(pid, None)
+        return {dict(service)["service"]: total(of) for service, of in folded.items()}
+
+
+def total(folded: Folded) -> int:
+    value = folded.counts.get(CALLS, 0)
+    assert isinstance(value, int)
+    return value
+
+
+def ledger_of(world: World, linger_s: float = 300.0) -> Ledger:
+    return Ledger(world, world.now, linger_s, lambda: world.now)
+
+
+def test_a_process_that_ends_stays_in_its_service() -> None:
+    world = World()
+    ledger = ledger_of(world)
+    world.start(1, "a.service")
+    world.start(2, "a.service")
+    world.call(1, 5)
+    world.call(2, 7)
+    assert world.read(ledger) == {"a.service": 12}
+    world.call(1, 3)
+    world.end(1)
+    assert world.read(ledger) == {"a.service": 15}
+    assert 1 not in world.counts
+    assert world.read(ledger) == {"a.service": 15}
+
+
+def test_one_that_has_ended_before_anybody_looked_counts_by_its_name() -> None:
+    world = World()
+    ledger = ledger_of(world)
+    world.start(1, "short")
+    world.call(1, 4)
+    world.end(1)
+    assert world.read(ledger) == {"short": 4}
+    assert world.read(ledger) == {"short": 4}
+    assert world.counts == {}
+
+
+def test_a_pid_that_is_used_again_is_another_service() -> None:
+    world = World()
+    ledger = ledger_of(world)
+    world.start(1, "old")
+    world.call(1, 10)
+    assert world.read(ledger) == {"old": 10}
+    world.end(1)
+    world.start(1, "new")  # in the same row of the kernel's
+    assert world.read(ledger) == {"old": 10, "new": 0}
+    world.call(1, 2)
+    assert world.read(ledger) == {"old": 10, "new": 2}
+    world.end(1)
+    assert world.read(ledger) == {"old": 10, "new": 2}
+
+
+def test_a_service_without_processes_is_forgotten_after_a_while_and_counts_anew() -> None:
+    world = World()
+    ledger = ledger_of(world, linger_s=60)
+    world.start(1, "a")
+    world.call(1, 3)
+    world.read(ledger)
+    world.end(1)
+    assert world.read(ledger) == {"a": 3}
+    world.now += 61
+    assert world.read(ledger) == {}
+    world.start(2, "a")
+    world.call(2)
+    assert world.read(ledger) == {"a": 1}
+    (again,) = ledger.fold({2: {CALLS: 1}}, set(), {2: "a"}).values()
+    assert again.since_s == 1061
+
+
+def test_no_counter_falls_and_sums_are_exact_whatever_happens() -> None:
+    chance, world = random.Random(7), World()
+    ledger, before = ledger_of(world, linger_s=1e9), {"": 0}
+    for _ in range(2000):
+        pid = chance.randrange(8)
+        if pid not in world.processes:
+            world.start(pid, f"s{chance.randrange(3)}")
+        elif chance.random() < 0.2:
+            world.end(pid)
+        else:
+            world.call(pid, chance.randrange(5))
+        if chance.random() < 0.3:
+            now = world.read(ledger)
+            assert all(now[service] >= count for service, count in before.items() if service)
+            assert sum(now.values()) == sum(world.true.values())
+            before = now
+
+
+def points(*counts: int) -> list[Point]:
+    return [
+        Point("ssllatency.call.retries", labels({"service": str(number)}), count, 0.0)
+        for number, count in enumerate(counts)
+        if count
+    ]
+
+
+def values(placed: list[Point]) -> dict[str, Value]:
+    return {dict(point.labels).get("service", "overflow"): point.value for point in placed}
+
+
+def test_beyond_the_cap_series_are_added_up_and_counted() -> None:
+    cap = Cap(2, 0.0)
+    placed, ended = cap.place(points(1, 2, 3, 4))
+    assert values(placed) == {"0": 1, "1": 2, "overflow": 7}
+    assert [point.labels for point in placed][-1] == IN_OVERFLOW
+    assert (ended, cap.dropped, len(cap)) == ([], 2, 3)
+    assert values(cap.place(points(1, 2, 5, 4))[0])["overflow"] == 9
+    assert cap.dropped == 2
+
+
+def test_the_overflow_keeps_what_has_ended_and_lets_nothing_out() -> None:
+    cap = Cap(1, 0.0)
+    cap.place(points(1, 2, 3))
+    placed, ended = cap.place(points(0, 2, 0, 8))  # the first has ended, which makes room for the last alone
+    assert values(placed) == {"3": 8, "overflow": 5}
+    assert ended == [("ssllatency.call.retries", labels({"service": "0"}))]
+    assert values(cap.place(points(0, 4, 0, 8))[0]) == {"3": 8, "overflow": 7}
+    assert cap.dropped == 2
