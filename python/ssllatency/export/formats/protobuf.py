@@ -9,9 +9,12 @@ one after it: that bucket means "64 s or longer".
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import groupby, starmap
+from operator import sub
 
 from ssllatency.export.metrics.families import BY_NAME, Family, Kind
 from ssllatency.export.metrics.points import Distribution, Labels, Point, Reading, nanoseconds
@@ -22,7 +25,11 @@ CONTENT_TYPE = "application/vnd.google.protobuf; proto=io.prometheus.client.Metr
 ZERO_THRESHOLD_S = 2.0 ** (FIRST_BUCKET / (1 << SCALE))
 _TYPES = {Kind.COUNTER: 0, Kind.GAUGE: 1, Kind.HISTOGRAM: 4}
 _VALUE_FIELDS = {Kind.COUNTER: 3, Kind.GAUGE: 2, Kind.HISTOGRAM: 7}
-_LONGEST_GAP = 2  # empty buckets are written as such rather than as a gap, which takes more
+_BYTES = [bytes((value,)) for value in range(128)]
+_MOST_UNCHANGED = 2048  # histograms that are kept encoded, as long as nothing is added to them
+_MOST_REMEMBERED = 8192  # series whose labels needn't be encoded again for each scrape
+# Buckets that lie together: one or two empty ones between others are written as such, as a gap takes more.
+_RUN = re.compile(rb"\x01(?:\x00{0,2}\x01)*")
 
 
 def render(reading: Reading) -> bytes:
@@ -47,10 +54,12 @@ def _metric(kind: Kind, point: Point) -> bytes:
     return _labels(point.labels) + _message(_VALUE_FIELDS[kind], inner)
 
 
+@lru_cache(_MOST_REMEMBERED)
 def _labels(pairs: Labels) -> bytes:
     return b"".join(_message(1, _text(1, name.replace(".", "_")) + _text(2, value)) for name, value in pairs)
 
 
+@lru_cache(_MOST_UNCHANGED)
 def _histogram(value: Distribution) -> bytes:
     buckets = value.buckets
     spans, deltas = _spans_and_deltas(buckets)
@@ -62,37 +71,43 @@ def _histogram(value: Distribution) -> bytes:
             _double(6, ZERO_THRESHOLD_S),
             _integer(7, buckets.underflow),
             # Without a span it would pass for a classic histogram.
-            *(_message(12, _integer(1, _zigzag(offset)) + _integer(2, length)) for offset, length in spans or [(0, 0)]),
-            _message(13, b"".join(_varint(_zigzag(delta)) for delta in deltas)) if deltas else b"",
+            *starmap(_span, spans or [(0, 0)]),
+            _message(13, _packed(deltas)) if deltas else b"",
         )
     )
 
 
+@lru_cache(_MOST_REMEMBERED)
+def _span(offset: int, length: int) -> bytes:
+    return _message(12, _integer(1, _zigzag(offset)) + _integer(2, length))
+
+
 def _spans_and_deltas(buckets: ExponentialHistogram) -> tuple[list[tuple[int, int]], list[int]]:
     """Runs of buckets, each by its distance from the one before and its length, and each bucket's difference to the last."""
-    spans: list[list[int]] = []
+    first = buckets.offset + 1  # Prometheus' index of the first
+    runs = [(first + run.start(), buckets.counts[run.start() : run.end()]) for run in _RUN.finditer(_filled(buckets.counts))]
+    if buckets.overflow:
+        runs.append((OVERFLOW + 1, (buckets.overflow,)))
+    spans: list[tuple[int, int]] = []
     deltas: list[int] = []
     end = before = 0
-    for index, count in _indices(buckets):
-        gap = index - end
-        if not spans or gap > _LONGEST_GAP:
-            spans.append([gap, 0])
-            gap = 0
-        spans[-1][1] += gap + 1
-        for filled in (*[0] * gap, count):
-            deltas.append(filled - before)
-            before = filled
-        end = index + 1
-    return [(offset, length) for offset, length in spans], deltas
+    for start, counts in runs:
+        spans.append((start - end, len(counts)))
+        deltas.append(counts[0] - before)
+        deltas += map(sub, counts[1:], counts)
+        before, end = counts[-1], start + len(counts)
+    return spans, deltas
 
 
-def _indices(buckets: ExponentialHistogram) -> Iterator[tuple[int, int]]:
-    """The buckets that aren't empty, by Prometheus' index."""
-    for number, count in enumerate(buckets.counts, buckets.offset + 1):
-        if count:
-            yield number, count
-    if buckets.overflow:
-        yield OVERFLOW + 1, buckets.overflow
+def _filled(counts: tuple[int, ...]) -> bytes:
+    """1 for each bucket that isn't empty, 0 for each that is."""
+    return bytes(map(bool, counts))
+
+
+def _packed(values: list[int]) -> bytes:
+    """Signed numbers as packed varints; where each takes a byte, as they are."""
+    encoded = [value << 1 if value >= 0 else (-value << 1) - 1 for value in values]
+    return bytes(encoded) if max(encoded) < 128 else b"".join(map(_varint, encoded))
 
 
 def _created(since_s: float) -> bytes:
@@ -101,6 +116,10 @@ def _created(since_s: float) -> bytes:
 
 
 def _varint(value: int) -> bytes:
+    if value < 128:
+        return _BYTES[value]
+    if value < 16384:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

@@ -5,6 +5,7 @@ the buckets that were counted, so that their counts are exact."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import groupby
 
 from ssllatency.export.metrics.families import BY_NAME, Family, Kind
@@ -16,6 +17,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 # The bounds are these powers of 2 seconds: 61 us to 64 s, the last that is counted.
 POWERS = (-14, -12, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0, 2, 4, 6)
+_MOST_REMEMBERED = 8192  # series whose labels needn't be written again for each scrape
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
@@ -61,6 +63,7 @@ def cumulated(buckets: ExponentialHistogram) -> list[int]:
     return [buckets.underflow + sum(counts[: max(0, (power << SCALE) - first)]) for power in POWERS]
 
 
+@lru_cache(_MOST_REMEMBERED)
 def _labels(pairs: Labels) -> str:
     return ",".join(f'{name.replace(".", "_")}="{value.translate(_ESCAPES)}"' for name, value in pairs)
 

@@ -77,7 +77,7 @@ def from_frame(frame: bytes) -> Reading:
 
 
 def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
-    return tuple((str(name), str(value)) for name, value in pairs)
+    return tuple([(name, value) for name, value in pairs])
 
 
 def _encoded(value: Distribution | float) -> object:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ssllatency export` of a real nginx, scraped by a real Prometheus: counts, resets, staleness, and the two processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ssllatency.export.metrics.points import Distribution, Point, Reading, labels
+from ssllatency.export.serve.server import Server, Site
+from ssllatency.model.histogram import ExponentialHistogram, bucket_index
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.export import Export, descriptors, status
+from tests.live.servers.nginx import Nginx
+from tests.live.servers.prometheus import Prometheus, program
+from tests.waiting import wait_for
+
+EACH = 20
+SHAKES = 'ssllatency_handshake_duration_seconds{outcome="success",tls_protocol_version="1.3"}'
+COUNT = f"sum(histogram_count({SHAKES}))"
+
+
+def reload(server: Nginx) -> None:
+    """Has other workers take the place of those that there are, which end."""
+    before = set(server.worker_pids())
+    os.kill(server.master_pid, signal.SIGHUP)
+    wait_for(lambda: server.worker_pids() and not before & set(server.worker_pids()), 20)
+
+
+@pytest.mark.usefixtures("tracing")
+@pytest.mark.smoke
+def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path) -> None:
+    with (
+        Nginx(certificates) as server,
+        Export(server.master_pid, options=("--linger", "1s")) as export,
+        Prometheus(tmp_path, export.port) as prometheus,
+    ):
+        prometheus.wait_for(lambda: prometheus.value("up") == 1)
+        client = Client(server.port["rsa"], TLS_1_3)
+        client.connect_times(EACH)
+        prometheus.wait_for(lambda: prometheus.value(COUNT) == EACH)
+        reload(server)
+        client.connect_times(EACH)
+        prometheus.wait_for(lambda: prometheus.value(COUNT) == 2 * EACH)
+        assert prometheus.value(f"max(resets({SHAKES}[1m]))") == 0
+        assert prometheus.value('sum(ssllatency_losses_total{kind!="late_processes"})') == 0
+        private = 'sum(histogram_count(ssllatency_handshake_phase_seconds{phase="private_key"}))'
+        assert prometheus.value(private) == 2 * EACH
+        calls = 'sum(histogram_count(ssllatency_call_duration_seconds{function="SSL_do_handshake",outcome="success"}))'
+        assert prometheus.value(calls) == 2 * EACH
+        assert {found["service"] for found, _ in prometheus.query(SHAKES)} == {"nginx"}
+        checked = subprocess.run(
+            [program("promtool"), "check", "metrics"], input=export.metrics(), capture_output=True, text=True, check=False
+        )
+        assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+        server.close()
+        prometheus.wait_for(lambda: prometheus.query(SHAKES) == [])  # stale, as the service is no more
+        assert export.is_running
+        assert "ssllatency_build_info" in export.metrics()
+
+
+@pytest.mark.usefixtures("tracing")
+def test_a_restart_is_one_reset(certificates: Path, tmp_path: Path) -> None:
+    with Nginx(certificates) as server:
+        client, first = Client(server.port["ecdsa"], TLS_1_3), Export(server.master_pid)
+        with Prometheus(tmp_path, first.port) as prometheus:
+            with first:
+                client.connect_times(EACH)
+                prometheus.wait_for(lambda: prometheus.value(COUNT) == EACH)
+            with Export(server.master_pid, port=first.port):
+                client.connect_times(3)
+                prometheus.wait_for(lambda: prometheus.value(COUNT) == 3)
+                assert prometheus.value(f"max(resets({SHAKES}[1m]))") == 1
+
+
+def test_a_quantile_is_that_of_the_durations(tmp_path: Path) -> None:
+    """No tracing: known durations, through the protobuf exposition and the real server."""
+    chance = random.Random(11)
+    durations = sorted(round(chance.lognormvariate(14, 1)) for _ in range(20_000))
+    times = Distribution(sum(durations), ExponentialHistogram.from_values(durations))
+    points = (Point("ssllatency.handshake.duration", labels({"service": "x"}), times, time.time()),)
+    server = Server(socket.create_server(("127.0.0.1", 0)), Site(lambda: Reading("host", time.time(), points), lambda: True))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with Prometheus(tmp_path, server.server_address[1]) as prometheus:
+            name = "ssllatency_handshake_duration_seconds"
+            prometheus.wait_for(lambda: prometheus.value(f"histogram_count({name})") == len(durations))
+            for quantile in (0.5, 0.9, 0.99, 0.999):
+                found = prometheus.value(f"histogram_quantile({quantile}, {name})")
+                assert found
+                exact = durations[round(quantile * len(durations)) - 1]
+                assert abs(bucket_index(round(found * 1e9)) - bucket_index(exact)) <= 1
+            assert prometheus.value(f"histogram_sum({name})") == pytest.approx(sum(durations) / 1e9)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.usefixtures("tracing")
+def test_who_speaks_has_no_privilege_and_who_traces_speaks_to_nobody(certificates: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root has privileges to give up: run the tests as root")
+    with Nginx(certificates) as server, Export(server.master_pid) as export:
+        wait_for(lambda: "ssllatency_build_info" in export.metrics(), 20)
+        speaker = status(export.speaker)
+        assert {name: int(value, 16) for name, value in speaker.items() if name.startswith("Cap")} == dict.fromkeys(
+            ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0
+        )
+        assert 0 not in {int(word) for name in ("Uid", "Gid") for word in speaker[name].split()}
+        assert (speaker["NoNewPrivs"], speaker["Seccomp"], speaker["Groups"]) == ("1", "2", "")
+        held = [name for name in descriptors(export.speaker) if not name.startswith("socket:")]
+        assert not [name for name in held if "bpf" in name or "perf_event" in name or "btf" in name]
+        assert set(held) <= {"/dev/null", *(name for name in held if name.startswith("pipe:"))}
+        traced = descriptors(export.tracer)
+        assert [name for name in traced if "bpf" in name]
+        assert len([name for name in traced if name.startswith("socket:")]) == 1  # the pair's one end
+        networks = "".join(Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6", "udp", "udp6", "raw", "packet"))
+        assert not [name for name in traced if name.startswith("socket:") and f" {name[8:-1]} " in networks]
+
+
+@pytest.mark.usefixtures("tracing")
+@pytest.mark.parametrize("whom", ["speaker", "tracer"])
+def test_either_ends_with_the_other(whom: str, certificates: Path) -> None:
+    with Nginx(certificates) as server:
+        export = Export(server.master_pid)
+        export.__enter__()
+        speaker = export.speaker
+        os.kill(export.speaker if whom == "speaker" else export.tracer, signal.SIGKILL)
+        assert export.end() == (1 if whom == "speaker" else -signal.SIGKILL)
+        wait_for(lambda: not Path(f"/proc/{speaker}").exists(), 20)
