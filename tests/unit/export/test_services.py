@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose a process is, by its cgroup and name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ssllatency.export.services import Services
+
+ID = "0123456789abcdef" * 4
+UID = "5a2c1f3e-1111-2222-3333-444455556666"
+CASES = {
+    "0::/system.slice/nginx.service": {"service": "nginx.service", "comm": "x"},
+    "0::/user.slice/user-1000.slice/user@1000.service/app.slice/web.service": {"service": "web.service", "comm": "x"},
+    "0::/user.slice/user-1000.slice/session-3.scope": {"service": "x", "comm": "x"},
+    "1:name=systemd:/system.slice/old.service\n4:memory:/other.service": {"service": "old.service", "comm": "x"},
+    "": {"service": "x", "comm": "x"},
+    f"0::/system.slice/docker-{ID}.scope": {"service": "shop", "comm": "x", "container.id": ID, "container.name": "shop"},
+    f"0::/system.slice/docker-{ID[::-1]}.scope": {
+        "service": f"docker:{ID[::-1][:12]}",
+        "comm": "x",
+        "container.id": ID[::-1],
+    },
+    f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{'a' * 64}.scope": {
+        "service": "web",
+        "comm": "x",
+        "container.id": "a" * 64,
+        "k8s.pod.uid": UID,
+        "k8s.pod.name": "web-7d",
+        "k8s.namespace.name": "prod",
+        "k8s.container.name": "web",
+    },
+}
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Services:
+    docker = tmp_path / "var/lib/docker/containers" / ID
+    docker.mkdir(parents=True)
+    (docker / "config.v2.json").write_text(json.dumps({"Name": "/shop"}))
+    logs = tmp_path / "var/log/containers"
+    logs.mkdir(parents=True)
+    (logs / f"web-7d_prod_web-{'a' * 64}.log").touch()
+    proc = tmp_path / "proc" / "7"
+    proc.mkdir(parents=True)
+    (proc / "stat").write_text("7 (ngi nx) S 1 " + "0 " * 17 + "4242 0")
+    (proc / "cgroup").write_text("0::/system.slice/nginx.service\n")
+    return Services(tmp_path / "proc", tmp_path)
+
+
+@pytest.mark.parametrize("cgroup", CASES)
+def test_labels(services: Services, cgroup: str) -> None:
+    assert dict(services.labels_in("x", cgroup)) == CASES[cgroup]
+
+
+def test_a_process_that_is_there_and_one_that_is_not(services: Services) -> None:
+    assert services.started(7) == 4242
+    assert dict(services.labels_of(7, "")) == {"service": "nginx.service", "comm": "ngi nx"}
+    assert services.started(8) is None
+    assert dict(services.labels_of(8, "gone")) == {"service": "gone", "comm": "gone"}
+
+
+def test_names_are_harmless_and_bounded(services: Services) -> None:
+    found = dict(services.labels_in("a\x1b[2J\n" + "y" * 1000, ""))
+    assert found["comm"].startswith("a\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}yyy")
+    assert len(found["comm"]) == 250

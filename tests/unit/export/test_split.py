@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two processes' ends of what goes between them, and the options that are refused."""
+
+from __future__ import annotations
+
+import pwd
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ssllatency.cli.main import run
+from ssllatency.errors import SsllatencyError
+from ssllatency.export.metrics.points import NoReading, Reading, to_frame
+from ssllatency.export.split.channel import ASK, READY, Broken, SpeakersEnd, TracersEnd
+from ssllatency.export.split.confinement import program, user_ids
+from ssllatency.export.split.speaker import Source
+
+
+def test_a_reading_is_asked_for_once_and_handed_out_to_all() -> None:
+    ours, theirs = socket.socketpair()
+    tracer, source = TracersEnd(ours), Source(SpeakersEnd(theirs))
+    listening = threading.Thread(target=source.listen)
+    listening.start()
+    with pytest.raises(NoReading):
+        source.read()
+    tracer.send(READY + b"\n")
+    found: list[Reading] = []
+    readers = [threading.Thread(target=lambda: found.append(_ready(source))) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    assert ours.recv(100) == ASK
+    tracer.send(to_frame(Reading("host", 1.0)))
+    for reader in readers:
+        reader.join()
+    assert found == [Reading("host", 1.0)] * 3
+    ours.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        ours.recv(1)
+    tracer.close()
+    listening.join()
+
+
+def _ready(source: Source) -> Reading:
+    while not source.ready:
+        pass
+    return source.read()
+
+
+def test_an_end_that_is_gone_is_noticed() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    tracer = TracersEnd(ours)
+    calls: list[Callable[[], object]] = [tracer.asked, tracer.first_line, lambda: tracer.send(b"x\n")]
+    for call in calls:
+        with pytest.raises(Broken):
+            call()
+
+
+def test_what_is_said_first_is_bounded() -> None:
+    ours, theirs = socket.socketpair()
+    SpeakersEnd(theirs).say("1 no\nway " + "x" * 10_000)
+    words = TracersEnd(ours).first_line()
+    assert words.startswith("1 no way x")
+    assert len(words) <= 4096
+    for end in (ours, theirs):
+        end.close()
+
+
+def test_the_filter_refuses_what_it_names_and_no_more() -> None:
+    refused = sorted({101, 321})
+    instructions = program(0xC000003E, refused)
+
+    def answer(number: int, architecture: int = 0xC000003E) -> int:
+        position, word = 0, 0
+        while True:
+            code, jump_true, jump_false, operand = instructions[position]
+            if code == 0x06:
+                return operand
+            if code == 0x20:
+                word = number if operand == 0 else architecture
+                position += 1
+            else:
+                holds = word == operand if code == 0x15 else word >= operand
+                position += 1 + (jump_true if holds else jump_false)
+
+    assert [answer(number) & 0x7FFF0000 == 0x7FFF0000 for number in (0, 100, 101, 102, 321, 322)] == [
+        *(True, True, False, True, False, True)
+    ]
+    assert answer(0x40000000 | 321) == answer(321)  # by the x32 numbers as well
+    assert answer(0, architecture=0x40000003) == 0x80000000
+
+
+def test_the_user_is_one_without_privileges() -> None:
+    assert 0 not in user_ids("nobody")
+    entry = next(entry for entry in pwd.getpwall() if entry.pw_uid and entry.pw_gid)
+    assert user_ids(entry.pw_name) == user_ids(str(entry.pw_uid)) == (entry.pw_uid, entry.pw_gid)
+    for name in ("root", "0", "no-such-user"):
+        with pytest.raises(SsllatencyError, match="--user"):
+            user_ids(name)
+
+
+WRONG = {
+    "--listen 127.0.0.1": "isn't ADDRESS:PORT",
+    "--listen ::1:9743": "isn't ADDRESS:PORT",
+    "--listen none": "nobody to export to",
+    "--listen none --otlp http://a --web-config x": "leave --listen none out",
+    "--otlp nowhere": "isn't the URL",
+    "--user root": "can't be root",
+    "--web-config /no/such/file --listen 127.0.0.1:1": "can't be read",
+}
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_what_is_refused_is_one_sentence(options: str, capfd: pytest.CaptureFixture[str]) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert run(["export", *options.split()]) in (1, 2)
+    said = capfd.readouterr().err
+    assert WRONG[options] in said
+    assert said.count("\n") == 1
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
