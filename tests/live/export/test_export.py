@@ -56,7 +56,7 @@ def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path)
         assert prometheus.value(private) == 2 * EACH
         calls = 'sum(histogram_count(ssllatency_call_duration_seconds{function="SSL_do_handshake",outcome="success"}))'
         assert prometheus.value(calls) == 2 * EACH
-        assert {found["service"] for found, _ in prometheus.query(SHAKES)} == {"nginx"}
+        assert {found["comm"] for found, _ in prometheus.query(SHAKES)} == {"nginx"}
         checked = subprocess.run(
             [program("promtool"), "check", "metrics"], input=export.metrics(), capture_output=True, text=True, check=False
         )

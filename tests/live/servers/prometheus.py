@@ -72,9 +72,9 @@ class Prometheus:
             time.sleep(0.05)
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """The vector that an expression gives now: labels and values."""
+        """The vector that an expression gives now: labels and values, nan for a histogram."""
         answer = json.loads(self._get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}"))
-        return [(one["metric"], float(one["value"][1])) for one in answer["data"]["result"]]
+        return [(one["metric"], float(one.get("value", (0, "nan"))[1])) for one in answer["data"]["result"]]
 
     def value(self, expression: str) -> float | None:
         """The one value that an expression gives now, None for none."""

@@ -15,6 +15,7 @@ from ssllatency.engines.read.cpu_time import ProcessTimes
 from ssllatency.model.cost import CoreCost, Cost, ProcessCost
 from ssllatency.probes.costs import HitCosts
 
+_REST = 500  # times as long as a look takes nothing is looked at: of many processes it takes milliseconds
 _LOOK_S = 1.0  # how often the processes' time is read, so that little of those that end is missed
 
 
@@ -58,8 +59,8 @@ class CostMeter:
         """Measures what is to be measured meanwhile; `pids`: the processes known so far."""
         self._run_time.tick()
         if (now := time.monotonic()) >= self._look_s:
-            self._look_s = now + _LOOK_S
             self._times.see(pids)
+            self._look_s = now + max(_LOOK_S, _REST * (time.monotonic() - now))
 
     def _find_costs(self) -> None:
         self._costs = self._ask()
