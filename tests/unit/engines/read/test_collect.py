@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ssllatency import abi
 from ssllatency.engines.base import LinearRange
-from ssllatency.engines.read.collect import Extremes, series
+from ssllatency.engines.read.collect import Extremes, exponential, series
+from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.snapshot import Outcome
 
 BITS = int(abi.Geometry.EXTREME_BITS)
@@ -55,3 +58,13 @@ def test_extremes_of_an_older_interval_are_not_those_of_this_one() -> None:
 
 def test_a_call_counted_just_after_the_border_brings_its_extreme() -> None:
     assert Extremes().take(KEY, extreme_row((2, 5, 5), (1, 100, 900)), 1) == (5, 900)
+
+
+@pytest.mark.parametrize(
+    "filled", [{}, {0: 1}, {479: 1}, {0: 1 << 40, 479: 256}, {7: 256, 9: 1 << 56}, {100: 1, 101: 0, 102: 3}]
+)
+def test_only_the_filled_buckets_are_read_and_all_of_them(filled: dict[int, int]) -> None:
+    row = abi.Times(underflow=4, overflow=5)
+    for number, count in filled.items():
+        row.exponential[number] = count
+    assert exponential(row) == ExponentialHistogram.from_dense(list(row.exponential), 4, 5)
