@@ -133,14 +133,16 @@ class Follower:
         """Waits so long, or until a process has done something that is to be looked at; then looks. `also`: a descriptor that
         can be read ends the wait as well; whether it did."""
         following = self._attachment.following
-        descriptors = [] if also is None else [also]
+        poll = select.poll()  # select() knows no descriptors from 1024 on
+        if also is not None:
+            poll.register(also, select.POLLIN)
         if following:
-            descriptors.append(following.fileno())
-        ready = select.select(descriptors, [], [], timeout_s)[0]
+            poll.register(following.fileno(), select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)}
         if following:
             following.wait(0)
         self.look()
-        return also is not None and also in ready
+        return also in ready
 
     def look(self) -> None:
         """Takes what the kernel tells; looks at those processes, and now and then at all that are new. What there is no time

@@ -105,6 +105,20 @@ def test_a_pid_that_is_used_again_is_another_service() -> None:
     assert world.read(ledger) == {"old": 10, "new": 2}
 
 
+def test_a_pid_that_is_used_again_before_anybody_looked_is_another_service() -> None:
+    world = World()
+    ledger = ledger_of(world)
+    world.start(1, "short")
+    world.call(1, 4)
+    world.end(1)
+    assert world.read(ledger) == {"short": 4}
+    world.start(1, "new")
+    world.call(1, 2)
+    world.read(ledger)
+    world.call(1, 5)
+    assert world.read(ledger) == {"short": 4, "new": 7}
+
+
 def test_a_service_without_processes_is_forgotten_after_a_while_and_counts_anew() -> None:
     world = World()
     ledger = ledger_of(world, linger_s=60)

@@ -105,7 +105,7 @@ class Ledger:
             started = self._processes.started(pid)
             if started is None:
                 gone.add(pid)
-            elif known.started not in (0, started):
+            elif known.started != started:
                 self._hand_over(pid, started)
         return gone
 
