@@ -67,14 +67,19 @@ def _histogram(value: Distribution) -> bytes:
         (
             _integer(1, buckets.count),
             _double(2, value.total_ns / 1e9),
-            _integer(5, _zigzag(SCALE)),
-            _double(6, ZERO_THRESHOLD_S),
+            _grid(),
             _integer(7, buckets.underflow),
             # Without a span it would pass for a classic histogram.
             *starmap(_span, spans or [(0, 0)]),
             _message(13, _packed(deltas)) if deltas else b"",
         )
     )
+
+
+@lru_cache(1)
+def _grid() -> bytes:
+    """The schema and the zero bucket's threshold."""
+    return _integer(5, _zigzag(SCALE)) + _double(6, ZERO_THRESHOLD_S)
 
 
 @lru_cache(_MOST_REMEMBERED)
@@ -110,6 +115,7 @@ def _packed(values: list[int]) -> bytes:
     return bytes(encoded) if max(encoded) < 128 else b"".join(map(_varint, encoded))
 
 
+@lru_cache(_MOST_UNCHANGED)
 def _created(since_s: float) -> bytes:
     seconds, rest_ns = divmod(nanoseconds(since_s), 10**9)
     return _integer(1, seconds) + _integer(2, rest_ns)
