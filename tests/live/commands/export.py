@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Self
 
 from ssllatency.load.matrix.servers.process import free_ports
 from tests.live.commands.trace import Trace
+from tests.waiting import wait_for
 
 
 class Export(Trace):
@@ -21,6 +24,18 @@ class Export(Trace):
         for word in ("-d", "600", "--json"):
             self._command.remove(word)
         self._command += ["--listen", f"127.0.0.1:{self.port}"]
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        wait_for(self._is_ready, 20)
+        return self
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=20):
+                return True
+        except urllib.error.HTTPError:
+            return False
 
     def _keep(self, text: str) -> None:
         assert text == ""

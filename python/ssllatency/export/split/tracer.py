@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Protocol
 
 from ssllatency.engines.sessions.full import FullSession
@@ -32,6 +32,8 @@ def run(
     resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
     session, follower = handshakes.attach(FullSession, resolved, arguments, stack)
     live.announce(resolved, None, what="functions and handshakes")
+    with suppress(Broken):  # run() says so
+        channel.send(READY + b"\n")
     announce()
     exposition = Exposition(Services(), arguments.max_series, arguments.linger)
     Tracer(session, follower, channel, exposition).run()
@@ -62,7 +64,6 @@ class Tracer:
     def run(self, *, tidy_s: float = _TEND_S) -> None:
         """Answers."""
         try:
-            self._channel.send(READY + b"\n")
             while not live.stop_is_asked_for():
                 asked = self._follower.wait(_LOOK_S, also=self._channel.fileno()) and self._channel.asked()
                 self._session.poll()
