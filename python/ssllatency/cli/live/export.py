@@ -21,8 +21,13 @@ from ssllatency.targets import Selection
 from ssllatency.tracing import live
 
 SUMMARY = "export metrics: Prometheus by scrape, OpenTelemetry by OTLP"
+EXAMPLES = (
+    ("ssllatency export", "everything on this host, at http://127.0.0.1:9743/metrics"),
+    ("ssllatency export --comm nginx --listen 0.0.0.0:9743 --web-config web.yml", "with TLS and passwords"),
+    ("ssllatency export --listen none --otlp http://127.0.0.1:4318/v1/metrics", "to an OpenTelemetry receiver"),
+)
 _LISTEN, _NOWHERE = "127.0.0.1:9743", "none"
-_LINGER_S = 300.0
+_LINGER_S, _BUDGET = 300.0, 0.02
 _MOST_SERIES, _MOST_ROWS, _MOST_PROCESSES, _IN_FLIGHT = 2000, 256, 1024, 16384
 
 
@@ -48,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-in-flight", type=options.room, default=_IN_FLIGHT, metavar="N",
                         help="keep up to N handshakes in flight for a process, 360 bytes each; beyond that the oldest are "
                              f"dropped ({_IN_FLIGHT})")  # fmt: skip
+    options.add_budget_option(parser)
     options.add_attaching_options(parser)
     by = (Label.VERSION, Label.RESUMED, Label.PROCESS)
     parser.set_defaults(wait=True, slowest=0, over=None, off_cpu=False, by=by, max_processes=_MOST_PROCESSES)
@@ -62,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         speaking = speaker.start(speech)
         stack.callback(speaking.close)
         live.prepare()
+        if arguments.budget is None and live.can_keep_budget(arguments.attach):
+            arguments.budget = _BUDGET
         from ssllatency.export.split import tracer  # not in the process that speaks
 
         tracer.run(selection, arguments, speaking.channel, stack, lambda: _announce(speech))

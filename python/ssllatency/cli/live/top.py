@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f'at most N kinds of handshakes are told apart; the rest is "other" ({_MOST_GROUPS})')  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.room, default=131072, metavar="N",
                         help="keep up to N handshakes in flight for a process (131072)")  # fmt: skip
+    options.add_budget_option(parser)
     options.add_attaching_options(parser)
     parser.set_defaults(over=None, slowest=0, off_cpu=False)
 

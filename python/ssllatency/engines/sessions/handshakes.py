@@ -111,7 +111,6 @@ class HandshakeSession:
         self._kept_names: dict[int, str] = {}
         self.gates = DataGates(self.attachment)
         self._windows: Windows | None = None
-        self._beside = beside is not None
 
     def attach(self) -> None:
         """Loads the object, fills its maps and attaches."""
@@ -135,7 +134,7 @@ class HandshakeSession:
             self.attachment.attach_tracepoint("at_switch")
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
-        if self._request.base.budget is not None and not self._beside:
+        if self._request.base.budget is not None and self._beside is None:
             self._begin_windows(self._request.base.budget)
 
     def _prepare_who(self, loaded: Loadable, config: ctypes.Structure) -> None:
@@ -366,7 +365,7 @@ class HandshakeSession:
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
             self._kept_names.pop(pid, None)
-        if not self._beside:
+        if self._beside is None:
             self.attachment.forget(pids)
 
     def _groups(self, interval: int) -> tuple[Group, ...]:

@@ -23,6 +23,7 @@ from ssllatency.tracing.follow import Follower
 _LEAST_S = 1.0  # between two readings of the kernel's maps
 _TEND_S = 600.0  # so often the counts of processes that have ended are taken even though nobody asks
 _LOOK_S = 0.2  # a new child that needs links of its own, or a question, ends the wait at once
+_LOOK_AT_WINDOWS_S = 0.1
 
 
 def run(
@@ -36,7 +37,8 @@ def run(
         channel.send(READY + b"\n")
     announce()
     exposition = Exposition(Services(), arguments.max_series, arguments.linger)
-    Tracer(session, follower, channel, exposition).run()
+    look_s = _LOOK_S if arguments.budget is None else _LOOK_AT_WINDOWS_S
+    Tracer(session, follower, channel, exposition, look_s).run()
 
 
 class Reader(Protocol):
@@ -55,9 +57,12 @@ class Reader(Protocol):
 class Tracer:
     """Runs until a signal asks for the end. SsllatencyError where the other process has ended."""
 
-    def __init__(self, session: Reader, follower: Follower, channel: TracersEnd, exposition: Exposition) -> None:
+    def __init__(
+        self, session: Reader, follower: Follower, channel: TracersEnd, exposition: Exposition, look_s: float = _LOOK_S
+    ) -> None:
+        """`look_s`: how long it waits at most until it polls the session again."""
         self._session, self._follower, self._channel, self._exposition = session, follower, channel, exposition
-        self._frame = b""
+        self._look_s, self._frame = look_s, b""
         self._read_s = float("-inf")
         self._took_s = 0.0
 
@@ -65,7 +70,7 @@ class Tracer:
         """Answers."""
         try:
             while not live.stop_is_asked_for():
-                asked = self._follower.wait(_LOOK_S, also=self._channel.fileno()) and self._channel.asked()
+                asked = self._follower.wait(self._look_s, also=self._channel.fileno()) and self._channel.asked()
                 self._session.poll()
                 if time.monotonic() - self._read_s > tidy_s:
                     self._read()
