@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real Prometheus servers for tests: where their programs are, and how one is started."""

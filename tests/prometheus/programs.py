@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Prometheus programs that tests run: where each is, or why it isn't here. tools/setup-prometheus makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.foreign import Foreign
+
+TOP = Path(__file__).resolve().parents[2]
+FOLDER = TOP / "build" / "prometheus"
+# By suite of Debian: the packages that are unpacked. In bookworm promtool is part of the first.
+PACKAGES = {"sid": ("prometheus", "promtool"), "bookworm": ("prometheus",)}
+SUITES = tuple(PACKAGES)
+NAMES = ("prometheus", "promtool")
+
+
+def program(name: str, suite: str = "sid") -> Foreign:
+    """The program called `name`, one of NAMES: Prometheus 3 of Debian sid, or 2.42 of bookworm."""
+    path = FOLDER / suite / "usr" / "bin" / name
+    if versions(suite) and path.is_file():
+        return Foreign(path)
+    missing = FOLDER / f"{suite}.missing"
+    if missing.exists():
+        return Foreign(None, f"{name} of {suite} could not be had: {missing.read_text().strip()}")
+    return Foreign(None, f"{name} of {suite} is not here: run tools/setup-prometheus")
+
+
+def versions(suite: str) -> str:
+    """What build/prometheus/SUITE is made of, a package and its version a line; "" where it isn't there."""
+    stamp = FOLDER / suite / "packages"
+    return stamp.read_text().strip() if stamp.is_file() else ""
