@@ -89,7 +89,7 @@ test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on al
 	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
-.PHONY: kernels-table golden sweep pictures
+.PHONY: kernels-table golden sweep pictures dashboard
 kernels-table: ## the tables of docs/use/kernels.md, from what the guests found last; KEEP=1 keeps what they say of checks without results here
 	$(Q)$(PYTHON) -m tests.kernels.table --write $(if $(KEEP),--keep)
 golden: ## write the golden plans and the tables of docs/internals/probe-sites.md anew
@@ -97,6 +97,8 @@ golden: ## write the golden plans and the tables of docs/internals/probe-sites.m
 pictures: ## those of the documents: by graphviz and a headless Chromium
 	$(Q)dot -Tsvg docs/internals/architecture.dot -o docs/internals/architecture.svg
 	$(Q)$(PYTHON) tools/pictures
+dashboard: ## deploy/grafana/ssllatency.json, from deploy/grafana/dashboard.py
+	$(Q)$(PYTHON) -m deploy.grafana.dashboard --write
 sweep: ## plan and check every function of nine libraries, about 7 minutes
 	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/libraries/test_sweep.py
 
@@ -131,7 +133,7 @@ bench-budget: ## what --budget keeps of a server's requests, and how often its e
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/budget/run.py --runs $(RUNS) -o docs/internals/budget.md
 
-PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/pictures bpf/generate_abi.py hatch_build.py install examples/side_by_side.py
+PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 SHELL_FILES := .ci/run install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tools/setup-prometheus tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from tests.foreign import Foreign
+from tests.foreign import Foreign, needed
 
 TOP = Path(__file__).resolve().parents[2]
 FOLDER = TOP / "build" / "prometheus"
@@ -30,3 +31,14 @@ def versions(suite: str) -> str:
     """What build/prometheus/SUITE is made of, a package and its version a line; "" where it isn't there."""
     stamp = FOLDER / suite / "packages"
     return stamp.read_text().strip() if stamp.is_file() else ""
+
+
+def version(suite: str) -> tuple[int, ...]:
+    """Of the suite's Prometheus; (0,) where it isn't here."""
+    found = re.search(r"prometheus_([\d.]+)", versions(suite))
+    return tuple(map(int, found[1].split("."))) if found else (0,)
+
+
+def needed_program(name: str, suite: str = "sid") -> Path:
+    """Its path; skips the test that asks where it isn't here."""
+    return needed(program(name, suite))

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expositions on loopback, as `ssllatency export` writes them, of readings that a test makes up: one path a host."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from ssllatency.export.metrics.points import Reading
+from ssllatency.export.serve.negotiation import chosen
+
+
+@contextmanager
+def exporters(readings: Mapping[str, Callable[[], Reading]]) -> Iterator[str]:
+    """Serves each path's readings; the address, as HOST:PORT."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            read = readings.get(self.path)
+            if read is None:
+                self.send_error(404)
+                return
+            content_type, render = chosen(self.headers.get("Accept", ""))
+            body = render(read())
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(ConnectionError):  # a server that ends in the middle of a scrape
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()

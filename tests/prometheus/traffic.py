@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A made-up host whose counts grow with every reading: two services, and all that can be counted of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from ssllatency.export.metrics.exposition import Exposition, Own
+from ssllatency.export.metrics.families import COMM, CONTAINER_ID, CONTAINER_NAME, SERVICE
+from ssllatency.export.metrics.points import Labels, Point, Reading, labels
+from ssllatency.model.cost import Cost
+from ssllatency.model.handshakes import Batches, Ending, Label, Offload, Part
+from ssllatency.model.recording import Recording
+from ssllatency.model.sampling import Sampling
+from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
+from tests.handshakes import Shake, handshakes_of
+from tests.recordings import calls_of, interval_of
+
+BY = (Label.PROCESS, Label.VERSION, Label.RESUMED)
+_MS = 1_000_000
+_WINDOWS = (Sampling(("SSL_read", "SSL_write"), 0.25, 1.0, 5, 0, ()),)
+_LIBRARIES = (Library("/usr/lib/libssl.so.3", "ab12", "3.0.17"),)
+# By PID: its name, and the labels of its service.
+PROCESSES = {
+    11: ("nginx", {SERVICE: "nginx.service"}),
+    12: ("haproxy", {SERVICE: "edge", CONTAINER_ID: "0123456789ab", CONTAINER_NAME: "edge"}),
+}
+
+
+class Processes:
+    """Tells whose the made-up processes are."""
+
+    def started(self, pid: int) -> int | None:
+        return 1 if pid in PROCESSES else None
+
+    def labels_of(self, pid: int, name: str) -> Labels:
+        comm, service = PROCESSES.get(pid, (name, {SERVICE: name}))
+        return labels({**service, COMM: comm})
+
+
+def shake(random: Random, pid: int, *, resumed_share: float, failing_share: float, slow: float = 1.0) -> Shake:
+    """A handshake of that process; `slow` multiplies what its calls take."""
+    resumed, version = random.random() < resumed_share, random.choice(("TLSv1.2", "TLSv1.3"))
+    times = {
+        Part.KEY_EXCHANGE: round(slow * 0.2 * _MS * random.lognormvariate(0, 0.3)),
+        Part.SESSION_LOOKUP: round(slow * 0.01 * _MS * random.lognormvariate(0, 0.3)),
+        Part.CALLBACKS: round(slow * 0.03 * _MS * random.lognormvariate(0, 0.3)),
+        Part.REST: round(slow * 0.3 * _MS * random.lognormvariate(0, 0.3)),
+        Part.WAIT_PEER: round(8 * _MS * random.lognormvariate(0, 0.7)),
+    }
+    if not resumed:
+        times[Part.PRIVATE_KEY] = round(slow * 0.9 * _MS * random.lognormvariate(0, 0.2))
+        times[Part.PEER_VERIFICATION] = round(slow * 0.1 * _MS * random.lognormvariate(0, 0.2))
+        times |= dict.fromkeys((Part.WAIT_OFFLOAD, Part.COMPLETION), round(slow * 0.6 * _MS * random.lognormvariate(0, 0.2)))
+        times[Part.RESUMPTION] = 40_000
+    process = f"{PROCESSES[pid][0]}({pid})"
+    of = {Label.PROCESS: process, Label.VERSION: version, Label.RESUMED: "yes" if resumed else "no",
+          Label.CIPHER: "TLS_AES_256_GCM_SHA384", Label.GROUP: random.choice(("x25519", "X25519MLKEM768"))}  # fmt: skip
+    if random.random() < failing_share:
+        failed = Shake(times, {**of, Label.RESUMED: None}, Ending.FAILURE, reason="no shared cipher", code=193)
+        abandoned = Shake(
+            times, {**of, Label.RESUMED: None}, Ending.ABANDONED, reason="freed", state="SSLv3/TLS write server done"
+        )
+        return random.choice((replace(failed, alert="handshake failure", sent=True), abandoned))
+    return Shake(times, of, key=None if resumed else ("sign", "RSA 2048"))
+
+
+def calls(random: Random, number: int, pid: int, *, failing: int) -> tuple[Series, ...]:
+    """Calls of that process, by function and outcome."""
+    durations = [round(0.05 * _MS * random.lognormvariate(0, 0.5)) for _ in range(number)]
+    handshakes = calls_of("SSL_do_handshake", [20 * duration for duration in durations], pid=pid)
+    waiting = calls_of("SSL_do_handshake", durations, Outcome.RETRY, pid)
+    failed = calls_of("SSL_do_handshake", durations[:failing], Outcome.FAILURE, pid)
+    return (
+        handshakes,
+        replace(waiting, reasons={"WANT_READ": number - 2, "WANT_ASYNC": 2}),
+        *([replace(failed, reasons={"no shared cipher": failing})] if failing else []),
+        calls_of("SSL_read", durations, pid=pid),
+        calls_of("SSL_write", durations, pid=pid),
+    )
+
+
+class Host:
+    """Counts more at every reading. `shakes`: handshakes a reading and process. From the time that `troubled` is set on: all
+    is slow, every third handshake fails, none is resumed, nothing goes to the offload, and records are lost."""
+
+    def __init__(self, name: str, seed: int, shakes: int = 40) -> None:
+        self.name, self.troubled = name, False
+        self._random, self._shakes = Random(seed), shakes
+        self._number = 0
+        self._total: Snapshot | None = None
+        self._exposition = Exposition(Processes(), 20_000, 300.0)
+
+    def read(self) -> Reading:
+        """All that was counted by now, and a bit more."""
+        gone = self._exposition.gone()
+        interval = self._interval()
+        self._total = Recording.of([self._total, interval]).total() if self._total else interval
+        self._number += 1
+        reading = self._exposition.read(
+            replace(self._total, sampling=_WINDOWS), gone, Own(refused=self._number // 10, reading_s=0.004)
+        )
+        requests = Point("ssllatency.otlp.requests", labels({"result": "success"}), self._number, reading.at_s)
+        rejected = Point("ssllatency.otlp.rejected", (), 0, reading.at_s)
+        return replace(reading, points=(*reading.points, requests, rejected))
+
+    def _interval(self) -> Snapshot:
+        shakes, series = [], []
+        share, failing, slow = (0.0, 0.33, 400.0) if self.troubled else (0.6, 0.02, 1.0)
+        for pid in PROCESSES:
+            shakes += [
+                shake(self._random, pid, resumed_share=share, failing_share=failing, slow=slow) for _ in range(self._shakes)
+            ]
+            series += calls(self._random, self._shakes, pid, failing=self._random.randint(1, 3))
+        made = interval_of(self._number, shakes, series, self.name)
+        handshakes = replace(handshakes_of(shakes, BY), offload=self._offload(), in_flight=5, partial=1)
+        return replace(
+            made,
+            targets=tuple(Target(pid, comm, _LIBRARIES) for pid, (comm, _) in PROCESSES.items()),
+            handshakes=handshakes,
+            losses=Losses(map_full=7 if self.troubled else 0),
+            in_flight=2,
+            cost=Cost(hits=100, kernel_ns=8 * _MS, run_ns=2 * _MS, cpu_ns=900 * _MS, other_ns=_MS, elsewhere_ns=_MS // 2),
+        )
+
+    def _offload(self) -> Offload:
+        number = 0 if self.troubled else self._shakes
+        batches = Batches("mbx_rsa_private_crt_2048_ssl_mb8", (0, 1, 0, 0, 0, 0, 0, 0, 4))
+        return Offload("qatengine", 3, 8, number, number, self._shakes - number, 0, (batches,) if number else ())
