@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,13 @@ class Server:
             return [{"metric": {}, "value": data["result"]}]
         return list(data["result"])
 
+    def query_range(self, expression: str, start_s: float, end_s: float, step_s: float) -> list[dict[str, Any]]:
+        """The series that an expression has at some of these times."""
+        times = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
+        answer = self.get("/api/v1/query_range", {"query": expression, **times})
+        assert answer["status"] == "success", f"{expression}: {answer}"
+        return list(answer["data"]["result"])
+
     def value(self, expression: str) -> float:
         """The one number that an expression has now."""
         (series,) = self.query(expression)
@@ -48,6 +56,14 @@ class Server:
                 return json.load(answer)
         except urllib.error.HTTPError as refusal:
             return json.load(refusal)
+
+    def is_ready(self) -> bool:
+        """Whether it answers queries."""
+        try:
+            with urllib.request.urlopen(f"{self._url}/-/ready", timeout=30) as answer:
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError:
+            return False
 
     def wait_for(self, condition: Callable[[], bool], within_s: float = 60.0) -> None:
         """Until it holds; AssertionError where it doesn't in time, or the server has ended."""
@@ -70,7 +86,7 @@ def prometheus(folder: Path, configuration: str, suite: str = "sid", options: Se
     with log.open("wb") as output, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output) as process:
         try:
             server = Server(process, _address(process, log))
-            server.wait_for(lambda: bool(server.get("/api/v1/status/runtimeinfo").get("data")))
+            server.wait_for(server.is_ready)
             yield server
         finally:
             process.kill()

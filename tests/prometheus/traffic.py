@@ -39,7 +39,7 @@ class Processes:
         return labels({**service, COMM: comm})
 
 
-def shake(random: Random, pid: int, *, resumed_share: float, failing_share: float, slow: float = 1.0) -> Shake:
+def shake(random: Random, pid: int, *, resumed_share: float, failing_share: float, slow: float, offload: bool) -> Shake:
     """A handshake of that process; `slow` multiplies what its calls take."""
     resumed, version = random.random() < resumed_share, random.choice(("TLSv1.2", "TLSv1.3"))
     times = {
@@ -52,8 +52,9 @@ def shake(random: Random, pid: int, *, resumed_share: float, failing_share: floa
     if not resumed:
         times[Part.PRIVATE_KEY] = round(slow * 0.9 * _MS * random.lognormvariate(0, 0.2))
         times[Part.PEER_VERIFICATION] = round(slow * 0.1 * _MS * random.lognormvariate(0, 0.2))
-        times |= dict.fromkeys((Part.WAIT_OFFLOAD, Part.COMPLETION), round(slow * 0.6 * _MS * random.lognormvariate(0, 0.2)))
-        times[Part.RESUMPTION] = 40_000
+    if offload and not resumed:
+        completed = round(0.6 * _MS * random.lognormvariate(0, 0.2))
+        times |= {Part.COMPLETION: completed, Part.RESUMPTION: 40_000, Part.WAIT_OFFLOAD: completed + 40_000}
     process = f"{PROCESSES[pid][0]}({pid})"
     of = {Label.PROCESS: process, Label.VERSION: version, Label.RESUMED: "yes" if resumed else "no",
           Label.CIPHER: "TLS_AES_256_GCM_SHA384", Label.GROUP: random.choice(("x25519", "X25519MLKEM768"))}  # fmt: skip
@@ -85,12 +86,12 @@ class Host:
     """Counts more at every reading. `shakes`: handshakes a reading and process. From the time that `troubled` is set on: all
     is slow, every third handshake fails, none is resumed, nothing goes to the offload, and records are lost."""
 
-    def __init__(self, name: str, seed: int, shakes: int = 40) -> None:
+    def __init__(self, name: str, seed: int, shakes: int = 40, most_series: int = 2000) -> None:
         self.name, self.troubled = name, False
         self._random, self._shakes = Random(seed), shakes
         self._number = 0
         self._total: Snapshot | None = None
-        self._exposition = Exposition(Processes(), 20_000, 300.0)
+        self._exposition = Exposition(Processes(), most_series, 300.0)
 
     def read(self) -> Reading:
         """All that was counted by now, and a bit more."""
@@ -107,11 +108,8 @@ class Host:
 
     def _interval(self) -> Snapshot:
         shakes, series = [], []
-        share, failing, slow = (0.0, 0.33, 400.0) if self.troubled else (0.6, 0.02, 1.0)
         for pid in PROCESSES:
-            shakes += [
-                shake(self._random, pid, resumed_share=share, failing_share=failing, slow=slow) for _ in range(self._shakes)
-            ]
+            shakes += [self._shake(pid) for _ in range(self._shakes)]
             series += calls(self._random, self._shakes, pid, failing=self._random.randint(1, 3))
         made = interval_of(self._number, shakes, series, self.name)
         handshakes = replace(handshakes_of(shakes, BY), offload=self._offload(), in_flight=5, partial=1)
@@ -121,8 +119,13 @@ class Host:
             handshakes=handshakes,
             losses=Losses(map_full=7 if self.troubled else 0),
             in_flight=2,
-            cost=Cost(hits=100, kernel_ns=8 * _MS, run_ns=2 * _MS, cpu_ns=900 * _MS, other_ns=_MS, elsewhere_ns=_MS // 2),
+            cost=Cost(100, 8 * _MS, 2 * _MS, (100 if self.troubled else 900) * _MS, other_ns=_MS, elsewhere_ns=_MS // 2),
         )
+
+    def _shake(self, pid: int) -> Shake:
+        if self.troubled:
+            return shake(self._random, pid, resumed_share=0, failing_share=0.33, slow=400, offload=False)
+        return shake(self._random, pid, resumed_share=0.6, failing_share=0.02, slow=1, offload=True)
 
     def _offload(self) -> Offload:
         number = 0 if self.troubled else self._shakes
