@@ -3,13 +3,24 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ssllatency.export.metrics.points import Reading
 from ssllatency.export.serve.negotiation import chosen
+
+
+class _Quiet(ThreadingHTTPServer):
+    """Says nothing of a Prometheus that ends in the middle of a scrape."""
+
+    request_queue_size = 256
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -30,13 +41,12 @@ def exporters(readings: Mapping[str, Callable[[], Reading]]) -> Iterator[str]:
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            with suppress(ConnectionError):  # a server that ends in the middle of a scrape
-                self.wfile.write(body)
+            self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with _Quiet(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
