@@ -20,6 +20,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 
@@ -77,8 +78,7 @@ class Replay:
         intervals = recordings.read(str(file)).intervals
         exposition = Exposition(Processes(), 2000, 300.0)
         self._steps = []
-        for number in range(1, len(intervals) + 1):
-            total = Recording.of(intervals[:number]).total()
+        for total in accumulate(intervals, lambda total, interval: Recording.of([total, interval]).total()):
             self._steps.append(exposition.read(total, exposition.gone(), Own(0, 0.004)))
         self._whole = {(point.family, point.labels): point.value for point in self._steps[-1].points}
         self._left, self._lock = loops * len(intervals), threading.Lock()

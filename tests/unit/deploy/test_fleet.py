@@ -7,9 +7,9 @@ import math
 from pathlib import Path
 
 import pytest
+from tests.prometheus.programs import needed_program
 
 from bench.fleet import simulated
-from tests.prometheus.programs import needed_program
 
 
 @pytest.mark.slow
