@@ -80,7 +80,9 @@ def prometheus(folder: Path, configuration: str, suite: str = "sid", options: Se
     program = needed_program("prometheus", suite)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prometheus.yml").write_text(configuration)
-    command = [program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    # It ends with the test, however that ends.
+    command = ["setpriv", "--pdeathsig", "KILL", program]
+    command += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     command += ["--web.listen-address=127.0.0.1:0", "--enable-feature=native-histograms", *options]
     log = folder / "prometheus.log"
     with log.open("wb") as output, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output) as process:
