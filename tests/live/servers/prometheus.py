@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Prometheus of our own: loopback only, in a folder of its own, ended by its own handle. tools/foreign-libraries has it."""
+"""A Prometheus of our own: loopback only, in a folder of its own, ended by its own handle. tools/setup-prometheus has it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
-
 from ssllatency.load.matrix.servers.process import free_ports
-from tests.foreign import TOP
+from tests.prometheus import programs
 
-_PROGRAMS = TOP / "build" / "foreign" / "prometheus" / "usr" / "bin"
 _FEATURES = "native-histograms"  # and from 3.8 on the setting of a scrape, which older ones don't know
 _CONFIGURATION = """\
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
@@ -32,10 +29,7 @@ START_TIMEOUT_S = 30.0
 
 def program(name: str) -> str:
     """The path of prometheus or promtool; a skip where it isn't here."""
-    path = _PROGRAMS / name
-    if not path.is_file():
-        pytest.skip(f"no {name}: tools/foreign-libraries prometheus")
-    return str(path)
+    return str(programs.needed_program(name))
 
 
 class Prometheus:
