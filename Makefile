@@ -135,7 +135,7 @@ bench-budget: ## what --budget keeps of a server's requests, and how often its e
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
-SHELL_FILES := .ci/run deploy/stage deploy/debian/build deploy/rpm/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tools/setup-prometheus tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
+SHELL_FILES := .ci/run deploy/stage deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tools/setup-prometheus tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)
@@ -189,11 +189,16 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' python/ssllatency/__in
 MAINTAINER ?= $(shell git log -1 --format='%cn <%ce>' 2>/dev/null || echo 'nobody <nobody@localhost>')
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 DEPLOY_SOURCES := $(shell find deploy -type f) install/system install/launcher
-$(PACKAGES)/staged/.made: $(BUILD)/wheels/.made $(DEPLOY_SOURCES)
-	$(Q)deploy/stage $(PYTHON) $(BUILD) $(PACKAGES)/staged/root
+# What `export` sends OTLP with: the packages bring it, as distributions have none of it, or too old a one.
+$(PACKAGES)/wheels/.made:
+	$(Q)rm -rf $(@D)
+	$(Q)$(PYTHON) -m pip wheel -q --disable-pip-version-check --wheel-dir $(@D) 'opentelemetry-proto>=1.25' 'protobuf>=5'
+	$(Q)touch $@
+$(PACKAGES)/staged/.made: $(BUILD)/wheels/.made $(PACKAGES)/wheels/.made $(DEPLOY_SOURCES)
+	$(Q)deploy/stage $(PYTHON) $(BUILD) $(PACKAGES)/wheels $(PACKAGES)/staged/root
 	$(Q)touch $@
 
-.PHONY: deb rpm
+.PHONY: deb rpm image test-packages
 deb: $(PACKAGES)/staged/.made ## the Debian package of this machine's architecture, in build/packages
 	$(Q)rm -f $(PACKAGES)/*.deb
 	$(Q)deploy/debian/build $(PACKAGES)/staged/root $(VERSION) "$(MAINTAINER)" $(PACKAGES)
@@ -202,6 +207,13 @@ rpm: $(PACKAGES)/staged/.made ## the RPM of this machine's architecture, in buil
 	$(Q)rm -f $(PACKAGES)/*.rpm
 	$(Q)deploy/rpm/build $(PACKAGES)/staged/root $(VERSION) "$(MAINTAINER)" $(PACKAGES)
 	@ls $(PACKAGES)/*.rpm
+# SUITE: the Debian that the image is made of.
+SUITE ?= trixie
+image: deb ## a container image as an OCI archive, of the Debian package and what it needs; pulls no other image, takes root
+	$(Q)deploy/image/build $(PACKAGES)/*.deb $(SUITE) ssllatency:$(VERSION) $(PACKAGES)
+	@ls $(PACKAGES)/*.tar
+test-packages: deb rpm image ## install and run each in a clean root, or as a container; takes root and minutes
+	$(Q)$(PYTHON) -m pytest tests/packages $(PYTEST)
 
 .PHONY: clean
 clean: ## remove what was built
