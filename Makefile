@@ -67,7 +67,7 @@ kernels_named = $(if $(filter ci,$(KERNELS)),6.1 newest,$(filter-out all,$(subst
 comma := ,
 
 # PYTEST='-k reload --lf': options of pytest for test-unit, test-bpf and test-live.
-.PHONY: test test-quick test-unit test-bpf test-live test-kernels
+.PHONY: test test-quick test-unit test-deploy test-bpf test-live test-kernels
 test: ## all tests that this machine can run
 	$(Q)tools/setup
 	$(Q)tools/setup-foreign
@@ -75,12 +75,14 @@ test: ## all tests that this machine can run
 	$(Q)tools/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
-	$(Q)$(PYTHON) tests/run.py unit fuzz bpf live kernels
+	$(Q)$(PYTHON) tests/run.py unit deploy fuzz bpf live kernels
 test-quick: bpf ## the inner loop, under two minutes: lint, the quick pure tests, one of each kind of live test
 	$(Q)$(MAKE) lint
 	$(Q)$(PYTHON) tests/run.py quick
 test-unit: ## no root, no kernel, no clang
 	$(Q)$(PYTHON) tests/run.py unit $(PYTEST)
+test-deploy: ## the unit, the DaemonSet and the Debian package, without installing them
+	$(Q)$(PYTHON) tests/run.py deploy $(PYTEST)
 test-bpf: bpf ## every BPF program passes the verifier and attaches
 	$(Q)$(PYTHON) tests/run.py bpf $(PYTEST)
 test-live: bpf ## real servers, exact counts

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tiers of tests that this machine can run, and names those that it left out and why.
 
-Usage: run.py TIER… [PYTEST OPTION…] with TIER one of unit, fuzz, bpf, live, kernels; options as -k EXPRESSION and --lf are
-passed on. Or quick alone: the quick ones of the pure tests, and one of each kind of live test, for the inner loop.
+Usage: run.py TIER… [PYTEST OPTION…] with TIER one of unit, deploy, fuzz, bpf, live, kernels; options as -k EXPRESSION and
+--lf are passed on. Or quick alone: the quick ones of the pure tests, and one of each kind of live test, for the inner loop.
 
 The exit status is 1 if a test failed, or if in CI (the environment variable CI is set) a test of a tier that this machine can
 run was skipped. Tests that need hardware that this machine lacks are no failure there either (tests/machine.py): each tier's
@@ -29,7 +29,7 @@ sys.path.insert(0, str(TOP))
 from tests.kernels.machine import native_architecture, why_not  # noqa: E402
 from tests.kernels.plans import plans  # noqa: E402
 
-TIERS = ("unit", "fuzz", "bpf", "live", "kernels")
+TIERS = ("unit", "deploy", "fuzz", "bpf", "live", "kernels")
 QUICK = "quick"
 PRIVILEGED = ("bpf", "live")
 PARALLEL = ("-n", "auto")

@@ -138,7 +138,7 @@ def test_files_that_are_named_are_there(document: Path) -> None:
     """Those of this checkout; below python/ssllatency the folder may stand alone. What is below build/ is made."""
     rooms = [path.name for path in (TOP / "python" / "ssllatency").iterdir() if path.is_dir() and path.name != "__pycache__"]
     text = re.sub(r"\]\([^)]*\)|https?:\S+", "", document.read_text())
-    named = re.findall(r"(?<![\w./~-])((?:docs|tests|bpf|python|tools|bench|examples|install)/[\w./-]*\w)", text)
+    named = re.findall(r"(?<![\w./~-])((?:docs|tests|bpf|python|tools|bench|examples|install|deploy)/[\w./-]*\w)", text)
     inside = re.findall(rf"(?<![\w./-])((?:{'|'.join(rooms)})/[\w./]+\.py)", text)
     beside = [TOP / "python" / "ssllatency" / name for name in inside]
     missing = [name for name in named if not (TOP / name).exists() and not (TOP / "bpf" / name).exists()]

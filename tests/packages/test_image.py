@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image as a container that sees the host's processes and has named capabilities: it traces a server outside of it."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ssllatency import __version__
+from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.commands.trace import Trace, count, losses
+from tests.live.conftest import certificates
+from tests.live.servers.nginx import Nginx
+from tests.packages.roots import PACKAGES, built
+from tests.programs import needed
+
+__all__ = ["certificates"]
+
+TIMES = 20
+NAME = f"localhost/ssllatency:{__version__}"
+
+
+@pytest.fixture(scope="module")
+def container() -> Iterator[tuple[str, ...]]:
+    """The command that runs the image; what follows are options of podman's, the image and its words."""
+    image, folder = built("*.tar"), PACKAGES / "podman"
+    podman = [*needed("podman"), "--root", f"{folder}/storage", "--runroot", f"{folder}/run", "--storage-driver", "vfs"]
+    podman += ["--cgroup-manager", "cgroupfs", "--runtime", *needed("runc")]
+    subprocess.run([*podman, "load", "-q", "-i", image], check=True, capture_output=True, timeout=300)
+    limits = [
+        f"--ulimit={name}={most}:{most}"
+        for name, kind in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
+        if (most := resource.getrlimit(kind)[1]) != resource.RLIM_INFINITY
+    ]
+    yield (*podman, "run", "--rm", "--pid=host", "--network=host", "--read-only", "--tmpfs=/tmp", "--cap-drop=all", *limits)
+    subprocess.run([*podman, "system", "reset", "--force"], check=False, capture_output=True, timeout=300)
+
+
+class ImagesTrace(Trace):
+    """A trace by the image."""
+
+    def __init__(self, run: tuple[str, ...], *pids: int) -> None:
+        super().__init__(*pids)
+        self._command = [*run, "--sig-proxy=true", "--cap-add=BPF,PERFMON,SYS_PTRACE", NAME, *self._command[1:]]
+
+
+def test_it_runs(container: tuple[str, ...]) -> None:
+    done = subprocess.run([*container, NAME, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"ssllatency {__version__}\n", "")
+
+
+def test_it_traces_a_server_outside_of_it(container: tuple[str, ...], certificates: Path) -> None:
+    with Nginx(certificates) as server, ImagesTrace(container, server.master_pid) as trace:
+        Client(server.port["rsa"], TLS_1_3).connect_times(TIMES)
+        server.wait_idle()
+    assert [count(trace.document, name) for name in ("SSL_do_handshake", "rsa_ossl_private_encrypt")] == [TIMES, TIMES]
+    assert losses(trace.document) == {}
