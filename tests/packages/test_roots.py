@@ -47,7 +47,7 @@ def test_it_traces_and_leaves_nothing(root: Path, kind: str, certificates: Path)
     if kind == "deb":
         install(root, f"/{package.name}")
     else:  # there is no Fedora here: what rpm itself does, in a root whose packages it doesn't know
-        run(root, "rpm", "--install", "--nodeps", f"/{package.name}")
+        run(root, "rpm", "--install", "--noplugins", "--nodeps", f"/{package.name}")
     assert run(root, "ssllatency", "--version") == f"ssllatency {__version__}\n"
     assert any((root / "usr/lib/ssllatency/ssllatency/cli").glob("__pycache__/*.pyc"))
     with Nginx(certificates) as server:
@@ -58,5 +58,12 @@ def test_it_traces_and_leaves_nothing(root: Path, kind: str, certificates: Path)
     assert "nginx" in json.dumps(targets)
     assert [count(trace.document, name) for name in ("SSL_do_handshake", "rsa_ossl_private_encrypt")] == [TIMES, TIMES]
     assert losses(trace.document) == {}
-    run(root, *(("apt-get", "purge", "-y", "ssllatency") if kind == "deb" else ("rpm", "--erase", "--nodeps", "ssllatency")))
+    run(
+        root,
+        *(
+            ("apt-get", "purge", "-y", "ssllatency")
+            if kind == "deb"
+            else ("rpm", "--erase", "--noplugins", "--nodeps", "ssllatency")
+        ),
+    )
     assert files(root) == before
