@@ -15,7 +15,7 @@ from itertools import chain
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import cost, handshake_arithmetic
 from ssllatency.model.handshakes import Handshakes, Label
-from ssllatency.model.histogram import ExponentialHistogram, LinearHistogram
+from ssllatency.model.histogram import ExponentialHistogram, added_linear
 from ssllatency.model.keyed import gathered, listed, once
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
@@ -47,7 +47,7 @@ def add_series(parts: Sequence[Series], pid: int | None) -> Series:
         least_ns(parts),
         greatest_ns(parts),
         ExponentialHistogram.added([part.exponential for part in parts]),
-        LinearHistogram.added([part.linear for part in parts]),
+        added_linear([part.linear for part in parts]),
         reasons,
     )
 
@@ -141,7 +141,7 @@ def _since(later: Series, earlier: Series | None) -> Series:
         return later
     try:
         exponential = later.exponential - earlier.exponential
-        linear = later.linear - earlier.linear
+        linear = later.linear - earlier.linear if later.linear and earlier.linear else None
     except ValueError:
         raise _not_one_trace(later) from None
     reasons = {reason: count - earlier.reasons.get(reason, 0) for reason, count in later.reasons.items()}

@@ -249,6 +249,12 @@ class ExponentialHistogram:
         return (0,) * before + self.counts + (0,) * (end - start - before - len(self.counts))
 
 
+def added_linear(parts: Sequence[LinearHistogram | None]) -> LinearHistogram | None:
+    """The calls of all, at least one; None where one isn't known. Raises SsllatencyError when their buckets differ."""
+    kept = [part for part in parts if part is not None]
+    return LinearHistogram.added(kept) if len(kept) == len(parts) else None
+
+
 def _of_one_grid(parts: Sequence[ExponentialHistogram]) -> Sequence[ExponentialHistogram]:
     """Those of the parts that count anything, or the first of them all."""
     filled = [part for part in parts if part.count] or parts[:1]

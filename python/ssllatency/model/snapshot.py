@@ -34,7 +34,8 @@ class Series:
     """The calls of one function with one outcome in one process.
 
     Times are in nanoseconds. `pid` is None for processes folded into "other". `min_ns` and `max_ns` are None where they
-    are not known exactly (an interval whose extremes fell on its border). `reasons` says why calls that aren't
+    are not known exactly (an interval whose extremes fell on its border). `linear` is None where only the exponential histogram
+    was kept. `reasons` says why calls that aren't
     successes were so: "WANT_READ", "SYSCALL", … or "unknown"; its values add up to the series' count.
     """
 
@@ -45,7 +46,7 @@ class Series:
     min_ns: int | None
     max_ns: int | None
     exponential: ExponentialHistogram
-    linear: LinearHistogram
+    linear: LinearHistogram | None
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -7,6 +7,10 @@ from __future__ import annotations
 import argparse
 import re
 
+from ssllatency.cli.kept import history
+from ssllatency.cli.options import seconds
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.recording import Recording
 from ssllatency.model.statistics.compare import compare
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.output import html, recordings
@@ -28,13 +32,16 @@ _WORSE = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     measurement = "a recording, or documents of schema ssllatency/1"
-    parser.add_argument("before", metavar="BEFORE", help=f"{measurement}, - for standard input")
-    parser.add_argument("after", metavar="AFTER", help=measurement)
+    parser.add_argument("before", metavar="BEFORE", nargs="?", help=f"{measurement}, - for standard input")
+    parser.add_argument("after", metavar="AFTER", nargs="?", help=measurement)
     outputs = parser.add_mutually_exclusive_group()
     outputs.add_argument("--json", action="store_true", help="print JSON, schema ssllatency-diff/1")
     html.add_option(outputs)
     parser.add_argument("--fail-over", type=percentage, metavar="PERCENT",
                         help="exit with 3 if handshakes or a function got slower by more than this, beyond noise")  # fmt: skip
+    history.add_options(parser).add_argument(
+        "--against", metavar="TIME", type=seconds, help="compare with as long a time so much earlier (7d)"
+    )
 
 
 def percentage(text: str) -> float:
@@ -47,7 +54,7 @@ def percentage(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the comparison."""
-    before, after = recordings.read(arguments.before), recordings.read(arguments.after)
+    before, after = _measurements(arguments)
     comparison = compare(before, after)
     if arguments.html:
         html.write(arguments.html, after, before, comparison)
@@ -57,6 +64,17 @@ def run(arguments: argparse.Namespace) -> int:
         page = output_page()
         show(diff_text.render(before, after, comparison, page), end="", colour=page.colour)
     return 0 if arguments.fail_over is None else _judged(comparison, arguments.fail_over)
+
+
+def _measurements(arguments: argparse.Namespace) -> tuple[Recording, Recording]:
+    files = [name for name in (arguments.before, arguments.after) if name is not None]
+    if history.asked(arguments):
+        if files or arguments.against is None:
+            raise SsllatencyError("--prometheus compares with an earlier time: --against TIME, and no files.", 2)
+        return history.recording(arguments, arguments.against), history.recording(arguments)
+    if arguments.against is not None or len(files) != 2:
+        raise SsllatencyError("name two measurements: BEFORE and AFTER, or --prometheus URL --service NAME --against TIME.", 2)
+    return recordings.read(files[0]), recordings.read(files[1])
 
 
 def _judged(comparison: Comparison, threshold: float) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 
+from ssllatency.cli.kept import history
+from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output import html, recordings
 from ssllatency.output.page import output_page
@@ -24,7 +26,8 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
-    parser.add_argument("file", metavar="FILE", help="a recording, or documents of schema ssllatency/1, - for standard input")
+    parser.add_argument("file", metavar="FILE", nargs="?",
+                        help="a recording, or documents of schema ssllatency/1, - for standard input")  # fmt: skip
     parser.add_argument("--by-process", action="store_true", help="print a section for each process")
     parser.add_argument("--intervals", action="store_true", help="print a report for each interval instead of one for all")
     outputs = parser.add_mutually_exclusive_group()
@@ -32,11 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="print JSON, schema ssllatency/1; with --intervals one document per line"
     )
     html.add_option(outputs)
+    history.add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the report."""
-    recording = recordings.read(arguments.file)
+    if history.asked(arguments) == bool(arguments.file):
+        raise SsllatencyError("name one measurement: a FILE, or --prometheus URL --service NAME.", 2)
+    recording = recordings.read(arguments.file) if arguments.file else history.recording(arguments)
     if arguments.html:
         html.write(arguments.html, recording)
         return 0

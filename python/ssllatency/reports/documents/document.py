@@ -110,7 +110,7 @@ def _function(series: Series) -> dict[str, object]:
         **timed_fields(series),
         "reasons": dict(series.reasons),
         "exponential": exponential_fields(series.exponential),
-        "linear": _linear(series.linear),
+        "linear": _linear(series.linear) if series.linear else None,
     }
 
 
@@ -172,7 +172,9 @@ def _read_pid(function: Field) -> int | None:
     return None if other and other.flag() else ALL_PROCESSES
 
 
-def _read_linear(histogram: Field) -> LinearHistogram:
+def _read_linear(histogram: Field) -> LinearHistogram | None:
+    if histogram.value is None:
+        return None
     unit = histogram.get("unit")
     if unit.value != LinearHistogram.unit:
         unit.refuse(f'"{LinearHistogram.unit}"')

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ssllatency.model.histogram import LinearHistogram
+from ssllatency.model.histogram import LinearHistogram, added_linear
 from ssllatency.model.snapshot import Outcome, Series
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.units import printable
@@ -24,7 +24,7 @@ class _Calls:
     """The calls of one function in one section."""
 
     function: str
-    linear: LinearHistogram
+    linear: LinearHistogram | None
     count: int
     total_ns: int
 
@@ -45,7 +45,7 @@ def _by_function(series: Iterable[Series]) -> list[_Calls]:
     return [
         _Calls(
             printable(function),
-            LinearHistogram.added([calls.linear for calls in outcomes]),
+            added_linear([calls.linear for calls in outcomes]),
             sum(calls.count for calls in outcomes),
             sum(calls.total_ns for calls in outcomes),
         )
@@ -56,8 +56,9 @@ def _by_function(series: Iterable[Series]) -> list[_Calls]:
 def _histograms(label: str, functions: Iterable[_Calls], page: Page) -> Iterator[str]:
     # bpftrace prints a map of histograms by ascending number of calls, and a map of stats by ascending total.
     for calls in sorted(functions, key=lambda calls: (calls.count, calls.function)):
-        yield f"{label}[{calls.function}]:"
-        yield from _rows(calls.linear, page)
+        if calls.linear:
+            yield f"{label}[{calls.function}]:"
+            yield from _rows(calls.linear, page)
 
 
 def _rows(linear: LinearHistogram, page: Page) -> Iterator[str]:

@@ -8,8 +8,16 @@ from collections.abc import Iterable
 
 # printable() leaves no such character in a text, and textwrap takes it for a letter.
 NO_BREAK = "\u00a0"
-_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
-_PART = re.compile(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ns|us|ms|s|m|h)", re.ASCII)
+_UNITS_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60 * 10**9,
+    "h": 3_600 * 10**9,
+    "d": 86_400 * 10**9,
+}
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ns|us|ms|s|m|h|d)", re.ASCII)
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|us|\u00b5s|ms|s)(?![^\W_]))")
 
 
