@@ -75,7 +75,7 @@ def test_a_duration_has_its_unit(text: str, wanted: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "ms", "1 ms", "-1ms", "1e3ms", "1d", "nan s", "\N{ARABIC-INDIC DIGIT ONE}ms", "9" * 20 + "s"]
+    "text", ["", "5", "ms", "1 ms", "-1ms", "1e3ms", "1w", "nan s", "\N{ARABIC-INDIC DIGIT ONE}ms", "9" * 20 + "s"]
 )
 def test_anything_else_is_no_duration(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
