@@ -53,9 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
         session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
         end, fail_if = live.RunEnd(resolved, arguments.duration, follower), FailIf(arguments.fail_if)
+        before: Snapshot | None = None
         for snapshot in live.snapshots(session, end, arguments.interval, lambda: _print_slow(session.poll(), arguments)):
             fail_if.take(snapshot)
-            _print(resolved.noted(snapshot), arguments)
+            _print(resolved.noted(snapshot), arguments, before)
+            before = snapshot
     return fail_if.status()
 
 
@@ -66,9 +68,9 @@ def _print_slow(singles: list[Single], arguments: argparse.Namespace) -> None:
         show(text)
 
 
-def _print(snapshot: Snapshot, arguments: argparse.Namespace) -> None:
+def _print(snapshot: Snapshot, arguments: argparse.Namespace, before: Snapshot | None) -> None:
     if arguments.json:
         show(document.to_json(snapshot))
     else:
         page = output_page()
-        show(handshake_text.render(snapshot, page), end="\n" if arguments.interval else "", colour=page.colour)
+        show(handshake_text.render(snapshot, page, before), end="\n" if arguments.interval else "", colour=page.colour)

@@ -85,12 +85,16 @@ def _printer(arguments: argparse.Namespace) -> Callable[[Snapshot], None]:
     from ssllatency.reports.documents import document
     from ssllatency.reports.text import trace as text
 
+    before: Snapshot | None = None
+
     def show_report(snapshot: Snapshot) -> None:
+        nonlocal before
         if arguments.json:
             show(document.to_json(snapshot, by_process=arguments.by_process))
         else:
             page = output_page()
-            report = text.render(snapshot, page, by_process=arguments.by_process)
+            report = text.render(snapshot, page, by_process=arguments.by_process, before=before)
             show(report, end="\n" if arguments.interval else "", colour=page.colour)
+        before = snapshot
 
     return show_report

@@ -17,8 +17,10 @@ from ssllatency.reports.words.units import counted, printable, ranges, seconds
 _MANY_PROGRAMS = 8
 
 
-def heading(snapshot: Snapshot, width: int = WIDTH) -> list[str]:
-    """What was traced, where, when and how long."""
+def heading(snapshot: Snapshot, width: int = WIDTH, before: Snapshot | None = None) -> list[str]:
+    """What was traced, where, when and how long; only when, in one line, where all else is as in the interval `before`."""
+    if before and _subject(before) == _subject(snapshot):
+        return [f"--- {seconds(snapshot.duration_s)} from {snapshot.started} ---"]
     pids: dict[str, list[int]] = {}
     for target in snapshot.targets:
         pids.setdefault(target.comm, []).append(target.pid)
@@ -31,6 +33,12 @@ def heading(snapshot: Snapshot, width: int = WIDTH) -> list[str]:
         *wrapped(f"{snapshot.host}, kernel {snapshot.kernel}, engine {snapshot.engine}, {when}", hanging="  ", width=width),
         *wrapped(f"Traced: {', '.join(programs) or 'no process'}", hanging="  ", width=width),
     ]
+
+
+def _subject(snapshot: Snapshot) -> tuple[object, ...]:
+    """What the heading is about, but for the time."""
+    targets = frozenset((target.pid, target.comm) for target in snapshot.targets)
+    return snapshot.host, snapshot.kernel, snapshot.engine, targets
 
 
 def not_traced(missing: Iterable[Missing], width: int = WIDTH) -> list[str]:

@@ -26,15 +26,16 @@ _GOES = ("P99.9", "P90", "MEAN")  # columns that are left out where there is no 
 _BOUNDS = "In brackets: 95 % bounds, where there were enough windows for them."
 
 
-def render(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False) -> str:
-    """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section."""
+def render(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False, before: Snapshot | None = None) -> str:
+    """The report, ending in a newline. Processes are added up, or with `by_process` each has its own section. `before`: the
+    interval that was reported before this one, whose heading needn't be repeated."""
     beyond = [
         not_traced(snapshot.missing, page.width),
         lost(snapshot.losses, width=page.width),
         *costs(snapshot.cost, page.width),
         *notes(snapshot.notes, page.width),
     ]
-    return joined([heading(snapshot, page.width), *_functions(snapshot, page, by_process), *beyond])
+    return joined([heading(snapshot, page.width, before), *_functions(snapshot, page, by_process), *beyond])
 
 
 def render_functions(snapshot: Snapshot, page: Page = PLAIN, *, by_process: bool = False) -> str:

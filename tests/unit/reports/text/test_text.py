@@ -6,12 +6,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.unit.reports.handshake_samples import near as snapshot_with_handshakes
 from tests.unit.reports.report_samples import GOLDEN, REPORTS, busy, idle, series_of, snapshot_of, spread, troubled
 
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.histogram import LinearHistogram
-from ssllatency.model.snapshot import Outcome, Series
+from ssllatency.model.snapshot import Outcome, Series, Target
+from ssllatency.reports.text.frame import heading
+from ssllatency.reports.text.handshakes.report import render as render_handshakes
 from ssllatency.reports.text.trace import render
+from ssllatency.reports.words.units import seconds
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -107,3 +111,15 @@ def test_many_programs_are_cut_short() -> None:
     report = render(snapshot_of(targets=targets))
     assert "worker7 (114), and 3 processes more\n" in report
     assert "Traced: no process\n" in render(snapshot_of(targets=()))
+
+
+def test_an_interval_after_another_has_a_heading_of_one_line() -> None:
+    first = busy()
+    second = replace(first, started="2030-01-31T12:00:10Z")
+    whole, after = render(second).splitlines(), render(second, before=first).splitlines()
+    assert after[0] == f"--- {seconds(second.duration_s)} from 2030-01-31T12:00:10Z ---"
+    assert after[1:] == whole[len(heading(second)) :]
+    other = replace(second, targets=(*second.targets, Target(99_999, "haproxy", ())))
+    assert render(other, before=first) == render(other)
+    shaken = snapshot_with_handshakes()
+    assert render_handshakes(shaken, before=shaken).startswith("--- ")

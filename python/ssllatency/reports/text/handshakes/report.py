@@ -22,18 +22,19 @@ from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.reports.words.marks import FINDING
 
 
-def render(snapshot: Snapshot, page: Page = PLAIN) -> str:
-    """The report, ending in a newline; "" where handshakes weren't measured. ASCII unless the page shows more."""
-    return joined(blocks(snapshot, page)) if snapshot.handshakes else ""
+def render(snapshot: Snapshot, page: Page = PLAIN, before: Snapshot | None = None) -> str:
+    """The report, ending in a newline; "" where handshakes weren't measured. ASCII unless the page shows more. `before`: the
+    interval that was reported before this one, whose heading needn't be repeated."""
+    return joined(blocks(snapshot, page, before)) if snapshot.handshakes else ""
 
 
-def blocks(snapshot: Snapshot, page: Page) -> list[list[str]]:
+def blocks(snapshot: Snapshot, page: Page, before: Snapshot | None = None) -> list[list[str]]:
     """The report as blocks of lines, some of them empty; none where handshakes weren't measured."""
     handshakes = snapshot.handshakes
     if handshakes is None:
         return []
     return [
-        heading(snapshot, page.width),
+        heading(snapshot, page.width, before),
         handshake_endings.summary(handshakes, snapshot.duration_s, page),
         *_times(handshakes, page),
         handshake_endings.causes(handshakes, page),
