@@ -52,6 +52,13 @@ def test_the_page_is_as_the_program_makes_it(pictures: ModuleType) -> None:
     assert found == dict.fromkeys(found, expected), "run `make pictures`"
 
 
+@pytest.mark.slow
+def test_the_screen_of_top_is_as_the_program_makes_it(pictures: ModuleType) -> None:
+    expected = pictures.digest(pictures.top())
+    found = {file.name: Image.open(file).text["content"] for file in FOLDER.glob("top-*.png")}
+    assert found == {"top-light.png": expected, "top-dark.png": expected}, "run `make pictures`"
+
+
 def test_a_name_without_a_file_is_refused(pictures: ModuleType, tmp_path: Path) -> None:
     shot = tmp_path / "top.svg"
     shot.write_text("<svg/>")
