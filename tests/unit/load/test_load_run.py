@@ -69,11 +69,17 @@ def test_one_that_will_not_end_is_terminated(monkeypatch: pytest.MonkeyPatch) ->
     assert not Path(f"/proc/{output.stdout.strip()}").exists()
 
 
+def children() -> set[int]:
+    """Those of this process."""
+    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+
+
 def test_an_error_meanwhile_ends_the_tool() -> None:
     pids: list[int] = []
+    before = children()  # of other tests
 
     def fail(_: float) -> None:
-        pids.extend(int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+        pids.extend(children() - before)
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
