@@ -138,3 +138,32 @@ def test_either_ends_with_the_other(whom: str, certificates: Path) -> None:
         os.kill(export.speaker if whom == "speaker" else export.tracer, signal.SIGKILL)
         assert export.end() == (1 if whom == "speaker" else -signal.SIGKILL)
         wait_for(lambda: not Path(f"/proc/{speaker}").exists(), 20)
+
+
+@pytest.mark.usefixtures("tracing")
+def test_what_costs_too_much_is_observed_in_windows_and_handshakes_are_counted_on(certificates: Path) -> None:
+    """A server at full speed, at the budget that holds unless another is asked for."""
+    with Nginx(certificates) as server:
+        load = ["wrk", "-t1", "-c8", "-d14", f"https://127.0.0.1:{server.port['rsa']}/"]
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+            time.sleep(1)  # its own handshakes are over
+            with Export(server.master_pid) as export:
+                Client(server.port["ecdsa"], TLS_1_3).connect_times(EACH)
+                observed = 'ssllatency_observed_ratio{function="SSL_write"}'
+                wait_for(lambda: 0 < values(export).get(observed, 1.0) < 1, 20)
+                found = values(export)
+                assert found['ssllatency_observed_ratio{function="SSL_do_handshake"}'] == 1
+                shakes = [
+                    value for name, value in found.items() if name.startswith("ssllatency_handshake_duration_seconds_count")
+                ]
+                assert sum(shakes) == EACH
+                assert not [
+                    name for name in found if name.startswith("ssllatency_losses_total") and "late" not in name and found[name]
+                ]
+            wrk.wait(60)
+
+
+def values(export: Export) -> dict[str, float]:
+    """The samples of an exposition, by name and labels as they are written."""
+    lines = (line for line in export.metrics().splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
