@@ -14,8 +14,8 @@ from ssllatency.targets import process_of
 from ssllatency.targets.containers.container import Container, parse_cgroup
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.processes import PROC
+from ssllatency.targets.service import unit_of
 
-_UNIT = re.compile(r"(?P<unit>[^/]{1,250}\.service)")
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
 _LONGEST = 250  # characters of a label's value
 _NAMES_LAST_S = 60.0  # before a container whose name wasn't found is looked for again
@@ -66,13 +66,6 @@ class Services:
             return (self._proc / str(pid) / "cgroup").read_text(errors="backslashreplace")
         except OSError:
             return ""
-
-
-def unit_of(cgroup: str) -> str:
-    """The innermost of systemd's services that a process is in, by the text of its /proc/PID/cgroup; "" for none."""
-    paths = [line.split(":", 2)[2] for line in cgroup.splitlines() if line.startswith(("0::", "1:name=systemd:"))]
-    units = [part for path in paths for part in path.removesuffix(" (deleted)").split("/") if _UNIT.fullmatch(part)]
-    return next((unit for unit in reversed(units)), "")
 
 
 def _clean(value: str) -> str:

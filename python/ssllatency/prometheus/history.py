@@ -16,13 +16,14 @@ from itertools import pairwise
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.families import BY_NAME
+from ssllatency.export.metrics.ledger import Value, added
 from ssllatency.export.metrics.points import Distribution
 from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Handshakes, Part, Times
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot
 from ssllatency.prometheus.client import Prometheus, Range
-from ssllatency.prometheus.samples import Samples, Value, series_of, together
+from ssllatency.prometheus.samples import Samples, series_of
 from ssllatency.reports.words.units import printable
 
 _INSTANCE = "instance"
@@ -216,7 +217,7 @@ class _Span:
             value = samples.counted(self.earlier_s, self.later_s)
             if value is not None:
                 found.setdefault(tuple(samples.labels.get(name, "") for name in labels), []).append(value)
-        return [(key, together(values)) for key, values in found.items()]
+        return [(key, added(values)) for key, values in found.items()]
 
 
 def _times(found: Mapping[Part, Distribution]) -> dict[Part, Times]:

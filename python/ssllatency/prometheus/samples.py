@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.export.metrics.ledger import Value
 from ssllatency.export.metrics.points import Distribution
 from ssllatency.model.histogram import OVERFLOW, SCALE, UNDERFLOW, ExponentialHistogram, Grid
 from ssllatency.prometheus.client import Answer
 
-Value = Distribution | float
 Labels = Mapping[str, str]
 
 _PER_OCTAVE = 1 << SCALE
@@ -108,12 +108,3 @@ def _since(later: Value, earlier: Value) -> Value:
     if isinstance(later, Distribution) or isinstance(earlier, Distribution):
         return later
     return later - earlier if later >= earlier else later
-
-
-def together(values: Sequence[Value]) -> Value:
-    """The sum of at least one, all of one kind."""
-    first = values[0]
-    if not isinstance(first, Distribution):
-        return sum(value for value in values if not isinstance(value, Distribution))
-    parts = [value for value in values if isinstance(value, Distribution)]
-    return Distribution(sum(part.total_ns for part in parts), ExponentialHistogram.added([part.buckets for part in parts]))

@@ -54,7 +54,7 @@ def service_in(cgroup: str, comm: str, names_of: NamesOf) -> Service:
     containers = parse_cgroup(cgroup)
     if containers:
         return _contained(containers[-1], names_of)
-    unit = _unit(cgroup)
+    unit = unit_of(cgroup)
     return Service(unit, Kind.UNIT) if unit else Service(comm, Kind.COMM)
 
 
@@ -66,8 +66,9 @@ def _contained(container: Container, names_of: NamesOf) -> Service:
     return Service(f"{container.runtime}:{name}" if name else container.shown, Kind.CONTAINER)
 
 
-def _unit(cgroup: str) -> str:
-    """The innermost service of systemd, "" where there is none: in a session, a scope, or where systemd doesn't run."""
+def unit_of(cgroup: str) -> str:
+    """The innermost service of systemd that the text of /proc/PID/cgroup tells of, "" where there is none: in a session, a
+    scope, or where systemd doesn't run."""
     lines = [line.split(":", 2) for line in cgroup.splitlines() if line.count(":") >= 2]
     for _, hierarchy, path in lines:
         folders = path.removesuffix(" (deleted)").split("/") if hierarchy in _HIERARCHIES else []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import Distribution
 from ssllatency.model.histogram import OVERFLOW, UNDERFLOW, ExponentialHistogram, bucket_bounds
-from ssllatency.prometheus.samples import Samples, series_of, together
+from ssllatency.prometheus.samples import Samples, series_of
 
 DURATIONS = st.lists(st.integers(0, 10**12), max_size=50)
 
@@ -68,11 +68,6 @@ def test_a_series_that_begins_or_ends() -> None:
     samples = Samples({}, {2.0: distribution([5000])})
     assert samples.counted(1.0, 2.0) == distribution([5000])
     assert samples.counted(2.0, 3.0) is None
-
-
-def test_sums() -> None:
-    assert together([distribution([5000]), distribution([7000, 1])]) == distribution([5000, 7000, 1])
-    assert together([1.0, 2.5]) == 3.5
 
 
 def test_wider_buckets_are_refused() -> None:
