@@ -140,14 +140,14 @@ class _History:
             Outcome.RETRY: self._reasons("ssllatency.call.retries", span),
             Outcome.FAILURE: self._reasons("ssllatency.call.failures", span),
         }
-        for (function, outcome), value in span.added(self._series("ssllatency.call.duration"), names.FUNCTION, names.OUTCOME):
+        for (function, outcome), value in span.counted(self._series("ssllatency.call.duration"), names.FUNCTION, names.OUTCOME):
             if isinstance(value, Distribution) and value.buckets.count:
                 of_these = reasons.get(Outcome(outcome), {}).get(function, {})
                 yield Series(function, Outcome(outcome), None, value.total_ns, None, None, value.buckets, None, of_these)
 
     def _reasons(self, family: str, span: _Span) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
-        for (function, reason), value in span.added(self._series(family), names.FUNCTION, names.REASON):
+        for (function, reason), value in span.counted(self._series(family), names.FUNCTION, names.REASON):
             if not isinstance(value, Distribution) and value:
                 found.setdefault(function, {})[reason] = round(value)
         return found
@@ -163,7 +163,7 @@ class _History:
 
     def _parts(self, span: _Span) -> Iterator[tuple[Part, str, Value]]:
         for part, family in ((Part.WALL, "ssllatency.handshake.duration"), (Part.CALLS, "ssllatency.handshake.calls")):
-            for (outcome,), value in span.added(self._series(family), names.OUTCOME):
+            for (outcome,), value in span.counted(self._series(family), names.OUTCOME):
                 yield part, outcome, value
         phases = {str(part): part for part in PHASES}
         for family, label, known in (
@@ -171,13 +171,13 @@ class _History:
             ("ssllatency.handshake.wait", names.WAIT, _WAITS),
             ("ssllatency.offload.wait", names.PART, _OFFLOAD),
         ):
-            for (name, outcome), value in span.added(self._series(family), label, names.OUTCOME):
+            for (name, outcome), value in span.counted(self._series(family), label, names.OUTCOME):
                 if name in known:
                     yield known[name], outcome, value
 
     def _losses(self, span: _Span) -> Losses:
         known = {loss.name for loss in fields(Losses)}
-        lost = span.added(self._series("ssllatency.losses", self._of_host), names.KIND)
+        lost = span.counted(self._series("ssllatency.losses", self._of_host), names.KIND)
         return Losses(
             **{kind: round(count) for (kind,), count in lost if kind in known and not isinstance(count, Distribution)}
         )
@@ -209,7 +209,7 @@ class _Span:
         """Whether the series is the instance's."""
         return samples.labels.get(_INSTANCE, "") == self.instance
 
-    def added(self, series: Iterable[Samples], *by: str) -> list[tuple[tuple[str, ...], Value]]:
+    def counted(self, series: Iterable[Samples], *by: str) -> list[tuple[tuple[str, ...], Value]]:
         """What the instance's series counted, added up by these labels."""
         labels = [name.replace(".", "_") for name in by]
         found: dict[tuple[str, ...], list[Value]] = {}
