@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ import pytest
 from ssllatency.cli.host import doctor
 from ssllatency.cli.live import load, trace
 from ssllatency.cli.main import SUBCOMMANDS, build_parser, run
+from ssllatency.engines.sessions.handshakes import HandshakeRequest
+from ssllatency.targets import Selection
+from ssllatency.tracing.handshakes import request_for
 
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
 
@@ -304,6 +308,16 @@ def test_help_and_version_as_people_type_them(capsys: pytest.CaptureFixture[str]
 
 def subparsers() -> Mapping[str, Any]:
     return next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
+
+
+@pytest.mark.parametrize("name", ["handshakes", "record", "watch", "top", "export"])
+def test_a_command_that_measures_handshakes_has_all_that_is_asked_of_its_options(name: str) -> None:
+    words = {"record": ["-o", "x.jsonl"], "watch": ["--when", "handshake p99 > 1ms"]}.get(name, [])
+    arguments = build_parser(name).parse_args([name, "-p", "1", *words])
+    resolved: Any = SimpleNamespace(
+        images=(), targets=(), everyone=False, following=None, selection=Selection(pids=(1,)), source=None
+    )
+    assert isinstance(request_for(resolved, [], arguments), HandshakeRequest)
 
 
 def test_examples_in_help_are_commands_that_parse() -> None:

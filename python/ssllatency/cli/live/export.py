@@ -15,7 +15,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.export.push.settings import push_settings
 from ssllatency.export.split import speaker
 from ssllatency.export.split.confinement import user_ids
-from ssllatency.model.handshakes import Label
+from ssllatency.model.handshakes import Label, PeerPrefix
 from ssllatency.output.printing import tell_line
 from ssllatency.targets import Selection
 from ssllatency.tracing import live
@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_attaching_options(parser)
     by = (Label.VERSION, Label.RESUMED, Label.PROCESS)
     parser.set_defaults(wait=True, slowest=0, over=None, off_cpu=False, by=by, max_processes=_MOST_PROCESSES)
+    parser.set_defaults(peer_prefix=PeerPrefix())
 
 
 def run(arguments: argparse.Namespace) -> int:

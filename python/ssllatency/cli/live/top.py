@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="the column that orders the rows at first: name, rate, failed, p50, p99, … (rate)")  # fmt: skip
     parser.add_argument("--filter", metavar="TEXT", default="", help="only rows whose name contains this, at first")
     parser.add_argument("--by", type=options.labels, default=(), metavar="LABEL,…",
-                        help="more labels that rows can stand for: version, cipher, group, …")  # fmt: skip
+                        help="more labels that rows can stand for: sni, port, peer, version, cipher, …")  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", default="",
                         help="where r records to (ssllatency-DATE-TIME.jsonl in the current folder)")  # fmt: skip
     options.add_role_option(parser)
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f'at most N kinds of handshakes are told apart; the rest is "other" ({_MOST_GROUPS})')  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.room, default=131072, metavar="N",
                         help="keep up to N handshakes in flight for a process (131072)")  # fmt: skip
+    options.add_peer_prefix_option(parser)
     options.add_budget_option(parser)
     options.add_attaching_options(parser)
     parser.set_defaults(over=None, slowest=0, off_cpu=False)
