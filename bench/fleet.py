@@ -27,12 +27,12 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
-from tests.handshakes import handshakes_of
+from tests.measured.handshakes import handshakes_of
+from tests.measured.recordings import interval_of
 from tests.prometheus.exporters import exporters
 from tests.prometheus.programs import versions
 from tests.prometheus.server import Server, prometheus, scraping
 from tests.prometheus.traffic import BY, PROCESSES, Processes, calls, shake
-from tests.recordings import interval_of
 
 from bench.page import machine
 from ssllatency.export.metrics.exposition import Exposition, Own

@@ -152,6 +152,10 @@ def _latency() -> list[Any]:
 
 
 def _what_happens() -> list[Any]:
+    return [*_what_goes_wrong(), *_kinds(), *_calls()]
+
+
+def _what_goes_wrong() -> list[Any]:
     errors = _rate("ssllatency_handshake_errors_total", _HOSTS, "outcome, error_type, tls_alert")
     return [
         stacked(
@@ -172,6 +176,11 @@ def _what_happens() -> list[Any]:
             A_SECOND,
             (_rate("ssllatency_call_retries_total", _SERVICE, "function, reason"), "{{function}}: {{reason}}"),
         ),
+    ]
+
+
+def _kinds() -> list[Any]:
+    return [
         lines(
             "Share of resumed handshakes",
             "Of the service's successful ones, by version.",
@@ -199,6 +208,11 @@ def _what_happens() -> list[Any]:
             (_rate("ssllatency_handshake_ciphers_total", _HOSTS, "tls_cipher"), "{{tls_cipher}}"),
             span=8,
         ),
+    ]
+
+
+def _calls() -> list[Any]:
+    return [
         lines(
             "99th percentile of calls",
             "Of the service's successful calls, by function.",
@@ -276,7 +290,10 @@ def _offload() -> list[Any]:
 
 
 def _own_cost() -> list[Any]:
-    requests = _rate("ssllatency_otlp_requests_total", _HOSTS, "instance, result")
+    return [*_what_is_paid(), *_the_exporter()]
+
+
+def _what_is_paid() -> list[Any]:
     return [
         lines(
             "What tracing takes of the traced processes' CPU",
@@ -303,6 +320,12 @@ def _own_cost() -> list[Any]:
             SHARE,
             (f"min by (function) (ssllatency_observed_ratio{{{_HOSTS}}})", "{{function}}"),
         ),
+    ]
+
+
+def _the_exporter() -> list[Any]:
+    requests = _rate("ssllatency_otlp_requests_total", _HOSTS, "instance, result")
+    return [
         lines(
             "Series",
             "Of each host's exposition, and those that had no room in it.",

@@ -17,8 +17,8 @@ from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Library, Losses, Missing, Outcome, Snapshot, Target
 from ssllatency.reports.documents import document
 from ssllatency.reports.documents.recording import to_lines
-from tests.handshakes import Shake, handshakes_of
-from tests.recordings import calls_of, interval_of, shakes_of
+from tests.measured.handshakes import Shake, handshakes_of
+from tests.measured.recordings import calls_of, interval_of, shakes_of
 
 _OUTPUTS = Path(__file__).parents[1] / "unit/load/outputs"
 _CONDITIONS = (

@@ -25,7 +25,7 @@ class Server:
     """Its HTTP interface, and its process."""
 
     def __init__(self, process: subprocess.Popen[bytes], address: str) -> None:
-        self.process, self._url = process, f"http://{address}"
+        self.process, self.url = process, f"http://{address}"
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The series that an expression has now. AssertionError for one that Prometheus refuses."""
@@ -43,14 +43,15 @@ class Server:
         assert answer["status"] == "success", f"{expression}: {answer}"
         return list(answer["data"]["result"])
 
-    def value(self, expression: str) -> float:
-        """The one number that an expression has now."""
-        (series,) = self.query(expression)
-        return float(series["value"][1])
+    def value(self, expression: str) -> float | None:
+        """The one number that an expression has now; None where it has none."""
+        found = self.query(expression)
+        assert len(found) < 2
+        return float(found[0]["value"][1]) if found else None
 
     def get(self, path: str, parameters: dict[str, str] | None = None, *, method: str = "GET") -> Any:
         """The JSON of an answer, of a refusal as well."""
-        url = f"{self._url}{path}" + (f"?{urllib.parse.urlencode(parameters)}" if parameters else "")
+        url = f"{self.url}{path}" + (f"?{urllib.parse.urlencode(parameters)}" if parameters else "")
         try:
             with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=30) as answer:
                 return json.load(answer)
@@ -60,7 +61,7 @@ class Server:
     def is_ready(self) -> bool:
         """Whether it answers queries."""
         try:
-            with urllib.request.urlopen(f"{self._url}/-/ready", timeout=30) as answer:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=30) as answer:
                 return bool(answer.status == 200)
         except urllib.error.HTTPError:
             return False

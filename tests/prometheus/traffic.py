@@ -14,8 +14,8 @@ from ssllatency.model.handshakes import Batches, Ending, Label, Offload, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
-from tests.handshakes import Shake, handshakes_of
-from tests.recordings import calls_of, interval_of
+from tests.measured.handshakes import Shake, handshakes_of
+from tests.measured.recordings import calls_of, interval_of
 
 BY = (Label.PROCESS, Label.VERSION, Label.RESUMED)
 _MS = 1_000_000

@@ -111,7 +111,7 @@ ALLOWED = {
     "targets/roots.py:_mount": PROC,
     "targets/roots.py:_speaks_for": HANDLE,
     "targets/selection.py:_leader": PROC,
-    "targets/service.py:service_of": PROC,
+    "targets/containers/service.py:service_of": PROC,
     "targets/survey.py:_own_pid": PROC,
 }
 

@@ -13,8 +13,8 @@ from ssllatency.export.metrics.points import Labels, labels
 from ssllatency.targets import process_of
 from ssllatency.targets.containers.container import Container, parse_cgroup
 from ssllatency.targets.containers.names import container_names
+from ssllatency.targets.containers.service import unit_of
 from ssllatency.targets.processes import PROC
-from ssllatency.targets.service import unit_of
 
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
 _LONGEST = 250  # characters of a label's value

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,19 @@ from ssllatency.model.histogram import ExponentialHistogram, bucket_index
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.export import Export, descriptors, status
 from tests.live.servers.nginx import Nginx
-from tests.live.servers.prometheus import Prometheus, program
+from tests.prometheus.programs import needed_program
+from tests.prometheus.server import Server as Prometheus
+from tests.prometheus.server import prometheus, scraping
 from tests.waiting import wait_for
 
 EACH = 20
 SHAKES = 'ssllatency_handshake_duration_seconds{outcome="success",tls_protocol_version="1.3"}'
 COUNT = f"sum(histogram_count({SHAKES}))"
+
+
+def scraper(folder: Path, port: int) -> AbstractContextManager[Prometheus]:
+    """A Prometheus that scrapes this port of loopback each second."""
+    return prometheus(folder, scraping(f"127.0.0.1:{port}", {"web1": "/metrics"}, "1s"))
 
 
 def reload(server: Nginx) -> None:
@@ -41,28 +49,32 @@ def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path)
     with (
         Nginx(certificates) as server,
         Export(server.master_pid, options=("--linger", "1s")) as export,
-        Prometheus(tmp_path, export.port) as prometheus,
+        scraper(tmp_path, export.port) as scraped,
     ):
-        prometheus.wait_for(lambda: prometheus.value("up") == 1)
+        scraped.wait_for(lambda: scraped.value("up") == 1)
         client = Client(server.port["rsa"], TLS_1_3)
         client.connect_times(EACH)
-        prometheus.wait_for(lambda: prometheus.value(COUNT) == EACH)
+        scraped.wait_for(lambda: scraped.value(COUNT) == EACH)
         reload(server)
         client.connect_times(EACH)
-        prometheus.wait_for(lambda: prometheus.value(COUNT) == 2 * EACH)
-        assert prometheus.value(f"max(resets({SHAKES}[1m]))") == 0
-        assert prometheus.value('sum(ssllatency_losses_total{kind!="late_processes"})') == 0
+        scraped.wait_for(lambda: scraped.value(COUNT) == 2 * EACH)
+        assert scraped.value(f"max(resets({SHAKES}[1m]))") == 0
+        assert scraped.value('sum(ssllatency_losses_total{kind!="late_processes"})') == 0
         private = 'sum(histogram_count(ssllatency_handshake_phase_seconds{phase="private_key"}))'
-        assert prometheus.value(private) == 2 * EACH
+        assert scraped.value(private) == 2 * EACH
         calls = 'sum(histogram_count(ssllatency_call_duration_seconds{function="SSL_do_handshake",outcome="success"}))'
-        assert prometheus.value(calls) == 2 * EACH
-        assert {found["comm"] for found, _ in prometheus.query(SHAKES)} == {"nginx"}
+        assert scraped.value(calls) == 2 * EACH
+        assert {series["metric"]["comm"] for series in scraped.query(SHAKES)} == {"nginx"}
         checked = subprocess.run(
-            [program("promtool"), "check", "metrics"], input=export.metrics(), capture_output=True, text=True, check=False
+            [needed_program("promtool"), "check", "metrics"],
+            input=export.metrics(),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
         server.close()
-        prometheus.wait_for(lambda: prometheus.query(SHAKES) == [])  # stale, as the service is no more
+        scraped.wait_for(lambda: scraped.query(SHAKES) == [])  # stale, as the service is no more
         assert export.is_running
         assert "ssllatency_build_info" in export.metrics()
 
@@ -71,14 +83,14 @@ def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path)
 def test_a_restart_is_one_reset(certificates: Path, tmp_path: Path) -> None:
     with Nginx(certificates) as server:
         client, first = Client(server.port["ecdsa"], TLS_1_3), Export(server.master_pid)
-        with Prometheus(tmp_path, first.port) as prometheus:
+        with scraper(tmp_path, first.port) as scraped:
             with first:
                 client.connect_times(EACH)
-                prometheus.wait_for(lambda: prometheus.value(COUNT) == EACH)
+                scraped.wait_for(lambda: scraped.value(COUNT) == EACH)
             with Export(server.master_pid, port=first.port):
                 client.connect_times(3)
-                prometheus.wait_for(lambda: prometheus.value(COUNT) == 3)
-                assert prometheus.value(f"max(resets({SHAKES}[1m]))") == 1
+                scraped.wait_for(lambda: scraped.value(COUNT) == 3)
+                assert scraped.value(f"max(resets({SHAKES}[1m]))") == 1
 
 
 def test_a_quantile_is_that_of_the_durations(tmp_path: Path) -> None:
@@ -91,15 +103,15 @@ def test_a_quantile_is_that_of_the_durations(tmp_path: Path) -> None:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        with Prometheus(tmp_path, server.server_address[1]) as prometheus:
+        with scraper(tmp_path, server.server_address[1]) as scraped:
             name = "ssllatency_handshake_duration_seconds"
-            prometheus.wait_for(lambda: prometheus.value(f"histogram_count({name})") == len(durations))
+            scraped.wait_for(lambda: scraped.value(f"histogram_count({name})") == len(durations))
             for quantile in (0.5, 0.9, 0.99, 0.999):
-                found = prometheus.value(f"histogram_quantile({quantile}, {name})")
+                found = scraped.value(f"histogram_quantile({quantile}, {name})")
                 assert found
                 exact = durations[round(quantile * len(durations)) - 1]
                 assert abs(bucket_index(round(found * 1e9)) - bucket_index(exact)) <= 1
-            assert prometheus.value(f"histogram_sum({name})") == pytest.approx(sum(durations) / 1e9)
+            assert scraped.value(f"histogram_sum({name})") == pytest.approx(sum(durations) / 1e9)
     finally:
         server.shutdown()
         thread.join()

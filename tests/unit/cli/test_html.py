@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.recordings import recording_of
+from tests.measured.recordings import recording_of
 
 from ssllatency.cli.main import run
 from ssllatency.reports.documents.recording import to_lines

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from tests.recordings import recording_of
+from tests.measured.recordings import recording_of
 
 from ssllatency.cli.main import run
 from ssllatency.model.handshake_arithmetic import add_times

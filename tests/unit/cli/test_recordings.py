@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.recordings import recording_of
+from tests.measured.recordings import recording_of
 
 from ssllatency.cli.main import run
 from ssllatency.errors import SsllatencyError

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.handshakes import Shake, handshakes_of, times_of
+from tests.measured.handshakes import Shake, handshakes_of, times_of
 from tests.unit.reports.report_samples import busy
 
 from ssllatency.cli.main import run

@@ -11,9 +11,9 @@ from fractions import Fraction
 from random import Random
 
 import pytest
-from tests.handshakes import Shake
+from tests.measured.handshakes import Shake
+from tests.measured.recordings import calls_of, interval_of, recording_of, shakes_of
 from tests.parameters import slow_except
-from tests.recordings import calls_of, interval_of, recording_of, shakes_of
 
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import PHASES, Ending, Part

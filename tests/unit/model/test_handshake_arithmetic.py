@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_strategies import durations_ns, snapshots
-from tests.handshakes import Shake, handshakes_of, times_of
+from tests.measured.handshakes import Shake, handshakes_of, times_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import arithmetic

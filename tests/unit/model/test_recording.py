@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.recordings import calls_of, interval_of, recording_of, shakes_of
+from tests.measured.recordings import calls_of, interval_of, recording_of, shakes_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Handshakes, Offload

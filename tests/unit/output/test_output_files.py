@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.measured.recordings import recording_of
 from tests.parameters import slow_except
-from tests.recordings import recording_of
 
 from ssllatency.cli.main import run
 from ssllatency.errors import SsllatencyError

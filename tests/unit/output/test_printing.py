@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.recordings import recording_of
+from tests.measured.recordings import recording_of
 
 from ssllatency.cli.main import run
 from ssllatency.model.recording import Recording

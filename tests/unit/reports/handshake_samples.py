@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from tests.handshakes import Shake, handshakes_of
+from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.report_samples import LIBSSL, snapshot_of
 
 from ssllatency.model.handshakes import NO, NOT_ASKED, YES, Batches, Ending, Label, Offload, Part, PollingThread, Single

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.handshakes import Shake, handshakes_of
+from tests.measured.handshakes import Shake, handshakes_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.client import ClientReport, Connections, Figure

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.handshakes import Shake, handshakes_of
+from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.handshake_samples import distant, failing, idle, near, offloaded
 
 from ssllatency.model.handshakes import NO, YES, Batches, Ending, Handshakes, Label, Offload, Part, PollingThread

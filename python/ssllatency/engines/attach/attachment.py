@@ -228,10 +228,6 @@ class Attachment:
             for tier in tiers:
                 self._probings[tier].close_entries()
 
-    def is_shut(self, tier: Tier) -> bool:
-        """Whether calls of that tier don't count now."""
-        return tier in self._shut
-
     def _tell_shut(self) -> None:
         self.counters.shut = sum(1 << tier for tier in self._shut)
 

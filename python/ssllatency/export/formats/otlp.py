@@ -8,12 +8,11 @@ OpenTelemetry has no bucket for what is longer than any: it is in the one after 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, DataPointFlags, Metric
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, DataPointFlags
 
 from ssllatency import __version__
 from ssllatency.export.metrics import families as names
@@ -25,11 +24,6 @@ ZERO_THRESHOLD_S = 2.0 ** (FIRST_BUCKET / (1 << SCALE))
 _OF_SERVICE = frozenset(names.OF_SERVICE)
 _NAMESPACE = "ssllatency"
 _BOOLEANS = {"true": True, "false": False}
-
-
-@dataclass
-class _Resource:
-    metrics: dict[str, Metric] = field(default_factory=dict)
 
 
 def request(reading: Reading, resource: Mapping[str, str]) -> Any:

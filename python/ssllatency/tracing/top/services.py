@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ssllatency.model.handshakes import Label
 from ssllatency.model.live.reading import pid_of
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.targets.service import Service, service_of
+from ssllatency.targets.containers.service import Service, service_of
 
 _MOST = 4096  # processes; then those that aren't seen any more are forgotten
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.handshakes import Shake, handshakes_of
 from tests.matrices import SERVER, matrix, only_cell
+from tests.measured.handshakes import Shake, handshakes_of
 
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.matrix.client import command, differences

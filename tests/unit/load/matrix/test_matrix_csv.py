@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.handshakes import Shake, handshakes_of
 from tests.matrices import SERVER, matrix, only_cell
+from tests.measured.handshakes import Shake, handshakes_of
 
 from ssllatency.load.figures import LoadError
 from ssllatency.load.matrix.plan import Factor

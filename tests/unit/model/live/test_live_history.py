@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.live_readings import BY, MS, SERVICES, failed, history_of, readings, shake
+from tests.measured.live_readings import BY, MS, SERVICES, failed, history_of, readings, shake
 
 from ssllatency.model.handshakes import Label
 from ssllatency.model.live.history import HISTORY_S, History, tallies

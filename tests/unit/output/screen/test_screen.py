@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from rich.text import Text
-from tests.live_readings import BY, failed, readings, shake
+from tests.measured.live_readings import BY, failed, readings, shake
 from textual.pilot import Pilot
 from textual.widgets import Input, Log, Static
 

@@ -22,7 +22,7 @@ PROGRAM = """
 import sys, threading
 from ssllatency.output.screen.running import run_screen
 from ssllatency.reports.live.shown import Choice
-from tests.live_readings import readings, shake
+from tests.measured.live_readings import readings, shake
 
 class Recorder:
     file, running = "", False

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handshakes import Shake, handshakes_of
+from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.documents.changes import JSON, assert_refused, assert_rendered_or_refused, changed, paths_of
 from tests.unit.reports.handshake_samples import SAMPLES, distant, offloaded
 from tests.unit.reports.report_samples import snapshot_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.recordings import recording_of
+from tests.measured.recordings import recording_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording, Run

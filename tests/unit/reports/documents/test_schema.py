@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from tests import schema
-from tests.recordings import recording_of
+from tests.measured.recordings import recording_of
 from tests.unit.reports import handshake_samples, report_samples
 from tests.unit.reports.test_client import snapshot
 from tests.unit.reports.test_cost_report import COST

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from tests.handshakes import Shake
-from tests.recordings import calls_of, interval_of, shakes_of
+from tests.measured.handshakes import Shake
+from tests.measured.recordings import calls_of, interval_of, shakes_of
 from tests.unit.reports import handshake_samples, report_samples
 
 from ssllatency.model.handshakes import NO, Ending, Label, Part

@@ -8,8 +8,8 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from tests.handshakes import Shake
-from tests.live_readings import BY, SERVICES, failed, history_of, shake
+from tests.measured.handshakes import Shake
+from tests.measured.live_readings import BY, SERVICES, failed, history_of, shake
 
 from ssllatency.model.handshakes import Label
 from ssllatency.model.live.history import History, Tally

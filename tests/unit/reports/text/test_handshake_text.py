@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handshakes import Shake, handshakes_of
+from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.handshake_samples import GOLDEN, REPORTS, SAMPLES, distant, near, offloaded
 from tests.unit.reports.report_samples import busy, snapshot_of
 

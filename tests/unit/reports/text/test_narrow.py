@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from tests.recordings import recording_of
+from tests.measured.recordings import recording_of
 from tests.unit.reports.handshake_samples import distant, failing, near, offloaded
 from tests.unit.reports.report_samples import busy, processes, series_of, snapshot_of, spread, troubled
 

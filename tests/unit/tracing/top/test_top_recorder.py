@@ -6,14 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.live_readings import failed, readings, shake
+from tests.measured.live_readings import failed, readings, shake
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending
 from ssllatency.output import recordings
 from ssllatency.reports.documents.recording_reading import from_text
-from ssllatency.targets.service import Kind, Service
+from ssllatency.targets.containers.service import Kind, Service
 from ssllatency.tracing.top.recorder import Recorder
 from ssllatency.tracing.top.services import Services
 

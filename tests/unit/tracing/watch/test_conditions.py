@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handshakes import Shake
-from tests.recordings import calls_of, interval_of
+from tests.measured.handshakes import Shake
+from tests.measured.recordings import calls_of, interval_of
 
 from ssllatency.model.handshakes import NO, YES, Ending, Label, Part
 from ssllatency.model.sampling import Sampling

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handshakes import Shake
-from tests.recordings import interval_of
+from tests.measured.handshakes import Shake
+from tests.measured.recordings import interval_of
 
 from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording

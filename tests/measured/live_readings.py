@@ -12,8 +12,8 @@ from ssllatency.model.handshakes import NO, YES, Ending, Handshakes, Label, Part
 from ssllatency.model.live.history import History
 from ssllatency.model.live.reading import Reading
 from ssllatency.model.snapshot import Outcome, Series
-from tests.handshakes import Shake, handshakes_of
-from tests.recordings import calls_of, interval_of
+from tests.measured.handshakes import Shake, handshakes_of
+from tests.measured.recordings import calls_of, interval_of
 
 BY = (Label.PROCESS, Label.RESUMED)
 SERVICES = {17: "nginx.service", 18: "nginx.service", 40: "docker:lb"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.targets.service import Kind, Service, service_in, service_of
+from ssllatency.targets.containers.service import Kind, Service, service_in, service_of
 
 ID = "3f" * 32
 UID = "0123abcd-0123-4567-89ab-0123456789ab"

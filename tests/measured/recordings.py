@@ -11,7 +11,7 @@ from ssllatency.model.handshakes import Part
 from ssllatency.model.histogram import LinearHistogram
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
-from tests.handshakes import Shake, handshakes_of, times_of
+from tests.measured.handshakes import Shake, handshakes_of, times_of
 
 _BEGAN = datetime(2030, 1, 31, 12, tzinfo=UTC)
 
