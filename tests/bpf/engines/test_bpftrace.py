@@ -98,7 +98,7 @@ def test_a_stripped_program_whose_addresses_are_no_offsets(stripped_plan: ImageP
 
 
 def test_recursion_threads_and_calls_that_never_return(plan: ImagePlan) -> None:
-    """Threads that preempt one another may cost bpftrace single counts, as its report says."""
+    """Threads that preempt one another may cost bpftrace single counts, as its report says: no map was full."""
     with traced(plan) as (subject, session):
         subject.do("recurse", 500)
         subject.do("threads", 8, 500)

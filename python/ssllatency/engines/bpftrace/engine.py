@@ -113,13 +113,14 @@ class BpftraceSession:
             losses=Losses(
                 unmatched_entries=numbers.lost(maps, 0) + gone,
                 unmatched_exits=numbers.lost(maps, 1),
-                map_full=numbers.lost(maps, 2) + numbers.without_room(maps),
+                map_full=numbers.lost(maps, 2) + numbers.without_room(maps, _keys(self._request)),
                 folded_processes=len(self._folded),
             ),
             in_flight=in_flight,
             notes=(
                 *unreadable(self._request.images),
                 _NOTE,
+                *_overwritten(numbers.overwritten(maps, _keys(self._request))),
                 *([_LATER] if self._request.follow and not self._request.everyone else []),
             ),
         )
@@ -162,6 +163,11 @@ def _reachable(image: TracedImage) -> TracedImage:
     own = "/proc/self/"
     file = image.file
     return replace(image, file=f"/proc/{os.getpid()}/{file.removeprefix(own)}" if file.startswith(own) else file)
+
+
+def _overwritten(calls: int) -> list[str]:
+    """The sentence about calls that are known to be missing for want of atomic counters, if there are any."""
+    return [f"At least {calls} {'call is' if calls == 1 else 'calls are'} missing for that reason."] if calls else []
 
 
 def _keys(request: Request) -> int:

@@ -226,7 +226,9 @@ def test_maps_become_series() -> None:
     assert (made[0].min_ns, made[0].max_ns) == (1200000, 1300000)
     assert bpftrace_numbers.lost(maps, 1) == 4
     assert bpftrace_numbers.lost(maps, 0) == 0
-    assert bpftrace_numbers.without_room(maps) == 1
+    entries = len(maps["@calls"])
+    assert (bpftrace_numbers.without_room(maps, entries), bpftrace_numbers.overwritten(maps, entries)) == (1, 0)
+    assert (bpftrace_numbers.without_room(maps, entries + 1), bpftrace_numbers.overwritten(maps, entries + 1)) == (0, 1)
 
 
 def test_folded_processes_are_added_up() -> None:
