@@ -13,6 +13,7 @@ from ssllatency.engines import choice
 from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.base import AttachError, Rules, Side
 from ssllatency.engines.bpf import kernel
+from ssllatency.engines.budget.gates import resume
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome
@@ -57,7 +58,7 @@ def test_only_calls_within_windows_count_and_the_others_pay_nothing(subject: Sub
         assert session.attachment.finish(Tier.BELOW) == 0
         assert breakpoints(subject) < whole
         subject.do("calls", 70)
-        session.attachment.resume(BELOW)
+        resume(session.attachment, BELOW)
         assert breakpoints(subject) == whole
     subject.do("reads", 10, 1)
     snapshot = session.read()
@@ -117,7 +118,7 @@ def test_a_call_that_never_ends_is_given_up_and_told_of(subject: Subject) -> Non
     session = attach_and_hold(subject, 3)
     given_up = session.attachment.finish(Tier.BELOW)
     assert given_up == 3
-    session.attachment.resume(BELOW)
+    resume(session.attachment, BELOW)
     let_go(subject)
     subject.do("recurse", 2)
     snapshot = session.read()
@@ -133,7 +134,7 @@ def test_files_that_come_while_a_tier_is_shut_are_watched_when_it_opens(subject:
     session.attachment.finish(Tier.BELOW)
     session.extend([image])
     subject.do("calls", 10)
-    session.attachment.resume(BELOW)
+    resume(session.attachment, BELOW)
     subject.do("calls", 5)
     snapshot = session.read()
     session.close()
@@ -168,7 +169,7 @@ def test_probes_that_cannot_come_back_end_the_windows_and_not_the_run(
     def refuse(*_: object) -> None:
         raise AttachError("the file has changed.")
 
-    monkeypatch.setattr(session.attachment, "resume", refuse)
+    monkeypatch.setattr(session.attachment, "set_probes", refuse)
     busy_until(subject, session, lambda: bool(session.attachment.notes))
     subject.do("calls", 10)
     session.detach()
@@ -189,7 +190,7 @@ def test_links_of_ended_processes_are_closed_after_windows_as_well(subject: Subj
         for pid in (other.pid, subject.pid):
             session.attachment.shut(BELOW)
             session.attachment.finish(Tier.BELOW)
-            session.attachment.resume(BELOW)
+            resume(session.attachment, BELOW)
             session.attachment.processes.release([pid])
         wait_for(lambda: breakpoints(other) == breakpoints(subject) == 0)
         subject.do("calls", 10)

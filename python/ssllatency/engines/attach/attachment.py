@@ -207,12 +207,15 @@ class Attachment:
     def _sites_of(self, image: TracedImage, number: int, tier: Tier | None) -> ImageSites:
         return sites_of(image, self.operations, number, tier, windowed=tier in self._came_back)
 
-    def resume(self, tiers: Collection[Tier]) -> None:
-        """Sets all probes of tiers that were shut; calls that begin when this is back count. AttachError where the kernel
+    def set_probes(self, tiers: Collection[Tier]) -> None:
+        """Sets all probes of tiers that were shut; calls don't count before these are opened. AttachError where the kernel
         refuses."""
         for tier in tiers:
             self._came_back.add(tier)
             self._probings[tier].add([self._sites_of(image, number, tier) for number, image in enumerate(self.images)], {})
+
+    def open(self, tiers: Collection[Tier]) -> None:
+        """Calls that begin from now on count."""
         self._shut -= set(tiers)
         self._tell_shut()
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much dearer hits are in the traced processes than they were measured at: there they also push data and code out of
-caches, and a server that they slow down wakes its clients more often. It is seen by the CPU time for each system call, in
-windows and between them."""
+caches, a server that they slow down wakes its clients more often, and setting and removing probes takes its part. It is seen by
+the CPU time for each system call, with probes and without."""
 
 from __future__ import annotations
 
 from ssllatency.model.sampling import NONE, Work
 
-_MARGIN = 0.03  # of the usual CPU time, which differs from window to window anyway
+_MARGIN = 0.01  # of the usual CPU time, which differs from window to window anyway
 _MOST = 4.0
 _KEPT = 0.9  # of what was seen until a window: servers change
 
@@ -19,7 +19,8 @@ class Dearness:
         self._watched = self._between = NONE
 
     def heard(self, between: Work, watched: Work) -> None:
-        """Takes in a window and some time before it in which no function that goes into windows was probed."""
+        """Takes in the time from before the probes of a window were set until they were removed, and some time before it in
+        which no function that goes into windows was probed."""
         if between.io_calls and between.own_ns and watched.io_calls and watched.own_ns:
             self._watched, self._between = self._watched * _KEPT + watched, self._between * _KEPT + between
 

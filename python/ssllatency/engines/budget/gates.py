@@ -12,8 +12,11 @@ from ssllatency.engines.attach.sites import Tier
 class Gates(Protocol):
     """What takes probes off and puts them back."""
 
-    def resume(self, tiers: Collection[Tier]) -> None:
-        """Sets all probes of these tiers; calls that begin when it is back count."""
+    def set_probes(self, tiers: Collection[Tier]) -> None:
+        """Sets all probes of these tiers; calls don't count before these are opened."""
+
+    def open(self, tiers: Collection[Tier]) -> None:
+        """Calls that begin from now on count."""
 
     def shut(self, tiers: Collection[Tier]) -> None:
         """No call that begins from now on counts; those that run are still seen to end."""
@@ -28,6 +31,12 @@ class Gates(Protocol):
         """Whether no call of these tiers runs that has been seen to begin."""
 
 
+def resume(gates: Gates, tiers: Collection[Tier]) -> None:
+    """Watches these tiers again. AttachError where the kernel refuses."""
+    gates.set_probes(tiers)
+    gates.open(tiers)
+
+
 class DataGates:
     """Of what watches handshakes: only reads and writes go into windows, and from `keep` on they don't, either."""
 
@@ -37,13 +46,18 @@ class DataGates:
     def keep(self) -> None:
         """Watches reads and writes all the time from here on. AttachError where the kernel refuses."""
         if not self._kept and self._shut:
-            self._gates.resume([Tier.DATA])
+            resume(self._gates, [Tier.DATA])
         self._kept = True
 
-    def resume(self, tiers: Collection[Tier]) -> None:
+    def set_probes(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""
         if self._has(tiers):
-            self._gates.resume([Tier.DATA])
+            self._gates.set_probes([Tier.DATA])
+
+    def open(self, tiers: Collection[Tier]) -> None:
+        """As Gates has it."""
+        if self._has(tiers):
+            self._gates.open([Tier.DATA])
             self._shut = False
 
     def shut(self, tiers: Collection[Tier]) -> None:
@@ -70,15 +84,20 @@ class DataGates:
 
 
 class JointGates:
-    """Several as one. The first counts the calls that are told of: its probes are set last."""
+    """Several as one. The first counts the calls that are told of: it is the last to be set and opened."""
 
     def __init__(self, first: Gates, *others: Gates) -> None:
         self._first, self._others = first, others
 
-    def resume(self, tiers: Collection[Tier]) -> None:
+    def set_probes(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""
         for gates in (*self._others, self._first):
-            gates.resume(tiers)
+            gates.set_probes(tiers)
+
+    def open(self, tiers: Collection[Tier]) -> None:
+        """As Gates has it."""
+        for gates in (*self._others, self._first):
+            gates.open(tiers)
 
     def shut(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""

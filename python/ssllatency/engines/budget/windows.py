@@ -20,7 +20,7 @@ from enum import Enum
 from ssllatency.engines.attach.sites import Tier, tier_of
 from ssllatency.engines.budget.controller import Controller
 from ssllatency.engines.budget.dearness import Dearness
-from ssllatency.engines.budget.gates import Gates
+from ssllatency.engines.budget.gates import Gates, resume
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import NONE, UNKNOWN, Function, Sampling, Stratum, Work
@@ -105,7 +105,7 @@ class Windows:
         self._window = _Window()
         self._seen: Totals = {}
         self._outside: float | None = None
-        self._dearness, self._planned, self._between = Dearness(), begin, NONE
+        self._dearness, self._planned, self._between, self._probed = Dearness(), begin, NONE, begin
         self._planned_s = now
         self._over = False
 
@@ -143,7 +143,7 @@ class Windows:
         for tier, watch in self._watches.items():
             if tier not in self._windowed:
                 self._record(totals, tier, now, work)
-            elif self._phase is _Phase.BEFORE:
+            elif self._phase is _Phase.BEFORE or not self._window.watched_s:
                 _move_border(watch, now, work)
             else:
                 self._record(self._seen if self._phase is _Phase.REST else totals, tier, now, work, self._window)
@@ -210,7 +210,7 @@ class Windows:
             self._watches[tier].unfinished += self._gates.finish(tier)
             self._record(self._totals(), tier, now, work)
         for tier in set(self._windowed) - set(wanted):
-            self._gates.resume([tier])
+            resume(self._gates, [tier])
             _move_border(self._watches[tier], self._clock(), self._work())
         self._windowed, self._phase = wanted, _Phase.BEFORE
         begins_s = self._clock()
@@ -225,17 +225,25 @@ class Windows:
             spent = self._spent()
             share = spent.share_since(self._before) if spent else None
             self._outside = None if share is None else share * self._dearness.factor
-        self._between = self._work() - self._planned
-        self._gates.resume(self._windowed)
-        self._window = _Window(self._clock(), self._work())
+        self._probed = self._work()
+        self._between = self._probed - self._planned
+        self._gates.set_probes(self._windowed)
+        self._window = _Window(*self._at_once(self._gates.open))
         self._shuts_s += max(0.0, self._window.opened_s - self._opens_s)
         self._phase = _Phase.OPEN
 
     def _shut(self) -> None:
-        self._gates.shut(self._windowed)
-        self._close_window(self._clock(), self._work())
+        self._close_window(*self._at_once(self._gates.shut))
         self._gates.thin(self._windowed)
         self._phase = _Phase.AFTER
+
+    def _at_once(self, change: Callable[[tuple[Tier, ...]], None]) -> tuple[float, Work]:
+        """Changes what counts, and says when, and what the processes had done by then: halfway between a look just before and
+        one just after, as a busy machine may keep this thread from either of them for a while."""
+        before_s, before = self._clock(), self._work()
+        change(self._windowed)
+        after_s, after = self._clock(), self._work()
+        return (before_s + after_s) / 2, (before + after) * 0.5
 
     def _close_window(self, now: float, work: Work) -> None:
         window = self._window
@@ -253,7 +261,7 @@ class Windows:
             self._watches[tier].unfinished += self._gates.finish(tier)
             self._watches[tier].windows += 1
         self._seen = self._totals()
-        self._dearness.heard(self._between, self._window.watched)
+        self._dearness.heard(self._between, self._work() - self._probed)
         self._controller.heard(self._outside, self._share(), self._window.watched_s / (self._clock() - self._planned_s))
         self._phase = _Phase.REST
 

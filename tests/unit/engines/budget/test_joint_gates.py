@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ssllatency.engines.attach.sites import Tier
-from ssllatency.engines.budget.gates import DataGates, JointGates
+from ssllatency.engines.budget.gates import DataGates, JointGates, resume
 
 ALL = (Tier.DATA, Tier.BELOW)
 
@@ -21,8 +21,11 @@ class Recorded:
     quiet: bool = True
     runs_on: int = 0
 
-    def resume(self, tiers: Collection[Tier]) -> None:
-        self.log.append((self.name, "resume", tuple(tiers)))
+    def set_probes(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "set", tuple(tiers)))
+
+    def open(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "open", tuple(tiers)))
 
     def shut(self, tiers: Collection[Tier]) -> None:
         self.log.append((self.name, "shut", tuple(tiers)))
@@ -47,10 +50,12 @@ def test_all_go_together_and_the_one_that_counts_is_set_last() -> None:
     gates.thin(ALL)
     assert gates.finish(Tier.DATA) == 3
     assert gates.finish(Tier.BELOW) == 3
-    gates.resume(ALL)
-    assert [entry for entry in functions.log if entry[1] == "resume"] == [
-        ("handshakes", "resume", (Tier.DATA,)),
-        ("functions", "resume", ALL),
+    resume(gates, ALL)
+    assert [entry for entry in functions.log if entry[1] in ("set", "open")] == [
+        ("handshakes", "set", (Tier.DATA,)),
+        ("functions", "set", ALL),
+        ("handshakes", "open", (Tier.DATA,)),
+        ("functions", "open", ALL),
     ]
     assert ("handshakes", "finish", (Tier.DATA,)) in functions.log
     assert ("handshakes", "finish", (Tier.BELOW,)) not in functions.log
@@ -65,12 +70,12 @@ def test_what_handshakes_need_stays_from_then_on() -> None:
     gates.finish(Tier.DATA)
     gates.keep()
     gates.keep()
-    assert recorded.log[-1] == ("handshakes", "resume", (Tier.DATA,))
+    assert recorded.log[-2:] == [("handshakes", "set", (Tier.DATA,)), ("handshakes", "open", (Tier.DATA,))]
     before = list(recorded.log)
     gates.shut([Tier.DATA])
     gates.thin([Tier.DATA])
     assert gates.finish(Tier.DATA) == 0
-    gates.resume([Tier.DATA])
+    resume(gates, [Tier.DATA])
     recorded.quiet = False
     assert gates.is_quiet([Tier.DATA])
     assert recorded.log == before

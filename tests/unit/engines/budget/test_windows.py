@@ -64,10 +64,13 @@ class Server:
             if round(count)
         }
 
-    def resume(self, tiers: Collection[Tier]) -> None:
+    def set_probes(self, tiers: Collection[Tier]) -> None:
         assert not self.attached & set(tiers)
         self.sleep(self.setting_s)
         self.attached |= set(tiers)
+
+    def open(self, tiers: Collection[Tier]) -> None:
+        assert set(tiers) <= self.attached
         self.counting |= set(tiers)
 
     def shut(self, tiers: Collection[Tier]) -> None:
