@@ -119,7 +119,7 @@ fuzz: $(FUZZER)/.made ## look for input that breaks an invariant, SECONDS for ea
 fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input each time, as CI does
 	$(Q)$(PYTHON) tests/run.py fuzz
 
-.PHONY: bench bench-memory bench-budget
+.PHONY: bench bench-memory bench-budget bench-profile
 bench: ## what tracing costs, written to docs/internals, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
@@ -134,6 +134,10 @@ bench-budget: ## what --budget keeps of a server's requests, and how often its e
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/budget/run.py --runs $(RUNS) -o docs/internals/budget.md
+bench-profile: ## where the time of a hit goes, by samples of perf, written to docs/internals/profile.md
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
+	$(Q)$(PYTHON) bench/profile/run.py -o docs/internals/profile.md
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])

@@ -7,17 +7,27 @@
 // and after.
 //
 // Protocol: prints "ready PID"; for each line "run N" does N turns and prints the nanoseconds of CPU time that they took; ends
-// with its input.
+// with its input. "pump THREADS": so many threads, each with a connection and a CPU of its own, do N turns each at a time.
+#define _GNU_SOURCE
 #include <inttypes.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MESSAGE = 64 };
+enum { MESSAGE = 64, MOST_THREADS = 64 };
+
+struct connection {
+	pthread_t thread;
+	SSL *server;
+	BIO *client;
+	long turns;
+};
 
 static void check(int fine, const char *what)
 {
@@ -89,32 +99,71 @@ static int64_t cpu_ns(void)
 	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-static int64_t run(SSL *server, BIO *client, long turns)
+static void *take_turns(void *argument)
+{
+	struct connection *connection = argument;
+
+	for (long turn = 0; turn < connection->turns; turn++)
+		one_turn(connection->server, connection->client);
+	return NULL;
+}
+
+static int64_t run(struct connection *connections, int threads, long turns)
 {
 	int64_t started = cpu_ns();
 
-	for (long turn = 0; turn < turns; turn++)
-		one_turn(server, client);
+	for (int i = 0; i < threads; i++)
+		connections[i].turns = turns;
+	if (threads == 1) {
+		take_turns(connections);
+		return cpu_ns() - started;
+	}
+	for (int i = 0; i < threads; i++) {
+		pthread_attr_t attributes;
+		cpu_set_t cpu;
+
+		CPU_ZERO(&cpu);
+		CPU_SET(i, &cpu);
+		pthread_attr_init(&attributes);
+		check(!pthread_attr_setaffinity_np(&attributes, sizeof(cpu), &cpu), "choosing a CPU");
+		check(!pthread_create(&connections[i].thread, &attributes, take_turns, &connections[i]), "pthread_create");
+		pthread_attr_destroy(&attributes);
+	}
+	for (int i = 0; i < threads; i++)
+		check(!pthread_join(connections[i].thread, NULL), "pthread_join");
 	return cpu_ns() - started;
 }
 
-int main(void)
+static void connect_pair(struct connection *connection)
 {
-	BIO *server_end, *client_end, *client_bio = BIO_new(BIO_f_ssl());
-	long turns;
+	BIO *server_end, *client_end;
 
 	check(BIO_new_bio_pair(&server_end, 0, &client_end, 0), "BIO_new_bio_pair");
-	SSL *server = new_ssl(TLS_server_method(), server_end, 1);
+	connection->server = new_ssl(TLS_server_method(), server_end, 1);
+	connection->client = BIO_new(BIO_f_ssl());
 	SSL *client = new_ssl(TLS_client_method(), client_end, 0);
-	handshake(server, client);
-	BIO_set_ssl(client_bio, client, BIO_CLOSE);
+	handshake(connection->server, client);
+	BIO_set_ssl(connection->client, client, BIO_CLOSE);
+}
+
+int main(int argc, char **argv)
+{
+	struct connection connections[MOST_THREADS];
+	int threads = argc > 1 ? atoi(argv[1]) : 1;
+	long turns;
+
+	check(threads >= 1 && threads <= MOST_THREADS, "the number of threads");
+	for (int i = 0; i < threads; i++)
+		connect_pair(&connections[i]);
 	printf("ready %ld\n", (long)getpid());
 	fflush(stdout);
 	while (scanf(" run %ld", &turns) == 1) {
-		printf("%" PRId64 "\n", run(server, client_bio, turns));
+		printf("%" PRId64 "\n", run(connections, threads, turns));
 		fflush(stdout);
 	}
-	BIO_free(client_bio);
-	SSL_free(server);
+	for (int i = 0; i < threads; i++) {
+		BIO_free(connections[i].client);
+		SSL_free(connections[i].server);
+	}
 	return 0;
 }

@@ -60,7 +60,7 @@ def choose_cpus() -> Cpus:
 def build_pump(directory: Path) -> Path:
     """Compile the pump."""
     program = directory / "pump"
-    command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE), "-lssl", "-lcrypto"]
+    command = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE), "-lssl", "-lcrypto", "-pthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"bench/pump.c does not compile (apt-get install gcc libssl-dev): {done.stderr[-500:]}")
@@ -68,10 +68,11 @@ def build_pump(directory: Path) -> Path:
 
 
 class Pump:
-    """The pump as a running process, pinned to a CPU."""
+    """The pump as a running process, pinned to a CPU, or with several `threads` each of which has one to itself."""
 
-    def __init__(self, program: Path, cpu: int) -> None:
-        self._command = ["taskset", "-c", str(cpu), str(program)]
+    def __init__(self, program: Path, cpu: int, threads: int = 1) -> None:
+        pinned = ["taskset", "-c", str(cpu)] if threads == 1 else []
+        self._command, self._threads = [*pinned, str(program), str(threads)], threads
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
@@ -86,10 +87,18 @@ class Pump:
         self._process.communicate()
 
     def run(self, turns: int) -> float:
-        """Nanoseconds of CPU time a call over so many turns."""
+        """Nanoseconds of CPU time a call over so many turns, of each thread."""
+        self.begin(turns)
+        return self.took(turns)
+
+    def begin(self, turns: int) -> None:
+        """Has it take so many turns."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"run {turns}\n")
-        return int(self._line()) / (turns * CALLS_A_TURN)
+
+    def took(self, turns: int) -> float:
+        """Waits until it has taken the turns that it has begun; nanoseconds of CPU time a call."""
+        return int(self._line()) / (turns * self._threads * CALLS_A_TURN)
 
     def _line(self) -> str:
         assert self._process.stdout is not None
