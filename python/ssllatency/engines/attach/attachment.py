@@ -208,13 +208,13 @@ class Attachment:
         return sites_of(image, self.operations, number, tier, windowed=tier in self._came_back)
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
-        """Sets all probes of tiers that were shut; calls don't count before these are opened. AttachError where the kernel
+        """Sets all probes of tiers that were shut; calls don't count before these take them in. AttachError where the kernel
         refuses."""
         for tier in tiers:
             self._came_back.add(tier)
             self._probings[tier].add([self._sites_of(image, number, tier) for number, image in enumerate(self.images)], {})
 
-    def open(self, tiers: Collection[Tier]) -> None:
+    def take_in(self, tiers: Collection[Tier]) -> None:
         """Calls that begin from now on count."""
         self._shut -= set(tiers)
         self._tell_shut()

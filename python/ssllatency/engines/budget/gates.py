@@ -13,9 +13,9 @@ class Gates(Protocol):
     """What takes probes off and puts them back."""
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
-        """Sets all probes of these tiers; calls don't count before these are opened."""
+        """Sets all probes of these tiers; calls don't count before these take them in."""
 
-    def open(self, tiers: Collection[Tier]) -> None:
+    def take_in(self, tiers: Collection[Tier]) -> None:
         """Calls that begin from now on count."""
 
     def shut(self, tiers: Collection[Tier]) -> None:
@@ -34,7 +34,7 @@ class Gates(Protocol):
 def resume(gates: Gates, tiers: Collection[Tier]) -> None:
     """Watches these tiers again. AttachError where the kernel refuses."""
     gates.set_probes(tiers)
-    gates.open(tiers)
+    gates.take_in(tiers)
 
 
 class DataGates:
@@ -54,10 +54,10 @@ class DataGates:
         if self._has(tiers):
             self._gates.set_probes([Tier.DATA])
 
-    def open(self, tiers: Collection[Tier]) -> None:
+    def take_in(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""
         if self._has(tiers):
-            self._gates.open([Tier.DATA])
+            self._gates.take_in([Tier.DATA])
             self._shut = False
 
     def shut(self, tiers: Collection[Tier]) -> None:
@@ -84,7 +84,7 @@ class DataGates:
 
 
 class JointGates:
-    """Several as one. The first counts the calls that are told of: it is the last to be set and opened."""
+    """Several as one. The first counts the calls that are told of: it is the last to be set, and to take in calls."""
 
     def __init__(self, first: Gates, *others: Gates) -> None:
         self._first, self._others = first, others
@@ -94,10 +94,10 @@ class JointGates:
         for gates in (*self._others, self._first):
             gates.set_probes(tiers)
 
-    def open(self, tiers: Collection[Tier]) -> None:
+    def take_in(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""
         for gates in (*self._others, self._first):
-            gates.open(tiers)
+            gates.take_in(tiers)
 
     def shut(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""

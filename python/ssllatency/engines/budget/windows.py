@@ -228,7 +228,7 @@ class Windows:
         self._probed = self._work()
         self._between = self._probed - self._planned
         self._gates.set_probes(self._windowed)
-        self._window = _Window(*self._at_once(self._gates.open))
+        self._window = _Window(*self._at_once(self._gates.take_in))
         self._shuts_s += max(0.0, self._window.opened_s - self._opens_s)
         self._phase = _Phase.OPEN
 

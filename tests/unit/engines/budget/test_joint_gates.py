@@ -24,8 +24,8 @@ class Recorded:
     def set_probes(self, tiers: Collection[Tier]) -> None:
         self.log.append((self.name, "set", tuple(tiers)))
 
-    def open(self, tiers: Collection[Tier]) -> None:
-        self.log.append((self.name, "open", tuple(tiers)))
+    def take_in(self, tiers: Collection[Tier]) -> None:
+        self.log.append((self.name, "take_in", tuple(tiers)))
 
     def shut(self, tiers: Collection[Tier]) -> None:
         self.log.append((self.name, "shut", tuple(tiers)))
@@ -51,11 +51,11 @@ def test_all_go_together_and_the_one_that_counts_is_set_last() -> None:
     assert gates.finish(Tier.DATA) == 3
     assert gates.finish(Tier.BELOW) == 3
     resume(gates, ALL)
-    assert [entry for entry in functions.log if entry[1] in ("set", "open")] == [
+    assert [entry for entry in functions.log if entry[1] in ("set", "take_in")] == [
         ("handshakes", "set", (Tier.DATA,)),
         ("functions", "set", ALL),
-        ("handshakes", "open", (Tier.DATA,)),
-        ("functions", "open", ALL),
+        ("handshakes", "take_in", (Tier.DATA,)),
+        ("functions", "take_in", ALL),
     ]
     assert ("handshakes", "finish", (Tier.DATA,)) in functions.log
     assert ("handshakes", "finish", (Tier.BELOW,)) not in functions.log
@@ -70,7 +70,7 @@ def test_what_handshakes_need_stays_from_then_on() -> None:
     gates.finish(Tier.DATA)
     gates.keep()
     gates.keep()
-    assert recorded.log[-2:] == [("handshakes", "set", (Tier.DATA,)), ("handshakes", "open", (Tier.DATA,))]
+    assert recorded.log[-2:] == [("handshakes", "set", (Tier.DATA,)), ("handshakes", "take_in", (Tier.DATA,))]
     before = list(recorded.log)
     gates.shut([Tier.DATA])
     gates.thin([Tier.DATA])

@@ -69,7 +69,7 @@ class Server:
         self.sleep(self.setting_s)
         self.attached |= set(tiers)
 
-    def open(self, tiers: Collection[Tier]) -> None:
+    def take_in(self, tiers: Collection[Tier]) -> None:
         assert set(tiers) <= self.attached
         self.counting |= set(tiers)
 
