@@ -37,7 +37,9 @@ class Cost:
     counted, what a hit takes is measured on this machine, and the programs' run time is that of samples. Children that have
     ended are in `cpu_ns` once their parent has waited for them. `processes` has those whose hits can be told apart.
     `other_hits`, `other_ns`: what processes have paid that aren't traced and use a traced file. `elsewhere_ns`: the run time of
-    programs that aren't at probes, as where threads are switched, on the whole machine.
+    programs that aren't at probes, as where threads are switched, on the whole machine. `seen_ns`: what tracing took by the
+    traced processes' CPU time for each read and write system call meanwhile, and before and after, with what hits push out of
+    caches; None where it isn't known.
     """
 
     hits: int
@@ -49,6 +51,7 @@ class Cost:
     elsewhere_ns: int = 0
     processes: tuple[ProcessCost, ...] = ()
     cores: tuple[CoreCost, ...] = ()
+    seen_ns: int | None = None
 
     @property
     def total_ns(self) -> int:
@@ -62,7 +65,7 @@ class Cost:
 
 
 _KNOWN = ("hits", "kernel_ns", "other_hits", "other_ns", "elsewhere_ns")
-_PERHAPS = ("run_ns", "cpu_ns")
+_PERHAPS = ("run_ns", "cpu_ns", "seen_ns")
 _OF_PROCESS = tuple(field.name for field in fields(ProcessCost) if field.name != "pid")
 
 

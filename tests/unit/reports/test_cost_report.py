@@ -52,6 +52,13 @@ def test_programs_elsewhere_are_told_of() -> None:
     ]
 
 
+def test_what_the_processes_show_is_told_beside_it() -> None:
+    assert cost_sentences(replace(COST, seen_ns=1_000_000))[1:] == [
+        "With what hits push out of caches it was 2.0 %, by the processes' CPU time for each system call before, while and"
+        " after they were traced."
+    ]
+
+
 def test_who_hit_no_probe_paid_nothing() -> None:
     assert cost_sentences(Cost(0, 0, 0, 50_000_000)) == []
 
@@ -62,8 +69,14 @@ def test_the_report_ends_with_it() -> None:
 
 @pytest.mark.parametrize(
     "cost",
-    [COST, replace(COST, run_ns=None, cpu_ns=None), replace(COST, other_hits=3, other_ns=4, elsewhere_ns=5), Cost(0, 0, 0, 0)],
-    ids=["usual", "unknown parts", "others", "nothing"],
+    [
+        COST,
+        replace(COST, run_ns=None, cpu_ns=None),
+        replace(COST, other_hits=3, other_ns=4, elsewhere_ns=5),
+        replace(COST, seen_ns=6),
+        Cost(0, 0, 0, 0),
+    ],
+    ids=["usual", "unknown parts", "others", "seen", "nothing"],
 )
 def test_a_document_holds_all_of_it(cost: Cost) -> None:
     snapshot = replace(busy(), cost=cost)

@@ -181,6 +181,8 @@ class Attachment:
         """
         if not self._beside:
             self.processes.attach()
+        if self.processes.around:
+            self.processes.around.coming()
         self._add_probes(0, self.images, more or {})
         if not any(probing.has_entries for probing in self._probings.values()) and self.images and not self.request.wait:
             raise AttachError(self._why_no_call_can_begin())
@@ -188,6 +190,8 @@ class Attachment:
         self.span.begin()
         if self.processes.meter:
             self.processes.meter.begin(self.targets)
+        if self.processes.around:
+            self.processes.around.set()
 
     def _why_no_call_can_begin(self) -> str:
         if any(exists(pid) for image in self.images for pid in image.pids):
@@ -335,11 +339,16 @@ class Attachment:
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost. May be called twice."""
-        if self.span.end():
+        ends = self.span.end()
+        if ends:
             self._unmatched_exits = self.counters.unmatched_exits
             self.counters.stopped = 1
+            if self.processes.around:
+                self.processes.around.going()
         for probing in self._probings.values():
             probing.close()
+        if ends and self.processes.around:
+            self.processes.around.gone()
 
     def close(self) -> None:
         """Detaches and frees the programs and maps; may be called twice."""

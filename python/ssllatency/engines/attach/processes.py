@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from ssllatency.engines.base import Request
+from ssllatency.engines.cost.around import Around
 from ssllatency.engines.cost.meter import CostMeter
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.engines.follow.following import Following
@@ -34,6 +36,7 @@ class Processes:
         self._io_calls = None if request.everyone else IoCalls()  # of everyone only some would be known
         self.filtered = False  # whether others hit the probes, too
         self.meter = CostMeter(request.hit_costs, self._paying) if request.hit_costs and not request.floor else None
+        self.around = Around(self.targets) if self.meter and not request.everyone else None
         if request.following:
             self.following = request.following
         elif request.follow is not None:
@@ -67,7 +70,11 @@ class Processes:
 
     def cost(self) -> Cost | None:
         """What tracing has cost so far, None where that isn't known."""
-        return self.meter.read(self.targets) if self.meter else None
+        cost = self.meter.read(self.targets) if self.meter else None
+        seen = self.around.share() if self.around else None
+        if cost is None or cost.cpu_ns is None or seen is None:
+            return cost
+        return replace(cost, seen_ns=round(seen * cost.cpu_ns))
 
     def spent(self) -> Spent | None:
         """What tracing has cost so far, and the processes have used; None where either isn't known."""

@@ -40,6 +40,13 @@ def threads_cpu_s(pids: Iterable[int]) -> dict[int, float]:
     return seconds_by_tid
 
 
+def process_cpu_ns(pid: int) -> int | None:
+    """Nanoseconds that a process has run so far, without its children; None where there is none."""
+    with suppress(OSError):
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+    return None
+
+
 @dataclass
 class _Process:
     """What is known of one process, in nanoseconds: what it had run, and what its children had that it has waited for, when it
@@ -110,8 +117,10 @@ class ProcessTimes:
 def _look(pid: int) -> tuple[int, int, tuple[int, int]] | None:
     """The process's parent, when it started in clock ticks since boot, and the nanoseconds that it and its children have run.
     None where there is no such process."""
+    own_ns = process_cpu_ns(pid)
+    if own_ns is None:
+        return None
     with suppress(OSError, IndexError, ValueError):
-        own_ns = time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
         fields = _fields(f"/proc/{pid}/stat")
         children = (int(fields[_CUTIME]) + int(fields[_CSTIME])) * 10**9 // os.sysconf("SC_CLK_TCK")
         return int(fields[_PPID]), int(fields[_STARTTIME]), (own_ns, children)

@@ -18,10 +18,11 @@ class IoCalls:
 
     def total(self, pids: Iterable[int]) -> int | None:
         """All calls so far; None where nothing is known of them."""
-        self._seen |= {pid: calls for pid in pids if (calls := self._of(pid)) is not None}
+        self._seen |= {pid: calls for pid in pids if (calls := self.of(pid)) is not None}
         return sum(self._seen.values()) if self._seen else None
 
-    def _of(self, pid: int) -> int | None:
+    def of(self, pid: int) -> int | None:
+        """Those of one process by now; None where they aren't known."""
         with suppress(OSError, ValueError, KeyError):
             lines = (self._folder / str(pid) / "io").read_text().splitlines()
             counts = {name: int(value) for name, _, value in (line.partition(":") for line in lines)}

@@ -27,6 +27,7 @@ def read_cost(root: Field) -> Cost | None:
         other_hits=cost.get("other_hits").whole(),
         other_ns=cost.get("other_ns").whole(),
         elsewhere_ns=cost.get("elsewhere_ns").whole(),
+        seen_ns=_perhaps(seen) if (seen := cost.optional("seen_ns")) else None,
         processes=cost.get("processes").rows(_read_process, "pid"),
         cores=cost.get("cores").rows(_read_core, "core"),
     )

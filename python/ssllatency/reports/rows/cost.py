@@ -14,6 +14,11 @@ def cost_sentences(cost: Cost | None) -> list[str]:
     sentences = []
     if cost.hits:
         sentences.append(f"Cost of tracing: {_paid(cost)} ({counted(cost.hits, 'probe hit')}, {_each(cost)}).")
+    if cost.seen_ns is not None and cost.cpu_ns:
+        sentences.append(
+            f"With what hits push out of caches it was {share(cost.seen_ns, cost.cpu_ns)}, by the processes' CPU time for each"
+            " system call before, while and after they were traced."
+        )
     if cost.other_hits:
         hits = counted(cost.other_hits, "probe hit")
         sentences.append(

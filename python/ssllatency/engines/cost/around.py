@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tracing took as the processes themselves show it: by their CPU time for each read and write system call while they were
+traced, and just before and after.
+
+It holds what the price of a hit doesn't: what hits push out of caches and predictors, and that a server at full speed which is
+slowed down has to wake its clients. It is only told where the processes were busy, did the same before as after, and took
+clearly more in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from ssllatency.engines.read.cpu_time import process_cpu_ns
+from ssllatency.engines.read.io_calls import IoCalls
+
+LEAST_S = 0.15  # how long the processes are watched before and after, at least
+_LEAST_CALLS = 500  # that they must have made meanwhile
+_LEAST_BUSY = 0.2  # of one processor
+_LEAST_EXCESS = 0.05  # of their CPU time: less is noise
+_SURE = 2.0  # so many times as much as the times before and after differ by
+_MOST_PROCESSES = 128  # that are looked at: a look at many takes too long
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What the processes had done by a time: their system calls and nanoseconds of CPU time, by PID."""
+
+    at_s: float
+    done: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """What the processes did between two moments."""
+
+    seconds: float
+    calls: int
+    cpu_ns: int
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it was enough to tell what a call takes."""
+        enough = self.seconds >= LEAST_S and self.calls >= _LEAST_CALLS
+        return enough and self.cpu_ns >= _LEAST_BUSY * self.seconds * 1e9
+
+    @property
+    def call_ns(self) -> float:
+        """CPU time for each system call."""
+        return self.cpu_ns / self.calls
+
+
+def look(pids: Collection[int], clock: Callable[[], float] = time.monotonic) -> Moment:
+    """What these processes have done by now; those of which it isn't known are left out."""
+    calls = IoCalls()
+    done = {}
+    for pid in pids if len(pids) <= _MOST_PROCESSES else ():
+        number, cpu_ns = calls.of(pid), process_cpu_ns(pid)
+        if number is not None and cpu_ns is not None:
+            done[pid] = number, cpu_ns
+    return Moment(clock(), done)
+
+
+class Around:
+    """Takes moments: `coming` before the first probe is set, `set` when all are, `going` before they are removed, `gone` when
+    none is left. `share` says what that comes to. Each may be called more than once: the first call of `coming` and `going`
+    and the last one of the others count, so that several attachments can share one."""
+
+    def __init__(
+        self,
+        pids: Collection[int],
+        look_at: Callable[[Collection[int]], Moment] = look,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._pids, self._look, self._sleep = tuple(pids), look_at, sleep
+        self._began = self._look(self._pids)
+        self._coming: Moment | None = None
+        self._set: Moment | None = None
+        self._going: Moment | None = None
+        self._gone: Moment | None = None
+        self._share: float | None = None
+
+    def coming(self) -> None:
+        """Probes are about to be set."""
+        self._coming = self._coming or self._look(self._pids)
+
+    def set(self) -> None:
+        """All probes of an attachment are set."""
+        self._set = self._look(self._pids)
+
+    def going(self) -> None:
+        """Probes are about to be removed."""
+        self._going = self._going or self._look(self._pids)
+
+    def gone(self) -> None:
+        """All probes of an attachment are removed."""
+        self._gone, self._share = self._look(self._pids), None
+
+    def share(self) -> float | None:
+        """The part of their CPU time that tracing took, None where it can't be told. Once the probes are gone it waits for a
+        moment, if the processes were busy before."""
+        if self._share is None and self._coming and self._set and self._going and self._gone:
+            before = _pace(self._began, self._coming)
+            traced = _pace(self._set, self._going)
+            if before.is_busy and traced.is_busy:
+                self._sleep(max(0.0, self._gone.at_s + LEAST_S - self._look(()).at_s))
+                self._share = _excess(before, traced, _pace(self._gone, self._look(self._pids)))
+        return self._share
+
+
+def _pace(begin: Moment, end: Moment) -> _Pace:
+    """Of the processes that were there at both."""
+    pairs = [(begin.done[pid], now) for pid, now in end.done.items() if pid in begin.done]
+    return _Pace(
+        end.at_s - begin.at_s,
+        sum(now[0] - earlier[0] for earlier, now in pairs),
+        sum(now[1] - earlier[1] for earlier, now in pairs),
+    )
+
+
+def _excess(before: _Pace, traced: _Pace, after: _Pace) -> float | None:
+    if not after.is_busy:
+        return None
+    usual_ns = (before.call_ns + after.call_ns) / 2
+    unlike = abs(before.call_ns - after.call_ns) / usual_ns
+    excess = 1 - usual_ns / traced.call_ns
+    return excess if excess > max(_LEAST_EXCESS, _SURE * unlike) else None
