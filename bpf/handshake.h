@@ -268,8 +268,11 @@ struct ssll_thread {
 	__u64 off_before_ns; /* off_ns when the read or write that runs began */
 };
 
+/* Of the successful handshakes of the row: how many were resumed, of so many of which that is known. */
 struct ssll_handshake_row {
 	struct ssll_times parts[SSLL_PARTS];
+	__u64 resumed;
+	__u64 resumption_known;
 };
 
 /* The library's state of a handshake, as SSL_get_state returns it, where that isn't known. */

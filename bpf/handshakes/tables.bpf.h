@@ -104,6 +104,15 @@ __noinline int add_row(struct ssll_handshake_row *row, const struct ssll_handsha
 	return 0;
 }
 
+static __always_inline void add_resumption(struct ssll_handshake_row *row, const struct ssll_labels *labels)
+{
+	if (labels->ending != SSLL_ENDING_SUCCESS || !is_known(labels, SSLL_LABEL_RESUMED))
+		return;
+	count(&row->resumption_known);
+	if (labels->values[SSLL_LABEL_RESUMED])
+		count(&row->resumed);
+}
+
 /* Not inlined: its keys would lie on the stack of whatever is called before it, too. */
 static __noinline int add_times(const struct ssll_labels *labels, const struct ssll_handshake *handshake)
 {
@@ -112,10 +121,12 @@ static __noinline int add_times(const struct ssll_labels *labels, const struct s
 
 	set_row_key(&key, labels);
 	row = find_row(&key);
-	if (row)
-		add_row(row, handshake);
-	else
+	if (!row) {
 		count(&counters.map_full);
+		return 0;
+	}
+	add_row(row, handshake);
+	add_resumption(row, labels);
 	return 0;
 }
 

@@ -539,10 +539,12 @@ assert ctypes.sizeof(Times) == 3896
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
         ("parts", Times * 17),
+        ("resumed", ctypes.c_uint64),
+        ("resumption_known", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 66232
+assert ctypes.sizeof(HandshakeRow) == 66248
 
 
 class Hits(ctypes.Structure):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ssllatency.model.handshakes import (
     PHASES,
     WAITS,
+    YES,
     Cause,
     Ending,
     Group,
@@ -71,7 +72,9 @@ def handshakes_of(shakes: Iterable[Shake], by: tuple[Label, ...] = ()) -> Handsh
 def _group(shakes: Sequence[Shake], by: tuple[Label, ...]) -> Group:
     values = {part: [one.parts[part] for one in shakes if part in one.parts] for part in Part}
     parts = {part: times_of(durations) for part, durations in values.items() if durations}
-    return Group({label: shakes[0].labels.get(label) for label in by}, shakes[0].ending, parts)
+    labels, ending = {label: shakes[0].labels.get(label) for label in by}, shakes[0].ending
+    resumption = [one.labels.get(Label.RESUMED) for one in shakes if ending is Ending.SUCCESS]
+    return Group(labels, ending, parts, False, resumption.count(YES), len(resumption) - resumption.count(None))
 
 
 def _causes(shakes: Iterable[Shake]) -> tuple[Cause, ...]:

@@ -32,7 +32,12 @@ def add_groups(groups: Sequence[Group]) -> Group:
     """One group, with the labels of the last, that holds the handshakes of all; at least one."""
     present = [part for part in Part if any(part in group.parts for group in groups)]
     parts = {part: add_times([group.parts[part] for group in groups if part in group.parts]) for part in present}
-    return replace(groups[-1], parts=parts)
+    return replace(
+        groups[-1],
+        parts=parts,
+        resumed=sum(group.resumed for group in groups),
+        resumption_known=sum(group.resumption_known for group in groups),
+    )
 
 
 def add_alike(groups: Iterable[Group]) -> tuple[Group, ...]:
@@ -156,7 +161,12 @@ def _groups_since(later: Group, earlier: Group) -> Group:
         raise ValueError("a part has gone")
     pairs = {part: (times, earlier.parts.get(part)) for part, times in later.parts.items()}
     parts = {part: _times_since(times, before) if before else times for part, (times, before) in pairs.items()}
-    return replace(later, parts={part: times for part, times in parts.items() if times.count or part in EVERY})
+    return replace(
+        later,
+        parts={part: times for part, times in parts.items() if times.count or part in EVERY},
+        resumed=max(0, later.resumed - earlier.resumed),
+        resumption_known=max(0, later.resumption_known - earlier.resumption_known),
+    )
 
 
 def _times_since(later: Times, earlier: Times) -> Times:

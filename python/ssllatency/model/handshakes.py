@@ -128,13 +128,16 @@ class Group:
 
     `labels` holds the values of the labels that the report was grouped by, empty where it wasn't; a value is None where it
     couldn't be read. `other`: the handshakes that were beyond the bound on the number of groups. `parts` holds WALL, CALLS
-    and REST of every handshake, and the others of those that had them.
+    and REST of every handshake, and the others of those that had them. Of successful ones `resumed` is how many were resumed,
+    of the `resumption_known` of which that is known.
     """
 
     labels: Mapping[Label, str | None]
     ending: Ending
     parts: Mapping[Part, Times]
     other: bool = False
+    resumed: int = 0
+    resumption_known: int = 0
 
     @property
     def count(self) -> int:
@@ -147,7 +150,8 @@ class Group:
         counts = {part: times.count for part, times in self.parts.items()}
         every = all(counts.get(part) == self.count for part in EVERY)
         sums = unequal_sum({part: times.total_ns for part, times in self.parts.items()})
-        return every and not sums and max(counts.values()) == self.count
+        resumption = self.resumed <= self.resumption_known <= self.count
+        return every and not sums and resumption and max(counts.values()) == self.count
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,9 @@ def _belongs(single: Shake, group: Shake, handshakes: Shake) -> bool:
 
 def _assert_sum(group: Shake, singles: Sequence[Shake]) -> None:
     assert group["count"] == len(singles)
+    resumed = [single["labels"]["resumed"] for single in singles if group["ending"] == "success"]
+    resumption = [resumed.count("yes"), len(resumed) - resumed.count(None)]
+    assert [group["resumed"], group["resumption_known"]] == resumption
     parts = {part for single in singles for part in single["parts_ns"]} | set(ALWAYS)
     assert set(group["parts"]) == parts
     for part in parts:

@@ -161,7 +161,10 @@ SAMPLES: Mapping[str, Callable[[], Snapshot]] = {
 }
 REPORTS: Mapping[str, Callable[[], str]] = {
     **{name: lambda sample=sample: render(sample()) for name, sample in SAMPLES.items()},  # type: ignore[misc]
-    **{f"{name}_80": lambda sample=sample: render(sample(), Page(80, unicode=True)) for name, sample in SAMPLES.items()},  # type: ignore[misc]
+    **{
+        f"{name}_80": lambda sample=sample: render(sample(), Page(80, unicode=True, most=80))
+        for name, sample in SAMPLES.items()
+    },  # type: ignore[misc]
 }
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ class Rows:
             if Part.WALL in kept:
                 other = bool(key.known >> abi.Label.OTHER & 1)
                 labels = {} if other else self.labels(key, self.by, names)
-                groups.append(Group(labels, ENDINGS[abi.Ending(key.ending)], kept, other))
+                ending = ENDINGS[abi.Ending(key.ending)]
+                groups.append(Group(labels, ending, kept, other, row.resumed, row.resumption_known))
         return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
 
     def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:

@@ -81,9 +81,18 @@ def _read_group(group: Field, by: tuple[Label, ...]) -> tuple[object, Group]:
     folded = other is not None and other.flag()
     if not folded and set(labels) != set(by):
         group.get("labels").refuse("those of handshakes.by")
-    made = Group(labels, group.get("ending").one_of(Ending), _read_parts(group.get("parts")), folded)
+    resumption = _added(group, "resumed"), _added(group, "resumption_known")
+    made = Group(labels, group.get("ending").one_of(Ending), _read_parts(group.get("parts")), folded, *resumption)
     check_count(group, made.count)
+    _check_resumption(group, made)
     return (frozenset(labels.items()), made.ending, folded), made
+
+
+def _check_resumption(field: Field, group: Group) -> None:
+    if group.resumption_known > group.count:
+        field.get("resumption_known").contradict(f"at most that of the handshakes, {group.count}")
+    if group.resumed > group.resumption_known:
+        field.get("resumed").contradict(f"at most resumption_known, {group.resumption_known}")
 
 
 def _read_parts(parts: Field) -> dict[Part, Times]:

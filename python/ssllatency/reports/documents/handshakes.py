@@ -40,6 +40,8 @@ def _group(group: Group) -> dict[str, object]:
         **({"other": True} if group.other else {}),
         "ending": str(group.ending),
         "count": group.count,
+        "resumed": group.resumed,
+        "resumption_known": group.resumption_known,
         "parts": {str(part): _times(times) for part, times in group.parts.items()},
     }
 

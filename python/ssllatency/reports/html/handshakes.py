@@ -11,11 +11,12 @@ from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
-from ssllatency.reports.html.tables import Line, Table, compared
+from ssllatency.reports.html.tables import Line, Table, compared, table
 from ssllatency.reports.html.words import typeset
 from ssllatency.reports.rows import kinds
 from ssllatency.reports.rows.changes import with_sign
 from ssllatency.reports.rows.endings import cause_words
+from ssllatency.reports.rows.groups import group_table
 from ssllatency.reports.rows.parts import HEADINGS, mean_ns, part_rows
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.handshakes import ADJECTIVES
@@ -114,5 +115,7 @@ def unknown(handshakes: Handshakes) -> list[str]:
 def groups(after: Handshakes, before: Handshakes | None) -> Table:
     """Groups by the labels that handshakes were told apart by."""
     same = before if before and before.by == after.by else None
-    caption = "Groups: wall times, means of calls and of the key"
-    return compared(caption, kinds.group_headings(after), kinds.group_rows, after, same)
+    caption = "Groups: wall times, and means of the own part, the waits and the key, of those that succeeded"
+    made = group_table(after)
+    before_rows = None if same is None else group_table(same).rows
+    return table(caption, (*made.labels, *made.headings), made.rows, before_rows)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import pytest
 
@@ -134,6 +135,14 @@ def test_rows_that_read_alike_are_one_group() -> None:
     pairs = [(bytes(labels({abi.Label.VERSION: 0x0304}, number)), row_of(number + 1)) for number in range(3)]
     (group,) = rows(Label.VERSION).groups(pairs, names_of, 1)
     assert (group.labels, group.count) == ({Label.VERSION: "TLSv1.3"}, 1 + 2 + 3)
+
+
+def test_a_row_tells_how_many_were_resumed_of_those_of_which_it_is_known() -> None:
+    row = abi.HandshakeRow.from_buffer_copy(row_of(5))
+    row.resumed, row.resumption_known = 2, 4
+    (group,) = rows().groups([(bytes(abi.Labels()), bytes(row))], names_of, 1)
+    assert (group.resumed, group.resumption_known, group.adds_up) == (2, 4, True)
+    assert not replace(group, resumption_known=6).adds_up
 
 
 def test_a_row_that_was_read_while_it_was_added_to_does_not_add_up() -> None:

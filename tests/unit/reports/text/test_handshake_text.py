@@ -12,7 +12,7 @@ from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.handshake_samples import GOLDEN, REPORTS, SAMPLES, distant, near, offloaded
 from tests.unit.reports.report_samples import busy, snapshot_of
 
-from ssllatency.model.handshakes import PHASES, WAITS, Batches, Ending, Label, Offload, Part
+from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Batches, Ending, Label, Offload, Part
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.text.bars import count_bar, legend, split_bar
 from ssllatency.reports.text.handshakes.report import render
@@ -130,7 +130,44 @@ def test_mix_shows_the_most_frequent_and_counts_the_others() -> None:
 def test_wide_groups_have_their_labels_above() -> None:
     labels = {Label.CIPHER: "C" * 40, Label.SIGNATURE: "S" * 40}
     report = report_of(Shake({Part.REST: 5000}, labels), by=tuple(labels))
-    assert f"\n  {'C' * 40}, {'S' * 40}\n    success      1  100 %  5.00 us" in report
+    assert f"\n  {'C' * 40}, {'S' * 40}\n        1  100 %       0     0 %  5.00 us  5.00 us  5.00 us   0 ns" in report
+
+
+def site(name: str, successful: int, failed: int, resumed: int = 0) -> list[Shake]:
+    """Handshakes that asked for this name; the first of the successful ones were resumed."""
+    good = [
+        Shake({Part.REST: 40_000, Part.WAIT_PEER: 2_000_000}, {Label.SNI: name, Label.RESUMED: YES if n < resumed else NO})
+        for n in range(successful)
+    ]
+    return [*good, *[Shake({Part.REST: 1_000}, {Label.SNI: name}, Ending.FAILURE)] * failed]
+
+
+def test_a_line_a_value_with_what_is_known_of_its_handshakes() -> None:
+    dead = Shake({Part.REST: 1_000}, {}, Ending.ABANDONED)
+    report = report_of(*site("a.example", 6, 2, 3), *site("b.example", 0, 1), dead, by=(Label.SNI,))
+    assert [line.split() for line in report.split("Groups:\n")[1].split("\n\n")[0].splitlines()] == [
+        ["SNI", "COUNT", "SHARE", "FAILED", "FAIL", "%", "ABANDONED", "RESUMED", "P50", "P99", "OWN", "WAITS"],
+        ["a.example", "8", "80", "%", "2", "25", "%", "0", "50", "%", "2.04", "ms", "2.04", "ms", "40.0", "us", "2.00", "ms"],
+        ["b.example", "1", "10", "%", "1", "100", "%", "0", "-", "-", "-", "-", "-"],
+        ["unknown", "1", "10", "%", "0", "0", "%", "1", "-", "-", "-", "-", "-"],
+    ]
+
+
+def test_the_smallest_groups_are_added_up_under_other() -> None:
+    shakes = [one for n in range(25) for one in site(f"{n}.example", 30 - n, 1)]
+    report = report_of(*shakes, by=(Label.SNI,)).split("Groups:\n")[1].split("\n\n")[0].splitlines()
+    assert len(report) == 1 + 20 + 1 + 1
+    assert report[1].split()[:2] == ["0.example", "31"]
+    assert report[-2].split()[:5] == ["other", str(sum(31 - n for n in range(20, 25))), "9.5", "%", "5"]
+    assert report[-1] == "  other: 5 smaller groups are in it; --json and the HTML page show each."
+
+
+def test_on_a_narrow_terminal_a_value_keeps_its_failures_and_its_times() -> None:
+    shakes = site("a-long-name.of-a-shop.example", 6, 2, 3)
+    page = Page(80, most=80)
+    report = render(snapshot_of(handshakes=handshakes_of(shakes, (Label.SNI,))), page).split("Groups:\n")[1].splitlines()
+    assert report[0].split() == ["SNI", "COUNT", "FAILED", "FAIL", "%", "P99", "OWN", "WAITS"]
+    assert report[1].split()[1:] == ["8", "2", "25", "%", "2.04", "ms", "40.0", "us", "2.00", "ms"]
 
 
 def test_unknown_key_and_most_waiting_are_said_or_left_out() -> None:

@@ -15,6 +15,7 @@ from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.parts import shown_group
 from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
 from ssllatency.reports.text.handshakes import endings as handshake_endings
+from ssllatency.reports.text.handshakes import groups as handshake_groups
 from ssllatency.reports.text.handshakes import mix as handshake_mix
 from ssllatency.reports.text.handshakes import parts as handshake_parts
 from ssllatency.reports.text.handshakes.offload import offload_lines
@@ -39,7 +40,7 @@ def blocks(snapshot: Snapshot, page: Page, before: Snapshot | None = None) -> li
         *_times(handshakes, page),
         handshake_endings.causes(handshakes, page),
         _offload(snapshot, handshakes, page),
-        handshake_mix.groups(handshakes, page),
+        handshake_groups.groups(handshakes, page),
         handshake_endings.slowest(handshakes, page),
         loss_rows.handshakes_in_flight(handshakes.in_flight),
         not_traced(snapshot.missing, page.width),

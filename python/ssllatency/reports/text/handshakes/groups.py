@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handshakes by the values of labels, as a table that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ssllatency.model.handshakes import Handshakes
+from ssllatency.reports.rows.groups import OTHER, group_table
+from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.units import counted
+
+_MOST_ROWS = 20
+# What is left out where there is no room, the least important first; and what is where it says nothing of any row.
+_GOES = ("SHARE", "KEY", "P50", "ABANDONED", "RESUMED", "WAITS", "OWN")
+_NOTHING = {"ABANDONED": "0", "RESUMED": "-", "KEY": "-"}
+
+
+def groups(handshakes: Handshakes, page: Page) -> list[str]:
+    """The table; where the labels are too long to stand beside the numbers, above them."""
+    table = group_table(handshakes, _MOST_ROWS)
+    if not table.rows:
+        return []
+    names = [[heading.upper() for heading in table.labels], *(list(row.names) for row in table.rows)]
+    cells = _telling([[heading.upper() for heading in table.headings], *(list(row.cells) for row in table.rows)])
+    lines = page.table([[*left, *right] for left, right in zip(names, cells, strict=True)], len(names[0]), _GOES)
+    if max(map(len, lines)) > page.width:
+        lines = _stacked(names, cells, page)
+    return ["Groups:", *lines, *_said_of_other(table.folded, page)]
+
+
+def _telling(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The rows without the columns that say nothing of any."""
+    columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {_NOTHING.get(column[0])}]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _stacked(labels: Sequence[Sequence[str]], rows: Sequence[Sequence[str]], page: Page) -> list[str]:
+    lines = []
+    for names, line in zip(labels, page.table(rows, 0, _GOES), strict=True):
+        lines += [*page.wrapped(", ".join(filter(None, names)), "  ", "  "), f"  {line}"]
+    return lines
+
+
+def _said_of_other(folded: int, page: Page) -> list[str]:
+    if not folded:
+        return []
+    return page.wrapped(f"{OTHER}: {counted(folded, 'smaller group')} are in it; --json and the HTML page show each.", "  ")
