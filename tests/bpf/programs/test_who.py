@@ -249,6 +249,12 @@ def test_what_is_no_connection_tells_nothing(content: bytes, tmp_path: Path) -> 
         assert opened.read({PlaceOf.BIO_DESCRIPTOR: far.fileno()}) == {}
 
 
+def test_a_listener_is_not_what_a_handshake_reads_from(content: bytes) -> None:
+    """A BIO that is of the type of sockets by name only has a number that may be any descriptor's."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, reader(content) as opened:
+        assert opened.read(on(listening)) == {}
+
+
 def test_a_unix_socket_has_no_port(content: bytes) -> None:
     left, right = socket.socketpair()
     with left, right, reader(content) as opened:

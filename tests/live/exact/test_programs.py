@@ -60,12 +60,13 @@ def hasty(port: int, version: TLSVersion, requests: int) -> None:
 @dataclass(frozen=True)
 class Due:
     """What a server does for each connection of so many requests: its calls by function, and what its statistics say of all
-    connections, of which there are two times CONNECTIONS."""
+    connections, of which there are two times CONNECTIONS. `socket`: whether it hands its sockets to the library."""
 
     calls: dict[str, int]
     told: Callable[[int], Told]
     group: str = X25519
     requests: int = REQUESTS
+    socket: bool = False
     client: Callable[[int, TLSVersion, int], None] = https
 
 
@@ -83,7 +84,7 @@ DUE = {
     ),
     # Its statistics count the question for them before this one, too.
     "apache": Due(_http("SSL_accept", **ACCEPTS), lambda number: {"requests": number * REQUESTS + 1}),
-    "stunnel": Due(_http("SSL_accept", **ACCEPTS), HANDSHAKES),
+    "stunnel": Due(_http("SSL_accept", **ACCEPTS), HANDSHAKES, socket=True),
     # The answers: that the connection stands, and one to each command.
     "postgresql": Due({**_http("SSL_accept", **ACCEPTS), "SSL_write": REQUESTS - 1}, HANDSHAKES, group=P_256, client=psql),
     # It answers one request, then says that it closes and waits for the client's word.
@@ -92,6 +93,7 @@ DUE = {
         HANDSHAKES,
         group=P_256,
         requests=1,
+        socket=True,
     ),
     # The handshakes end within SSL_read.
     "tomcat": Due(
@@ -111,7 +113,7 @@ def test_a_server(certificates: Path, name: str, kind: str) -> None:
     due, number = DUE[name], CONNECTIONS * len(VERSIONS)
     with SERVERS[name](make_certificate(kind, certificates)) as server:
         before = server.told()
-        with Trace(server.pid) as trace, Shakes(server.pid) as shakes:
+        with Trace(server.pid) as trace, Shakes(server.pid, options=("--by", "port,peer")) as shakes:
             for version in VERSIONS:
                 due.client(server.port, version, due.requests)
             after = server.told()
@@ -123,6 +125,8 @@ def test_a_server(certificates: Path, name: str, kind: str) -> None:
     assert trace.document["in_flight"] == 0
     labels = [(version.name.replace("_", "."), "no", due.group, "server") for version in VERSIONS for _ in range(CONNECTIONS)]
     assert labels_of(shakes.singles, "version", "resumed", "group", "role") == labels
+    ends = (str(server.port), "127.0.0.0/24") if due.socket else (None, None)
+    assert set(labels_of(shakes.singles, "port", "peer")) == {ends}
     assert_books(shakes)
 
 
