@@ -125,7 +125,8 @@ static __noinline int read_socket(__u64 ssl, const struct ssll_layout *layout, b
 
 	if (!read_descriptor(ssl, layout, &descriptor) || !read_ends(descriptor, &ends))
 		return 0;
-	if (ends.family != LOCAL_SOCKET && !ends.peer_port) /* no connection: the number isn't that of what the BIO reads from */
+	/* Without a connection the number isn't that of what the BIO reads from. */
+	if (ends.family != LOCAL_SOCKET && !ends.peer_port)
 		return 0;
 	if (is_asked_for(SSLL_LABEL_PORT)) {
 		endpoint->port = server ? ends.port : ends.peer_port;

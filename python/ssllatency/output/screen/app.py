@@ -24,7 +24,7 @@ from ssllatency.output.screen.dialogs import CommandScreen, LineScreen, TextScre
 from ssllatency.output.screen.recorder import Recorder
 from ssllatency.reports.live.detail import detail
 from ssllatency.reports.live.screen import State, chosen_words, compose, explanation
-from ssllatency.reports.live.shown import Choice, shown
+from ssllatency.reports.live.shown import VIEW_KEYS, Choice, how_to_see, shown, title
 from ssllatency.reports.live.styled import Line, Piece
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.units import printable
@@ -76,6 +76,7 @@ class TopApp(App[None]):
         Binding("q", "quit", "quit"),
         Binding("ctrl+c", "quit", "quit", priority=True),
         Binding("question_mark,h,f1", "help", "help"),
+        *(Binding(key, f"view_of('{view}')", title(view)) for key, view in VIEW_KEYS.items()),
         Binding("tab", "view(1)", "next view", priority=True),
         Binding("shift+tab", "view(-1)", "previous view", priority=True),
         Binding("less_than_sign,comma", "sort(-1)", "order by the column to the left"),
@@ -181,6 +182,13 @@ class TopApp(App[None]):
     def action_view(self, step: int) -> None:
         """Switches between services, processes, labels, functions."""
         self._choose(self._choice.switched(self._views(), step))
+
+    def action_view_of(self, view: str) -> None:
+        """Switches to this view, or tells what to type for it."""
+        if self._history.newest and view not in self._views():
+            self._say(how_to_see(view, self._views()))
+            return
+        self._choose(self._choice.viewed(view))
 
     def action_sort(self, step: int) -> None:
         """Orders the rows by another column."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ssllatency.model.handshakes import WHO
 from ssllatency.model.live.history import HISTORY_S, Failures
 from ssllatency.model.live.reading import FUNCTION
 from ssllatency.model.live.rows import Row
 from ssllatency.reports.live.columns import Layout, layout
 from ssllatency.reports.live.drawings import heatmap, parts_bar
 from ssllatency.reports.live.lines import cell, cut, diagnosis, failures, heading, headings, totals, trend
-from ssllatency.reports.live.shown import Shown, title
+from ssllatency.reports.live.shown import VIEW_KEYS, Shown, title
 from ssllatency.reports.live.styled import Line, Piece, Style, fitted, plain, words
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.units import counted, seconds
@@ -22,7 +23,7 @@ LEAST = (80, 24)
 _KEYS = {
     "?": "help",
     "q": "quit",
-    "Tab": "view",
+    "1-5": "view",
     "<>": "sort",
     "/": "filter",
     "Enter": "detail",
@@ -80,8 +81,9 @@ def _above(now: Shown, at_s: float, state: State, page: Page) -> list[Line]:
 
 def _views(now: Shown, views: Sequence[str]) -> Line:
     pieces: list[Piece] = []
+    keys = {view: f"{key} " for key, view in VIEW_KEYS.items()}
     for view in views:
-        pieces += [Piece(f" {title(view)} ", Style.SELECTED if view == now.choice.view else Style.PLAIN)]
+        pieces += [Piece(f" {keys.get(view, '')}{title(view)} ", Style.SELECTED if view == now.choice.view else Style.PLAIN)]
     if now.choice.contains:
         hidden = f", {now.hidden} hidden" if now.hidden else ""
         pieces += [Piece("  only: ", Style.FAINT), words(f"{now.choice.contains}{hidden}", Style.STRONG)]
@@ -160,8 +162,11 @@ def explanation(views: Sequence[str]) -> list[str]:
     """The keys, and what the columns are."""
     from ssllatency.reports.live.columns import columns
 
+    absent = [title(view) for view in VIEW_KEYS.values() if view in WHO and view not in views]
     keys = [
         ("Up Down j k", "choose a row (PageUp PageDown Home End: further)"),
+        (" ".join(VIEW_KEYS), ", ".join(map(title, VIEW_KEYS.values()))),
+        *([("", f"{' and '.join(absent)} need --by: ssllatency top --by port,sni")] if absent else []),
         ("Tab, Shift-Tab", f"the next or previous view: {', '.join(map(title, views))}"),
         ("< >", "order rows by another column; i: the other way round"),
         ("/", "show only rows whose name contains a text; Esc: all of them"),

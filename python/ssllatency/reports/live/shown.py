@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -13,9 +13,19 @@ from ssllatency.model.live.reading import FUNCTION, SERVICE
 from ssllatency.model.live.rows import Row, rows, whole
 from ssllatency.reports.live.columns import columns, ordered
 from ssllatency.reports.words.handshakes import LABELS
+from ssllatency.reports.words.units import capitalized
 
 WINDOWS_S = (1.0, 10.0, 60.0, 300.0)
-_TITLES = {SERVICE: "services", FUNCTION: "functions", Label.PROCESS: "processes", Label.GROUP: "key-exchange groups"}
+_TITLES = {
+    SERVICE: "services",
+    FUNCTION: "functions",
+    Label.PROCESS: "processes",
+    Label.GROUP: "key-exchange groups",
+    Label.SNI: "server names",
+}
+# The views that have a key, whether they are there or not.
+VIEW_KEYS: Mapping[str, str] = {"1": SERVICE, "2": Label.PROCESS, "3": Label.PORT, "4": Label.SNI, "5": FUNCTION}
+_READ_WHEN_ASKED = (Label.PORT, Label.SNI)
 
 
 def title(view: str) -> str:
@@ -24,6 +34,15 @@ def title(view: str) -> str:
         return _TITLES[view]
     name = LABELS.get(Label(view), view)
     return name if name.endswith("s") else f"{name}s"
+
+
+def how_to_see(view: str, views: Sequence[str]) -> str:
+    """What to type for a view that isn't among these."""
+    if view not in _READ_WHEN_ASKED:
+        return f"There are no {title(view)} to show."
+    shown_labels = [name for name in views if name in set(Label) - {Label.PROCESS, *_READ_WHEN_ASKED}]
+    labels = ",".join([*shown_labels, *_READ_WHEN_ASKED])
+    return f"{capitalized(title(view))} are read only when asked for: ssllatency top --by {labels}"
 
 
 @dataclass(frozen=True)
@@ -39,7 +58,10 @@ class Choice:
 
     def switched(self, views: Sequence[str], step: int = 1) -> Choice:
         """The same with the next view, in which another row is chosen."""
-        view = views[(views.index(self.view) + step) % len(views)] if self.view in views else views[0]
+        return self.viewed(views[(views.index(self.view) + step) % len(views)] if self.view in views else views[0])
+
+    def viewed(self, view: str) -> Choice:
+        """The same with this view, in which another row is chosen."""
         kept = self.sort if self.sort == "name" or self.sort in {column.key for column in columns(view)} else "rate"
         return replace(self, view=view, sort=kept, row="")
 

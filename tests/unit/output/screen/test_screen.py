@@ -67,14 +67,19 @@ class Lines:
 
 
 def run(
-    steps: Steps, choice: Choice = AT_FIRST, size: tuple[int, int] = (80, 24), recorder: Recorder | None = None, **kwargs: Any
+    steps: Steps,
+    choice: Choice = AT_FIRST,
+    size: tuple[int, int] = (80, 24),
+    recorder: Recorder | None = None,
+    by: tuple[Label, ...] = (Label.VERSION,),
+    **kwargs: Any,
 ) -> TopApp:
     """Runs the application with the readings, and the steps in it."""
 
     async def piloted() -> TopApp:
         app = TopApp(choice, recorder or Recorder(), **kwargs)
         async with app.run_test(size=size) as pilot:
-            for reading in readings(SECONDS, by=(*BY, Label.VERSION)):
+            for reading in readings(SECONDS, by=(*BY, *by)):
                 app.post_message(Read(reading))
             await pilot.pause()
             await steps(pilot, app)
@@ -116,6 +121,55 @@ def test_views_are_switched() -> None:
         assert text(app).splitlines()[4].startswith("SSL_do_handshake")
 
     run(steps)
+
+
+def test_each_view_has_a_key() -> None:
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        for key, heading in {"2": "PROCESS", "5": "FUNCTION", "1": "SERVICE"}.items():
+            await pilot.press(key)
+            assert text(app).splitlines()[3].split()[0] == heading
+        assert "1 services  2 processes  versions  5 functions" in text(app)
+
+    run(steps)
+
+
+def test_a_view_that_was_not_asked_for_says_what_to_type() -> None:
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        for key, name in {"3": "Ports", "4": "Server names"}.items():
+            await pilot.press(key)
+            assert text(app).splitlines()[3].split()[0] == "SERVICE"
+            notice = text(app).splitlines()[-2].rstrip()
+            assert notice == f"{name} are read only when asked for: ssllatency top --by version,port,sni"
+        await pilot.press("question_mark")
+        helped = cast("Text", app.screen.query_one("#text", Static).content).plain
+        assert "1 2 3 4 5       services, processes, ports, server names, functions" in helped
+        assert "ports and server names need --by: ssllatency top --by port,sni" in helped
+
+    run(steps)
+
+
+def test_ports_and_server_names_are_views_once_they_are_asked_for() -> None:
+    async def steps(pilot: Pilot[None], app: TopApp) -> None:
+        for key, heading in {"3": "PORT", "4": "SNI"}.items():
+            await pilot.press(key)
+            assert text(app).splitlines()[3].split()[0] == heading
+        await pilot.press("question_mark")
+        assert "need --by" not in cast("Text", app.screen.query_one("#text", Static).content).plain
+
+    run(steps, by=(Label.PORT, Label.SNI))
+
+
+def test_a_key_before_the_first_numbers_is_kept() -> None:
+    async def piloted() -> None:
+        app = TopApp(AT_FIRST, Recorder())
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("2")
+            for reading in readings(SECONDS, by=BY):
+                app.post_message(Read(reading))
+            await pilot.pause()
+            assert text(app).splitlines()[3].split()[0] == "PROCESS"
+
+    asyncio.run(piloted())
 
 
 def test_rows_are_ordered_filtered_and_chosen() -> None:
