@@ -17,6 +17,7 @@ _WIDTH = 100
 _DEBUG_FILE = "debug file "
 _HEADER = ("OPERATION", "FOUND", "ADDRESS", "NS/CALL", "ROLE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
 _RIGHT = ("ADDRESS", "NS/CALL", "OFFSET")
+ABSENT = ("Not probed:", "Not seen:")  # what stands above what is missing, of operations and of handshakes
 _GOES = ("ADDRESS", "INSTRUCTION", "FOUND", "NOTE")
 
 
@@ -68,7 +69,7 @@ def _file(plan: ImagePlan, sessions: bool, costs: HitCosts, most: int | None) ->
         yield from table([_HEADER, *rows], most, _GOES)
     if plan.missing:
         yield ""
-        yield "Not probed:"
+        yield ABSENT[0]
         yield from _missing(plan, most)
 
 

@@ -72,6 +72,7 @@ def test_alone_it_lists_and_says_what_to_type_next(capsys: pytest.CaptureFixture
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(first_look, "look", look)
+    monkeypatch.setenv("NO_COLOR", "1")
     assert run([]) == 0
     printed = capsys.readouterr().out
     assert looked_at == [10, 20, 21]

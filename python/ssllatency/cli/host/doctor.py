@@ -7,12 +7,18 @@ import argparse
 from dataclasses import replace
 
 from ssllatency.engines import choice, doctor, trial
+from ssllatency.output.page import output_page
 from ssllatency.output.printing import show
 from ssllatency.probes.listing import hit_words
+from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.marks import FAILURE, FINDING
+from ssllatency.reports.words.units import printable
 from ssllatency.tracing import hit_costs
 
 SUMMARY = "check what tracing needs, and print the command that fixes what is missing"
 EXAMPLES = (("ssllatency doctor", "what this machine lacks, each with the command that fixes it"),)
+
+_MISSING = "MISSING"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,21 +34,28 @@ def run(arguments: argparse.Namespace) -> int:
         if obstacle:
             show(obstacle)
         return int(obstacle is not None)
+    page = output_page()
     for finding in doctor.findings(host):
-        show(f"{_word(finding):8} {finding.name}: {finding.detail}")
-        if finding.remedy:
-            show(f"{'':8}   to fix it: {finding.remedy}")
-    show(f"\n{_verdict(host)}")
+        show("\n".join(finding_lines(finding, page)), colour=page.colour)
+    show(f"\n{page.marked(_verdict(host), FAILURE if obstacle else FINDING)}", colour=page.colour)
     if obstacle is None and (costs := hit_costs.of_this_machine()):
         show(f"Nanoseconds a probe hit: {hit_words(costs)}.")
     return int(obstacle is not None)
+
+
+def finding_lines(finding: doctor.Finding, page: Page) -> list[str]:
+    """What was found, and the command that fixes it; what prevents tracing stands out."""
+    word = _word(finding)
+    line = f"{word:8} {printable(f'{finding.name}: {finding.detail}')}"
+    remedy = [f"{'':8}   to fix it: {printable(finding.remedy)}"] if finding.remedy else []
+    return [page.marked(line, FAILURE) if word == _MISSING else line, *remedy]
 
 
 def _word(finding: doctor.Finding) -> str:
     """Only what the default engine lacks prevents tracing: for other engines it is optional."""
     if finding.ok:
         return "ok"
-    return "MISSING" if finding.engine in ("", doctor.DEFAULT_ENGINE) else "optional"
+    return _MISSING if finding.engine in ("", doctor.DEFAULT_ENGINE) else "optional"
 
 
 def _verdict(host: doctor.Host) -> str:

@@ -21,6 +21,8 @@ from ssllatency.probes.costs import REFERENCE, HitCosts
 from ssllatency.probes.handshake import listing as handshake_listing
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
+from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.marks import FAILURE
 from ssllatency.reports.words.units import counted, printable
 from ssllatency.targets import Selection, all_processes
 from ssllatency.tracing import hit_costs
@@ -85,8 +87,17 @@ def _resolved(selection: Selection, arguments: argparse.Namespace, stack: ExitSt
 
 def _print(text: str) -> None:
     page = output_page()
-    lines = [printable(line) for line in text.split("\n")]
-    show("\n".join(part for line in lines for part in ([line] if page.has_room([line]) else page.wrapped(line))))
+    show(laid_out(text, page), colour=page.colour)
+
+
+def laid_out(text: str, page: Page) -> str:
+    """The listing in lines that fit; what isn't probed stands out."""
+    lines, missing = [], False
+    for line in map(printable, text.split("\n")):
+        missing = line in listing.ABSENT or (missing and bool(line))
+        parts = [line] if page.has_room([line]) else page.wrapped(line)
+        lines += [page.marked(part, FAILURE) if missing else part for part in parts]
+    return "\n".join(lines)
 
 
 def _handshakes(arguments: argparse.Namespace, selection: Selection) -> int:

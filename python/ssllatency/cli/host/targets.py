@@ -15,6 +15,8 @@ from ssllatency.cli import options
 from ssllatency.errors import SsllatencyError
 from ssllatency.output.page import output_page
 from ssllatency.output.printing import show, tell, tell_line
+from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.marks import FAILURE, FINDING
 from ssllatency.reports.words.units import printable, rate, share
 from ssllatency.targets import Selection, Survey, listing, select, survey
 from ssllatency.tracing.file_facts import KnownFiles
@@ -74,12 +76,21 @@ def _left_out(_: SsllatencyError) -> None:
 
 
 def _print(surveyed: Survey) -> None:
-    rows = [tuple(printable(cell) for cell in row) for row in listing.rows(surveyed)]
     page = output_page()
-    table = page.fitted([listing.HEADINGS, *rows], listing.LEFT, _GOES) if rows else ["No process that does TLS was found."]
-    show("\n".join(table))
-    for sentence in listing.sentences(surveyed):
-        show("\n".join(["", *page.wrapped(sentence, hanging="  ")]))
+    show("\n\n".join("\n".join(block) for block in blocks(surveyed, page)), colour=page.colour)
+
+
+def blocks(surveyed: Survey, page: Page) -> list[list[str]]:
+    """The table, and sentences for what it doesn't show; what can't be traced stands out."""
+    rows = [tuple(printable(cell) for cell in row) for row in listing.rows(surveyed)]
+    heading, *lines = page.fitted([listing.HEADINGS, *rows], listing.LEFT, _GOES)
+    untraced = [row[-1] != "yes" for row in rows]
+    marked = [page.marked(line, FAILURE) if no else line for line, no in zip(lines, untraced, strict=True)]
+    sentences = [page.wrapped(sentence, hanging="  ") for sentence in listing.sentences(surveyed)]
+    return [
+        [heading, *marked] if rows else ["No process that does TLS was found."],
+        *([page.marked(line, FINDING) for line in lines] for lines in sentences),
+    ]
 
 
 def _is_traced(family: listing.Family) -> bool:
@@ -110,7 +121,11 @@ def _look_at(families: Sequence[listing.Family]) -> Mapping[int, Seen]:
         for family in families
         for number, failed in [_seen_of(family, seen)]
     ]
-    show("\n".join(["", *output_page().fitted([_RATES, *rows], 2)]))
+    page = output_page()
+    heading, *lines = page.fitted([_RATES, *rows], 2)
+    failed = [_seen_of(family, seen)[1] > 0 for family in families]
+    marked = [page.marked(line, FAILURE) if bad else line for line, bad in zip(lines, failed, strict=True)]
+    show("\n".join(["", heading, *marked]), colour=page.colour)
     return seen
 
 

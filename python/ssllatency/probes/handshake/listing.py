@@ -10,7 +10,7 @@ from typing import Any
 from ssllatency.probes.costs import REFERENCE, HitCosts
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall, Transport
-from ssllatency.probes.listing import fact, hit_fields, hit_words, reasons, table
+from ssllatency.probes.listing import ABSENT, fact, hit_fields, hit_words, reasons, table
 from ssllatency.probes.plan import Probe
 
 _HEADER = ("PHASE", "CALL OF", "NS/CALL", "SITE", "OFFSET", "COST", "INSTRUCTION", "NOTE")
@@ -58,7 +58,7 @@ def _file(plan: HandshakePlan, costs: HitCosts, most: int | None) -> Iterator[st
         yield from table([_HEADER, *rows], most, _GOES)
     if plan.missing:
         yield ""
-        yield "Not seen:"
+        yield ABSENT[1]
         yield from reasons(((part.reason, part.what) for part in plan.missing), most)
 
 
