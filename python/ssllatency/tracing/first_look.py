@@ -22,9 +22,15 @@ class Seen:
     failed: float = 0.0
 
 
+# Rows are of a process and an ending, and take 65 KiB each of the kernel's memory.
+MOST_ROWS = 384
+OTHER = 0  # instead of a PID: processes that had no row of their own any more
+
+
 def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -> dict[int, Seen]:
     """What was seen of these processes and their children within so many seconds, by PID; nothing of those without a handshake.
-    SIGINT ends it sooner. SsllatencyError where this machine, or any of the processes, can't be traced."""
+    OTHER stands for those for which there is no room. SIGINT ends it sooner. SsllatencyError where this
+    machine, or any of the processes, can't be traced."""
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)
@@ -40,7 +46,7 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
 def _by_process(measured: Handshakes, seconds: float) -> dict[int, Seen]:
     seen: dict[int, Seen] = {}
     for group in measured.groups:
-        pid = (group.labels.get(Label.PROCESS) or "").rpartition("(")[2].rstrip(")")
+        pid = str(OTHER) if group.other else (group.labels.get(Label.PROCESS) or "").rpartition("(")[2].rstrip(")")
         if pid.isdecimal() and seconds:
             process = seen.setdefault(int(pid), Seen())
             process.rate += group.count / seconds

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -13,21 +14,25 @@ from pathlib import Path
 import pytest
 
 from tests.live.clients.counted import TLS_1_3, Client
-from tests.live.commands.trace import PROGRAM
+from tests.live.commands.trace import PROGRAM, links_left, links_of
 from tests.live.servers.nginx import Nginx
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
 
-def on_a_terminal(program: Path) -> str:
-    """What the program writes there until it ends."""
+def on_a_terminal(program: Path, at: bytes = b"", seen: set[int] | None = None) -> str:
+    """What the program writes there until it ends. Once it has written `at`, its links are `seen` and Ctrl-C is typed."""
     ours, its = pty.openpty()
-    with subprocess.Popen([program], stdin=its, stdout=its, stderr=its, env=os.environ | {"COLUMNS": "200"}) as process:
+    settings = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    with subprocess.Popen([program], stdin=its, stdout=its, stderr=its, env=settings) as process:
         os.close(its)
         written = b""
         try:
             while piece := os.read(ours, 1 << 16):
                 written += piece
+                if seen is not None and not seen and at in written:
+                    seen |= links_of(process.pid)
+                    process.send_signal(signal.SIGINT)
         except OSError:  # the other end is closed
             pass
         os.close(ours)
@@ -55,3 +60,13 @@ def test_it_names_the_busiest_server_and_the_line_to_type_next(certificates: Pat
     assert int(rate) > 0
     assert re.search(rf"^{idle.master_pid} \+1 +nginx +0 +-$", printed, re.MULTILINE)
     assert f"  ssllatency handshakes -p {server.master_pid} -d 10s" in printed
+
+
+def test_ctrl_c_ends_it_and_leaves_no_probe(certificates: Path) -> None:
+    with Nginx(certificates) as server:
+        links: set[int] = set()
+        printed = on_a_terminal(PROGRAM, at=b" of 2 s", seen=links)  # the progress, which begins once the probes are there
+        assert links
+        assert links_left(links) == set()
+    assert re.search(rf"^{server.master_pid} \+1 +nginx +0 +-$", printed, re.MULTILINE)
+    assert printed.count(" of 2 s") < 10

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.live.clients.counted import TLS_1_3, Client, h2load
-from tests.live.commands.trace import PROGRAM, Trace, count, losses
+from tests.live.commands.trace import PROGRAM, Trace, count, links_left, links_of, losses
 from tests.live.servers.nginx import Nginx, Settings, libssl_of
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -39,26 +39,11 @@ def start(*words: object) -> subprocess.Popen[str]:
     raise AssertionError("".join(said))
 
 
-def links_of(pid: int) -> set[int]:
-    """The numbers of the links that a process holds."""
-    links = set()
-    for file in Path(f"/proc/{pid}/fdinfo").iterdir():
-        with suppress(FileNotFoundError):  # it was closed meanwhile
-            links |= {int(number) for number in re.findall(r"^link_id:\s*(\d+)$", file.read_text(), re.MULTILINE)}
-    return links
-
-
 def children(pid: int) -> list[int]:
     """The processes that a process has started and that are still there."""
     with suppress(OSError):
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
-
-
-def links_left(links: set[int]) -> set[int]:
-    """Which of these links the kernel still knows."""
-    shown = subprocess.run(["bpftool", "-j", "link", "show"], check=True, capture_output=True, text=True).stdout
-    return links & {link["id"] for link in json.loads(shown or "[]")}
 
 
 @pytest.mark.parametrize("method", ["perf", "multi", "session"])

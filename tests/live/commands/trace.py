@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -150,3 +152,18 @@ def losses(document: Document) -> dict[str, int]:
 def counted_pids(document: Document, function: str) -> set[int]:
     """The processes in which a function was counted; needs a trace with --by-process."""
     return {row["pid"] for row in document["functions"] if row["function"] == function}
+
+
+def links_of(pid: int) -> set[int]:
+    """The numbers of the links that a process holds."""
+    links = set()
+    for file in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            links |= {int(number) for number in re.findall(r"^link_id:\s*(\d+)$", file.read_text(), re.MULTILINE)}
+    return links
+
+
+def links_left(links: set[int]) -> set[int]:
+    """Which of these links the kernel still knows."""
+    shown = subprocess.run(["bpftool", "-j", "link", "show"], check=True, capture_output=True, text=True).stdout
+    return links & {link["id"] for link in json.loads(shown or "[]")}

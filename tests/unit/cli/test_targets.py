@@ -9,17 +9,19 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.fixtures import build
+from tests.measured.handshakes import Shake, handshakes_of
 
 from ssllatency.cli.host import targets
 from ssllatency.cli.main import run
 from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
-from ssllatency.model.handshakes import Label
+from ssllatency.model.handshakes import Label, Part
 from ssllatency.targets import Process, Survey
 from ssllatency.targets.listening import Listener
 from ssllatency.targets.survey import Stack, TlsProcess
@@ -58,6 +60,33 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Survey:
     survey = Survey(rows)
     monkeypatch.setattr(targets, "_surveyed", lambda _selection: survey)
     return survey
+
+
+@pytest.mark.usefixtures("alone")
+def test_alone_what_is_not_told_apart_is_no_zero(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {21: first_look.Seen(250.0, 0.0), first_look.OTHER: first_look.Seen(12.0, 0.0)}
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(first_look, "look", lambda *_: seen)
+    monkeypatch.setattr(targets, "_MOST_LOOKED_AT", 2)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run([]) == 0
+    printed, said = capsys.readouterr()
+    assert re.search(r"^20 \+1 +nginx\S+ +250 +0 %$", printed, re.MULTILINE)
+    assert re.search(r"^10 +idle +- +-$", printed, re.MULTILINE)
+    assert "12.0 handshakes a second aren't in the table" in said
+    assert "aren't counted" not in said
+    monkeypatch.setattr(targets, "_MOST_LOOKED_AT", 1)
+    assert run([]) == 0
+    assert "the handshakes of 1 of them aren't counted" in capsys.readouterr().err
+
+
+def test_rows_beyond_the_bound_are_other() -> None:
+    shakes = [Shake({Part.REST: 5}, {Label.PROCESS: f"nginx({pid})"}) for pid in (17, 17, 18)]
+    made = handshakes_of(shakes, (Label.PROCESS,))
+    folded = replace(made.groups[1], labels={}, other=True)
+    seen = first_look._by_process(replace(made, groups=(made.groups[0], folded)), 2.0)
+    assert seen == {17: first_look.Seen(1.0, 0.0), first_look.OTHER: first_look.Seen(0.5, 0.0)}
 
 
 @pytest.mark.usefixtures("alone")

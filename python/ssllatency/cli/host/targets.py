@@ -57,7 +57,7 @@ def run_alone() -> int:
     surveyed = _surveyed(Selection())
     _print(surveyed)
     families = [family for family in listing.families(surveyed) if _is_traced(family)]
-    seen = _look_at([family for family in families if family.first.listens][:_MOST_LOOKED_AT])
+    seen = _look_at([family for family in families if family.first.listens])
     busiest = max(families, key=lambda family: _seen_of(family, seen)[0], default=None)
     show("\n".join(["", *_next_lines(busiest)]))
     return 0
@@ -109,15 +109,19 @@ def _look_at(families: Sequence[listing.Family]) -> Mapping[int, Seen]:
     parser = argparse.ArgumentParser()
     options.add_measuring_options(parser)
     options.add_attaching_options(parser)
-    tell_line(f"Counting their handshakes for {_LOOK_S:g} s ... Ctrl-C ends it sooner.")
+    if len(families) > _MOST_LOOKED_AT:
+        tell(f"the handshakes of {len(families) - _MOST_LOOKED_AT} of them aren't counted.")
+        families = families[:_MOST_LOOKED_AT]
+    tell_line(f"Counting their handshakes for {_LOOK_S:g} s, by probes that are gone then ... Ctrl-C ends it sooner.")
     pids = [pid for family in families for pid in family.pids]
     try:
-        seen = first_look.look(pids, parser.parse_args(["--by", "process", "--max-groups", "4096"]), _LOOK_S)
+        seen = first_look.look(pids, parser.parse_args(["--by", "process", "--max-groups", str(first_look.MOST_ROWS)]), _LOOK_S)
     except SsllatencyError as error:  # one of them has ended, or this machine can't trace
         tell(str(error))
         return {}
+    other = first_look.OTHER in seen
     rows = [
-        (listing.shown_pid(family), family.first.process.comm, rate(number), share(failed, number))
+        (listing.shown_pid(family), family.first.process.comm, _rate(number, known=not other), share(failed, number))
         for family in families
         for number, failed in [_seen_of(family, seen)]
     ]
@@ -126,7 +130,14 @@ def _look_at(families: Sequence[listing.Family]) -> Mapping[int, Seen]:
     failed = [_seen_of(family, seen)[1] > 0 for family in families]
     marked = [page.marked(line, FAILURE) if bad else line for line, bad in zip(lines, failed, strict=True)]
     show("\n".join(["", heading, *marked]), colour=page.colour)
+    if other:
+        tell(f"{rate(seen[first_look.OTHER].rate)} handshakes a second aren't in the table: there are too many processes.")
     return seen
+
+
+def _rate(number: float, *, known: bool) -> str:
+    """Handshakes a second; none isn't known where some weren't told apart."""
+    return rate(number) if number or known else "-"
 
 
 def _seen_of(family: listing.Family, seen: Mapping[int, Seen]) -> tuple[float, float]:
