@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from threading import Thread
 
-from ssllatency.engines.attach.links import close_all
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable
 from ssllatency.probes.costs import REFERENCE, HitCosts
 
 _ITERATIONS = 200  # of a batch
-_BATCHES = 8  # of which the fastest counts, as the one that was disturbed least
+_ITERATIONS_SINGLE_STEPPED = 20  # the same where each takes several times as long
+_BATCHES = 16  # of each loop, in turn with those of the others; the fastest counts, as the one that was disturbed least
 APART = 64  # bytes from one loop to the next: a cache line
 
 _Function = Callable[[int], object]
@@ -40,11 +41,13 @@ class Hit(StrEnum):
 
 @dataclass(frozen=True)
 class Loop:
-    """A function that runs an instruction as many times as its argument says; where that lies, from its beginning."""
+    """A function that runs an instruction as many times as its argument says; where that lies, from its beginning; how many
+    times it is to run it at once."""
 
     code: bytes
     site: int
     at_return: bool = False
+    iterations: int = _ITERATIONS
 
 
 LOOPS: Mapping[str, Mapping[Hit, Loop]] = {
@@ -53,14 +56,16 @@ LOOPS: Mapping[str, Mapping[Hit, Loop]] = {
         Hit.OPTIMISED: Loop(bytes.fromhex("0f1f440000 48ffcf 75f6 c3"), 0),
         # push %rax; pop %rax; dec %rdi; jnz; ret
         Hit.EMULATED: Loop(bytes.fromhex("50 58 48ffcf 75f9 c3"), 0),
-        Hit.SINGLE_STEPPED: Loop(bytes.fromhex("50 58 48ffcf 75f9 c3"), 2),
+        Hit.SINGLE_STEPPED: Loop(bytes.fromhex("50 58 48ffcf 75f9 c3"), 2, iterations=_ITERATIONS_SINGLE_STEPPED),
         # call to the push; dec %rdi; jnz; ret; push %rax; pop %rax; ret
         Hit.ENTRY_AND_RETURN: Loop(bytes.fromhex("e806000000 48ffcf 75f6 c3 50 58 c3"), 11, at_return=True),
     },
     "aarch64": {
         # nop; subs x0, x0, #1; b.ne; ret
         Hit.EMULATED: Loop(bytes.fromhex("1f2003d5 000400f1 c1ffff54 c0035fd6"), 0),
-        Hit.SINGLE_STEPPED: Loop(bytes.fromhex("1f2003d5 000400f1 c1ffff54 c0035fd6"), 4),
+        Hit.SINGLE_STEPPED: Loop(
+            bytes.fromhex("1f2003d5 000400f1 c1ffff54 c0035fd6"), 4, iterations=_ITERATIONS_SINGLE_STEPPED
+        ),
         # mov x9, x30; bl to the nop; subs x0, x0, #1; b.ne; mov x30, x9; ret; nop; ret
         Hit.ENTRY_AND_RETURN: Loop(
             bytes.fromhex("e9031eaa 05000094 000400f1 c1ffff54 fe0309aa c0035fd6 1f2003d5 c0035fd6"), 24, at_return=True
@@ -70,8 +75,9 @@ LOOPS: Mapping[str, Mapping[Hit, Loop]] = {
 
 
 def measure(method: kernel.Method, *, returns: bool = True) -> HitCosts:
-    """What a hit costs when attached by `method`, with a program that does nothing. Takes about 0.1 s, most of which the kernel
-    takes to detach. OSError where it refuses to attach, KeyError for a processor that isn't supported.
+    """What a hit costs when attached by `method`, with a program that does nothing. Takes some 20 ms, half of them to
+    attach. To detach the kernel takes three times as long, waiting: that goes on once the answer is there. OSError where it
+    refuses to attach, KeyError for a processor that isn't supported.
 
     `returns`: whether return probes may be tried; else their cost is that of the reference. Where the kernel has no cheaper
     way for nops, they cost what other emulated sites do. A session's hits are those of multi: the kernel takes the same way
@@ -81,9 +87,9 @@ def measure(method: kernel.Method, *, returns: bool = True) -> HitCosts:
     if not returns:
         loops.pop(Hit.ENTRY_AND_RETURN)
     with _mapped([loop.code for loop in loops.values()]) as (path, functions):
-        plain_ns = [_iteration_ns(function) for function in functions]
+        plain_ns = _iterations_ns(functions, list(loops.values()))
         with _attached(path, list(loops.values()), method):
-            probed_ns = [_iteration_ns(function) for function in functions]
+            probed_ns = _iterations_ns(functions, list(loops.values()))
     ns = {hit: round(probed - plain) for hit, probed, plain in zip(loops, probed_ns, plain_ns, strict=True)}
     emulated = ns[Hit.EMULATED]
     return HitCosts(
@@ -99,14 +105,17 @@ def _has(hit: Hit, method: kernel.Method) -> bool:
     return hit is not Hit.OPTIMISED or (kernel.release() >= (6, 18, 0) and method is not kernel.Method.PERF)
 
 
-def _iteration_ns(function: _Function) -> float:
-    function(_ITERATIONS // 10)  # brings in its page, and lets the kernel optimise the site
-    return min(_batch_ns(function) for _ in range(_BATCHES)) / _ITERATIONS
+def _iterations_ns(functions: Sequence[_Function], loops: Sequence[Loop]) -> list[float]:
+    """What an iteration of each takes."""
+    for function in functions:
+        function(_ITERATIONS_SINGLE_STEPPED)  # brings in its page, and lets the kernel optimise the site
+    batches = ([_batch_ns(*each) for each in zip(functions, loops, strict=True)] for _ in range(_BATCHES))
+    return [min(ns) / loop.iterations for ns, loop in zip(zip(*batches, strict=True), loops, strict=True)]
 
 
-def _batch_ns(function: _Function) -> int:
+def _batch_ns(function: _Function, loop: Loop) -> int:
     began_ns = time.thread_time_ns()
-    function(_ITERATIONS)
+    function(loop.iterations)
     return time.thread_time_ns() - began_ns
 
 
@@ -135,7 +144,8 @@ def _mapped(codes: Sequence[bytes]) -> Iterator[tuple[str, list[_Function]]]:
 
 @contextmanager
 def _attached(path: str, loops: Sequence[Loop], method: kernel.Method) -> Iterator[None]:
-    """Probes of a program that does nothing at the sites of all loops in the file, and at the returns where a loop is one."""
+    """Probes of a program that does nothing at the sites of all loops in the file, and at the returns where a loop is one. They
+    are detached side by side by threads, which this program's end waits for."""
     sites = [place * APART + loop.site for place, loop in enumerate(loops)]
     returns = [site for site, loop in zip(sites, loops, strict=True) if loop.at_return]
     program = kernel.load_empty_program(0 if method is kernel.Method.PERF else kernel.TRACE_UPROBE_MULTI)
@@ -149,5 +159,6 @@ def _attached(path: str, loops: Sequence[Loop], method: kernel.Method) -> Iterat
                 links.append(kernel.create_link(program, path, [(offset, 0) for offset in offsets], at_return=at_return))
         yield
     finally:
-        close_all(links)
         os.close(program)
+        for link in links:
+            Thread(target=link.close).start()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,9 @@ def test_a_hit_costs_what_the_kernel_does_for_it(method: kernel.Method) -> None:
     assert costs.optimised > 0
     assert 0 < costs.emulated < costs.single_stepped
     assert costs.returning > 0
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()  # the one that detaches
     assert descriptors() == before
     assert "ssllatency-hit-cost" not in Path("/proc/self/maps").read_text()
 
