@@ -51,8 +51,12 @@ def _excuse(name: str, reasons: dict[str, str]) -> str:
     return "" if name == first else f"{first} can't be used, so {name} is: {reasons[first]}."
 
 
+def module(name: str) -> str:
+    """The module of the engine of that name."""
+    return f"ssllatency.engines.{_ENGINES[name][0]}"
+
+
 def engine(name: str) -> Engine:
     """The engine of that name."""
-    module, kind = _ENGINES[name]
-    engine: Engine = getattr(import_module(f"ssllatency.engines.{module}"), kind)()
+    engine: Engine = getattr(import_module(module(name)), _ENGINES[name][1])()
     return engine

@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from ssllatency.engines import choice, doctor, heap
-from ssllatency.engines.attach.links import take_all_files
+from ssllatency.engines import choice, doctor, resources
 from ssllatency.engines.base import Request, Session
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import tell, tell_line
@@ -20,8 +21,11 @@ from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts
 from ssllatency.reports.words.units import counted
 from ssllatency.targets import Selection, exists
-from ssllatency.tracing.follow import Follower, childless, load_early, rules_for
 from ssllatency.tracing.resolve import Resolved, resolve
+
+if TYPE_CHECKING:
+    from ssllatency.engines.follow.following import Following
+    from ssllatency.tracing.follow import Follower
 
 STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
@@ -39,7 +43,7 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
     if chosen.why:
         tell(chosen.why)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
-    take_all_files()
+    resources.take_all_files()
     return chosen.name
 
 
@@ -49,11 +53,24 @@ def stop_is_asked_for() -> bool:
 
 
 def resolved_ahead(
-    selection: Selection, arguments: argparse.Namespace, stack: ExitStack, *, handshakes: bool = False
+    selection: Selection,
+    arguments: argparse.Namespace,
+    stack: ExitStack,
+    *,
+    handshakes: bool = False,
+    modules: Sequence[str] = (),
 ) -> Resolved:
-    """What is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned."""
-    early = partial(load_early, wait=getattr(arguments, "wait", False))
-    return resolve(selection, arguments, stack, handshakes=handshakes, load_early=early)
+    """What is to be traced, as resolve() has it; what an attachment needs anyway is loaded while files are planned: `modules`,
+    which the caller imports once this is done, and what follows later processes."""
+
+    def load_early(selection: Selection, stack: ExitStack) -> Following | None:
+        from ssllatency.tracing.follow import load_early
+
+        for module in modules:
+            import_module(module)
+        return load_early(selection, stack, wait=getattr(arguments, "wait", False))
+
+    return resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
 
 
 def announce(resolved: Resolved, duration: float | None, what: str = "") -> None:
@@ -70,11 +87,13 @@ def announce(resolved: Resolved, duration: float | None, what: str = "") -> None
         tell_line(f"Tracing {what or counted(len(functions), 'function')} in {whom} ... {until}.")
     else:
         tell_line(f"Tracing nothing yet, as no process maps a TLS library: {until}.")
-    heap.trim()
+    resources.trim_heap()
 
 
 def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
     """What the options say that all these commands have."""
+    from ssllatency.tracing.follow import childless, rules_for
+
     wait = getattr(arguments, "wait", False)
     return Request(
         resolved.images,

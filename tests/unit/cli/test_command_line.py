@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib.util
 import json
 import os
 import re
@@ -18,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from ssllatency.cli import main
 from ssllatency.cli.host import doctor
 from ssllatency.cli.live import load, trace
 from ssllatency.cli.main import SUBCOMMANDS, build_parser, run
@@ -88,18 +91,45 @@ def test_under_sudo_programs_are_not_looked_up_on_the_users_path(
     assert (found == [str(tmp_path / "bpftrace")]) == taken
 
 
-def test_a_subcommand_brings_in_no_other() -> None:
-    """Each start would take longer by what the others import."""
+# What a live command brings in only once other processes read the files that it will trace, or once the probes are attached.
+LATER = (
+    *("ssllatency.engines.sessions", "ssllatency.engines.follow", "ssllatency.engines.budget", "ssllatency.engines.read"),
+    *("ssllatency.engines.attach.links", "ssllatency.engines.hit_cost", "ssllatency.tracing.follow"),
+    *("ssllatency.model.sampling", "ssllatency.reports.documents", "ssllatency.reports.html", "ssllatency.reports.text"),
+)
+# What reads a file, which no process does that lasts; and modules of Python's that take long to bring in.
+NEVER = ("bcc", "capstone", "elftools", "ssllatency.elf.image", "ssllatency.code.flow")
+SLOW = ("difflib", "lzma", "shutil", "subprocess", "tempfile", "concurrent.futures", "asyncio", "logging", "unittest")
+
+
+@pytest.mark.parametrize(("command", "others"), [("trace", ["ssllatency.model.handshakes"]), ("handshakes", [])])
+def test_a_subcommand_brings_in_no_more_than_it_begins_with(command: str, others: list[str]) -> None:
+    """Each start would take longer by all that is brought in before files are read."""
+    others = [*others, *(f"ssllatency.cli.{name}" for name in ("live.snoop", "kept.diff", "live.load"))]
     code = (
-        "import sys; from ssllatency.cli.main import build_parser; build_parser('trace').parse_args(['trace', '-p', '1'])\n"
-        "print(*(name for name in ('live.snoop', 'kept.diff', 'live.load') if f'ssllatency.cli.{name}' in sys.modules))\n"
-        "print(*sys.modules.keys() & {'bcc', 'capstone', 'difflib', 'lzma', 'shutil', 'subprocess', 'tempfile'})\n"
-        "print(*(name for name in sys.modules if name.startswith(('ssllatency.reports.html', 'ssllatency.reports.text'))))\n"
-        "print(*sys.modules.keys() & {'ssllatency.model.handshakes', 'ssllatency.elf.image', 'ssllatency.code.flow'})"
+        "import sys; from ssllatency.cli.main import build_parser\n"
+        f"build_parser({command!r}).parse_args([{command!r}, '-p', '1'])\n"
+        f"unwanted = {(*LATER, *NEVER, *SLOW, *others)!r}\n"
+        "print(*(name for name in sys.modules if any(name == other or name.startswith(f'{other}.') for other in unwanted)))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split() == []
+
+
+def test_what_is_brought_in_later_is_there() -> None:
+    """Else nothing would be held by the test above once one of them is renamed."""
+    assert [name for name in (*LATER, *NEVER[3:], *SLOW) if importlib.util.find_spec(name) is None] == []
+
+
+def test_the_collector_rests_while_modules_are_brought_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(main, "module_of", lambda _: seen.append(gc.isenabled()) or doctor)
+    monkeypatch.setattr(doctor, "run", lambda _: seen.append(gc.isenabled()) or 0)
+    assert run(["doctor"]) == 0
+    assert seen == [False, True]
+    assert run(["doctor", "--nope"]) == 2
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize(

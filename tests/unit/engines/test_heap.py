@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines import heap
+from ssllatency.engines import resources
 
 SIZE, COUNT = 1000, 20_000
 
@@ -30,11 +30,11 @@ def test_what_is_free_is_given_back() -> None:
     for block in blocks[:-1]:  # the last one keeps the end of the heap where it is
         library.free(ctypes.c_void_p(block))
     before = anonymous_kib()
-    heap.trim()
+    resources.trim_heap()
     assert before - anonymous_kib() > SIZE * COUNT // 1024 // 2
     library.free(ctypes.c_void_p(blocks[-1]))
 
 
 def test_a_c_library_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    heap.trim()
+    resources.trim_heap()

@@ -5,19 +5,18 @@ grouped by version, cipher, resumption and more; lists the slowest. Ends after -
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from ssllatency.cli import options
-from ssllatency.engines.sessions.handshakes import HandshakeSession
-from ssllatency.model.handshakes import Single
-from ssllatency.model.snapshot import Snapshot
-from ssllatency.output.page import output_page
 from ssllatency.output.printing import show
-from ssllatency.reports.documents import document
-from ssllatency.reports.text.handshakes import endings as handshake_endings
-from ssllatency.reports.text.handshakes import report as handshake_text
-from ssllatency.tracing import handshakes, live
+from ssllatency.tracing import live
 from ssllatency.tracing.watch.fail_if import FailIf
+
+if TYPE_CHECKING:
+    from ssllatency.model.handshakes import Single
+    from ssllatency.model.snapshot import Snapshot
 
 SUMMARY = "show where the time of handshakes went, and why some failed"
 EXAMPLES = (
@@ -49,28 +48,41 @@ def run(arguments: argparse.Namespace) -> int:
     selection = options.selection(arguments)
     live.prepare()
     with ExitStack() as stack:
-        resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
+        resolved = live.resolved_ahead(selection, arguments, stack, handshakes=True, modules=["ssllatency.tracing.handshakes"])
+        from ssllatency.engines.sessions.handshakes import HandshakeSession
+        from ssllatency.tracing.handshakes import attach
+
+        session, follower = attach(HandshakeSession, resolved, arguments, stack)
         live.announce(resolved, arguments.duration, what="handshakes")
         end, fail_if = live.RunEnd(resolved, arguments.duration, follower), FailIf(arguments.fail_if)
-        before: Snapshot | None = None
-        for snapshot in live.snapshots(session, end, arguments.interval, lambda: _print_slow(session.poll(), arguments)):
+        show_singles, show_report = _printers(arguments)
+        for snapshot in live.snapshots(session, end, arguments.interval, lambda: show_singles(session.poll())):
             fail_if.take(snapshot)
-            _print(resolved.noted(snapshot), arguments, before)
-            before = snapshot
+            show_report(resolved.noted(snapshot))
     return fail_if.status()
 
 
-def _print_slow(singles: list[Single], arguments: argparse.Namespace) -> None:
-    page = output_page()
-    for single in singles:
-        text = document.single_to_json(single) if arguments.json else "\n".join(handshake_endings.single_lines(single, page))
-        show(text)
+def _printers(arguments: argparse.Namespace) -> tuple[Callable[[Sequence[Single]], None], Callable[[Snapshot], None]]:
+    """What prints handshakes that took long, and what prints a snapshot. The reports are imported here: not before the probes
+    are attached, and not days later, when another version of them may have been installed."""
+    from ssllatency.output.page import output_page
+    from ssllatency.reports.documents import document
+    from ssllatency.reports.text.handshakes import endings, report
 
+    before: Snapshot | None = None
 
-def _print(snapshot: Snapshot, arguments: argparse.Namespace, before: Snapshot | None) -> None:
-    if arguments.json:
-        show(document.to_json(snapshot))
-    else:
+    def show_singles(singles: Sequence[Single]) -> None:
         page = output_page()
-        show(handshake_text.render(snapshot, page, before), end="\n" if arguments.interval else "", colour=page.colour)
+        for single in singles:
+            show(document.single_to_json(single) if arguments.json else "\n".join(endings.single_lines(single, page)))
+
+    def show_report(snapshot: Snapshot) -> None:
+        nonlocal before
+        if arguments.json:
+            show(document.to_json(snapshot))
+        else:
+            page = output_page()
+            show(report.render(snapshot, page, before), end="\n" if arguments.interval else "", colour=page.colour)
+        before = snapshot
+
+    return show_singles, show_report

@@ -13,12 +13,10 @@ from dataclasses import replace
 from ssllatency.cli import options
 from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
-from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import show
 from ssllatency.tracing import live
-from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.watch.fail_if import FailIf
 
 SUMMARY = "print latency histograms and stats by function"
@@ -54,18 +52,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
-    engine = choice.engine(live.prepare(arguments.engine))
-    if arguments.budget is not None and engine.name == "bpftrace":
+    engine_name = live.prepare(arguments.engine)
+    if arguments.budget is not None and engine_name == "bpftrace":
         raise SsllatencyError("--budget needs the engine libbpf or bcc: bpftrace can't take probes off while it runs.", 2)
     with ExitStack() as stack:
-        resolved = live.resolved_ahead(selection, arguments, stack)
+        resolved = live.resolved_ahead(selection, arguments, stack, modules=[choice.module(engine_name)])
+        from ssllatency.engines.sessions.trace import TraceSession
+        from ssllatency.tracing.follow import Follower
+
         request = replace(
             live.request(resolved, arguments),
             linear=arguments.hist,
             maximum_processes=arguments.max_processes,
             floor=arguments.floor,
         )
-        session = engine.attach(request)
+        session = choice.engine(engine_name).attach(request)
         stack.callback(session.close)
         follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None
         live.announce(resolved if follower else replace(resolved, waits=False), arguments.duration)

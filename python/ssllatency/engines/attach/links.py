@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ssllatency.engines.attach.images import may_be_one_file
@@ -16,6 +14,7 @@ from ssllatency.engines.attach.sites import Sites
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf import kernel, perf
 from ssllatency.engines.bpf.loadable import Closable, Loadable
+from ssllatency.engines.resources import take_all_files
 
 LINK_EACH_PROCESS = 8  # up to so many processes get links of their own; past it one link filters in the program
 _UNPROBEABLE = 524  # ENOTSUPP, which errno doesn't name
@@ -138,15 +137,6 @@ class Linker:
             close_all(links)
             raise
         return links
-
-
-def take_all_files() -> None:
-    """Raises the soft bound on open files to the hard one: a perf event and its link are two descriptors for each site of each
-    process, and the 1,024 of the usual soft bound are those of five processes with a hundred sites, or of 200 files with their
-    links."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with suppress(ValueError, OSError):  # refused where the hard bound is past fs.nr_open; attaching says what it lacks
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def close_all(links: list[Closable]) -> None:
