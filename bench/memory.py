@@ -21,11 +21,13 @@ from tests.live.servers.nginx import Nginx
 
 from bench.tracers import OTHER_ENGINES, PROGRAM, Run, Tracer, attached, forget, lacking, stock
 from bench.works import CONNECTIONS, Cpus
+from ssllatency.load.matrix.servers.process import free_ports
 
 ROUNDS = 3
 LOAD_S = 1
 REST_S = 2  # after the start, so that the processes that read names for the report are gone
 SETTLE_S = 0.5  # after the load, so that what was made for a moment is gone
+NEVER = "handshake p99 > 50s for 50s"  # a condition that holds of none of these runs
 _RING_BUFFER = 27  # BPF_MAP_TYPE_RINGBUF
 _MAPPED_MAP = re.compile(r"^[0-9a-f]+-[0-9a-f]+ .* anon_inode:bpf-map\n(?:\w+:.*\n)*?Rss:\s+(\d+) kB$", re.MULTILINE)
 _PERF_BUFFER = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) .* anon_inode:\[perf_event\]$", re.MULTILINE)
@@ -55,12 +57,16 @@ def rows() -> tuple[Tracer, ...]:
     """The commands, each with the engines that it and this machine have, and bpftrace's own script."""
     options = ("-p", "{pid}", "-d", "600")
     trace = (PROGRAM, "trace", *options, "--json")
+    listen = f"127.0.0.1:{free_ports(1)[0]}"
     engines = ("libbpf", *(engine for engine in OTHER_ENGINES if not lacking(engine)))
     return (
         *(Tracer(f"trace, {engine}", (*trace, "--engine", engine)) for engine in engines),
         Tracer("handshakes, libbpf", (PROGRAM, "handshakes", *options, "--json")),
         Tracer("snoop, libbpf", (PROGRAM, "snoop", *options, "--json")),
         Tracer("record, libbpf", (PROGRAM, "record", *options, "-o", "{directory}/kept.jsonl", "--force")),
+        Tracer("watch, libbpf", (PROGRAM, "watch", *options, "--when", NEVER, "-o", "{directory}/incidents")),
+        Tracer("top --plain, libbpf", (PROGRAM, "top", *options, "--plain")),
+        Tracer("export, libbpf", (PROGRAM, "export", "-p", "{pid}", "--listen", listen)),
         *stock(),
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,8 +124,10 @@ def test_a_thread_is_traced_back_to_its_process() -> None:
 
 def test_real_processes_by_library_without_ourselves(spawn: Callable[..., subprocess.Popen[bytes]]) -> None:
     child = spawn("sleep", "60")
-    shared = {file.path for file in mapped_files(child.pid)} & {file.path for file in mapped_files(os.getpid())}
-    assert shared, "sleep and Python share no library"
+    own, deadline = {file.path for file in mapped_files(os.getpid())}, time.monotonic() + 30
+    while not (shared := own & {file.path for file in mapped_files(child.pid)}):  # the loader may not have mapped it yet
+        assert time.monotonic() < deadline, "sleep and Python share no library"
+        time.sleep(0.01)
     # Even root may be refused by some process, which is no matter here.
     found = {process.pid for process in select(Selection(libraries=(min(shared),)), problem=lambda _: None)}
     assert child.pid in found
