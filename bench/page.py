@@ -155,6 +155,8 @@ time, a new one for each request) before it was looked at.
 - Nearly all maps are made at the start, whatever the load. `handshakes` and `record` make room for the handshakes that can be
   in flight at a time, `--max-in-flight` ([handshakes.md](../reference/handshakes.md)), and `snoop` for calls that aren't
   printed yet, `--buffer` ([snoop.md](../reference/snoop.md)).
+- *export* is two processes, of which one speaks to the network. The full screen of `top` needs Textual's memory beside what
+  `top --plain` takes.
 - *ssllatency.bt*: bpftrace's own script as the distribution ships it. It keeps no plans.
 """
 

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from ssllatency.export.metrics.points import NoReading, Reading, to_frame
 from ssllatency.export.split.channel import ASK, READY, Broken, SpeakersEnd, TracersEnd
 from ssllatency.export.split.confinement import program, user_ids
 from ssllatency.export.split.speaker import Source
+from ssllatency.export.split.tracer import Tracer
 
 
 def test_a_reading_is_asked_for_once_and_handed_out_to_all() -> None:
@@ -121,3 +123,20 @@ def test_what_is_refused_is_one_sentence(options: str, capfd: pytest.CaptureFixt
     assert WRONG[options] in said
     assert said.count("\n") == 1
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_processes_that_read_files_are_heard_while_nobody_asks() -> None:
+    """Until then they wait, with all their memory."""
+    ours, theirs = socket.socketpair()
+    heard: list[str] = []
+
+    def gather() -> None:
+        heard.append("gather")
+        theirs.close()
+
+    session = SimpleNamespace(poll=lambda: None)
+    follower = SimpleNamespace(wait=lambda _seconds, also: also >= 0 and bool(heard))
+    tracing = Tracer(session, follower, TracersEnd(ours), SimpleNamespace(), gather=gather)  # type: ignore[arg-type]
+    with pytest.raises(SsllatencyError, match="has ended"):
+        tracing.run(tidy_s=float("inf"))
+    assert heard == ["gather"]

@@ -38,7 +38,7 @@ def run(
     announce()
     exposition = Exposition(Services(), arguments.max_series, arguments.linger)
     look_s = _LOOK_S if arguments.budget is None else _LOOK_AT_WINDOWS_S
-    Tracer(session, follower, channel, exposition, look_s).run()
+    Tracer(session, follower, channel, exposition, look_s, resolved.source.gather).run()
 
 
 class Reader(Protocol):
@@ -58,11 +58,18 @@ class Tracer:
     """Runs until a signal asks for the end. SsllatencyError where the other process has ended."""
 
     def __init__(
-        self, session: Reader, follower: Follower, channel: TracersEnd, exposition: Exposition, look_s: float = _LOOK_S
+        self,
+        session: Reader,
+        follower: Follower,
+        channel: TracersEnd,
+        exposition: Exposition,
+        look_s: float = _LOOK_S,
+        gather: Callable[[], object] = lambda: None,
     ) -> None:
-        """`look_s`: how long it waits at most until it polls the session again."""
+        """`look_s`: how long it waits at most until it polls the session again. `gather` takes what processes that read files
+        say: until it has been called they wait, with all their memory."""
         self._session, self._follower, self._channel, self._exposition = session, follower, channel, exposition
-        self._look_s, self._frame = look_s, b""
+        self._look_s, self._gather, self._frame = look_s, gather, b""
         self._read_s = float("-inf")
         self._took_s = 0.0
 
@@ -72,6 +79,7 @@ class Tracer:
             while not live.stop_is_asked_for():
                 asked = self._follower.wait(self._look_s, also=self._channel.fileno()) and self._channel.asked()
                 self._session.poll()
+                self._gather()
                 if time.monotonic() - self._read_s > tidy_s:
                     self._read()
                 if asked:
