@@ -1,30 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers of an ELF file as plain values, and what only they describe: dynamic tags and the build-id."""
+"""The headers of an ELF file as plain values. Only this module uses pyelftools; it turns pyelftools' errors into ElfError.
+
+Only the header structures are used: the section and segment classes of pyelftools read whole tables entry by entry when they
+are made, which is slow on good files and has no bound on bad ones.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
-from ssllatency.elf.layouts import (
-    EM_AARCH64,
-    EM_X86_64,
-    ET_DYN,
-    ET_EXEC,
-    FILE_HEADER,
-    IDENT,
-    MAGIC,
-    PT_DYNAMIC,
-    PT_NOTE,
-    SECTION,
-    SEGMENT,
-    SHT_NOBITS,
-    SHT_NOTE,
-)
+from elftools.common.exceptions import ELFError as PyelftoolsError
+from elftools.common.utils import struct_parse
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+
 from ssllatency.elf.source import ElfError, Source
 
-MACHINES = {EM_X86_64: "x86-64", EM_AARCH64: "aarch64"}
+MACHINES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64"}
 MAX_SEGMENTS = 128
 MAX_ADDRESS = 1 << 56
 MAX_SECTIONS = 4096
@@ -32,14 +29,17 @@ MAX_TAGS = 4096
 MAX_NOTES = 64 * 1024
 MAX_BUILD_ID = 64
 MAX_SECTION_NAMES = 1 << 20
+_DAMAGE = (PyelftoolsError, ConstructError, struct.error, ValueError, LookupError, TypeError, AttributeError, AssertionError,
+           ArithmeticError, OSError)  # fmt: skip
 _NT_GNU_BUILD_ID = 3
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A program header. `p_type` is PT_LOAD and so on; `p_flags` has PF_X 1, PF_W 2, PF_R 4."""
+    """A program header. `p_type` is "PT_LOAD" and so on, or a number as text; `p_flags` has PF_X 1, PF_W 2, PF_R 4."""
 
-    p_type: int
+    p_type: str
     p_offset: int
     p_vaddr: int
     p_filesz: int
@@ -49,10 +49,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class Section:
-    """A section header; `name` is the text at sh_name, `sh_type` is SHT_SYMTAB and so on, `sh_link` the index of a section."""
+    """A section header; `name` is the text at sh_name, `sh_type` a text like `p_type`, `sh_link` the index of a section."""
 
     name: str
-    sh_type: int
+    sh_type: str
     sh_offset: int
     sh_addr: int
     sh_size: int
@@ -67,11 +67,6 @@ class _Table:
     entry_size: int
     count: int
 
-    def entries(self, source: Source, layout: struct.Struct) -> list[tuple[int, ...]]:
-        """The fields of each entry; ElfError where one lies outside the file."""
-        starts = (self.offset + index * self.entry_size for index in range(self.count))
-        return [layout.unpack(source.read(start, layout.size)) for start in starts]
-
 
 class Headers:
     """The contents of a file's ELF header, program headers and section headers.
@@ -82,38 +77,43 @@ class Headers:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        fields = self._file_header()
-        e_type, e_machine, (e_phoff, e_shoff) = fields[1], fields[2], fields[5:7]
-        e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx = fields[9:14]
-        if e_machine not in MACHINES:
-            raise ElfError(f"{source.label} is for another machine than x86-64 and aarch64.")
-        if e_type not in (ET_EXEC, ET_DYN):
-            raise ElfError(f"{source.label} is neither a program nor a shared library.")
-        self.machine = MACHINES[e_machine]
-        self.fixed = e_type == ET_EXEC
-        self._section_table = _Table(e_shoff, e_shentsize, e_shnum)
-        self._section_names = e_shstrndx
-        self.segments = self._read_segments(_Table(e_phoff, e_phentsize, e_phnum))
+        with self._parser() as elf:
+            self._check(elf)
+            self.machine = MACHINES[str(elf["e_machine"])]
+            self.fixed = elf["e_type"] == "ET_EXEC"
+            self._section_table = _Table(elf["e_shoff"], elf["e_shentsize"], elf["e_shnum"])
+            self._section_names = int(elf["e_shstrndx"])
+            self.segments = self._read_segments(elf, _Table(elf["e_phoff"], elf["e_phentsize"], elf["e_phnum"]))
 
-    def _file_header(self) -> tuple[int, ...]:
-        """The fields after e_ident, each at its place."""
-        label = self.source.label
-        ident = self.source.read(0, min(self.source.size, FILE_HEADER.size))
-        if not ident.startswith(MAGIC):
-            raise ElfError(f"{label} is not an ELF file.")
-        if len(ident) < FILE_HEADER.size:
-            raise ElfError(f"{label} is cut short or damaged.")
-        if not ident.startswith(IDENT):
-            raise ElfError(f"{label} is not a 64-bit little-endian ELF file.")
-        return FILE_HEADER.unpack(ident)
+    @contextmanager
+    def _parser(self) -> Iterator[Any]:
+        with self.source.stream() as stream:
+            try:
+                yield ELFFile(stream)
+            except ElfError:
+                raise
+            except PyelftoolsError as error:
+                wrong = "is not an ELF file" if "Magic" in str(error) else "is cut short or damaged"
+                raise ElfError(f"{self.source.label} {wrong}.") from error
+            except _DAMAGE as error:
+                raise ElfError(f"{self.source.label} is cut short or damaged.") from error
 
-    def _read_segments(self, table: _Table) -> tuple[Segment, ...]:
+    def _check(self, elf: Any) -> None:
+        if elf.elfclass != 64 or not elf.little_endian:
+            raise ElfError(f"{self.source.label} is not a 64-bit little-endian ELF file.")
+        if elf["e_machine"] not in MACHINES:
+            raise ElfError(f"{self.source.label} is for another machine than x86-64 and aarch64.")
+        if elf["e_type"] not in ("ET_EXEC", "ET_DYN"):
+            raise ElfError(f"{self.source.label} is neither a program nor a shared library.")
+
+    def _read_segments(self, elf: Any, table: _Table) -> tuple[Segment, ...]:
+        def convert(raw: Any) -> Segment:
+            places = (raw["p_offset"], raw["p_vaddr"], raw["p_filesz"], raw["p_memsz"], raw["p_flags"])
+            return Segment(str(raw["p_type"]), *places)
+
         if table.count > MAX_SEGMENTS:
             raise ElfError(f"{self.source.label} has more than {MAX_SEGMENTS} program headers.")
-        segments = tuple(
-            Segment(p_type, p_offset, p_vaddr, p_filesz, p_memsz, p_flags)
-            for p_type, p_flags, p_offset, p_vaddr, _, p_filesz, p_memsz, _ in table.entries(self.source, SEGMENT)
-        )
+        segments = tuple(_entries(elf, elf.structs.Elf_Phdr, table, convert))
         if any(segment.p_vaddr + segment.p_memsz > MAX_ADDRESS for segment in segments):
             raise ElfError(f"{self.source.label} has a segment beyond the addresses that a process has.")
         return segments
@@ -130,19 +130,20 @@ class Headers:
             return ()
 
     def _read_sections(self, table: _Table) -> tuple[Section, ...]:
-        entries = table.entries(self.source, SECTION)
-        if self._section_names >= len(entries):
-            return ()
-        _, _, _, _, offset, size, *_ = entries[self._section_names]
-        names = self.source.read(offset, min(size, MAX_SECTION_NAMES))
-        return tuple(
-            Section(text_at(names, sh_name), sh_type, sh_offset, sh_addr, sh_size, sh_link)
-            for sh_name, sh_type, _, sh_addr, sh_offset, sh_size, sh_link, *_ in entries
-        )
+        with self._parser() as elf:
+            raws = list(_entries(elf, elf.structs.Elf_Shdr, table, lambda raw: raw))
+            names = raws[self._section_names]
+            text = self.source.read(names["sh_offset"], min(names["sh_size"], MAX_SECTION_NAMES))
+
+        def convert(raw: Any) -> Section:
+            places = (raw["sh_offset"], raw["sh_addr"], raw["sh_size"], raw["sh_link"])
+            return Section(text_at(text, raw["sh_name"]), str(raw["sh_type"]), *places)
+
+        return tuple(convert(raw) for raw in raws)
 
     def section(self, name: str) -> Section | None:
         """The first section with this name and with bytes in the file."""
-        return next((section for section in self.sections if section.name == name and section.sh_type != SHT_NOBITS), None)
+        return next((section for section in self.sections if section.name == name and section.sh_type != "SHT_NOBITS"), None)
 
     def content(self, section: Section) -> bytes:
         """The bytes of `section`; ElfError where they lie outside the file."""
@@ -151,7 +152,7 @@ class Headers:
     @cached_property
     def dynamic(self) -> dict[int, int]:
         """DT_* tag to value, the first of each; empty for a static program."""
-        segment = next((segment for segment in self.segments if segment.p_type == PT_DYNAMIC), None)
+        segment = next((segment for segment in self.segments if segment.p_type == "PT_DYNAMIC"), None)
         if segment is None:
             return {}
         data = self.source.read(segment.p_offset, min(segment.p_filesz, MAX_TAGS * 16) // 16 * 16)
@@ -165,8 +166,8 @@ class Headers:
     @cached_property
     def build_id(self) -> str:
         """The build-id in hexadecimal, "" where there is none."""
-        places = [(segment.p_offset, segment.p_filesz) for segment in self.segments if segment.p_type == PT_NOTE]
-        places += [(section.sh_offset, section.sh_size) for section in self.sections if section.sh_type == SHT_NOTE]
+        places = [(segment.p_offset, segment.p_filesz) for segment in self.segments if segment.p_type == "PT_NOTE"]
+        places += [(section.sh_offset, section.sh_size) for section in self.sections if section.sh_type == "SHT_NOTE"]
         for offset, size in places:
             try:
                 build_id = _build_id(self.source.read(offset, min(size, MAX_NOTES)))
@@ -175,6 +176,11 @@ class Headers:
             if build_id:
                 return build_id
         return ""
+
+
+def _entries(elf: Any, layout: Any, table: _Table, convert: Callable[[Any], _T]) -> Iterator[_T]:
+    for index in range(table.count):
+        yield convert(struct_parse(layout, elf.stream, table.offset + index * table.entry_size))
 
 
 def text_at(strings: bytes, offset: int, limit: int = 256) -> str:

@@ -7,7 +7,6 @@ import struct
 from collections.abc import Callable, Iterator
 
 from ssllatency.elf.headers import Headers, Segment
-from ssllatency.elf.layouts import PT_LOAD
 from ssllatency.elf.source import CHUNK, ElfError
 
 MAX_SCAN = 512 << 20
@@ -19,7 +18,7 @@ class Memory:
 
     def __init__(self, headers: Headers) -> None:
         self._source = headers.source
-        loads = [segment for segment in headers.segments if segment.p_type == PT_LOAD and segment.p_memsz]
+        loads = [segment for segment in headers.segments if segment.p_type == "PT_LOAD" and segment.p_memsz]
         self._loads = tuple(sorted(loads, key=lambda segment: segment.p_vaddr))
 
     def _segment(self, address: int) -> Segment | None:

@@ -9,12 +9,15 @@ without section headers is read in whole. A damaged file raises no error; fewer 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ssllatency.elf.layouts import FILE_HEADER, IDENT, SECTION, SHT_DYNSYM, SHT_PROGBITS, SHT_SYMTAB, SYMBOL
 from ssllatency.elf.source import CHUNK
 
+_FILE_HEADER, _SECTION, _SYMBOL = struct.Struct("<16s2HI3QI6H"), struct.Struct("<2I4Q2I2Q"), struct.Struct("<IBBHQQ")
+_ELF64 = b"\x7fELF\x02\x01"
+_PROGBITS, _SYMTAB, _DYNSYM = 1, 2, 11
 _ALLOCATED, _EXECUTABLE, _COMPRESSED = 1 << 1, 1 << 2, 1 << 11
 _UNDEFINED = 0
 _LARGEST_TABLE = 128 << 20
@@ -40,8 +43,8 @@ class _Section:
 
 def shows(fd: int, signs: Signs) -> bool:
     """Whether the open file is a 64-bit ELF file that shows one of the signs."""
-    header = _read(fd, 0, FILE_HEADER.size)
-    if len(header) < FILE_HEADER.size or not header.startswith(IDENT):
+    header = _read(fd, 0, _FILE_HEADER.size)
+    if len(header) < _FILE_HEADER.size or not header.startswith(_ELF64):
         return False
     sections = _sections(fd, header)
     if not sections:
@@ -51,7 +54,7 @@ def shows(fd: int, signs: Signs) -> bool:
     tables = {
         section.sh_type: section
         for section in sections
-        if section.sh_type in (SHT_DYNSYM, SHT_SYMTAB) and section.sh_link < len(sections)
+        if section.sh_type in (_DYNSYM, _SYMTAB) and section.sh_link < len(sections)
     }
     if any(_defines(fd, table, sections[table.sh_link], signs.symbols) for table in tables.values()):
         return True
@@ -63,19 +66,19 @@ def shows(fd: int, signs: Signs) -> bool:
 
 
 def _sections(fd: int, header: bytes) -> list[_Section]:
-    fields = FILE_HEADER.unpack(header)
+    fields = _FILE_HEADER.unpack(header)
     start, entry_size, number = fields[6], fields[11], fields[12]
-    if entry_size != SECTION.size:
+    if entry_size != _SECTION.size:
         return []
     table = _read(fd, start, number * entry_size)
     whole = table[: len(table) // entry_size * entry_size]
     return [
-        _Section(type_, flags, offset, size, link) for _, type_, flags, _, offset, size, link, *_ in SECTION.iter_unpack(whole)
+        _Section(type_, flags, offset, size, link) for _, type_, flags, _, offset, size, link, *_ in _SECTION.iter_unpack(whole)
     ]
 
 
 def _is_data(section: _Section) -> bool:
-    return section.sh_type == SHT_PROGBITS and section.sh_flags & (_ALLOCATED | _EXECUTABLE | _COMPRESSED) == _ALLOCATED
+    return section.sh_type == _PROGBITS and section.sh_flags & (_ALLOCATED | _EXECUTABLE | _COMPRESSED) == _ALLOCATED
 
 
 def _defines(fd: int, table: _Section, strings: _Section, names: Iterable[bytes]) -> bool:
@@ -84,8 +87,8 @@ def _defines(fd: int, table: _Section, strings: _Section, names: Iterable[bytes]
     if not places:
         return False
     entries = _read(fd, table.sh_offset, table.sh_size)
-    whole = entries[: len(entries) // SYMBOL.size * SYMBOL.size]
-    return any(name in places and index != _UNDEFINED for name, _, _, index, _, _ in SYMBOL.iter_unpack(whole))
+    whole = entries[: len(entries) // _SYMBOL.size * _SYMBOL.size]
+    return any(name in places and index != _UNDEFINED for name, _, _, index, _, _ in _SYMBOL.iter_unpack(whole))
 
 
 def _occurrences(text: bytes, name: bytes) -> Iterator[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import mmap
 import os
 import struct
@@ -18,6 +19,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import LARGEST as MAX_FILE
@@ -112,6 +114,12 @@ class Source:
             raise self.cut_short()
         return data
 
+    def stream(self) -> BinaryIO:
+        """A new binary stream over the same bytes, for the caller to close."""
+        if self._fd is None:
+            return io.BufferedReader(_Reader(self))
+        return os.fdopen(os.dup(self._fd), "rb")
+
     def crc32(self) -> int:
         """The CRC of the whole file as .gnu_debuglink has it."""
         value = 0
@@ -121,6 +129,33 @@ class Source:
 
     def cut_short(self) -> ElfError:
         return ElfError(f"{self.label} is cut short or damaged: what its headers describe lies outside the file.")
+
+
+class _Reader(io.RawIOBase):
+    """A stream over the bytes of a private copy, without copying them again."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        size = min(len(buffer), self._source.size - self._at)
+        data = self._source.read(self._at, size) if size > 0 else b""
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def read_through(fd: int, size: int, copy: memoryview | None = None) -> tuple[str, int]:

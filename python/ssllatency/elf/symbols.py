@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ssllatency.elf.hashes import gnu_candidates, sysv_candidates
 from ssllatency.elf.headers import Headers
-from ssllatency.elf.layouts import SHT_SYMTAB, SYMBOL
 from ssllatency.elf.memory import Memory
 from ssllatency.elf.source import ElfError
 
 MAX_NAME = 256
 MAX_SYMBOLS = 2_000_000
 MAX_NAMES_SIZE = 128 << 20  # bytes of the names of all functions
+_ENTRY = struct.Struct("<IBBHQQ")  # Elf64_Sym: st_name, st_info, st_other, st_shndx, st_value, st_size
 _AMBIGUOUS = -1  # in place of the number of an entry
 _STT_FUNC = 2
 _STT_TLS = 6
@@ -69,10 +70,10 @@ class DynamicSymbols:
         if not self._table or not index:
             return None
         try:
-            entry = self._memory.read(self._table + index * SYMBOL.size, SYMBOL.size)
+            entry = self._memory.read(self._table + index * _ENTRY.size, _ENTRY.size)
         except ElfError:
             return None
-        name, info, _, section, value, size = SYMBOL.unpack(entry)
+        name, info, _, section, value, size = _ENTRY.unpack(entry)
         return Symbol(self.string(name), value, size, info & 15, section not in (_SHN_UNDEF, _SHN_ABS))
 
     def find(self, name: str) -> Symbol | None:
@@ -105,14 +106,14 @@ class FunctionIndex:
             self._functions = {}
 
     def _read(self, headers: Headers) -> None:
-        table = next((section for section in headers.sections if section.sh_type == SHT_SYMTAB), None)
-        if table is None or table.sh_link >= len(headers.sections) or table.sh_size > MAX_SYMBOLS * SYMBOL.size:
+        table = next((section for section in headers.sections if section.sh_type == "SHT_SYMTAB"), None)
+        if table is None or table.sh_link >= len(headers.sections) or table.sh_size > MAX_SYMBOLS * _ENTRY.size:
             return
         strings = headers.content(headers.sections[table.sh_link])
         entries = headers.content(table)
-        self._entries = entries[: len(entries) // SYMBOL.size * SYMBOL.size]
+        self._entries = entries[: len(entries) // _ENTRY.size * _ENTRY.size]
         room = MAX_NAMES_SIZE
-        for number, (name, info, _, section, value, _) in enumerate(SYMBOL.iter_unpack(self._entries)):
+        for number, (name, info, _, section, value, _) in enumerate(_ENTRY.iter_unpack(self._entries)):
             if info & 15 == _STT_FUNC and section not in (_SHN_UNDEF, _SHN_ABS):
                 end = strings.find(b"\0", name, name + MAX_NAME)
                 if end > name:
@@ -134,7 +135,7 @@ class FunctionIndex:
                 self._functions[name] = _AMBIGUOUS
 
     def _entry(self, number: int) -> tuple[int, ...]:
-        return SYMBOL.unpack_from(self._entries, max(0, number) * SYMBOL.size)
+        return _ENTRY.unpack_from(self._entries, max(0, number) * _ENTRY.size)
 
     def __len__(self) -> int:
         return len(self._functions)

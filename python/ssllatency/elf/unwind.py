@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from ssllatency.elf.headers import Headers
-from ssllatency.elf.layouts import PT_GNU_EH_FRAME
 from ssllatency.elf.memory import Memory
 from ssllatency.elf.source import ElfError
 
@@ -77,7 +76,7 @@ class Unwind:
         return list(frames), list(frames.values())
 
     def _sorted_rows(self) -> list[tuple[int, int]]:
-        header = next((segment for segment in self._headers.segments if segment.p_type == PT_GNU_EH_FRAME), None)
+        header = next((segment for segment in self._headers.segments if segment.p_type == "PT_GNU_EH_FRAME"), None)
         if header is None:
             return []
         version, frame, count, table = self._memory.read(header.p_vaddr, 4)
