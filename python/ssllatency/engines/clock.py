@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clocks of a run: how long its probes are attached, and the offset from the kernel's clock to the time of day."""
+"""The clocks of a run: how long its probes are attached, the offset from the kernel's clock to the time of
+day, and the time that processes have run."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+
+_CPUCLOCK_SCHED = 2  # the clock of a process's time on processors (linux/posix-timers.h), in nanoseconds
 
 
 class Span:
@@ -40,3 +43,12 @@ def wall_clock_ns() -> int:
         after = time.monotonic_ns()
         tries.append((after - before, wall - (before + after) // 2))
     return min(tries)[1]
+
+
+def process_clock_ns(pid: int) -> int | None:
+    """Nanoseconds that the process has run so far, None where there is no such process. As long as they stay the same it has
+    done nothing: it was given no processor, or has one since the processor's last tick."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+    except OSError:
+        return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from ssllatency.model.histogram import ExponentialHistogram
 
@@ -144,7 +145,7 @@ class Group:
         """How many handshakes."""
         return self.parts[Part.WALL].count
 
-    @property
+    @cached_property
     def adds_up(self) -> bool:
         """Whether all parts are of the same handshakes: not where they were read while one was being counted."""
         counts = {part: times.count for part, times in self.parts.items()}

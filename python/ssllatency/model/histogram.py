@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise
 from operator import add, sub
 from typing import ClassVar
@@ -178,7 +179,7 @@ class ExponentialHistogram:
         """All BUCKET_COUNT buckets."""
         return self._between(self.grid.first_bucket, self.grid.overflow)
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Number of calls."""
         return self.underflow + sum(self.counts) + self.overflow

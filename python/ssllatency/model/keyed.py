@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol, TypeVar
+from operator import is_
+from typing import Generic, Protocol, TypeVar
 
 
 class Row(Protocol):
@@ -17,14 +18,35 @@ class Row(Protocol):
 
 T = TypeVar("T", bound=Row)
 H = TypeVar("H", bound=Hashable)
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 def gathered(rows: Iterable[T], key: Callable[[T], Hashable], add: Callable[[Sequence[T]], T]) -> tuple[T, ...]:
-    """One row a key, in the order in which the keys first occur: what `add` makes of the rows that share it."""
+    """One row a key, in the order in which the keys first occur: what `add` makes of the rows that share it; a row that shares
+    its key with none is left as it is."""
     groups: dict[Hashable, list[T]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
-    return tuple(add(group) for group in groups.values())
+    return tuple(add(group) if len(group) > 1 else group[0] for group in groups.values())
+
+
+class Kept(Generic[H, A, B]):
+    """What `make` makes of some values, by key: kept as long as they are the very same objects, which don't change."""
+
+    def __init__(self, make: Callable[[Sequence[A]], B]) -> None:
+        self._make = make
+        self._kept: dict[H, tuple[Sequence[A], B]] = {}
+
+    def of(self, parts: Mapping[H, Sequence[A]]) -> dict[H, B]:
+        """What is made of each key's values; of other keys nothing is kept any more."""
+        self._kept = {key: self._made(key, values) for key, values in parts.items()}
+        return {key: made for key, (_, made) in self._kept.items()}
+
+    def _made(self, key: H, values: Sequence[A]) -> tuple[Sequence[A], B]:
+        before = self._kept.get(key)
+        same = before and len(before[0]) == len(values) and all(map(is_, before[0], values))
+        return before if before and same else (values, self._make(values))
 
 
 def once(lists: Iterable[Iterable[H]]) -> tuple[H, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ssllatency.cli.main import run
-from ssllatency.export.metrics.collect import by_process
+from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.points import Point, Reading, labels
 from ssllatency.model.recording import Recording, Run
 from ssllatency.reports.documents import document
@@ -42,7 +42,7 @@ class Exporter:
             Point("ssllatency.targets", labels(SERVICE), 1, 1.0),
         ]
         if self.taken:
-            for counts in by_process(self.counted()).values():
+            for counts in ByProcess().read(self.counted()).values():
                 points += [Point(family, labels({**SERVICE, **dict(of)}), value, 1.0) for (family, of), value in counts.items()]
         return Reading("web1", time.time(), tuple(points))
 

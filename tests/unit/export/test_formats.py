@@ -16,7 +16,7 @@ from prometheus_messages import buckets, families
 
 from ssllatency.export.formats import otlp, protobuf, text
 from ssllatency.export.metrics.families import FAMILIES, Kind
-from ssllatency.export.metrics.points import Distribution, Point, Reading, from_frame, labels, to_frame
+from ssllatency.export.metrics.points import Distribution, Frames, Point, Reading, Readings, labels
 from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram, bucket_bounds
 
 SINCE = 1_700_000_000.25
@@ -140,16 +140,19 @@ def test_what_has_ended_is_a_point_without_a_value() -> None:
 @given(durations)
 def test_a_frame_is_read_back(values_ns: list[int]) -> None:
     first = reading(values_ns)
-    frame = to_frame(first)
+    frame = Frames().frame(first)
     assert frame.endswith(b"\n")
     assert frame.count(b"\n") == 1
-    assert from_frame(frame) == first
+    assert Readings().reading(frame) == first
 
 
-@pytest.mark.parametrize("frame", [b"", b"[]", b"{}", b"[1,2,3,4]", b'["h",1,[["f",[],"x",1]],[]]', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "frame",
+    [b"", b"[]", b"{}", b"[1,2,3,4]", b'["h",1,[["f",[],"x",1]],[]]', b'["h",1,[0],[]]', b'["h",1,[-1],[]]', b"[" * 100_000],
+)
 def test_no_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - any
-        from_frame(frame)
+        Readings().reading(frame)
 
 
 def test_names_follow_prometheus_own_rules() -> None:

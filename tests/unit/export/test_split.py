@@ -14,7 +14,7 @@ import pytest
 
 from ssllatency.cli.main import run
 from ssllatency.errors import SsllatencyError
-from ssllatency.export.metrics.points import NoReading, Reading, to_frame
+from ssllatency.export.metrics.points import Frames, NoReading, Reading
 from ssllatency.export.split.channel import ASK, READY, Broken, SpeakersEnd, TracersEnd
 from ssllatency.export.split.confinement import program, user_ids
 from ssllatency.export.split.speaker import Source
@@ -34,7 +34,7 @@ def test_a_reading_is_asked_for_once_and_handed_out_to_all() -> None:
     for reader in readers:
         reader.start()
     assert ours.recv(100) == ASK
-    tracer.send(to_frame(Reading("host", 1.0)))
+    tracer.send(Frames().frame(Reading("host", 1.0)))
     for reader in readers:
         reader.join()
     assert found == [Reading("host", 1.0)] * 3

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from ssllatency.engines.base import Request
+from ssllatency.engines.bpf.processors import tickless
+from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.cost.around import Around
 from ssllatency.engines.cost.meter import CostMeter
 from ssllatency.engines.cost.spent import Spent
@@ -33,7 +35,8 @@ class Processes:
         self.when_ended: list[Callable[[Collection[int]], None]] = []  # what closes an attachment's links of processes
         self.following: Following | None = None
         self.unfollowed = ""
-        self._io_calls = None if request.everyone else IoCalls()  # of everyone only some would be known
+        clock = None if tickless() else process_clock_ns
+        self._io_calls = None if request.everyone else IoCalls(clock=clock)  # of everyone only some would be known
         self.filtered = False  # whether others hit the probes, too
         self.meter = CostMeter(request.hit_costs, self._paying) if request.hit_costs and not request.floor else None
         self.around = Around(self.targets) if self.meter and not request.everyone else None
@@ -78,8 +81,7 @@ class Processes:
 
     def spent(self) -> Spent | None:
         """What tracing has cost so far, and the processes have used; None where either isn't known."""
-        cost = self.cost()
-        return Spent(cost.total_ns, cost.cpu_ns) if cost and cost.cpu_ns is not None else None
+        return self.meter.spent(self.targets) if self.meter else None
 
     def work(self) -> Work:
         """What the processes have done so far."""

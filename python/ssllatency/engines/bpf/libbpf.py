@@ -19,7 +19,7 @@ from types import TracebackType
 from ssllatency.errors import SsllatencyError
 
 SONAME = "libbpf.so.1"
-_BATCH = 64
+_BATCH, _BATCH_BYTES = 64, 1 << 18  # entries of a map that are copied at a time, and about how many bytes of them
 _DEBUG = 2  # LIBBPF_DEBUG
 _LONGEST_MESSAGE = (1 << 24) + 4096  # the verifier's listing is one message, of 16 MiB at most
 _PRINT_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
@@ -111,27 +111,35 @@ class Map:
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All pairs of a hash map, copied in batches: safe while the kernel adds and deletes."""
-        size, position, first = _BATCH, ctypes.create_string_buffer(max(self._key_size, 8)), True
+        size, position, first = self._batch(), ctypes.create_string_buffer(max(self._key_size, 8)), True
+        keys, values = self._buffers(size)
         while True:
-            keys = ctypes.create_string_buffer(size * self._key_size)
-            values = ctypes.create_string_buffer(size * self._value_size)
             count = ctypes.c_uint32(size)
             start = None if first else position
             result = self._lookup_batch(start, position, keys, values, ctypes.byref(count))
             if result == -errno.ENOSPC and size < 1 << 16:  # one bucket holds more than the batch
                 size *= 2
+                keys, values = self._buffers(size)
                 continue
             if result not in (0, -errno.ENOENT):
                 raise OSError(-result, os.strerror(-result))
-            yield from self._pairs(keys.raw, values.raw, count.value)
+            yield from self._pairs(memoryview(keys), memoryview(values), count.value)
             if result:
                 return
             first = False
 
-    def _pairs(self, keys: bytes, values: bytes, count: int) -> Iterator[tuple[bytes, bytes]]:
+    def _batch(self) -> int:
+        """How many entries are copied at a time: of large ones few, as memory for many takes longer to get than to fill."""
+        return max(4, min(_BATCH, _BATCH_BYTES // self._value_size))
+
+    def _buffers(self, entries: int) -> tuple[ctypes.Array[ctypes.c_char], ctypes.Array[ctypes.c_char]]:
+        """For keys and values."""
+        return ctypes.create_string_buffer(entries * self._key_size), ctypes.create_string_buffer(entries * self._value_size)
+
+    def _pairs(self, keys: memoryview, values: memoryview, count: int) -> Iterator[tuple[bytes, bytes]]:
         key, value = self._key_size, self._value_size
         for i in range(count):
-            yield keys[i * key : (i + 1) * key], values[i * value : (i + 1) * value]
+            yield bytes(keys[i * key : (i + 1) * key]), bytes(values[i * value : (i + 1) * value])
 
     # Another library than libbpf does the three calls below in its own way; each returns minus the error number.
     def _update(self, key: object, value: object) -> int:

@@ -15,3 +15,12 @@ def processors(which: str) -> list[int]:
         first, _, last = part.partition("-")
         numbers += range(int(first), int(last or first) + 1)
     return numbers
+
+
+def tickless() -> bool:
+    """Whether some of them do without a tick while a single process runs there (nohz_full): what the kernel says of that one's
+    time may be a second old."""
+    try:
+        return any(character.isdigit() for character in (_FOLDER / "nohz_full").read_text())
+    except OSError:
+        return False

@@ -6,7 +6,7 @@ hits would save next to nothing, as it is the trap that costs. A call that begin
 while after it, as long calls would else be missed more often than short ones. What the processes did meanwhile is read where a
 stratum or a window begins and ends, as a server at full speed does less while it is watched.
 
-At first all is watched: only what costs too much goes into windows.
+At first all is watched: only what costs too much goes into windows. While nobody works these are only kept in mind.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Windows:
                 self._look()
             return
         if self._phase is _Phase.BEFORE and self._is_time(self._opens_s):
-            self._open()
+            self._open_if_anyone_works()
         if self._phase is _Phase.OPEN and self._is_time(self._shuts_s):
             self._shut()
         if self._phase is _Phase.AFTER and self._may_go_on():
@@ -219,6 +219,23 @@ class Windows:
         self._shuts_s = self._opens_s + schedule.window_s
         self._planned_s, self._planned = self._clock(), self._work()
         self._share()
+
+    def _open_if_anyone_works(self) -> None:
+        """While all processes rest no probe is set: the window sees that nobody calls, as it would with them. If one begins to
+        work before it is over, the window opens late."""
+        if not self._all_rest():
+            self._open()
+        elif self._clock() >= self._shuts_s:
+            self._window = _Window(self._opens_s, self._planned, self._shuts_s - self._opens_s, NONE)
+            self._seen = {}  # nothing more than in the stratum before
+            for tier in self._windowed:
+                self._watches[tier].windows += 1
+            self._phase = _Phase.REST
+
+    def _all_rest(self) -> bool:
+        """Whether no process has run since the stratum began."""
+        spent = self._spent()
+        return spent is not None and spent.cpu_ns == self._before.cpu_ns
 
     def _open(self) -> None:
         if self._clock() - self._planned_s >= _LEAST_OUTSIDE_S:

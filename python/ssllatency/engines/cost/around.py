@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from ssllatency.engines.read.cpu_time import process_cpu_ns
+from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.read.io_calls import IoCalls
 
 LEAST_S = 0.15  # how long the processes are watched before and after, at least
@@ -57,7 +57,7 @@ def look(pids: Collection[int], clock: Callable[[], float] = time.monotonic) -> 
     calls = IoCalls()
     done = {}
     for pid in pids if len(pids) <= _MOST_PROCESSES else ():
-        number, cpu_ns = calls.of(pid), process_cpu_ns(pid)
+        number, cpu_ns = calls.of(pid), process_clock_ns(pid)
         if number is not None and cpu_ns is not None:
             done[pid] = number, cpu_ns
     return Moment(clock(), done)

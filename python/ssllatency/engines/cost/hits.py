@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.processors import processors
-from ssllatency.engines.bpf.words import filled_words
+from ssllatency.engines.bpf.words import filled_words, memory_of
 from ssllatency.probes.costs import HitCosts
+
+Counts = tuple[tuple[int, int, int, int], ...]  # hits of a table: processor, slot, kind, and how many
 
 _WORDS_OF_CORE = int(abi.HitTable.HIT_PIDS) * int(abi.Hit.HITS)
 
@@ -37,6 +39,15 @@ class Hits:
         """Adds so many hits."""
         for counts in (self.by_slot.setdefault(slot, [0] * abi.Hit.HITS), self.by_core.setdefault(core, [0] * abi.Hit.HITS)):
             counts[kind] += count
+
+    @classmethod
+    def of(cls, tables: Iterable[Counts]) -> Hits:
+        """Those of all tables."""
+        hits = cls()
+        for counts in tables:
+            for core, slot, kind, count in counts:
+                hits.add(core, slot, kind, count)
+        return hits
 
     def of_slots(self, slots: Iterable[int]) -> list[int]:
         """The counts of these slots, added up."""
@@ -68,10 +79,14 @@ class HitTable:
         cores = possible_cores()
         words = ctypes.c_uint64 * (cores * _WORDS_OF_CORE)
         memory = type("HitMemory", (ctypes.Structure,), {"_fields_": (("words", words),)})
-        self._memory = loaded.live_section("hits", memory)
+        self._memory = memory_of(loaded.live_section("hits", memory))
+        self._seen = bytearray()
+        self._counts: Counts = ()
 
-    def read(self, into: Hits) -> None:
-        """Adds what was counted so far."""
-        for number, count in filled_words(bytes(self._memory)):
-            core, place = divmod(number, _WORDS_OF_CORE)
-            into.add(core, *divmod(place, int(abi.Hit.HITS)), count)
+    def read(self) -> Counts:
+        """What was counted so far; the same object as long as nothing more was."""
+        if self._seen != self._memory:
+            self._seen = bytearray(self._memory)
+            words = ((*divmod(number, _WORDS_OF_CORE), count) for number, count in filled_words(bytes(self._seen)))
+            self._counts = tuple((core, *divmod(place, int(abi.Hit.HITS)), count) for core, place, count in words)
+        return self._counts

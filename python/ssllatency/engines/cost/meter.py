@@ -9,10 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Thread
 
 from ssllatency.engines.bpf.loadable import Loadable
-from ssllatency.engines.cost.hits import Hits, HitTable, added, cost_ns, slot_of
+from ssllatency.engines.cost.hits import Counts, Hits, HitTable, added, cost_ns, slot_of
 from ssllatency.engines.cost.run_time import RunTime
+from ssllatency.engines.cost.spent import Spent
 from ssllatency.engines.read.cpu_time import ProcessTimes
 from ssllatency.model.cost import CoreCost, Cost, ProcessCost
+from ssllatency.model.keyed import Kept
 from ssllatency.probes.costs import HitCosts
 
 _REST = 500  # times as long as a look takes nothing is looked at: of many processes it takes milliseconds
@@ -31,6 +33,9 @@ class CostMeter:
         self._costs: HitCosts | None = None
         self._asking: Thread | None = None
         self._tables: list[HitTable] = []
+        self._hits: Kept[str, Counts, Hits] = Kept(Hits.of)
+        self._spent_hits = Hits()  # those that were counted when `_own` was added up of them
+        self._own = added(())
         self._run_time = RunTime()
         self._times = ProcessTimes()
         self._began_s = 0.0
@@ -69,6 +74,7 @@ class CostMeter:
         """What a hit takes on this machine, once that was measured; None where it isn't known."""
         if self._asking:
             self._asking.join()
+            self._asking = None
         return self._costs
 
     def read(self, pids: Iterable[int]) -> Cost | None:
@@ -76,24 +82,40 @@ class CostMeter:
         costs = self.hit_costs()
         if costs is None or not self._tables:
             return None
-        hits = Hits()
-        for table in self._tables:
-            table.read(hits)
         self._times.see(pids)
-        return self._cost(hits, costs, set(pids))
+        return self._cost(self._read_hits(), costs, set(pids))
+
+    def spent(self, pids: Iterable[int]) -> Spent | None:
+        """The sums of `read` alone, which are asked for many times a second; None where either isn't known."""
+        costs = self.hit_costs()
+        if costs is None or not self._tables:
+            return None
+        self._times.see(pids)
+        hits = self._read_hits()
+        if hits is not self._spent_hits:
+            self._spent_hits, self._own = hits, hits.of_slots(self._slots(hits, pids))
+        return Spent(cost_ns(self._own, costs) + (self._run_ns(self._own) or 0), self._times.total_ns)
+
+    def _read_hits(self) -> Hits:
+        return self._hits.of({"all": [table.read() for table in self._tables]})["all"]
+
+    def _slots(self, hits: Hits, seen: Iterable[int]) -> set[int]:
+        """Where the traced processes' hits are counted."""
+        traced = self._pids()
+        return set(hits.by_slot) if traced is None else {slot_of(pid) for pid in (*traced, *seen)}
+
+    def _run_ns(self, counts: Sequence[int]) -> int | None:
+        """What the programs took at so many hits; None where that isn't known."""
+        number, mean_ns = sum(counts), self._run_time.mean_ns
+        return None if mean_ns is None and number else round(number * (mean_ns or 0.0))
 
     def _cost(self, hits: Hits, costs: HitCosts, seen: set[int]) -> Cost:
-        traced = self._pids()
-        slots = set(hits.by_slot) if traced is None else {slot_of(pid) for pid in (*traced, *seen)}
+        slots = self._slots(hits, seen)
         others = added(counts for slot, counts in hits.by_slot.items() if slot not in slots)
-        own, mean_ns = hits.of_slots(slots), self._run_time.mean_ns
-
-        def run_ns(counts: Sequence[int]) -> int | None:
-            number = sum(counts)
-            return None if mean_ns is None and number else round(number * (mean_ns or 0.0))
+        own = hits.of_slots(slots)
 
         def whole_ns(counts: Sequence[int]) -> int:
-            return cost_ns(counts, costs) + (run_ns(counts) or 0)
+            return cost_ns(counts, costs) + (self._run_ns(counts) or 0)
 
         by_slot: dict[int, list[int]] = {}
         for pid in sorted(seen):
@@ -102,13 +124,13 @@ class CostMeter:
         return Cost(
             hits=sum(own),
             kernel_ns=cost_ns(own, costs),
-            run_ns=run_ns(own),
+            run_ns=self._run_ns(own),
             cpu_ns=self._times.total_ns,
             other_hits=sum(others),
             other_ns=whole_ns(others),
             elsewhere_ns=round(self._run_time.elsewhere * (time.monotonic() - self._began_s) * 1e9),
             processes=tuple(
-                ProcessCost(pid, sum(counts), cost_ns(counts, costs), run_ns(counts), self._times.of(pid))
+                ProcessCost(pid, sum(counts), cost_ns(counts, costs), self._run_ns(counts), self._times.of(pid))
                 for pid, counts in alone
             ),
             cores=tuple(CoreCost(core, whole_ns(counts)) for core, counts in sorted(hits.by_core.items())),

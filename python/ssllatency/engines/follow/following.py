@@ -16,7 +16,7 @@ from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.bpf.running import exists
-from ssllatency.engines.bpf.words import bits_of, filled_words
+from ssllatency.engines.bpf.words import Table, bits_of, filled_words
 from ssllatency.engines.follow.mappings import Mapping, Mappings
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
@@ -56,7 +56,7 @@ class EndedBits(ctypes.Structure):
         return bool(self.words[pid >> 6] >> (pid & 63) & 1)
 
 
-def pids_of(bits: bytes) -> list[int]:
+def pids_of(bits: Table) -> list[int]:
     """The processes of a set, ascending."""
     words = filled_words(bits)
     return sorted({number // _WORDS_OF_TARGETS * _WORD_BITS + bit for number, word in words for bit in bits_of(word)})
@@ -182,12 +182,12 @@ class Following:
 
     def alive(self) -> list[int]:
         """The processes now in the set, ascending, without those that had ended when they were added."""
-        return [pid for pid in pids_of(bytes(self._bits)) if pid not in self._admitted or exists(pid)]
+        return [pid for pid in pids_of(self._bits) if pid not in self._admitted or exists(pid)]
 
     def ever(self) -> set[int]:
         """The processes now in the set, and those that have left it by ending, until their PIDs are used again."""
-        ended = (number * _WORD_BITS + bit for number, word in filled_words(bytes(self._ended)) for bit in bits_of(word))
-        return {*pids_of(bytes(self._bits)), *ended}
+        ended = (number * _WORD_BITS + bit for number, word in filled_words(self._ended) for bit in bits_of(word))
+        return {*pids_of(self._bits), *ended}
 
     def tell_of_children(self) -> None:
         """Has `wait` and `joined` tell from now on also of children of targets, as they are started."""

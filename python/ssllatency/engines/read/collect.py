@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ssllatency import abi
 from ssllatency.engines.base import LinearRange
@@ -19,13 +20,20 @@ _MASK = (1 << abi.Geometry.EXTREME_BITS) - 1
 Key = tuple[int, int, int]
 
 
+class Marks(NamedTuple):
+    """The extremes of a row as the kernel keeps them: words that hold an interval's number and a duration."""
+
+    minimum: tuple[int, ...]
+    maximum: tuple[int, ...]
+
+
 @dataclass
 class Extremes:
     """The least and the greatest duration of each row over all intervals read so far."""
 
     intervals: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
-    def take(self, key: Hashable, row: abi.Times, interval: int) -> tuple[int | None, int | None]:
+    def take(self, key: Hashable, row: abi.Times | Marks, interval: int) -> tuple[int | None, int | None]:
         """Adds what the row holds of `interval` and of the one just begun; the extremes so far."""
         words = zip(row.minimum, row.maximum, strict=True)
         extremes = [
@@ -37,6 +45,11 @@ class Extremes:
             return None, None
         self.intervals[key] = min(low for low, _ in extremes), max(high for _, high in extremes)
         return self.intervals[key]
+
+
+def marks(row: abi.Times) -> Marks:
+    """A copy of those of a row."""
+    return Marks(tuple(row.minimum), tuple(row.maximum))
 
 
 def exponential(row: abi.Times) -> ExponentialHistogram:
@@ -71,6 +84,27 @@ def series(
         linear=linear_histogram(list(row.linear), wanted),
         reasons=reasons,
     )
+
+
+class SeriesRow:
+    """What is kept of a row of the series map: its key, its extremes' words, and the series with those extremes that were asked
+    for last, so that it is the same object until something changes."""
+
+    def __init__(self, key: abi.SeriesKey, row: abi.Series, operations: Sequence[str], wanted: LinearRange) -> None:
+        self.key: Key = key.tgid, key.operation, key.outcome
+        self.marks = marks(row.times)
+        self._series = series(key, row, operations, wanted, (None, None))
+
+    @property
+    def exponential(self) -> ExponentialHistogram:
+        """Its calls by duration."""
+        return self._series.exponential
+
+    def series(self, extremes: tuple[int | None, int | None]) -> Series:
+        """The row as a series."""
+        if (self._series.min_ns, self._series.max_ns) != extremes:
+            self._series = replace(self._series, min_ns=extremes[0], max_ns=extremes[1])
+        return self._series
 
 
 def in_order(series: Iterable[Series], operations: Sequence[str]) -> tuple[Series, ...]:

@@ -10,9 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ssllatency.engines.clock import process_clock_ns
+
 # Fields of proc_pid_stat(5), where the first has the number 1, counted from the one after the name.
 _PPID, _UTIME, _STIME, _CUTIME, _CSTIME, _STARTTIME = (number - 3 for number in (4, 14, 15, 16, 17, 22))
-_CPUCLOCK_SCHED = 2  # the clock of a process's time on processors (linux/posix-timers.h), in nanoseconds
 
 
 def _fields(stat: str) -> list[str]:
@@ -38,13 +39,6 @@ def threads_cpu_s(pids: Iterable[int]) -> dict[int, float]:
                 if seconds is not None:
                     seconds_by_tid[tid] = seconds
     return seconds_by_tid
-
-
-def process_cpu_ns(pid: int) -> int | None:
-    """Nanoseconds that a process has run so far, without its children; None where there is none."""
-    with suppress(OSError):
-        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
-    return None
 
 
 @dataclass
@@ -75,6 +69,7 @@ class ProcessTimes:
         self._processes: dict[int, _Process] = {}
         self._ended_ns = 0
         self._began_ticks = 0
+        self._total_ns: int | None = 0  # None: to be added up anew
 
     def begin(self, pids: Iterable[int]) -> None:
         """Counts from now on."""
@@ -84,7 +79,12 @@ class ProcessTimes:
     def see(self, pids: Iterable[int]) -> None:
         """Takes in those of these that are new, and looks at all again."""
         for pid in dict.fromkeys((*pids, *self._processes)):
-            seen = _look(pid)
+            process = self._processes.get(pid)
+            own_ns = process_clock_ns(pid)
+            if process and own_ns == process.last[0]:
+                continue  # nor has it waited for a child: most processes rest, and reading what they did takes long
+            self._total_ns = None
+            seen = None if own_ns is None else _look(pid, own_ns)
             if seen is None:
                 self._end(pid)
                 continue
@@ -111,15 +111,15 @@ class ProcessTimes:
     @property
     def total_ns(self) -> int:
         """Those of all."""
-        return self._ended_ns + sum(process.own_ns + process.children_ns for process in self._processes.values())
+        if self._total_ns is None:
+            of_alive = sum(process.own_ns + process.children_ns for process in self._processes.values())
+            self._total_ns = self._ended_ns + of_alive
+        return self._total_ns
 
 
-def _look(pid: int) -> tuple[int, int, tuple[int, int]] | None:
+def _look(pid: int, own_ns: int) -> tuple[int, int, tuple[int, int]] | None:
     """The process's parent, when it started in clock ticks since boot, and the nanoseconds that it and its children have run.
     None where there is no such process."""
-    own_ns = process_cpu_ns(pid)
-    if own_ns is None:
-        return None
     with suppress(OSError, IndexError, ValueError):
         fields = _fields(f"/proc/{pid}/stat")
         children = (int(fields[_CUTIME]) + int(fields[_CSTIME])) * 10**9 // os.sysconf("SC_CLK_TCK")

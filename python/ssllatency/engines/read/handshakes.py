@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ssllatency import abi
-from ssllatency.engines.read.collect import Extremes, exponential
+from ssllatency.engines.read.collect import Extremes, Marks, exponential, marks
 from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, label_value
+from ssllatency.engines.read.unchanged import Unchanged
 from ssllatency.engines.read.who import Texts
 from ssllatency.model.handshake_arithmetic import add_alike, add_causes, add_keys
 from ssllatency.model.handshakes import EVERY, NONE, WHO, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
@@ -20,6 +21,39 @@ Pairs = Iterable[tuple[bytes, bytes]]
 
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
+
+
+class _Row:
+    """What is kept of a row: its parts with their extremes' words, and the group that was made of it last."""
+
+    def __init__(self, raw_key: bytes, raw_row: bytes) -> None:
+        self.key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
+        self.parts: dict[Part, tuple[abi.Part, Marks, Times]] = {}
+        for number, part in _PARTS.items():
+            of_part = row.parts[number]
+            times = Times(of_part.total_ns, None, None, exponential(of_part))
+            if times.count:
+                self.parts[part] = number, marks(of_part), times
+        self.resumed, self.resumption_known = row.resumed, row.resumption_known
+        self._group: Group | None = None
+
+    def group(self, labels: Mapping[Label, str | None], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
+        """The row as a group; the same object as long as the labels and extremes are the same."""
+        before = self._group
+        if (
+            before
+            and before.labels == labels
+            and all((times.min_ns, times.max_ns) == extremes[part] for part, times in before.parts.items())
+        ):
+            return before
+        parts = {
+            part: replace(times, min_ns=extremes[part][0], max_ns=extremes[part][1])
+            for part, (_, _, times) in self.parts.items()
+        }
+        other = bool(self.key.known >> abi.Label.OTHER & 1)
+        ending = ENDINGS[abi.Ending(self.key.ending)]
+        self._group = Group(labels, ending, parts, other, self.resumed, self.resumption_known)
+        return self._group
 
 
 @dataclass
@@ -34,23 +68,23 @@ class Rows:
     texts: Texts
     by: Sequence[Label] = ()
     extremes: Extremes = field(default_factory=Extremes)
+    _unchanged: Unchanged[_Row] = field(default_factory=lambda: Unchanged(_Row))
 
     def groups(self, pairs: Pairs, names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
         groups = []
-        for raw_key, raw_row in pairs:
-            key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
-            parts = {part: self._times(raw_key, number, row.parts[number], interval) for number, part in _PARTS.items()}
-            kept = {part: times for part, times in parts.items() if times.count}
-            if Part.WALL in kept:
-                other = bool(key.known >> abi.Label.OTHER & 1)
-                labels = {} if other else self.labels(key, self.by, names)
-                ending = ENDINGS[abi.Ending(key.ending)]
-                groups.append(Group(labels, ending, kept, other, row.resumed, row.resumption_known))
+        for raw_key, row in self._unchanged.read(pairs):
+            extremes = {
+                part: self.extremes.take((raw_key, number), marked, interval) for part, (number, marked, _) in row.parts.items()
+            }
+            if Part.WALL in row.parts:
+                other = row.key.known >> abi.Label.OTHER & 1
+                groups.append(row.group({} if other else self.labels(row.key, self.by, names), extremes))
         return tuple(sorted(add_alike(groups), key=lambda group: (group.other, -group.count)))
 
-    def _times(self, key: bytes, part: abi.Part, row: abi.Times, interval: int) -> Times:
-        return Times(row.total_ns, *self.extremes.take((key, part), row, interval), exponential(row))
+    def processes(self) -> list[tuple[bytes, int]]:
+        """The rows that were read last, by key, with the process of each."""
+        return [(raw_key, row.key.values[abi.Label.PROCESS]) for raw_key, row in self._unchanged.last]
 
     def of_single(self, key: abi.Labels, names: NamesOf) -> dict[Label, str | None]:
         """The values of all labels but that of the process, and of those that tell who shook hands only what was asked for."""

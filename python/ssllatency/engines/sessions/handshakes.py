@@ -358,8 +358,7 @@ class HandshakeSession:
 
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows of processes that had ended before the last `read`; later snapshots are without their handshakes."""
-        for raw_key, _ in list(self._rows.items()):
-            pid = abi.Labels.from_buffer_copy(raw_key).values[abi.Label.PROCESS]
+        for raw_key, pid in self._reader.processes():
             if pid in pids and self._rows.delete(raw_key):
                 self._in_flight.give_back(pid, abi.Shared.ROWS)
         for pid in pids:

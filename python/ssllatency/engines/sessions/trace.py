@@ -21,8 +21,10 @@ from ssllatency.engines.base import AttachError, LinearRange, TracedImage
 from ssllatency.engines.budget.gates import Gates, JointGates
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read import collect
+from ssllatency.engines.read.unchanged import Unchanged
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.keyed import Kept
 from ssllatency.model.sampling import Function
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
 
@@ -43,6 +45,8 @@ class TraceSession:
         self.attachment, self._engine = attachment, engine
         self._request, self._operations = attachment.request, attachment.operations
         self._extremes = collect.Extremes()
+        self._rows = Unchanged(self._row)
+        self._sums: Kept[Function, ExponentialHistogram, ExponentialHistogram] = Kept(ExponentialHistogram.added)
         self._windows: Windows | None = None
         self._forgotten: dict[Function, list[ExponentialHistogram]] = {}  # of processes that were forgotten
 
@@ -126,11 +130,9 @@ class TraceSession:
 
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows of processes that had ended before the last `read`; later snapshots are without their counts."""
-        for raw_key, raw_row in list(self._series.items()):
-            key = abi.SeriesKey.from_buffer_copy(raw_key)
-            if key.tgid in pids and self._series.delete(raw_key) and self._windows:
-                row = abi.Series.from_buffer_copy(raw_row)
-                self._forgotten.setdefault(self._called(key), []).append(collect.exponential(row.times))
+        for raw_key, row in self._rows.last:
+            if abi.SeriesKey.from_buffer_copy(raw_key).tgid in pids and self._series.delete(raw_key) and self._windows and row:
+                self._forgotten.setdefault(self._called(row), []).append(row.exponential)
         self._forgotten = {called: [ExponentialHistogram.added(parts)] for called, parts in self._forgotten.items()}
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
@@ -139,14 +141,21 @@ class TraceSession:
     def _totals(self) -> dict[Function, ExponentialHistogram]:
         """All calls that were counted so far, by function and outcome."""
         parts = {called: list(forgotten) for called, forgotten in self._forgotten.items()}
-        for raw_key, raw_row in self._series.items():
-            if raw_row != _BLANK:
-                key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
-                parts.setdefault(self._called(key), []).append(collect.exponential(row.times))
-        return {key: ExponentialHistogram.added(histograms) for key, histograms in parts.items()}
+        for _, row in self._rows.read(self._series.items()):
+            if row:
+                parts.setdefault(self._called(row), []).append(row.exponential)
+        return self._sums.of(parts)
 
-    def _called(self, key: abi.SeriesKey) -> Function:
-        return self._operations[key.operation], Outcome[abi.Outcome(key.outcome).name]
+    def _row(self, raw_key: bytes, raw_row: bytes) -> collect.SeriesRow | None:
+        """None for a row in which nothing was counted."""
+        if raw_row == _BLANK:
+            return None
+        key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
+        return collect.SeriesRow(key, row, self._operations, self._request.linear)
+
+    def _called(self, row: collect.SeriesRow) -> Function:
+        _, operation, outcome = row.key
+        return self._operations[operation], Outcome[abi.Outcome(outcome).name]
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""
@@ -171,12 +180,9 @@ class TraceSession:
         )
 
     def _read_series(self, interval: int) -> Iterator[Series]:
-        for raw_key, raw_row in self._series.items():
-            if raw_row == _BLANK:
-                continue
-            key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
-            extremes = self._extremes.take((key.tgid, key.operation, key.outcome), row.times, interval)
-            yield collect.series(key, row, self._operations, self._request.linear, extremes)
+        for _, row in self._rows.read(self._series.items()):
+            if row:
+                yield row.series(self._extremes.take(row.key, row.marks, interval))
 
     def _losses(self) -> Losses:
         return replace(self.attachment.losses(), folded_processes=sum(1 for _ in self._folded.items()))

@@ -26,7 +26,8 @@ ZERO_THRESHOLD_S = 2.0 ** (FIRST_BUCKET / (1 << SCALE))
 _TYPES = {Kind.COUNTER: 0, Kind.GAUGE: 1, Kind.HISTOGRAM: 4}
 _VALUE_FIELDS = {Kind.COUNTER: 3, Kind.GAUGE: 2, Kind.HISTOGRAM: 7}
 _BYTES = [bytes((value,)) for value in range(128)]
-_MOST_UNCHANGED = 2048  # histograms that are kept encoded, as long as nothing is added to them
+_FORMAT = "protobuf"
+_MOST_SERVICES = 2048  # whose begin needn't be encoded again
 _MOST_REMEMBERED = 8192  # series whose labels needn't be encoded again for each scrape
 # Buckets that lie together: one or two empty ones between others are written as such, as a gap takes more.
 _RUN = re.compile(rb"\x01(?:\x00{0,2}\x01)*")
@@ -41,7 +42,12 @@ def render(reading: Reading) -> bytes:
 def _family(family: Family, points: Iterable[Point]) -> bytes:
     head = _text(1, family.prometheus_name) + _text(2, family.help) + _integer(3, _TYPES[family.kind])
     unit = _text(5, "seconds") if family.unit == "s" else b""
-    return head + b"".join(_message(4, _metric(family.kind, point)) for point in points) + unit
+    return head + b"".join(point.written.get(_FORMAT) or _written(family.kind, point) for point in points) + unit
+
+
+def _written(kind: Kind, point: Point) -> bytes:
+    written = point.written[_FORMAT] = _message(4, _metric(kind, point))
+    return written
 
 
 def _metric(kind: Kind, point: Point) -> bytes:
@@ -59,7 +65,6 @@ def _labels(pairs: Labels) -> bytes:
     return b"".join(_message(1, _text(1, name.replace(".", "_")) + _text(2, value)) for name, value in pairs)
 
 
-@lru_cache(_MOST_UNCHANGED)
 def _histogram(value: Distribution) -> bytes:
     buckets = value.buckets
     spans, deltas = _spans_and_deltas(buckets)
@@ -115,7 +120,7 @@ def _packed(values: list[int]) -> bytes:
     return bytes(encoded) if max(encoded) < 128 else b"".join(map(_varint, encoded))
 
 
-@lru_cache(_MOST_UNCHANGED)
+@lru_cache(_MOST_SERVICES)
 def _created(since_s: float) -> bytes:
     seconds, rest_ns = divmod(nanoseconds(since_s), 10**9)
     return _integer(1, seconds) + _integer(2, rest_ns)

@@ -4,7 +4,7 @@ the buckets that were counted, so that their counts are exact."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -23,29 +23,44 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 def render(reading: Reading, *, open_metrics: bool) -> bytes:
     """The whole exposition."""
-    lines: list[str] = []
+    written: list[bytes] = []
     for name, points in groupby(reading.points, key=lambda point: point.family):
-        lines += _family(BY_NAME[name], list(points), open_metrics=open_metrics)
-    if open_metrics:
-        lines.append("# EOF")
+        family, kind = BY_NAME[name], "OpenMetrics" if open_metrics else "text"
+        written.append(_encoded(_head(family, open_metrics=open_metrics)))
+        written += (point.written.get(kind) or _written(kind, family, point) for point in points)
+    return b"".join((*written, b"# EOF\n" if open_metrics else b""))
+
+
+def _written(kind: str, family: Family, point: Point) -> bytes:
+    written = point.written[kind] = _encoded(_point(family, point, open_metrics=kind == "OpenMetrics"))
+    return written
+
+
+def _encoded(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _family(family: Family, points: list[Point], *, open_metrics: bool) -> Iterator[str]:
+def _base(family: Family, *, open_metrics: bool) -> str:
     name = family.prometheus_name
-    base = name.removesuffix("_total") if open_metrics else name
+    return name.removesuffix("_total") if open_metrics else name
+
+
+def _head(family: Family, *, open_metrics: bool) -> Iterator[str]:
+    base = _base(family, open_metrics=open_metrics)
     yield f"# HELP {base} {family.help}"
     yield f"# TYPE {base} {family.kind}"
     if open_metrics and family.unit == "s":
         yield f"# UNIT {base} seconds"
-    for point in points:
-        written = _labels(point.labels)
-        if isinstance(point.value, Distribution):
-            yield from _histogram(name, written, point.value)
-        else:
-            yield f"{name}{_in_braces(written)} {_number(point.value)}"
-        if open_metrics and family.kind is not Kind.GAUGE:
-            yield f"{base}_created{_in_braces(written)} {point.since_s!r}"
+
+
+def _point(family: Family, point: Point, *, open_metrics: bool) -> Iterator[str]:
+    written, name = _labels(point.labels), family.prometheus_name
+    if isinstance(point.value, Distribution):
+        yield from _histogram(name, written, point.value)
+    else:
+        yield f"{name}{_in_braces(written)} {_number(point.value)}"
+    if open_metrics and family.kind is not Kind.GAUGE:
+        yield f"{_base(family, open_metrics=True)}_created{_in_braces(written)} {point.since_s!r}"
 
 
 def _histogram(name: str, written: str, value: Distribution) -> Iterator[str]:

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a snapshot to counts by process, and to the points that are the host's: pure functions of values."""
+"""From a snapshot to counts by process, and to the points that are the host's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from itertools import chain
 
 from ssllatency.export.metrics import families as names
-from ssllatency.export.metrics.ledger import Row, Value, added
+from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshakes import PHASES, WAITS, Group, Handshakes, Label, Offload, Part
+from ssllatency.model.keyed import Kept
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
 OTHER = 0  # instead of a PID: processes that the engine doesn't tell apart
@@ -20,21 +22,40 @@ _REASONS = {Outcome.RETRY: "ssllatency.call.retries", Outcome.FAILURE: "ssllaten
 _WAIT_PREFIX, _OFFLOAD_PREFIX = "wait_", "offload_"
 
 
-def by_process(snapshot: Snapshot) -> dict[int, dict[Row, Value]]:
-    """What was counted of each process, and of OTHER."""
-    rows: dict[int, dict[Row, list[Value]]] = {}
-    for series in snapshot.series:
-        for family, values, value in _of_series(series):
-            rows.setdefault(series.pid or OTHER, {}).setdefault((family, values), []).append(value)
-    for group in snapshot.handshakes.groups if snapshot.handshakes else ():
-        for family, values, value in _of_group(group):
-            rows.setdefault(_pid(group), {}).setdefault((family, values), []).append(value)
-    return {pid: {row: added(values) for row, values in of_process.items()} for pid, of_process in rows.items()}
+class ByProcess:
+    """What was counted of each process, and of OTHER. What is made of a series or group is kept as long as the snapshots have
+    the very same one, and a process's counts as long as all of its are: then they are the same objects again."""
+
+    def __init__(self) -> None:
+        self._of_rows: Kept[int, Series | Group, tuple[Found, ...]] = Kept(lambda rows: tuple(_of_row(rows[0])))
+        self._of_processes: Kept[int, tuple[Found, ...], Counts] = Kept(_summed)
+
+    def read(self, snapshot: Snapshot) -> dict[int, Counts]:
+        """Those of a snapshot."""
+        rows: list[Series | Group] = [*snapshot.series, *(snapshot.handshakes.groups if snapshot.handshakes else ())]
+        found = self._of_rows.of({id(row): [row] for row in rows})
+        by_pid: dict[int, list[tuple[Found, ...]]] = {}
+        for row in rows:
+            by_pid.setdefault(_pid(row), []).append(found[id(row)])
+        return self._of_processes.of(by_pid)
 
 
-def _pid(group: Group) -> int:
+def _summed(parts: Sequence[tuple[Found, ...]]) -> Counts:
+    rows: dict[Row, list[Value]] = {}
+    for family, values, value in chain.from_iterable(parts):
+        rows.setdefault((family, values), []).append(value)
+    return {row: added(values) for row, values in rows.items()}
+
+
+def _of_row(row: Series | Group) -> Iterator[Found]:
+    return _of_series(row) if isinstance(row, Series) else _of_group(row)
+
+
+def _pid(row: Series | Group) -> int:
     """A group's process is called NAME(PID)."""
-    text = (group.labels.get(Label.PROCESS) or "").rpartition("(")[2].removesuffix(")")
+    if isinstance(row, Series):
+        return row.pid or OTHER
+    text = (row.labels.get(Label.PROCESS) or "").rpartition("(")[2].removesuffix(")")
     return int(text) if text.isdecimal() else OTHER
 
 

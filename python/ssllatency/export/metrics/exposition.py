@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ssllatency import __version__
 from ssllatency.export.metrics.cap import IN_OVERFLOW, Cap
-from ssllatency.export.metrics.collect import OTHER, by_process, of_host
+from ssllatency.export.metrics.collect import OTHER, ByProcess, of_host
 from ssllatency.export.metrics.families import BY_NAME, FAMILIES, Kind
 from ssllatency.export.metrics.ledger import Folded, Ledger, Processes, Value
 from ssllatency.export.metrics.points import Labels, Point, Reading, labels
 from ssllatency.model.cost import Cost
+from ssllatency.model.keyed import Kept
 from ssllatency.model.snapshot import Snapshot
 
 _ORDER = {family.name: number for number, family in enumerate(FAMILIES)}
@@ -35,6 +37,8 @@ class Exposition:
         self._began_s = clock()
         self._ledger = Ledger(processes, self._began_s, linger_s, clock)
         self._cap = Cap(most, self._began_s)
+        self._by_process = ByProcess()
+        self._of_services: Kept[Labels, Folded | Labels, tuple[Point, ...]] = Kept(_of_service)
         self._highest: dict[tuple[str, Labels], float] = {}
         self._cost: Cost | None = None
 
@@ -45,23 +49,17 @@ class Exposition:
 
     def read(self, snapshot: Snapshot, gone: set[int], own: Own) -> Reading:
         """The snapshot's counts as points."""
-        counts = by_process(snapshot)
+        counts = self._by_process.read(snapshot)
         untold = counts.pop(OTHER, {})
         folded = self._ledger.fold(counts, gone, {target.pid: target.comm for target in snapshot.targets})
         points = [Point(family, values, value, self._began_s) for family, values, value in self._of_host(snapshot)]
         for (family, values), value in untold.items():
             points.append(Point(family, labels(dict((*IN_OVERFLOW, *values))), value, self._began_s))
-        points += self._of_services(folded)
+        points += chain.from_iterable(self._of_services.of({service: (of, service) for service, of in folded.items()}).values())
         placed, ended = self._cap.place(points)
         placed += [Point(family, values, value, self._began_s) for family, values, value in self._of_itself(snapshot, own)]
         placed.sort(key=lambda point: _ORDER[point.family])
         return Reading(snapshot.host, self._clock(), tuple(placed), tuple(ended))
-
-    def _of_services(self, folded: Mapping[Labels, Folded]) -> Iterator[Point]:
-        for service, of_service in folded.items():
-            yield Point("ssllatency.targets", service, of_service.processes, of_service.since_s)
-            for (family, values), value in of_service.counts.items():
-                yield Point(family, labels(dict((*service, *values))), value, of_service.since_s)
 
     def _of_host(self, snapshot: Snapshot) -> Iterator[tuple[str, Labels, Value]]:
         """Counters never fall: some are estimates, which may be corrected downwards."""
@@ -93,3 +91,14 @@ class Exposition:
         if cost is None or cost.cpu_ns is None or before.cpu_ns is None or cost.cpu_ns <= before.cpu_ns:
             return None
         return max(0, cost.total_ns - before.total_ns) / (cost.cpu_ns - before.cpu_ns)
+
+
+def _of_service(parts: Sequence[Folded | Labels]) -> tuple[Point, ...]:
+    """The points of a service: what is folded, and its labels."""
+    of, service = parts
+    assert isinstance(of, Folded)
+    assert isinstance(service, tuple)
+    counted = (
+        Point(family, labels(dict((*service, *values))), value, of.since_s) for (family, values), value in of.counts.items()
+    )
+    return (Point("ssllatency.targets", service, of.processes, of.since_s), *counted)

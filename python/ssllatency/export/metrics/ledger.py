@@ -8,16 +8,18 @@ engine may forget the process.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ssllatency.export.metrics.points import Distribution, Labels
 from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.keyed import Kept
 
 Value = Distribution | float
 Row = tuple[str, Labels]  # a family, and the labels beside those of the service
 Counts = Mapping[Row, Value]
+_NOTHING: Counts = {}  # always the same one
 
 
 def added(values: Iterable[Value]) -> Value:
@@ -62,21 +64,6 @@ class Known:
     labels: Labels
 
 
-@dataclass
-class Service:
-    """What is kept of a service: the counts of its processes that have ended, and when it had a process last. `since_s`: since
-    when it counts."""
-
-    since_s: float
-    alive_s: float
-    kept: dict[Row, Value] = field(default_factory=dict)
-
-    def keep(self, counts: Counts) -> None:
-        """Adds what a process had when it ended."""
-        for row, value in counts.items():
-            self.kept[row] = added([self.kept[row], value]) if row in self.kept else value
-
-
 @dataclass(frozen=True)
 class Folded:
     """A service's counts by now, since when it counts, and how many processes it has."""
@@ -84,6 +71,39 @@ class Folded:
     counts: Counts
     since_s: float
     processes: int
+
+
+@dataclass
+class Service:
+    """What is kept of a service: the counts of its processes that have ended, and when it had a process last. `since_s`: since
+    when it counts."""
+
+    since_s: float
+    alive_s: float
+    kept: Counts = field(default_factory=dict)
+    _sums: Kept[Row, Value, Value] = field(default_factory=lambda: Kept(added))
+
+    def keep(self, counts: Counts) -> None:
+        """Adds what a process had when it ended."""
+        kept = dict(self.kept)
+        for row, value in counts.items():
+            kept[row] = added([kept[row], value]) if row in kept else value
+        self.kept = kept
+
+    def folded(self, alive: Sequence[Counts]) -> Folded:
+        """With what its processes have by now."""
+        rows: dict[Row, list[Value]] = {}
+        for counts in (self.kept, *alive):
+            for row, value in counts.items():
+                rows.setdefault(row, []).append(value)
+        return Folded(self._sums.of(rows), self.since_s, len(alive))
+
+
+def _folded(parts: Sequence[Service | Counts]) -> Folded:
+    """Of a service, of what it has kept, and of the counts of its processes: the same object as long as all of these are."""
+    service, _, *alive = parts
+    assert isinstance(service, Service)
+    return service.folded([counts for counts in alive if not isinstance(counts, Service)])
 
 
 class Ledger:
@@ -96,6 +116,7 @@ class Ledger:
         self._last: dict[int, Counts] = {}
         self._earlier: dict[int, Counts] = {}  # what an earlier process of that PID had counted in the same rows
         self._services: dict[Labels, Service] = {}
+        self._folded: Kept[Labels, Service | Counts, Folded] = Kept(_folded)
 
     def gone(self) -> set[int]:
         """Those of the known processes that have ended: to be called before the counts are read, which then have all of theirs.
@@ -111,8 +132,8 @@ class Ledger:
 
     def _hand_over(self, pid: int, started: int) -> None:
         """The process that had this PID keeps what was counted by the last reading; what comes is the new one's."""
-        self._service_of(pid).keep(self._own(pid, self._last.get(pid, {})))
-        self._earlier[pid] = self._last.get(pid, {})
+        self._service_of(pid).keep(self._own(pid, self._last.get(pid, _NOTHING)))
+        self._earlier[pid] = self._last.get(pid, _NOTHING)
         self._known[pid] = Known(started, self._processes.labels_of(pid, ""))
 
     def _own(self, pid: int, counts: Counts) -> Counts:
@@ -127,19 +148,21 @@ class Ledger:
         them. `names` has those of all processes that are or were traced."""
         now = self._clock()
         parts: dict[Labels, list[Counts]] = {}
-        for pid in {*counts, *names, *self._known}:
+        for pid in sorted({*counts, *names, *self._known}):
             known = self._remember(pid, names)
-            service, own = self._service_of(pid), self._own(pid, counts.get(pid, {}))
+            service, own = self._service_of(pid), self._own(pid, counts.get(pid, _NOTHING))
             if pid in gone:
                 service.keep(own)
                 self._forget(pid)
                 continue
             service.alive_s = now
-            self._last[pid] = counts.get(pid, {})
+            self._last[pid] = counts.get(pid, _NOTHING)
             parts.setdefault(known.labels, []).append(own)
         self._end_services(parts, now)
         self._read_s = now
-        return {labels: self._folded(service, parts.get(labels, [])) for labels, service in self._services.items()}
+        return self._folded.of(
+            {labels: (service, service.kept, *parts.get(labels, ())) for labels, service in self._services.items()}
+        )
 
     def _remember(self, pid: int, names: Mapping[int, str]) -> Known:
         if pid not in self._known:
@@ -156,11 +179,3 @@ class Ledger:
         for labels in over:
             if labels not in alive:
                 del self._services[labels]
-
-    @staticmethod
-    def _folded(service: Service, parts: list[Counts]) -> Folded:
-        rows: dict[Row, list[Value]] = {}
-        for counts in (service.kept, *parts):
-            for row, value in counts.items():
-                rows.setdefault(row, []).append(value)
-        return Folded({row: added(values) for row, values in rows.items()}, service.since_s, len(parts))

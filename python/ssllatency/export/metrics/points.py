@@ -23,12 +23,13 @@ class Distribution:
 @dataclass(frozen=True)
 class Point:
     """One series' value: of a counter that is a time, and of a gauge, in seconds. `since_s`: since when it counts, by the Unix
-    epoch's seconds."""
+    epoch's seconds. `written`: what it is in each format that was asked for."""
 
     family: str
     labels: Labels
     value: Distribution | float
     since_s: float
+    written: dict[str, bytes] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -56,24 +57,49 @@ def labels(values: Mapping[str, str]) -> Labels:
     return tuple(sorted((name, value) for name, value in values.items() if value))
 
 
-def to_frame(reading: Reading) -> bytes:
-    """The reading in one line."""
-    points = [[point.family, point.labels, _encoded(point.value), point.since_s] for point in reading.points]
-    return json.dumps([reading.host, reading.at_s, points, reading.ended], separators=(",", ":")).encode() + b"\n"
+class Frames:
+    """Readings as lines, on the side that sends them. A point that was in the line before is sent as its number in there: most
+    points of most readings haven't changed."""
+
+    def __init__(self) -> None:
+        self._before: tuple[Point, ...] = ()
+
+    def frame(self, reading: Reading) -> bytes:
+        """The next line, which is to be sent once."""
+        numbers = {id(point): number for number, point in enumerate(self._before)}
+        points = [numbers.get(id(point)) for point in reading.points]
+        sent = [
+            number if number is not None else [point.family, point.labels, _encoded(point.value), point.since_s]
+            for number, point in zip(points, reading.points, strict=True)
+        ]
+        self._before = reading.points
+        return json.dumps([reading.host, reading.at_s, sent, reading.ended], separators=(",", ":")).encode() + b"\n"
 
 
-def from_frame(frame: bytes) -> Reading:
-    """The reading that to_frame() made a line of. ValueError for anything else."""
-    try:
-        host, at_s, points, ended = json.loads(frame)
-        return Reading(
-            str(host),
-            float(at_s),
-            tuple(Point(str(name), _labels(pairs), _decoded(value), float(since)) for name, pairs, value, since in points),
-            tuple((str(name), _labels(pairs)) for name, pairs in ended),
-        )
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"no reading: {error}") from None
+class Readings:
+    """The same on the side that gets them: a point that hasn't changed is the same object again."""
+
+    def __init__(self) -> None:
+        self._before: tuple[Point, ...] = ()
+
+    def reading(self, frame: bytes) -> Reading:
+        """The reading that the next line was made of. ValueError for anything else."""
+        try:
+            host, at_s, points, ended = json.loads(frame)
+            self._before = tuple([self._point(point) for point in points])
+            return Reading(str(host), float(at_s), self._before, tuple((str(name), _labels(pairs)) for name, pairs in ended))
+        except (TypeError, IndexError, RecursionError) as error:
+            raise ValueError(f"no reading: {error}") from None
+
+    def _point(self, sent: object) -> Point:
+        if isinstance(sent, int):
+            if sent < 0:
+                raise TypeError("no number of a point")
+            return self._before[sent]
+        if not isinstance(sent, list):
+            raise TypeError("no point")
+        name, pairs, value, since = sent
+        return Point(str(name), _labels(pairs), _decoded(value), float(since))
 
 
 def _labels(pairs: Iterable[Sequence[str]]) -> Labels:

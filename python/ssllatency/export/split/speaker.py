@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.export.metrics.points import NoReading, Reading, from_frame
+from ssllatency.export.metrics.points import NoReading, Reading, Readings
 from ssllatency.export.split.channel import READY, Broken, SpeakersEnd, TracersEnd
 from ssllatency.export.split.confinement import close_others, confine
 
@@ -182,6 +182,7 @@ class Source:
     def __init__(self, channel: SpeakersEnd) -> None:
         self._channel = channel
         self._changed = threading.Condition()
+        self._readings = Readings()
         self._last: Reading | None = None
         self._came_s = float("-inf")
         self._asked = False
@@ -195,7 +196,7 @@ class Source:
                 if line == READY:
                     self.ready = True
                 else:
-                    self._last, self._came_s, self._asked = from_frame(line), time.monotonic(), False
+                    self._last, self._came_s, self._asked = self._readings.reading(line), time.monotonic(), False
                 self._changed.notify_all()
 
     def read_more(self) -> Reading:

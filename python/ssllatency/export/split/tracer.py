@@ -12,7 +12,7 @@ from typing import Protocol
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.exposition import Exposition, Own
-from ssllatency.export.metrics.points import to_frame
+from ssllatency.export.metrics.points import Frames, Reading
 from ssllatency.export.services import Services
 from ssllatency.export.split.channel import READY, Broken, TracersEnd
 from ssllatency.model.snapshot import Snapshot
@@ -69,7 +69,8 @@ class Tracer:
         """`look_s`: how long it waits at most until it polls the session again. `gather` takes what processes that read files
         say: until it has been called they wait, with all their memory."""
         self._session, self._follower, self._channel, self._exposition = session, follower, channel, exposition
-        self._look_s, self._gather, self._frame = look_s, gather, b""
+        self._look_s, self._gather = look_s, gather
+        self._frames, self._reading = Frames(), Reading("", 0.0)
         self._read_s = float("-inf")
         self._took_s = 0.0
 
@@ -90,16 +91,15 @@ class Tracer:
     def _answer(self) -> None:
         if time.monotonic() - self._read_s >= _LEAST_S:
             self._read()
-        self._channel.send(self._frame)
+        self._channel.send(self._frames.frame(self._reading))
 
     def _read(self) -> None:
         began_s = time.monotonic()
         gone = self._exposition.gone()
         snapshot = self._session.read(per_interval=True)
         own = Own(self._follower.refused, self._took_s)
-        reading = self._exposition.read(snapshot, gone, own)
+        self._reading = self._exposition.read(snapshot, gone, own)
         if gone:
             self._session.forget(gone)
-        self._frame = to_frame(reading)
         self._read_s = time.monotonic()
         self._took_s = self._read_s - began_s

@@ -37,6 +37,8 @@ class Server:
     counted: dict[Tier, float] = field(default_factory=lambda: dict.fromkeys(Tier, 0.0))
     cost_ns: float = 0.0
     busy: bool = True
+    rests: bool = False
+    rested_s: float = 0.0
     runs_on: bool = False
     knows_cost: bool = True
     left: list[Tier] = field(default_factory=list)
@@ -46,6 +48,9 @@ class Server:
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
+        if self.rests:
+            self.rested_s += seconds
+            return
         for tier, rate in self.rates.items():
             self.calls[tier] += rate * seconds
             if tier in self.attached:
@@ -54,7 +59,7 @@ class Server:
                 self.counted[tier] += rate * seconds
 
     def spent(self) -> Spent | None:
-        cpu_ns = (self.now_s - 1000) * 1e9 if self.busy else 0
+        cpu_ns = (self.now_s - self.rested_s - 1000) * 1e9 if self.busy else 0
         return Spent(round(self.cost_ns), round(cpu_ns)) if self.knows_cost else None
 
     def totals(self) -> dict[Function, ExponentialHistogram]:
@@ -157,6 +162,41 @@ def test_when_the_load_falls_all_is_watched_again() -> None:
     before = server.left.count(Tier.DATA)
     run(server, windows, 30)
     assert server.left.count(Tier.DATA) == before, "it doesn't flap"
+    windows.finish()
+    [sampling] = windows.sampling()
+    assert sampling.estimates[0].count.value == pytest.approx(server.calls[Tier.DATA], rel=0.25)
+
+
+def test_while_all_rest_no_probe_is_set_and_then_windows_go_on() -> None:
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    run(server, windows, 20)
+    server.rests = True
+    run(server, windows, 5)  # a window that is open is ended
+    removed, (sampling,) = len(server.left), windows.sampling()
+    run(server, windows, 60)
+    assert (len(server.left), server.attached) == (removed, {Tier.BELOW, Tier.HANDSHAKE})
+    [rested] = windows.sampling()
+    assert rested.windows > sampling.windows  # in which nobody called
+    assert rested.watched_s / rested.duration_s == pytest.approx(sampling.watched_s / sampling.duration_s, rel=0.2)
+    server.rests = False
+    run(server, windows, 30)
+    windows.finish()
+    assert len(server.left) > removed
+    assert server.cost_ns / ((server.now_s - server.rested_s - 1000) * 1e9) <= 1.05 * BUDGET
+    [sampling] = windows.sampling()
+    assert holds(sampling.estimates[0].count, server.calls[Tier.DATA])
+
+
+def test_who_begins_to_work_in_a_window_that_was_not_set_has_the_rest_of_it() -> None:
+    server = Server({Tier.DATA: 20_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    run(server, windows, 20)
+    for _ in range(40):
+        server.rests = True
+        run(server, windows, 2.1)
+        server.rests = False
+        run(server, windows, 0.4)
     windows.finish()
     [sampling] = windows.sampling()
     assert sampling.estimates[0].count.value == pytest.approx(server.calls[Tier.DATA], rel=0.25)

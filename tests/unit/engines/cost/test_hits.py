@@ -39,10 +39,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 
 def read(*memories: Memory) -> Hits:
-    found = Hits()
-    for memory in memories:
-        HitTable(cast("Loadable", memory)).read(found)
-    return found
+    return Hits.of(HitTable(cast("Loadable", memory)).read() for memory in memories)
 
 
 def test_hits_are_told_apart_by_process_processor_and_kind(memory: Memory) -> None:
@@ -74,3 +71,14 @@ def test_no_hits_cost_nothing(memory: Memory) -> None:
 
 def test_the_machine_says_how_many_processors_it_may_have() -> None:
     assert hits.possible_cores() >= 1
+
+
+def test_the_hits_are_the_same_object_until_one_more_was_counted(memory: Memory) -> None:
+    table = HitTable(cast("Loadable", memory))
+    memory.set(0, 1, abi.Hit.EMULATED, 5)
+    first = table.read()
+    assert table.read() is first
+    memory.set(2, PIDS - 1, abi.Hit.RETURN, 1)
+    assert Hits.of([table.read()]).by_core == {0: [5, 0, 0, 0], 2: [0, 0, 0, 1]}
+    memory.set(0, 1, abi.Hit.EMULATED, 6)
+    assert Hits.of([table.read()]).by_slot[slot_of(1)] == [6, 0, 0, 0]

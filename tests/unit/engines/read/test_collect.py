@@ -7,7 +7,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.base import LinearRange
-from ssllatency.engines.read.collect import Extremes, exponential, series
+from ssllatency.engines.read.collect import Extremes, SeriesRow, exponential, series
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.snapshot import Outcome
 
@@ -68,3 +68,13 @@ def test_only_the_filled_buckets_are_read_and_all_of_them(filled: dict[int, int]
     for number, count in filled.items():
         row.exponential[number] = count
     assert exponential(row) == ExponentialHistogram.from_dense(list(row.exponential), 4, 5)
+
+
+def test_a_row_of_the_series_is_the_same_object_until_its_extremes_are_others() -> None:
+    row = SeriesRow(abi.SeriesKey(77, 0, abi.Outcome.SUCCESS), abi.Series(), ["SSL_read"], LinearRange())
+    first = row.series((None, None))
+    assert row.series((None, None)) is first
+    second = row.series((3, 9))
+    assert (second.min_ns, second.max_ns, second.exponential) == (3, 9, first.exponential)
+    assert row.series((3, 9)) is second
+    assert row.series((None, None)) == first

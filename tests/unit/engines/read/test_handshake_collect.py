@@ -150,3 +150,47 @@ def test_a_row_that_was_read_while_it_was_added_to_does_not_add_up() -> None:
     for torn in (False, True):
         (group,) = rows().groups([(key, row_of(5, torn=torn))], names_of, 1)
         assert group.adds_up == (not torn)
+
+
+def counted_row(*durations: int) -> bytes:
+    """Of handshakes that consist of calls alone, one a bucket."""
+    row = abi.HandshakeRow()
+    for part in (abi.Part.WALL, abi.Part.CALLS, abi.Part.REST):
+        row.parts[part].total_ns = sum(durations)
+        for number in range(len(durations)):
+            row.parts[part].exponential[number] = 1
+    return bytes(row)
+
+
+def of_process(pid: int) -> bytes:
+    return bytes(labels({abi.Label.PROCESS: pid}))
+
+
+def test_a_row_that_has_not_changed_is_the_same_group_again() -> None:
+    reader = rows(Label.PROCESS)
+    pairs = [(of_process(7), counted_row(5)), (of_process(8), counted_row(5, 6))]
+    before = reader.groups(pairs, names_of, 1)
+    assert [id(group) for group in reader.groups(pairs, names_of, 2)] == [id(group) for group in before]
+    assert reader.processes() == [(of_process(7), 7), (of_process(8), 8)]
+    later = reader.groups([pairs[0], (of_process(8), counted_row(5, 6, 7))], names_of, 3)
+    assert [group.count for group in later] == [3, 1]
+    assert (later[1] is before[1], later[0] is before[0]) == (True, False)
+    assert all(group.adds_up for group in later)
+
+
+def test_a_row_of_a_process_that_has_taken_anothers_number_is_its_own() -> None:
+    reader = rows(Label.PROCESS)
+    reader.groups([(of_process(7), counted_row(5, 6, 7))], names_of, 1)
+    assert reader.groups([], names_of, 2) == ()
+    assert reader.processes() == []
+    (group,) = reader.groups([(of_process(7), counted_row(9))], names_of, 3)
+    assert (group.count, group.parts[Part.WALL].total_ns) == (1, 9)
+
+
+def test_a_group_gets_the_name_that_was_found_later() -> None:
+    names = ["", "nginx"]
+    reader = Rows({}, lambda _: names[0], Texts(list), (Label.PROCESS,))
+    pairs = [(of_process(7), counted_row(5))]
+    assert reader.groups(pairs, names_of, 1)[0].labels == {Label.PROCESS: "(7)"}
+    names.pop(0)
+    assert reader.groups(pairs, names_of, 2)[0].labels == {Label.PROCESS: "nginx(7)"}

@@ -43,3 +43,19 @@ def test_the_kernel_counts_reads_and_writes() -> None:
     assert before is not None
     assert after is not None
     assert after - before >= 100
+
+
+def test_of_a_process_that_has_not_run_nothing_is_read_again(tmp_path: Path) -> None:
+    ran: dict[int, int | None] = {7: 100, 8: 50}
+    calls = IoCalls(tmp_path, ran.get)
+    for pid in (7, 8):
+        write(tmp_path, pid, "syscr: 30\nsyscw: 0\n")
+    assert calls.total([7, 8]) == 60
+    for pid in (7, 8):
+        write(tmp_path, pid, "syscr: 40\nsyscw: 0\n")
+    ran[8] = 51
+    assert calls.total([7, 8]) == 70
+    ran[7] = None  # it has ended
+    assert calls.total([7, 8]) == 70
+    ran[7] = 3  # another one
+    assert calls.total([7, 8]) == 80

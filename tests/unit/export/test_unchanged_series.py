@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of which most is what it was before: whatever is kept on the way, each is what it would be without that, down to the
+bytes that a scraper gets."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from ssllatency.export.formats import protobuf
+from ssllatency.export.metrics.collect import ByProcess
+from ssllatency.export.metrics.exposition import Exposition, Own
+from ssllatency.export.metrics.points import Distribution, Frames, Labels, Reading, Readings, labels
+from ssllatency.export.serve.negotiation import open_metrics, plain
+from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, Times
+from ssllatency.model.histogram import ExponentialHistogram
+from ssllatency.model.snapshot import Outcome, Series, Snapshot, Target
+
+SERVICES = ("web", "mail", "proxy")
+
+
+class World:
+    """Processes that call and shake hands, and end; a PID may be used again. Their snapshots have the same objects again where
+    nothing was counted, as those of a session."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.started: dict[int, int] = {}
+        self.series: dict[int, Series] = {}
+        self.groups: dict[int, Group] = {}
+        self.true: dict[str, int] = dict.fromkeys(SERVICES, 0)
+        self.ticks = 0
+        self.now_s = 1000.0
+
+    def step(self) -> set[int]:
+        """Some calls; who has ended."""
+        self.now_s += 1
+        ended = {pid for pid in self.started if self.chance.random() < 0.05}
+        for pid in ended:
+            del self.started[pid]
+        for pid in self.chance.sample(range(1, 40), 5):
+            if pid not in self.started and pid not in self.series:
+                self.ticks += 1
+                self.started[pid] = self.ticks
+        for pid in self.chance.sample(sorted(self.started), len(self.started) // 4):
+            self._count(pid)
+        return ended
+
+    def _count(self, pid: int) -> None:
+        values = [self.chance.randrange(1, 10**9) for _ in range(self.chance.randrange(1, 4))]
+        self.true[service_of(pid)] += len(values)
+        histogram, total = ExponentialHistogram.from_values(values), sum(values)
+        if pid in self.series:
+            before = self.series[pid]
+            histogram, total = ExponentialHistogram.added([before.exponential, histogram]), total + before.total_ns
+        self.series[pid] = Series("SSL_read", Outcome.SUCCESS, pid, total, None, None, histogram, None, {})
+        times = Times(total, None, None, histogram)
+        self.groups[pid] = Group(
+            {Label.VERSION: "TLSv1.3", Label.PROCESS: f"x({pid})"},
+            Ending.SUCCESS,
+            dict.fromkeys((Part.WALL, Part.CALLS), times),
+        )
+
+    def forget(self, pids: set[int]) -> None:
+        for pid in pids:
+            self.series.pop(pid, None)
+            self.groups.pop(pid, None)
+
+    def snapshot(self) -> Snapshot:
+        targets = tuple(Target(pid, service_of(pid), ()) for pid in self.started)
+        handshakes = Handshakes(tuple(self.groups.values()))
+        return Snapshot("host", "6.1", "libbpf", "", 1.0, targets, tuple(self.series.values()), handshakes=handshakes)
+
+    def labels_of(self, pid: int, name: str) -> Labels:
+        return labels({"service": name or service_of(pid)})
+
+
+class Processes:
+    """What a ledger asks."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def started(self, pid: int) -> int | None:
+        return self._world.started.get(pid)
+
+    def labels_of(self, pid: int, name: str) -> Labels:
+        return self._world.labels_of(pid, name)
+
+
+def service_of(pid: int) -> str:
+    return SERVICES[pid % len(SERVICES)]
+
+
+def anew(reading: Reading) -> Reading:
+    """The same of objects of its own, of which nothing was written before."""
+    return replace(reading, points=tuple(replace(point) for point in reading.points))
+
+
+def test_nothing_is_handed_out_that_has_changed() -> None:
+    world = World(1)
+    exposition = Exposition(Processes(world), 2000, 300.0, lambda: world.now_s)
+    sent, received = Frames(), Readings()
+    calls = labels({"function": "SSL_read", "outcome": "success"})
+    before: Reading | None = None
+    unchanged = 0
+    for _ in range(150):
+        world.step()
+        gone = exposition.gone()
+        reading = exposition.read(world.snapshot(), gone, Own(0, 0.1))
+        world.forget(gone)
+        came = received.reading(sent.frame(reading))
+        assert came == reading
+        for render in (protobuf.render, open_metrics, plain):
+            assert render(came) == render(anew(reading))
+        counted = {
+            dict(point.labels)["service"]: point.value.buckets.count
+            for point in reading.points
+            if point.family == "ssllatency.call.duration"
+            and isinstance(point.value, Distribution)
+            and set(calls) <= set(point.labels)
+        }
+        assert counted == {service: count for service, count in world.true.items() if count}
+        unchanged += sum(point in before.points for point in came.points) if before else 0
+        before = came
+    assert unchanged
+
+
+def test_what_is_kept_of_processes_is_what_it_would_be_without() -> None:
+    world, kept = World(2), ByProcess()
+    for _ in range(100):
+        world.forget(world.step())
+        snapshot = world.snapshot()
+        assert kept.read(snapshot) == ByProcess().read(snapshot)
+
+
+def test_a_process_in_which_nothing_was_counted_has_the_same_counts_again() -> None:
+    world, kept = World(3), ByProcess()
+    for _ in range(5):
+        world.step()
+    first = kept.read(world.snapshot())
+    again = kept.read(world.snapshot())
+    assert first
+    assert all(again[pid] is counts for pid, counts in first.items())
+
+
+def test_a_point_that_was_sent_before_is_the_same_object_again() -> None:
+    world = World(4)
+    world.step()
+    exposition = Exposition(Processes(world), 2000, 300.0, lambda: world.now_s)
+    sent, received = Frames(), Readings()
+    readings = [exposition.read(world.snapshot(), exposition.gone(), Own(0, 0.1)) for _ in range(2)]
+    frames = [sent.frame(reading) for reading in (*readings, readings[1])]
+    assert len(frames[1]) < len(frames[0])
+    first, second, third = (received.reading(frame) for frame in frames)
+    same = {id(point) for point in first.points} & {id(point) for point in second.points}
+    assert {point.family for point in second.points if id(point) in same} >= {"ssllatency.call.duration"}
+    assert [id(point) for point in third.points] == [id(point) for point in second.points]
+    assert third == readings[1]
