@@ -119,7 +119,7 @@ fuzz: $(FUZZER)/.made ## look for input that breaks an invariant, SECONDS for ea
 fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input each time, as CI does
 	$(Q)$(PYTHON) tests/run.py fuzz
 
-.PHONY: bench bench-memory bench-budget bench-profile
+.PHONY: bench bench-memory bench-budget bench-profile bench-export
 bench: ## what tracing costs, written to docs/internals, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
@@ -129,6 +129,10 @@ bench-memory: ## what each command and engine holds, its own memory and the kern
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py --memory
+bench-export: ## what `export` takes of a host with 200 idle processes, written to docs/internals/export.md, in two minutes
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
+	$(Q)$(PYTHON) bench/export.py -o docs/internals/export.md
 RUNS = 100
 bench-budget: ## what --budget keeps of a server's requests, and how often its estimates hold, in RUNS runs (100), written to docs/internals/budget.md
 	$(Q)tools/setup

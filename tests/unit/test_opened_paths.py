@@ -89,7 +89,6 @@ ALLOWED = {
     "engines/bpf/perf.py:_end_slowly": "/dev/null",
     "engines/bpf/perf.py:_uprobe_type": HOST,
     "engines/preemption.py": HOST,
-    "engines/bpf/running.py:exists": PROC,
     "probes/cache/kept.py": HANDLE,
     "probes/cache/store.py": CACHE,
     "targets/containers/cgroups.py": CGROUP,

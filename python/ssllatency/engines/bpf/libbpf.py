@@ -111,6 +111,10 @@ class Map:
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All pairs of a hash map, copied in batches: safe while the kernel adds and deletes."""
+        return ((key, bytes(value)) for key, value in self.views())
+
+    def views(self) -> Iterator[tuple[bytes, memoryview]]:
+        """The same, each value only to be looked at until the next pair is asked for."""
         size, position, first = self._batch(), ctypes.create_string_buffer(max(self._key_size, 8)), True
         keys, values = self._buffers(size)
         while True:
@@ -136,10 +140,10 @@ class Map:
         """For keys and values."""
         return ctypes.create_string_buffer(entries * self._key_size), ctypes.create_string_buffer(entries * self._value_size)
 
-    def _pairs(self, keys: memoryview, values: memoryview, count: int) -> Iterator[tuple[bytes, bytes]]:
+    def _pairs(self, keys: memoryview, values: memoryview, count: int) -> Iterator[tuple[bytes, memoryview]]:
         key, value = self._key_size, self._value_size
         for i in range(count):
-            yield bytes(keys[i * key : (i + 1) * key]), bytes(values[i * value : (i + 1) * value])
+            yield bytes(keys[i * key : (i + 1) * key]), values[i * value : (i + 1) * value]
 
     # Another library than libbpf does the three calls below in its own way; each returns minus the error number.
     def _update(self, key: object, value: object) -> int:

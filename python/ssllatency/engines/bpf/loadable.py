@@ -27,6 +27,9 @@ class LoadedMap(Protocol):
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All pairs of a hash map."""
 
+    def views(self) -> Iterator[tuple[bytes, memoryview]]:
+        """The same, each value only to be looked at until the next pair is asked for."""
+
 
 class Loadable(Protocol):
     """Programs and maps. `sessions`: whether the programs can be attached as uprobe sessions."""

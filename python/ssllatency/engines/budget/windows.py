@@ -107,7 +107,7 @@ class Windows:
         self._outside: float | None = None
         self._dearness, self._planned, self._between, self._probed = Dearness(), begin, NONE, begin
         self._planned_s = now
-        self._over = False
+        self._over = self._resting = False
 
     def start(self) -> None:
         """To be called as soon as all is watched: looks for a moment whether that costs too much."""
@@ -152,6 +152,11 @@ class Windows:
     def over(self) -> bool:
         """Whether it has been finished."""
         return self._over
+
+    @property
+    def in_force(self) -> bool:
+        """Whether windows are opened and shut, so that `tick` is to be called often."""
+        return bool(self._windowed) and not self._resting
 
     def sampling(self, *, anew: bool = False) -> tuple[Sampling, ...]:
         """What was seen in windows, by tier, up to the last stratum that has ended; `anew`: after that another such account
@@ -213,7 +218,7 @@ class Windows:
             resume(self._gates, [tier])
             _move_border(self._watches[tier], self._clock(), self._work())
         self._windowed, self._phase = wanted, _Phase.BEFORE
-        begins_s = self._clock()
+        begins_s = self._look_s = self._clock()
         self._ends_s = begins_s + schedule.stratum_s
         self._opens_s = begins_s + self._chance.uniform(0, schedule.stratum_s - schedule.window_s)
         self._shuts_s = self._opens_s + schedule.window_s
@@ -223,7 +228,11 @@ class Windows:
     def _open_if_anyone_works(self) -> None:
         """While all processes rest no probe is set: the window sees that nobody calls, as it would with them. If one begins to
         work before it is over, the window opens late."""
-        if not self._all_rest():
+        if self._clock() < self._look_s and self._clock() < self._shuts_s:
+            return
+        self._look_s = self._clock() + _LOOK_S
+        self._resting = self._all_rest()
+        if not self._resting:
             self._open()
         elif self._clock() >= self._shuts_s:
             self._window = _Window(self._opens_s, self._planned, self._shuts_s - self._opens_s, NONE)

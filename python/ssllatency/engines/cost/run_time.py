@@ -19,6 +19,7 @@ from ssllatency.engines.bpf import kernel
 _BPF_ENABLE_STATS = 32
 _RUN_TIME = struct.pack("<I", 0)  # BPF_STATS_RUN_TIME
 ENOUGH_RUNS = 1000  # until so many were measured the kernel goes on measuring
+_LONGEST_LOOK_S = 1.0  # of a host where little runs it is seldom seen whether that is enough
 _PERIOD_S, _WINDOW_S = 1.0, 0.02  # after that one window in each period
 
 Statistics = tuple[int, int]  # the run time in nanoseconds, and the runs
@@ -55,6 +56,7 @@ class RunTime:
         self._refused = False
         self._runs = self._time_ns = self._elsewhere_ns = 0
         self._measured_s = self._since_s = 0.0
+        self._enabled_s = self._look_s = 0.0  # since when the kernel measures, and when it is seen what it has measured
         self._chance = random.Random()
         self._opens_s = self._closes_s = self._next_s = clock()
 
@@ -76,11 +78,12 @@ class RunTime:
             self._next_s = now + _PERIOD_S
             self._opens_s = now + self._chance.uniform(0, _PERIOD_S - _WINDOW_S)
             self._closes_s = self._opens_s + _WINDOW_S
-        if self._descriptor >= 0:
+        if self._descriptor >= 0 and now >= self._look_s:
+            self._look_s = now + min(_LONGEST_LOOK_S, now - self._enabled_s)
             self._take()
             if self._runs >= ENOUGH_RUNS and not self._opens_s <= now < self._closes_s:
                 self._stop()
-        elif not self._refused and (self._runs < ENOUGH_RUNS or self._opens_s <= now < self._closes_s):
+        elif self._descriptor < 0 and not self._refused and (self._runs < ENOUGH_RUNS or self._opens_s <= now < self._closes_s):
             self._start()
 
     @property
@@ -98,7 +101,7 @@ class RunTime:
     def _start(self) -> None:
         self._descriptor = self._enable()
         self._refused = self._descriptor < 0  # it asks for CAP_SYS_ADMIN: what the programs take stays unknown
-        self._since_s = self._clock()
+        self._since_s = self._enabled_s = self._look_s = self._clock()
         self._before = {program: self._read(program) for program in self._programs}
 
     def _take(self) -> None:

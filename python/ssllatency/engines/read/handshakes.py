@@ -18,6 +18,7 @@ from ssllatency.openssl.names.names import Names
 
 NamesOf = Callable[[int], Names]  # of the library with this index
 Pairs = Iterable[tuple[bytes, bytes]]
+Views = Iterable[tuple[bytes, bytes | memoryview]]
 
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
@@ -70,7 +71,7 @@ class Rows:
     extremes: Extremes = field(default_factory=Extremes)
     _unchanged: Unchanged[_Row] = field(default_factory=lambda: Unchanged(_Row))
 
-    def groups(self, pairs: Pairs, names: NamesOf, interval: int) -> tuple[Group, ...]:
+    def groups(self, pairs: Views, names: NamesOf, interval: int) -> tuple[Group, ...]:
         """The rows that hold handshakes, the largest first; what only differs in its library's index is one."""
         groups = []
         for raw_key, row in self._unchanged.read(pairs):

@@ -19,10 +19,13 @@ Blocks = tuple[tuple[int, bytes], ...]  # each after where it begins
 
 
 def filled_blocks(raw: bytes) -> Blocks:
-    """The blocks that hold anything."""
-    starts = range(0, len(raw), _BLOCK_BYTES)
-    blocks = ((start, raw[start : start + _BLOCK_BYTES]) for start in starts)
-    return tuple((start, block) for start, block in blocks if block != _EMPTY[: len(block)])
+    """What the blocks hold that aren't empty, without the zeros at both ends."""
+    filled = []
+    for start in range(0, len(raw), _BLOCK_BYTES):
+        block = raw[start : start + _BLOCK_BYTES].rstrip(b"\0")
+        if content := block.lstrip(b"\0"):
+            filled.append((start + len(block) - len(content), content))
+    return tuple(filled)
 
 
 class Unchanged(Generic[T]):
@@ -39,16 +42,20 @@ class Unchanged(Generic[T]):
         """What `read` gave the last time."""
         return [(key, made) for key, (_, made) in self._kept.items()]
 
-    def read(self, pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, T]]:
+    def read(self, pairs: Iterable[tuple[bytes, bytes | memoryview]]) -> list[tuple[bytes, T]]:
         """All rows of the map by now, by key; what is no more among them is forgotten."""
         kept: dict[bytes, tuple[Blocks, T]] = {}
-        for key, raw in pairs:
+        for key, value in pairs:
             before = self._kept.get(key)
-            kept[key] = before if before and self._is(raw, before[0]) else (filled_blocks(raw), self._make(key, raw))
+            if before and self._is(memoryview(value), before[0]):
+                kept[key] = before
+            else:
+                raw = bytes(value)
+                kept[key] = filled_blocks(raw), self._make(key, raw)
         self._kept = kept
         return self.last
 
-    def _is(self, raw: bytes, blocks: Blocks) -> bool:
+    def _is(self, raw: memoryview, blocks: Blocks) -> bool:
         """Whether the row has these blocks, and nothing else."""
         expected = self._expected
         if len(expected) != len(raw):

@@ -85,6 +85,11 @@ class FullSession:
         self._handshakes.poll()
         self._functions.poll()
 
+    @property
+    def in_windows(self) -> bool:
+        """Whether calls are watched in windows, and somebody works: then `poll` is to be called ten times a second."""
+        return self._functions.in_windows
+
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows of processes that had ended before the last `read`; later snapshots are without their counts."""
         self._handshakes.forget(pids)

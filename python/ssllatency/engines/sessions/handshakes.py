@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import heapq
+import mmap
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -60,6 +61,7 @@ from ssllatency.probes.plan import SslOffsets
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
 _SINGLES_BYTES = 1 << 20
+_MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
@@ -123,6 +125,8 @@ class HandshakeSession:
         config.most_rows = rows - rows // 8
         loaded.resize_map("handshakes", in_flight)
         loaded.resize_map("excess_handshakes", excess)
+        loaded.resize_map("singles", self._singles_bytes)
+        loaded.resize_map("wakes", min(in_flight, _MOST_WAKES))
         loaded.resize_map("rows", len(ENDINGS) + rows)
         loaded.resize_map("processes", self._request.most_rows)
         self._prepare_who(loaded, config)
@@ -176,7 +180,7 @@ class HandshakeSession:
         self._batches = loaded.map("batches", size(abi.BatchKey), 8)
         self._pollers = loaded.map("pollers", 4, size(abi.Poller))
         self._in_flight = InFlight(loaded)
-        self._singles = Ring(loaded.map_fd("singles"), _SINGLES_BYTES, size(abi.Single))
+        self._singles = Ring(loaded.map_fd("singles"), self._singles_bytes, size(abi.Single))
         self._counters = loaded.live_section(".data.handshake_counters", abi.HandshakeCounters)
         self._counters.watches_transport = int(self._watches_transport)
         self._set_threshold()
@@ -278,6 +282,11 @@ class HandshakeSession:
         while len(self._slowest) > self._request.slowest:
             heapq.heappop(self._slowest)
 
+    @property
+    def _singles_bytes(self) -> int:
+        """The size of the ring for handshakes that are handed over one by one: the least where none is."""
+        return _SINGLES_BYTES if self._request.slowest or self._request.over_ns is not None else mmap.PAGESIZE
+
     def _set_threshold(self) -> None:
         """Handshakes shorter than both bounds aren't handed over: the kept ones' shortest, once there are enough."""
         wanted = [] if self._request.over_ns is None else [self._request.over_ns]
@@ -370,7 +379,7 @@ class HandshakeSession:
     def _groups(self, interval: int) -> tuple[Group, ...]:
         """The times by label; read again where a handshake was being counted meanwhile, with some of its parts only."""
         for _ in range(_READS):
-            groups = self._reader.groups(self._rows.items(), self._request.names, interval)
+            groups = self._reader.groups(self._rows.views(), self._request.names, interval)
             if all(group.adds_up for group in groups):
                 break
         return groups

@@ -25,7 +25,7 @@ from ssllatency.engines.read.unchanged import Unchanged
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import Kept
-from ssllatency.model.sampling import Function
+from ssllatency.model.sampling import Function, Sampling
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
 
 ROWS = 2048
@@ -46,6 +46,7 @@ class TraceSession:
         self._request, self._operations = attachment.request, attachment.operations
         self._extremes = collect.Extremes()
         self._rows = Unchanged(self._row)
+        self._reads = False  # whether the rows were read just now
         self._sums: Kept[Function, ExponentialHistogram, ExponentialHistogram] = Kept(ExponentialHistogram.added)
         self._windows: Windows | None = None
         self._forgotten: dict[Function, list[ExponentialHistogram]] = {}  # of processes that were forgotten
@@ -128,6 +129,11 @@ class TraceSession:
                 self._windows.finish()
                 self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
 
+    @property
+    def in_windows(self) -> bool:
+        """Whether something is watched in windows, and somebody works."""
+        return bool(self._windows and self._windows.in_force)
+
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows of processes that had ended before the last `read`; later snapshots are without their counts."""
         for raw_key, row in self._rows.last:
@@ -139,9 +145,9 @@ class TraceSession:
         self.attachment.forget(pids)
 
     def _totals(self) -> dict[Function, ExponentialHistogram]:
-        """All calls that were counted so far, by function and outcome."""
+        """All calls that were counted so far, or by the reading that is being made, by function and outcome."""
         parts = {called: list(forgotten) for called, forgotten in self._forgotten.items()}
-        for _, row in self._rows.read(self._series.items()):
+        for _, row in self._rows.last if self._reads else self._rows.read(self._series.views()):
             if row:
                 parts.setdefault(self._called(row), []).append(row.exponential)
         return self._sums.of(parts)
@@ -176,11 +182,18 @@ class TraceSession:
             in_flight=in_flight,
             notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
             cost=self.attachment.cost(),
-            sampling=self._windows.sampling(anew=per_interval) if self._windows else (),
+            sampling=self._sampling(anew=per_interval),
         )
 
+    def _sampling(self, *, anew: bool) -> tuple[Sampling, ...]:
+        self._reads = True
+        try:
+            return self._windows.sampling(anew=anew) if self._windows else ()
+        finally:
+            self._reads = False
+
     def _read_series(self, interval: int) -> Iterator[Series]:
-        for _, row in self._rows.read(self._series.items()):
+        for _, row in self._rows.read(self._series.views()):
             if row:
                 yield row.series(self._extremes.take(row.key, row.marks, interval))
 

@@ -46,8 +46,7 @@ def _family(family: Family, points: Iterable[Point]) -> bytes:
 
 
 def _written(kind: Kind, point: Point) -> bytes:
-    written = point.written[_FORMAT] = _message(4, _metric(kind, point))
-    return written
+    return point.keep_written(_FORMAT, _message(4, _metric(kind, point)))
 
 
 def _metric(kind: Kind, point: Point) -> bytes:

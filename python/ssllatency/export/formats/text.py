@@ -32,8 +32,7 @@ def render(reading: Reading, *, open_metrics: bool) -> bytes:
 
 
 def _written(kind: str, family: Family, point: Point) -> bytes:
-    written = point.written[kind] = _encoded(_point(family, point, open_metrics=kind == "OpenMetrics"))
-    return written
+    return point.keep_written(kind, _encoded(_point(family, point, open_metrics=kind == "OpenMetrics")))
 
 
 def _encoded(lines: Iterable[str]) -> bytes:

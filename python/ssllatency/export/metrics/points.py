@@ -23,13 +23,19 @@ class Distribution:
 @dataclass(frozen=True)
 class Point:
     """One series' value: of a counter that is a time, and of a gauge, in seconds. `since_s`: since when it counts, by the Unix
-    epoch's seconds. `written`: what it is in each format that was asked for."""
+    epoch's seconds. `written`: what it is in the format that was asked for last."""
 
     family: str
     labels: Labels
     value: Distribution | float
     since_s: float
     written: dict[str, bytes] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def keep_written(self, kind: str, written: bytes) -> bytes:
+        """Keeps what the point is in a format, and hands it back: of one format only, as a scraper asks for one."""
+        self.written.clear()
+        self.written[kind] = written
+        return written
 
 
 @dataclass(frozen=True)

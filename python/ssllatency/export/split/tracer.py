@@ -37,12 +37,15 @@ def run(
         channel.send(READY + b"\n")
     announce()
     exposition = Exposition(Services(), arguments.max_series, arguments.linger)
-    look_s = _LOOK_S if arguments.budget is None else _LOOK_AT_WINDOWS_S
-    Tracer(session, follower, channel, exposition, look_s, resolved.source.gather).run()
+    Tracer(session, follower, channel, exposition, resolved.source.gather).run()
 
 
 class Reader(Protocol):
     """What traces."""
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether `poll` is to be called more often than that."""
 
     def poll(self) -> object:
         """To be called several times a second."""
@@ -63,13 +66,11 @@ class Tracer:
         follower: Follower,
         channel: TracersEnd,
         exposition: Exposition,
-        look_s: float = _LOOK_S,
         gather: Callable[[], object] = lambda: None,
     ) -> None:
-        """`look_s`: how long it waits at most until it polls the session again. `gather` takes what processes that read files
-        say: until it has been called they wait, with all their memory."""
+        """`gather` takes what processes that read files say: until it has been called they wait, with all their memory."""
         self._session, self._follower, self._channel, self._exposition = session, follower, channel, exposition
-        self._look_s, self._gather = look_s, gather
+        self._gather = gather
         self._frames, self._reading = Frames(), Reading("", 0.0)
         self._read_s = float("-inf")
         self._took_s = 0.0
@@ -78,7 +79,8 @@ class Tracer:
         """Answers."""
         try:
             while not live.stop_is_asked_for():
-                asked = self._follower.wait(self._look_s, also=self._channel.fileno()) and self._channel.asked()
+                look_s = _LOOK_AT_WINDOWS_S if self._session.in_windows else _LOOK_S
+                asked = self._follower.wait(look_s, also=self._channel.fileno()) and self._channel.asked()
                 self._session.poll()
                 self._gather()
                 if time.monotonic() - self._read_s > tidy_s:

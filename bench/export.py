@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what `ssllatency export` takes of a host on which little happens: 200 processes of many services, each of which has
+shaken hands before. Its two processes' CPU time at rest and scraped, what they and the kernel hold, how long a scrape takes.
+
+CPU time is what the kernel's clocks of the two processes say, so that other work on the machine changes it little; how long a
+scrape takes depends on that work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, ClientError
+from tests.live.commands.export import Export
+from tests.live.servers.nginx import Nginx, ServerError, Settings
+
+from bench.memory import kernel_bytes, perf_buffer_bytes, proportional_bytes
+from bench.page import machine
+from bench.tracers import BenchError
+from ssllatency.engines.clock import process_clock_ns
+
+SERVICES, WORKERS = 100, 1  # and a master each
+CONNECTIONS = 4  # of each version to each service, before anything is measured
+FORMATS = {
+    "protobuf": "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+    "OpenMetrics": "application/openmetrics-text; version=1.0.0",
+    "text": "text/plain",
+}
+_FRESH_S = 1.1  # after so long a scrape has the counts read again
+_SCRAPES, _BUSY_SCRAPES = 5, 2
+
+
+@dataclass
+class Results:
+    """What was measured. `cpu`: by how it was scraped, the part of a core that tracer and speaker took. `scrapes`: milliseconds
+    by format, with nothing counted in between; `busy`: with something counted in every service. Bytes."""
+
+    processes: int = 0
+    series: int = 0
+    cpu: dict[str, tuple[float, float]] = field(default_factory=dict)
+    scrapes: dict[str, list[float]] = field(default_factory=dict)
+    busy: dict[str, list[float]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+    lost: str = ""
+
+
+class Service(Nginx):
+    """An nginx by another name: a service of its own to `export`."""
+
+    name = "nginx"
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        program = self.directory / self.name
+        shutil.copy2(command[0], program)
+        return super()._launch([str(program), *command[1:]])
+
+
+@contextlib.contextmanager
+def services(certificates: Path) -> Iterator[list[Service]]:
+    """All of them, idle."""
+    with ExitStack() as stack:
+        started = []
+        for number in range(SERVICES):
+            service = Service(certificates, Settings(workers=WORKERS, kinds=("ecdsa",), reuseport=True, tickets=True))
+            service.name = f"web{number:02}"
+            started.append(stack.enter_context(service))
+        yield started
+
+
+def work(service: Service, connections: int) -> None:
+    """Some handshakes of both versions, resumed ones among them, and one that fails."""
+    port = service.port["ecdsa"]
+    for version in (TLS_1_2, TLS_1_3):
+        client, session = Client(port, version), None
+        for number in range(connections):
+            session = client.connect(session=session if number % 2 else None).session
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+        plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        while plain.recv(4096):
+            pass
+
+
+def measure(rest_s: float) -> Results:
+    """Everything."""
+    results = Results()
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ssllatency-bench-")))
+        running = stack.enter_context(services(directory))
+        pids = [pid for service in running for pid in (service.master_pid, *service.worker_pids())]
+        export = stack.enter_context(Export(*(service.master_pid for service in running)))
+        results.processes = len(pids)
+        for service in running:
+            work(service, CONNECTIONS)
+        time.sleep(3)  # budgets are looked at, and the first reading is the dearest
+        text = scrape(export, "text")[1].decode()
+        results.series = int(float(_value(text, "ssllatency_series")))
+        results.lost = ", ".join(
+            line for line in text.splitlines() if line.startswith("ssllatency_losses") and line[-2:] != " 0"
+        )
+        for name, every_s in (("not scraped", 0.0), ("every 15 s", 15.0), ("every 2 s", 2.0)):
+            results.cpu[name] = _cpu(export, rest_s, every_s)
+        results.memory = _memory(export)
+        for name in FORMATS:
+            results.scrapes[name] = [_timed(export, name, results) for _ in range(_SCRAPES)]
+        for name in FORMATS:
+            for _ in range(_BUSY_SCRAPES):
+                for service in running:
+                    work(service, 1)
+                results.busy.setdefault(name, []).append(_timed(export, name, results))
+    return results
+
+
+def scrape(export: Export, format_name: str) -> tuple[float, bytes]:
+    """Seconds, and what came."""
+    request = urllib.request.Request(f"http://127.0.0.1:{export.port}/metrics", headers={"Accept": FORMATS[format_name]})
+    began = time.monotonic()
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        content: bytes = answer.read()
+    return time.monotonic() - began, content
+
+
+def _timed(export: Export, format_name: str, results: Results) -> float:
+    time.sleep(_FRESH_S)
+    took_s, content = scrape(export, format_name)
+    results.sizes[format_name] = len(content)
+    return took_s * 1000
+
+
+def _value(text: str, name: str) -> str:
+    return next(line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(name + " "))
+
+
+def _cpu(export: Export, rest_s: float, every_s: float) -> tuple[float, float]:
+    """The part of a core that each of the two takes, over at least `rest_s` and a whole number of scrapes."""
+    pids = export.tracer, export.speaker
+    time.sleep(_FRESH_S)
+    before, began = [process_clock_ns(pid) or 0 for pid in pids], time.monotonic()
+    while time.monotonic() < began + rest_s:
+        time.sleep(every_s or rest_s)
+        if every_s:
+            scrape(export, "protobuf")
+    elapsed_ns = (time.monotonic() - began) * 1e9
+    tracer, speaker = (((process_clock_ns(pid) or 0) - earlier) / elapsed_ns for pid, earlier in zip(pids, before, strict=True))
+    return tracer, speaker
+
+
+def _memory(export: Export) -> dict[str, int]:
+    pids = [export.tracer, export.speaker]
+    kept = kernel_bytes(pids)
+    return {
+        "the tracer (PSS)": proportional_bytes(export.tracer),
+        "the process for the network (PSS)": proportional_bytes(export.speaker),
+        "the kernel's maps": kept["map"] + kept["ring"],
+        "the kernel's programs and perf buffers": kept["prog"] + sum(map(perf_buffer_bytes, pids)),
+    }
+
+
+PAGE = """\
+# What `export` takes
+
+Written by `make bench-export`; run it again to measure your own machine. This page is the home of these figures: other pages
+point here.
+
+{machine}
+
+{processes} processes of {services} services (each an nginx by a name of its own, with {workers} worker), all options at their
+defaults. Every service has had handshakes of TLS 1.2 and 1.3, full and resumed, and a failed one; then nobody works.
+
+## CPU time without load
+
+| scraped | the tracer | the process for the network | together |
+| --- | ---: | ---: | ---: |
+{cpu}
+
+Percent of one core, by the clocks that the kernel keeps of the two processes, each over {rest_s:.0f} s or more; what
+else runs on the machine changes them little. The aim is to stay below 0.5 %.
+
+## Memory
+
+| held by | MiB |
+| --- | ---: |
+{memory}
+
+PSS divides a page that processes share among them; what the tracer maps of the kernel's maps is in two rows. The kernel's
+maps are made at the start, whatever the load: `--max-groups` and `--max-in-flight` ([export.md](../reference/export.md)) say
+how large. The aim is to stay below 100 MiB for all of it.
+
+## A scrape
+
+{series} series, from the request to the last byte, on loopback, milliseconds: the median and the longest of
+{scrapes}. *At rest*: nothing was counted since the scrape before. *After work*: every service has shaken
+hands and called since then. Each scrape has the kernel's maps read anew. Other work on the machine makes them longer.
+
+| format | bytes | at rest | after work |
+| --- | ---: | ---: | ---: |
+{formats}
+
+The aim is 50 ms with 2,000 series at rest.
+
+## How
+
+- A row of the kernel's maps is read again only where a byte of it has changed, and so is all that is made of it: the counts of
+  its process, the sums of its service, the line between the two processes, the text or protobuf of the series.
+- Of a process that hasn't run since it was last looked at nothing is looked at.
+- While nobody works, windows of `--budget` set no probes.
+"""
+
+
+def page(results: Results, rest_s: float) -> str:
+    """The page."""
+    total = sum(results.memory.values())
+    memory = [f"| {name} | {size / 2**20:.1f} |" for name, size in (*results.memory.items(), ("**all of it**", total))]
+    cpu = [
+        f"| {name} | {100 * tracer:.2f} % | {100 * speaker:.2f} % | {100 * (tracer + speaker):.2f} % |"
+        for name, (tracer, speaker) in results.cpu.items()
+    ]
+    formats = [
+        f"| {name} | {results.sizes[name]:,} | {_times(results.scrapes[name])} | {_times(results.busy[name])} |"
+        for name in FORMATS
+    ]
+    return PAGE.format(
+        machine=machine(),
+        processes=results.processes,
+        services=SERVICES,
+        workers=WORKERS,
+        cpu="\n".join(cpu),
+        rest_s=rest_s,
+        memory="\n".join(memory),
+        series=f"{results.series:,}",
+        scrapes=f"{_SCRAPES} (after work: {_BUSY_SCRAPES})",
+        formats="\n".join(formats),
+    )
+
+
+def _times(values_ms: list[float]) -> str:
+    return f"{statistics.median(values_ms):.0f} ({max(values_ms):.0f})"
+
+
+def main() -> int:
+    """Measure, and print or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="how long each CPU time is measured (20)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
+    arguments = parser.parse_args()
+    if os.geteuid() != 0:
+        print("bench: tracing needs root: sudo make bench-export.", file=sys.stderr)
+        return 1
+    os.environ["PATH"] += ":/usr/sbin"
+    try:
+        results = measure(arguments.seconds)
+    except (BenchError, ServerError, ClientError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    text = page(results, arguments.seconds)
+    if arguments.output:
+        arguments.output.write_text(text)
+        print(f"==> written to {arguments.output}", file=sys.stderr)
+    print(text)
+    if results.lost:
+        print(f"bench: {results.lost}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
