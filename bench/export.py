@@ -32,7 +32,7 @@ from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, ClientError
 from tests.live.commands.export import Export
 from tests.live.servers.nginx import Nginx, ServerError, Settings
 
-from bench.memory import kernel_bytes, perf_buffer_bytes, proportional_bytes
+from bench.memory import kernel_bytes, own_bytes, perf_buffer_bytes, proportional_bytes, resident_bytes
 from bench.page import machine
 from bench.tracers import BenchError
 from ssllatency.engines.clock import process_clock_ns
@@ -165,9 +165,9 @@ def _cpu(export: Export, rest_s: float, every_s: float) -> tuple[float, float]:
 
 def _memory(export: Export) -> dict[str, int]:
     pids = [export.tracer, export.speaker]
-    kept = kernel_bytes(pids)
+    kept, mapped = kernel_bytes(pids), resident_bytes(export.tracer) - own_bytes(export.tracer)
     return {
-        "the tracer (PSS)": proportional_bytes(export.tracer),
+        "the tracer (PSS)": proportional_bytes(export.tracer) - mapped,
         "the process for the network (PSS)": proportional_bytes(export.speaker),
         "the kernel's maps": kept["map"] + kept["ring"],
         "the kernel's programs and perf buffers": kept["prog"] + sum(map(perf_buffer_bytes, pids)),
@@ -200,8 +200,8 @@ else runs on the machine changes them little. The aim is to stay below 0.5 %.
 | --- | ---: |
 {memory}
 
-PSS divides a page that processes share among them; what the tracer maps of the kernel's maps is in two rows. The kernel's
-maps are made at the start, whatever the load: `--max-groups` and `--max-in-flight` ([export.md](../reference/export.md)) say
+PSS divides a page that processes share among them; that of the tracer is without the kernel's maps that it maps. These
+are made at the start, whatever the load: `--max-groups` and `--max-in-flight` ([export.md](../reference/export.md)) say
 how large. The aim is to stay below 100 MiB for all of it.
 
 ## A scrape

@@ -171,11 +171,13 @@ def test_while_all_rest_no_probe_is_set_and_then_windows_go_on() -> None:
     server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
     windows = watch(server)
     run(server, windows, 20)
+    assert windows.in_force
     server.rests = True
     run(server, windows, 5)  # a window that is open is ended
     removed, (sampling,) = len(server.left), windows.sampling()
     run(server, windows, 60)
     assert (len(server.left), server.attached) == (removed, {Tier.BELOW, Tier.HANDSHAKE})
+    assert not windows.in_force
     [rested] = windows.sampling()
     assert rested.windows > sampling.windows  # in which nobody called
     assert rested.watched_s / rested.duration_s == pytest.approx(sampling.watched_s / sampling.duration_s, rel=0.2)
