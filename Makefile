@@ -129,10 +129,10 @@ bench-memory: ## what each command and engine holds, its own memory and the kern
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/run.py --memory
-bench-export: ## what `export` takes of a host with 200 idle processes, written to docs/internals/export.md, in two minutes
+bench-export: ## what `export` takes of a host with 200 idle processes, written to docs/internals/export-cost.md, in two minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
-	$(Q)$(PYTHON) bench/export.py -o docs/internals/export.md
+	$(Q)$(PYTHON) bench/export.py -o docs/internals/export-cost.md
 RUNS = 100
 bench-budget: ## what --budget keeps of a server's requests, and how often its estimates hold, in RUNS runs (100), written to docs/internals/budget.md
 	$(Q)tools/setup

@@ -18,7 +18,7 @@ from ssllatency.engines.doctor import OLDEST_KERNEL
 TARGETS = ("--port", "--unit", "--comm", "--cgroup", "--container", "--pod", "--library", "--all")
 OTHERS = {"--help", "--version", "--write"}  # of ssllatency itself, and of the golden plans
 # Where a figure of memory is measured; and figures that are a limit, or a size of something else.
-HOMES = {"docs/internals/memory.md", "docs/internals/benchmarks.md", "docs/internals/export.md", "docs/use/fleet.md"}
+HOMES = {"docs/internals/memory.md", "docs/internals/benchmarks.md", "docs/internals/export-cost.md", "docs/use/fleet.md"}
 LIMITS = {
     "docs/internals/probe-sites.md": {"5 MB", "1 GiB"},
     "docs/reference/merge.md": {"10 MB"},
