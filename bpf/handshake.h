@@ -280,6 +280,8 @@ enum ssll_state {
 	SSLL_STATE_UNKNOWN = 0xffff,
 };
 
+/* The keys of what is counted beside the times. `tgid`: whose handshakes they were, where its row is of this process alone;
+ * else 0. */
 struct ssll_cause_key {
 	__u32 error;
 	__u16 state;
@@ -288,9 +290,11 @@ struct ssll_cause_key {
 	__u8 reason; /* enum ssll_reason */
 	__u8 alert;
 	__u8 sent;
+	__u32 tgid;
 };
 
 struct ssll_key_use {
+	__u32 tgid;
 	__u32 bytes;
 	__u16 signature;
 	__u8 operation;
@@ -303,8 +307,9 @@ struct ssll_tally {
 };
 
 struct ssll_mix_key {
-	__u32 label;
-	__u32 library;
+	__u32 tgid;
+	__u16 label;
+	__u16 library;
 	__u64 value;
 };
 
@@ -373,10 +378,10 @@ _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 48 + 8 * SSLL_PARTS + 32, "handshake");
-_Static_assert(sizeof(struct ssll_cause_key) == 12, "cause key");
-_Static_assert(sizeof(struct ssll_key_use) == 8, "key use");
+_Static_assert(sizeof(struct ssll_cause_key) == 16, "cause key");
+_Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
-_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 12 + 16 + SSLL_COMM + 4, "single");
+_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 16 + 16 + SSLL_COMM, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
 _Static_assert(sizeof(struct ssll_handshake_counters) == 136, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");

@@ -87,6 +87,7 @@ const struct ssll_single *ssll_single_btf __attribute__((unused));
 const enum ssll_state *ssll_state_btf __attribute__((unused));
 const enum ssll_batch *ssll_batch_btf __attribute__((unused));
 const enum ssll_shared *ssll_shared_btf __attribute__((unused));
+const enum ssll_table_size *ssll_table_size_btf __attribute__((unused));
 const struct ssll_holding *ssll_holding_btf __attribute__((unused));
 const enum ssll_part *ssll_part_btf __attribute__((unused));
 const enum ssll_ending *ssll_ending_btf __attribute__((unused));

@@ -97,12 +97,12 @@ static __always_inline void finish_handshake(
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)
 		clear_label(&labels, SSLL_LABEL_SIGNATURE); /* nothing was signed, though an algorithm was chosen */
 	cause.alert = alert_on_the_wire(cause.alert, &labels);
-	add_times(&labels, handshake);
+	cause.tgid = add_times(&labels, handshake);
 	if (handshake->pauses)
 		count(&handshake_counters.paused);
 	if (ending == SSLL_ENDING_SUCCESS) {
-		add_labels(&labels);
-		add_key(handshake, &labels);
+		add_labels(&labels, cause.tgid);
+		add_key(handshake, &labels, cause.tgid);
 	} else {
 		if (read_place(ssl, layout, SSLL_PLACE_OF_HAND_STATE, &state))
 			cause.state = state;

@@ -113,8 +113,11 @@ static __always_inline void add_resumption(struct ssll_handshake_row *row, const
 		count(&row->resumed);
 }
 
-/* Not inlined: its keys would lie on the stack of whatever is called before it, too. */
-static __noinline int add_times(const struct ssll_labels *labels, const struct ssll_handshake *handshake)
+/*
+ * Returns the process that the row is told apart by, 0 where it isn't or the row is that of "other": what else is counted of
+ * the handshake goes with its row. Not inlined: its keys would lie on the stack of whatever is called before it, too.
+ */
+static __noinline __u32 add_times(const struct ssll_labels *labels, const struct ssll_handshake *handshake)
 {
 	union label_words key;
 	struct ssll_handshake_row *row;
@@ -127,7 +130,7 @@ static __noinline int add_times(const struct ssll_labels *labels, const struct s
 	}
 	add_row(row, handshake);
 	add_resumption(row, labels);
-	return 0;
+	return key.labels.values[SSLL_LABEL_PROCESS];
 }
 
 struct {
@@ -166,9 +169,9 @@ static __always_inline void add_cause(const struct ssll_cause_key *cause, __u64 
 	add_tally(lookup_or_init_shared(&causes, cause, &blank_tally, SSLL_SHARED_CAUSES, MOST_OF(SSLL_CAUSES)), duration_ns);
 }
 
-static __always_inline void add_label(__u32 label, __u32 library, __u64 value)
+static __always_inline void add_label(__u32 tgid, __u16 label, __u16 library, __u64 value)
 {
-	struct ssll_mix_key key = {.label = label, .library = library, .value = value};
+	struct ssll_mix_key key = {.tgid = tgid, .label = label, .library = library, .value = value};
 	const __u64 none = 0;
 
 	count_or_map_full(lookup_or_init_shared(&mix, &key, &none, SSLL_SHARED_MIX, MOST_OF(SSLL_MIX)));
@@ -180,21 +183,22 @@ static __always_inline bool has_own_names(enum ssll_label label)
 	return label == SSLL_LABEL_CIPHER || label == SSLL_LABEL_GROUP || label == SSLL_LABEL_SIGNATURE;
 }
 
-__noinline int add_labels(const struct ssll_labels *labels)
+__noinline int add_labels(const struct ssll_labels *labels, __u32 tgid)
 {
 	if (!labels)
 		return 0;
 #pragma unroll
 	for (__u32 label = 0; label < SSLL_LABEL_ROLE; label++) {
 		if (is_known(labels, label))
-			add_label(label, has_own_names(label) ? labels->library : 0, labels->values[label]);
+			add_label(tgid, label, has_own_names(label) ? labels->library : 0, labels->values[label]);
 	}
 	return 0;
 }
 
-static __always_inline void add_key(const struct ssll_handshake *handshake, const struct ssll_labels *labels)
+static __always_inline void add_key(const struct ssll_handshake *handshake, const struct ssll_labels *labels, __u32 tgid)
 {
 	struct ssll_key_use key = {
+	        .tgid = tgid,
 	        .bytes = handshake->key_bytes,
 	        .operation = handshake->key_operation,
 	        .library = labels->library,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the Grafana dashboard deploy/grafana/ssllatency.json of what `ssllatency export` offers: `make dashboard`.
 
-Two variables choose what is shown: hosts (Prometheus' label `instance`) and one service. Errors, ciphers, groups, keys and most
-of the offload are counted for a host, not for a service; their panels say so.
+Two variables choose what is shown: hosts (Prometheus' label `instance`) and one service. Most of the offload is counted for a
+host, not for a service; its panels say so.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _what_happens() -> list[Any]:
 
 
 def _what_goes_wrong() -> list[Any]:
-    errors = _rate("ssllatency_handshake_errors_total", _HOSTS, "outcome, error_type, tls_alert")
+    errors = _rate("ssllatency_handshake_errors_total", _SERVICE, "outcome, error_type, tls_alert")
     return [
         stacked(
             "Calls that failed, by reason",
@@ -166,7 +166,7 @@ def _what_goes_wrong() -> list[Any]:
         ),
         stacked(
             "Handshakes that failed or were abandoned, by cause",
-            _OF_HOSTS,
+            "Of the service.",
             A_SECOND,
             (errors, "{{outcome}}: {{error_type}} {{tls_alert}}"),
         ),
@@ -196,16 +196,16 @@ def _kinds() -> list[Any]:
         ),
         stacked(
             "Groups of the key exchange",
-            _OF_HOSTS,
+            "Of the service's successful handshakes.",
             A_SECOND,
-            (_rate("ssllatency_handshake_curves_total", _HOSTS, "tls_curve"), "{{tls_curve}}"),
+            (_rate("ssllatency_handshake_curves_total", _SERVICE, "tls_curve"), "{{tls_curve}}"),
             span=8,
         ),
         stacked(
             "Cipher suites",
-            _OF_HOSTS,
+            "Of the service's successful handshakes.",
             A_SECOND,
-            (_rate("ssllatency_handshake_ciphers_total", _HOSTS, "tls_cipher"), "{{tls_cipher}}"),
+            (_rate("ssllatency_handshake_ciphers_total", _SERVICE, "tls_cipher"), "{{tls_cipher}}"),
             span=8,
         ),
     ]
@@ -233,8 +233,8 @@ def _calls() -> list[Any]:
 
 
 def _offload() -> list[Any]:
-    operations = _rate("ssllatency_private_key_operations_total", _HOSTS, "operation, key")
-    seconds = _rate("ssllatency_private_key_time_seconds_total", _HOSTS, "operation, key")
+    operations = _rate("ssllatency_private_key_operations_total", _SERVICE, "operation, key")
+    seconds = _rate("ssllatency_private_key_time_seconds_total", _SERVICE, "operation, key")
     lanes = "ssllatency_offload_lanes_total"
     used = _share(_rate(lanes, _HOSTS + ', lanes="used"', "function"), _rate(lanes, _HOSTS, "function"))
     return [
@@ -276,13 +276,13 @@ def _offload() -> list[Any]:
         ),
         stacked(
             "Private-key operations",
-            f"Of successful handshakes. {_OF_HOSTS}",
+            "Of the service's successful handshakes.",
             A_SECOND,
             (operations, "{{operation}} {{key}}"),
         ),
         lines(
             "Time of a private-key operation",
-            f"The mean. {_OF_HOSTS}",
+            "The mean of the service's.",
             SECONDS,
             (_share(seconds, operations), "{{operation}} {{key}}"),
         ),

@@ -276,6 +276,15 @@ class Table(IntEnum):
     SHARE = 12288
 
 
+class TableSize(IntEnum):
+    OPEN_CALLS = 16384
+    EXCESS_CALLS = 4096
+    CAUSES = 1024
+    KEYS = 256
+    MIX = 1024
+    POLLERS = 1024
+
+
 class Tag(IntEnum):
     WAY = 0
     STACK = 2
@@ -321,10 +330,11 @@ class CauseKey(ctypes.Structure):
         ("reason", ctypes.c_uint8),
         ("alert", ctypes.c_uint8),
         ("sent", ctypes.c_uint8),
+        ("tgid", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(CauseKey) == 12
+assert ctypes.sizeof(CauseKey) == 16
 
 
 class Config(ctypes.Structure):
@@ -567,6 +577,7 @@ assert ctypes.sizeof(Holding) == 64
 
 class KeyUse(ctypes.Structure):
     _fields_ = (
+        ("tgid", ctypes.c_uint32),
         ("bytes", ctypes.c_uint32),
         ("signature", ctypes.c_uint16),
         ("operation", ctypes.c_uint8),
@@ -574,7 +585,7 @@ class KeyUse(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(KeyUse) == 8
+assert ctypes.sizeof(KeyUse) == 12
 
 
 class Library(ctypes.Structure):
@@ -621,8 +632,9 @@ assert ctypes.sizeof(Layout) == 392
 
 class MixKey(ctypes.Structure):
     _fields_ = (
-        ("label", ctypes.c_uint32),
-        ("library", ctypes.c_uint32),
+        ("tgid", ctypes.c_uint32),
+        ("label", ctypes.c_uint16),
+        ("library", ctypes.c_uint16),
         ("value", ctypes.c_uint64),
     )
 

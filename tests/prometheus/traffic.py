@@ -10,7 +10,8 @@ from ssllatency.export.metrics.exposition import Exposition, Own
 from ssllatency.export.metrics.families import COMM, CONTAINER_ID, CONTAINER_NAME, SERVICE
 from ssllatency.export.metrics.points import Labels, Point, Reading, labels
 from ssllatency.model.cost import Cost
-from ssllatency.model.handshakes import Batches, Ending, Label, Offload, Part
+from ssllatency.model.handshake_arithmetic import add_tallies
+from ssllatency.model.handshakes import Batches, Ending, Label, Offload, Part, Tallies
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
@@ -91,6 +92,7 @@ class Host:
         self._random, self._shakes = Random(seed), shakes
         self._number = 0
         self._total: Snapshot | None = None
+        self._tallies: dict[int, Tallies] = {}
         self._exposition = Exposition(Processes(), most_series, 300.0)
 
     def read(self) -> Reading:
@@ -99,9 +101,10 @@ class Host:
         interval = self._interval()
         self._total = Recording.of([self._total, interval]).total() if self._total else interval
         self._number += 1
-        reading = self._exposition.read(
-            replace(self._total, sampling=_WINDOWS), gone, Own(refused=self._number // 10, reading_s=0.004)
-        )
+        assert self._total.handshakes
+        handshakes = replace(self._total.handshakes, by_process=self._tallies)
+        counted = replace(self._total, handshakes=handshakes, sampling=_WINDOWS)
+        reading = self._exposition.read(counted, gone, Own(refused=self._number // 10, reading_s=0.004))
         requests = Point("ssllatency.otlp.requests", labels({"result": "success"}), self._number, reading.at_s)
         rejected = Point("ssllatency.otlp.rejected", (), 0, reading.at_s)
         return replace(reading, points=(*reading.points, requests, rejected))
@@ -109,7 +112,9 @@ class Host:
     def _interval(self) -> Snapshot:
         shakes, series = [], []
         for pid in PROCESSES:
-            shakes += [self._shake(pid) for _ in range(self._shakes)]
+            own = [self._shake(pid) for _ in range(self._shakes)]
+            self._count(pid, own)
+            shakes += own
             series += calls(self._random, self._shakes, pid, failing=self._random.randint(1, 3))
         made = interval_of(self._number, shakes, series, self.name)
         handshakes = replace(handshakes_of(shakes, BY), offload=self._offload(), in_flight=5, partial=1)
@@ -121,6 +126,12 @@ class Host:
             in_flight=2,
             cost=Cost(100, 8 * _MS, 2 * _MS, (100 if self.troubled else 900) * _MS, other_ns=_MS, elsewhere_ns=_MS // 2),
         )
+
+    def _count(self, pid: int, shakes: list[Shake]) -> None:
+        """Adds what is counted of a process's handshakes beside their times."""
+        made = handshakes_of(shakes, BY)
+        tallies = Tallies(made.causes, made.keys, made.mix)
+        self._tallies[pid] = add_tallies((self._tallies.get(pid, Tallies()), tallies))
 
     def _shake(self, pid: int) -> Shake:
         if self.troubled:

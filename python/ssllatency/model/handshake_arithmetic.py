@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import offload_arithmetic
-from ssllatency.model.handshakes import EVERY, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Times
+from ssllatency.model.handshakes import EVERY, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Tallies, Times
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import gathered, since
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
@@ -58,6 +58,15 @@ def causes_since(later: Iterable[Cause], earlier: Iterable[Cause]) -> tuple[Caus
 def add_keys(uses: Iterable[KeyUse]) -> tuple[KeyUse, ...]:
     """Adds up the uses of the same kind of key."""
     return gathered(uses, _key, _add_counted)
+
+
+def add_tallies(parts: Collection[Tallies]) -> Tallies:
+    """What is counted of all."""
+    return Tallies(
+        add_causes(chain.from_iterable(part.causes for part in parts)),
+        add_keys(chain.from_iterable(part.keys for part in parts)),
+        _mix_sum(part.mix for part in parts),
+    )
 
 
 def total(handshakes: Handshakes, ending: Ending) -> Group | None:
@@ -117,6 +126,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             slept=max(0, later.slept - earlier.slept),
             partial=max(0, later.partial - earlier.partial),
             offload=offload_arithmetic.difference(later.offload, earlier.offload),
+            by_process={},
         )
     except ValueError:
         raise SsllatencyError(

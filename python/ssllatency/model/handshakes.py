@@ -189,6 +189,16 @@ class KeyUse:
 
 
 @dataclass(frozen=True)
+class Tallies:
+    """What is counted of handshakes beside their times: why they didn't succeed, the keys that they used, and `mix`, the
+    successful ones by each label's values."""
+
+    causes: tuple[Cause, ...] = ()
+    keys: tuple[KeyUse, ...] = ()
+    mix: Mapping[Label, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Single:
     """One handshake by itself: when it ended (seconds since the Unix epoch), its process and thread, how it ended, its parts
     in nanoseconds (those of EVERY always, the others where it had them), its labels, and why it failed ("" where it didn't)."""
@@ -267,12 +277,14 @@ class Handshakes:
     """The handshakes of one measurement. Counts are cumulative until a difference is taken.
 
     `mix`: the successful handshakes by each label's values, whatever the report is grouped by. `in_flight`: begun and not
-    ended. `dropped`: records of handshakes that were evicted by newer ones. `partial`: handshakes that ended and aren't
-    counted, as they were under way when the trace began, or had been evicted. `unattributed`: handshakes that couldn't be split
-    into phases, as their calls moved between threads; all their time in calls is REST. `unsplit`: those without ON_CPU and
-    OFF_CPU though these were asked for, as the kernel didn't announce all switches of their threads. `slept`: those whose calls
-    slept before reads and writes were watched, so that waits in them may be part of their phases and REST. `unknown_labels`:
-    the labels that the libraries' code doesn't show, with the reasons.
+    ended. `by_process`: causes, keys and mix of each PID, and of 0 for the processes beyond the bound, which add up to those of
+    all; empty unless the handshakes are grouped by process, and in sums and differences. `dropped`: records of handshakes that
+    were evicted by newer ones. `partial`: handshakes that ended and aren't counted, as they were under way when the trace
+    began, or had been evicted. `unattributed`: handshakes that couldn't be split into phases, as their calls moved between
+    threads; all their time in calls is REST. `unsplit`: those without ON_CPU and OFF_CPU though these were asked for, as the
+    kernel didn't announce all switches of their threads. `slept`: those whose calls slept before reads and writes were watched,
+    so that waits in them may be part of their phases and REST. `unknown_labels`: the labels that the libraries' code doesn't
+    show, with the reasons.
     """
 
     groups: tuple[Group, ...]
@@ -290,3 +302,4 @@ class Handshakes:
     off_cpu: bool = False
     unknown_labels: Mapping[Label, str] = field(default_factory=dict)
     offload: Offload | None = None
+    by_process: Mapping[int, Tallies] = field(default_factory=dict)

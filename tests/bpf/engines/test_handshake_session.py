@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,6 +14,7 @@ from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.rules import Rules
 from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
@@ -20,14 +23,21 @@ EMPTY = TracedImage(ImagePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev
 NO_PHASES = HandshakePlan("/lib/libssl.so", "", "libssl", (), (), (), (), None, {}, ())
 
 
-@pytest.fixture
-def session() -> Iterator[HandshakeSession]:
-    made = HandshakeSession(HandshakeRequest(Request((), (), follow=Rules()), (), lambda _: Names(), slowest=1, in_flight=1024))
+@contextmanager
+def session_by(*by: Label) -> Iterator[HandshakeSession]:
+    base = Request((), (), follow=Rules())
+    made = HandshakeSession(HandshakeRequest(base, (), lambda _: Names(), by, slowest=1, in_flight=1024))
     try:
         made.attach()
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def session() -> Iterator[HandshakeSession]:
+    with session_by() as made:
+        yield made
 
 
 def test_nothing_is_there_yet(session: HandshakeSession) -> None:
@@ -56,3 +66,31 @@ def test_files_past_the_bound_are_refused_in_words(session: HandshakeSession) ->
     with pytest.raises(AttachError, match=f"there are {MOST_LIBRARIES} traced files already"):
         session.extend([EMPTY], [NO_PHASES])
     assert len(session.attachment.images) == MOST_LIBRARIES
+
+
+def versions(handshakes: Handshakes | None) -> dict[int, int]:
+    assert handshakes is not None
+    return {pid: sum(tallies.mix[Label.VERSION].values()) for pid, tallies in handshakes.by_process.items()}
+
+
+def test_tallies_of_processes_that_have_ended_make_room() -> None:
+    with session_by(Label.PROCESS) as session:
+        mix = session.attachment.object.map("mix", ctypes.sizeof(abi.MixKey), 8)
+        for number in range(64 * 16):  # those of so many rows have room beside those of all
+            mix.update(abi.MixKey(tgid=7 + number % 2, label=abi.Label.VERSION, value=number), ctypes.c_uint64(1))
+        for number in range(abi.TableSize.MIX):
+            mix.update(abi.MixKey(tgid=0, label=abi.Label.VERSION, value=number), ctypes.c_uint64(1))
+        handshakes = session.read().handshakes
+        assert versions(handshakes) == {7: 512, 8: 512, 0: 1024}
+        assert handshakes is not None
+        assert sum(handshakes.mix[Label.VERSION].values()) == 2048
+        session.forget({7})
+        assert versions(session.read().handshakes) == {8: 512, 0: 1024}
+
+
+def test_without_processes_tallies_are_of_all(session: HandshakeSession) -> None:
+    mix = session.attachment.object.map("mix", ctypes.sizeof(abi.MixKey), 8)
+    mix.update(abi.MixKey(label=abi.Label.VERSION, value=0x304), ctypes.c_uint64(3))
+    handshakes = session.read().handshakes
+    assert handshakes is not None
+    assert (handshakes.by_process, handshakes.mix) == ({}, {Label.VERSION: {"TLSv1.3": 3}})

@@ -58,6 +58,7 @@ def read(content: bytes) -> Read:
         assert {labels.values[number] for number in range(Label.LABELS) if number not in known} <= {0}
         keys = [abi.MixKey.from_buffer_copy(key) for key, _ in counted]
         assert {int.from_bytes(count, "little") for _, count in counted} <= {1}
+        assert {key.tgid for key in keys} <= {7}
         return known, {(Label(key.label), key.library): key.value for key in keys}
 
     return reading

@@ -24,7 +24,7 @@ int run_labels(void *ctx)
 	if (!layout)
 		return 1;
 	read_labels(probe.ssl, layout, &labels);
-	add_labels(&labels);
+	add_labels(&labels, 7);
 	probe.labels = labels;
 	return 0;
 }

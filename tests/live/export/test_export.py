@@ -43,6 +43,20 @@ def reload(server: Nginx) -> None:
     wait_for(lambda: server.worker_pids() and not before & set(server.worker_pids()), 20)
 
 
+def fail(server: Nginx) -> None:
+    """One handshake that ends with an error."""
+    with socket.create_connection(("127.0.0.1", server.port["rsa"]), timeout=20) as plain:
+        plain.sendall(b"\x16no TLS")
+        while plain.recv(4096):
+            pass
+
+
+def counted(scraped: Prometheus, family: str, label: str) -> dict[tuple[str, str], float]:
+    """A counter by its service's `comm` and another label, without the exposition's overflow."""
+    series = scraped.query(f"sum by (comm, {label}) (ssllatency_{family}_total)")
+    return {(one["metric"].get("comm", ""), one["metric"][label]): float(one["value"][1]) for one in series}
+
+
 @pytest.mark.usefixtures("tracing")
 @pytest.mark.smoke
 def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path) -> None:
@@ -54,8 +68,10 @@ def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path)
         scraped.wait_for(lambda: scraped.value("up") == 1)
         client = Client(server.port["rsa"], TLS_1_3)
         client.connect_times(EACH)
+        fail(server)
         scraped.wait_for(lambda: scraped.value(COUNT) == EACH)
         reload(server)
+        fail(server)
         client.connect_times(EACH)
         scraped.wait_for(lambda: scraped.value(COUNT) == 2 * EACH)
         assert scraped.value(f"max(resets({SHAKES}[1m]))") == 0
@@ -65,6 +81,10 @@ def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path)
         calls = 'sum(histogram_count(ssllatency_call_duration_seconds{function="SSL_do_handshake",outcome="success"}))'
         assert scraped.value(calls) == 2 * EACH
         assert {series["metric"]["comm"] for series in scraped.query(SHAKES)} == {"nginx"}
+        assert counted(scraped, "handshake_ciphers", "tls_cipher") == {("nginx", "TLS_AES_256_GCM_SHA384"): 2 * EACH}
+        assert counted(scraped, "private_key_operations", "key") == {("nginx", "RSA-2048"): 2 * EACH}
+        assert counted(scraped, "handshake_errors", "error_type") == {("nginx", "wrong version number"): 2}
+        assert scraped.value("max(resets(ssllatency_handshake_ciphers_total[1m]))") == 0
         checked = subprocess.run(
             [needed_program("promtool"), "check", "metrics"],
             input=export.metrics(),

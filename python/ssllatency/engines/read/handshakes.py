@@ -13,7 +13,7 @@ from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, labe
 from ssllatency.engines.read.unchanged import Unchanged
 from ssllatency.engines.read.who import Texts
 from ssllatency.model.handshake_arithmetic import add_alike, add_causes, add_keys
-from ssllatency.model.handshakes import EVERY, NONE, WHO, Batches, Cause, Group, KeyUse, Label, Part, Single, Times
+from ssllatency.model.handshakes import EVERY, NONE, WHO, Batches, Cause, Group, KeyUse, Label, Part, Single, Tallies, Times
 from ssllatency.openssl.names.names import Names
 
 NamesOf = Callable[[int], Names]  # of the library with this index
@@ -113,33 +113,50 @@ class Rows:
         return label_value(number, value, names(key.library))
 
 
-def causes(pairs: Pairs, names: NamesOf) -> tuple[Cause, ...]:
-    """Why handshakes didn't succeed, the most frequent first; what only differs in its library's index is one."""
-    causes = []
+def tallies(causes: Pairs, keys: Pairs, mix: Pairs, names: NamesOf) -> dict[int, Tallies]:
+    """What is counted beside the times, by process; 0: those that aren't told apart. What only differs in its library's index
+    is one."""
+    causes_of, keys_of, mix_of = _causes(causes, names), _keys(keys, names), _mix(mix, names)
+    return {
+        pid: Tallies(add_causes(causes_of.get(pid, ())), add_keys(keys_of.get(pid, ())), mix_of.get(pid, {}))
+        for pid in {*causes_of, *keys_of, *mix_of}
+    }
+
+
+def in_order(tallies: Tallies) -> Tallies:
+    """The most frequent causes and values of labels first, and the keys that took most time."""
+    return Tallies(
+        tuple(sorted(tallies.causes, key=lambda row: -row.count)),
+        tuple(sorted(tallies.keys, key=lambda use: -use.total_ns)),
+        {label: dict(Counter(tallies.mix[label]).most_common()) for label in LABELS.values() if label in tallies.mix},
+    )
+
+
+def _causes(pairs: Pairs, names: NamesOf) -> dict[int, list[Cause]]:
+    causes: dict[int, list[Cause]] = defaultdict(list)
     for raw_key, raw_tally in pairs:
         key, tally = abi.CauseKey.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
-        causes.append(cause(key, tally, names(key.library)))
-    return tuple(sorted(add_causes(causes), key=lambda row: -row.count))
+        causes[key.tgid].append(cause(key, tally, names(key.library)))
+    return causes
 
 
-def keys(pairs: Pairs, names: NamesOf) -> tuple[KeyUse, ...]:
-    """The private keys used, by kind, that which took most time first."""
-    uses = []
+def _keys(pairs: Pairs, names: NamesOf) -> dict[int, list[KeyUse]]:
+    uses: dict[int, list[KeyUse]] = defaultdict(list)
     for raw_key, raw_tally in pairs:
         use, tally = abi.KeyUse.from_buffer_copy(raw_key), abi.Tally.from_buffer_copy(raw_tally)
         kind = abi.KeyOperation(use.operation).name.lower(), key_name(use, names(use.library))
-        uses.append(KeyUse(*kind, tally.count, tally.total_ns))
-    return tuple(sorted(add_keys(uses), key=lambda use: -use.total_ns))
+        uses[use.tgid].append(KeyUse(*kind, tally.count, tally.total_ns))
+    return uses
 
 
-def mix(pairs: Pairs, names: NamesOf) -> dict[Label, dict[str, int]]:
-    """The handshakes by the values of each label, the most frequent first."""
-    totals: dict[Label, Counter[str]] = {label: Counter() for label in LABELS.values()}
+def _mix(pairs: Pairs, names: NamesOf) -> dict[int, dict[Label, Counter[str]]]:
+    mixes: dict[int, dict[Label, Counter[str]]] = {}
     for raw_key, raw_count in pairs:
         key = abi.MixKey.from_buffer_copy(raw_key)
         label = abi.Label(key.label)
-        totals[LABELS[label]][label_value(label, key.value, names(key.library))] += int.from_bytes(raw_count, "little")
-    return {label: dict(counts.most_common()) for label, counts in totals.items() if counts}
+        counts = mixes.setdefault(key.tgid, {}).setdefault(LABELS[label], Counter())
+        counts[label_value(label, key.value, names(key.library))] += int.from_bytes(raw_count, "little")
+    return mixes
 
 
 def batches(pairs: Pairs, operations: Sequence[str]) -> tuple[Batches, ...]:

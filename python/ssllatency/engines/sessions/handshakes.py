@@ -42,6 +42,7 @@ from ssllatency.engines.sessions.handshake_sites import (
     software_sites,
     watched,
 )
+from ssllatency.model.handshake_arithmetic import add_tallies
 from ssllatency.model.handshakes import (
     WHO,
     Group,
@@ -65,6 +66,14 @@ _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
+# The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
+# values of labels in four rows.
+_TALLIES = {
+    "causes": abi.TableSize.CAUSES,
+    "keys": abi.TableSize.KEYS,
+    "mix": abi.TableSize.MIX,
+}
+_TALLIES_OF_ROW = 16
 _NEVER = (1 << 64) - 1
 _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
 
@@ -129,6 +138,9 @@ class HandshakeSession:
         loaded.resize_map("wakes", min(in_flight, _MOST_WAKES))
         loaded.resize_map("rows", len(ENDINGS) + rows)
         loaded.resize_map("processes", self._request.most_rows)
+        if Label.PROCESS in self._request.by:
+            for name, entries in _TALLIES.items():
+                loaded.resize_map(name, entries + _TALLIES_OF_ROW * rows)
         self._prepare_who(loaded, config)
         self.attachment.load()
         self._fill_maps()
@@ -338,11 +350,13 @@ class HandshakeSession:
         created = counters.created  # before, as handshakes begin and end while those in flight are listed
         running = self._in_flight.running()
         self._dropped = max(self._dropped, created - len(running) - self._in_flight.cut_off - counters.ended)
+        by_process = collect.tallies(self._causes.items(), self._keys.items(), self._mix.items(), names)
+        tallies = collect.in_order(add_tallies(by_process.values()))
         return Handshakes(
             groups=self._groups(interval),
-            causes=collect.causes(self._causes.items(), names),
-            keys=collect.keys(self._keys.items(), names),
-            mix=collect.mix(self._mix.items(), names),
+            causes=tallies.causes,
+            keys=tallies.keys,
+            mix=tallies.mix,
             slowest=tuple(handshake for _, _, handshake in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
             by=by,
             in_flight=len(running),
@@ -354,6 +368,7 @@ class HandshakeSession:
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),
+            by_process=by_process if Label.PROCESS in by else {},
         )
 
     def _name_of(self, pid: int) -> str:
@@ -366,10 +381,20 @@ class HandshakeSession:
         return self._kept_names.get(pid) or self.attachment.name_of(pid)
 
     def forget(self, pids: Collection[int]) -> None:
-        """Frees the rows of processes that had ended before the last `read`; later snapshots are without their handshakes."""
+        """Frees the rows and tallies of processes that had ended before the last `read`; later snapshots are without their
+        handshakes."""
         for raw_key, pid in self._reader.processes():
             if pid in pids and self._rows.delete(raw_key):
                 self._in_flight.give_back(pid, abi.Shared.ROWS)
+        for table, kind, shared in (
+            (self._causes, abi.CauseKey, abi.Shared.CAUSES),
+            (self._keys, abi.KeyUse, abi.Shared.KEYS),
+            (self._mix, abi.MixKey, abi.Shared.MIX),
+        ):
+            for raw_key, _ in list(table.items()):
+                pid = kind.from_buffer_copy(raw_key).tgid
+                if pid in pids and table.delete(raw_key):
+                    self._in_flight.give_back(pid, shared)
         for pid in pids:
             self._processes.delete(pid.to_bytes(4, "little"))
             self._kept_names.pop(pid, None)

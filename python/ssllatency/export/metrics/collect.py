@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 
@@ -11,7 +11,7 @@ from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import Cost
-from ssllatency.model.handshakes import PHASES, WAITS, Group, Handshakes, Label, Offload, Part
+from ssllatency.model.handshakes import PHASES, WAITS, Group, Handshakes, Label, Offload, Part, Tallies
 from ssllatency.model.keyed import Kept
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
@@ -22,21 +22,35 @@ _REASONS = {Outcome.RETRY: "ssllatency.call.retries", Outcome.FAILURE: "ssllaten
 _WAIT_PREFIX, _OFFLOAD_PREFIX = "wait_", "offload_"
 
 
+Counted = Series | Group | Tallies
+
+
 class ByProcess:
     """What was counted of each process, and of OTHER. What is made of a series or group is kept as long as the snapshots have
-    the very same one, and a process's counts as long as all of its are: then they are the same objects again."""
+    the very same one, of tallies as long as they are equal, and a process's counts as long as all of its parts are: then they
+    are the same objects again."""
 
     def __init__(self) -> None:
-        self._of_rows: Kept[int, Series | Group, tuple[Found, ...]] = Kept(lambda rows: tuple(_of_row(rows[0])))
+        self._of_rows: Kept[int, Counted, tuple[Found, ...]] = Kept(lambda rows: tuple(_of_row(rows[0])))
         self._of_processes: Kept[int, tuple[Found, ...], Counts] = Kept(_summed)
+        self._tallies: Mapping[int, Tallies] = {}
 
     def read(self, snapshot: Snapshot) -> dict[int, Counts]:
         """Those of a snapshot."""
-        rows: list[Series | Group] = [*snapshot.series, *(snapshot.handshakes.groups if snapshot.handshakes else ())]
-        found = self._of_rows.of({id(row): [row] for row in rows})
+        handshakes = snapshot.handshakes
+        before = self._tallies
+        self._tallies = {
+            pid: before[pid] if before.get(pid) == tallies else tallies for pid, tallies in _tallies(handshakes).items()
+        }
+        rows: list[tuple[int, Counted]] = [
+            *((series.pid or OTHER, series) for series in snapshot.series),
+            *((_pid(group), group) for group in (handshakes.groups if handshakes else ())),
+            *self._tallies.items(),
+        ]
+        found = self._of_rows.of({id(row): [row] for _, row in rows})
         by_pid: dict[int, list[tuple[Found, ...]]] = {}
-        for row in rows:
-            by_pid.setdefault(_pid(row), []).append(found[id(row)])
+        for pid, row in rows:
+            by_pid.setdefault(pid, []).append(found[id(row)])
         return self._of_processes.of(by_pid)
 
 
@@ -47,16 +61,24 @@ def _summed(parts: Sequence[tuple[Found, ...]]) -> Counts:
     return {row: added(values) for row, values in rows.items()}
 
 
-def _of_row(row: Series | Group) -> Iterator[Found]:
+def _of_row(row: Counted) -> Iterator[Found]:
+    if isinstance(row, Tallies):
+        return _of_tallies(row)
     return _of_series(row) if isinstance(row, Series) else _of_group(row)
 
 
-def _pid(row: Series | Group) -> int:
+def _pid(group: Group) -> int:
     """A group's process is called NAME(PID)."""
-    if isinstance(row, Series):
-        return row.pid or OTHER
-    text = (row.labels.get(Label.PROCESS) or "").rpartition("(")[2].removesuffix(")")
+    text = (group.labels.get(Label.PROCESS) or "").rpartition("(")[2].removesuffix(")")
     return int(text) if text.isdecimal() else OTHER
+
+
+def _tallies(handshakes: Handshakes | None) -> Mapping[int, Tallies]:
+    if handshakes is None:
+        return {}
+    if not handshakes.by_process:
+        return {OTHER: Tallies(handshakes.causes, handshakes.keys, handshakes.mix)}
+    return {pid or OTHER: tallies for pid, tallies in handshakes.by_process.items()}
 
 
 def _of_series(series: Series) -> Iterator[Found]:
@@ -117,15 +139,18 @@ def _of_handshakes(handshakes: Handshakes) -> Iterator[Found]:
     yield "ssllatency.handshake.in_flight", (), handshakes.in_flight
     for kind in ("dropped", "unattributed", "unsplit", "slept", "partial"):
         yield "ssllatency.losses", labels({names.KIND: f"handshakes_{kind}"}), getattr(handshakes, kind)
-    for cause in handshakes.causes:
+
+
+def _of_tallies(tallies: Tallies) -> Iterator[Found]:
+    for cause in tallies.causes:
         if cause.ending != "success":
             why = {names.OUTCOME: cause.ending, names.ERROR: cause.reason, names.STATE: cause.state}
             alert = {names.ALERT: cause.alert, names.SENT: ("true" if cause.sent else "false") if cause.alert else ""}
             yield "ssllatency.handshake.errors", labels({**why, **alert}), cause.count
     for label, family, name in ((Label.CIPHER, "ciphers", names.CIPHER), (Label.GROUP, "curves", names.CURVE)):
-        for value, count in handshakes.mix.get(label, {}).items():
+        for value, count in tallies.mix.get(label, {}).items():
             yield f"ssllatency.handshake.{family}", labels({name: value}), count
-    for use in handshakes.keys:
+    for use in tallies.keys:
         kind_of_key = labels({names.OPERATION: use.operation, names.KEY: use.key})
         yield "ssllatency.private_key.operations", kind_of_key, use.count
         yield "ssllatency.private_key.time", kind_of_key, use.total_ns / 1e9

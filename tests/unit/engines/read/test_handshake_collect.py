@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.read.handshakes import Rows, single
+from ssllatency.engines.read.handshakes import Rows, in_order, single, tallies
 from ssllatency.engines.read.who import Texts, text_words
+from ssllatency.model.handshake_arithmetic import add_tallies
 from ssllatency.model.handshakes import WHO, Ending, Label, Part
 from ssllatency.openssl.names.names import Names
 
@@ -119,6 +120,37 @@ def test_extremes_are_each_parts_own_until_they_are_replaced() -> None:
     found = {part: (times.min_ns, times.max_ns) for part, times in group.parts.items()}
     assert found == {Part.WALL: (5, 9), Part.CALLS: (1, 3)}
     assert reader.groups([(bytes(abi.Labels()), bytes(row))], names_of, 2) == (group,)
+
+
+def pair(key: ctypes.Structure, value: ctypes.Structure | ctypes.c_uint64) -> tuple[bytes, bytes]:
+    return bytes(key), bytes(value)
+
+
+def test_tallies_are_of_processes_and_add_up_to_those_of_all() -> None:
+    sign = abi.KeyOperation.SIGN
+    causes = [
+        pair(abi.CauseKey(tgid=pid, library=library, ending=abi.Ending.FAILURE, state=0xFFFF), abi.Tally(count, 10 * count))
+        for pid, library, count in ((7, 0, 1), (7, 1, 2), (8, 0, 4), (0, 0, 8))
+    ]
+    keys = [
+        pair(abi.KeyUse(tgid=7, operation=sign), abi.Tally(3, 30)),
+        pair(abi.KeyUse(tgid=8, operation=sign), abi.Tally(5, 7)),
+    ]
+    mix = [
+        pair(abi.MixKey(tgid=pid, label=abi.Label.VERSION, value=version), ctypes.c_uint64(count))
+        for pid, version, count in ((7, 0x303, 1), (7, 0x304, 2), (9, 0x303, 4))
+    ]
+    found = tallies(causes, keys, mix, names_of)
+    assert {pid: [cause.count for cause in of.causes] for pid, of in found.items()} == {7: [3], 8: [4], 9: [], 0: [8]}
+    assert {pid: [(use.count, use.total_ns) for use in of.keys] for pid, of in found.items() if of.keys} == {
+        7: [(3, 30)],
+        8: [(5, 7)],
+    }
+    assert found[7].mix == {Label.VERSION: {"TLSv1.2": 1, "TLSv1.3": 2}}
+    whole = in_order(add_tallies(found.values()))
+    assert [(cause.count, cause.total_ns) for cause in whole.causes] == [(15, 150)]
+    assert [(use.operation, use.count, use.total_ns) for use in whole.keys] == [("sign", 8, 37)]
+    assert list(whole.mix[Label.VERSION].items()) == [("TLSv1.2", 5), ("TLSv1.3", 2)]
 
 
 def row_of(count: int, *, torn: bool = False) -> bytes:
