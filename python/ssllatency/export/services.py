@@ -12,12 +12,14 @@ from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.points import Labels, labels
 from ssllatency.targets import process_of
 from ssllatency.targets.containers.container import Container, parse_cgroup
+from ssllatency.targets.containers.images import image_of
 from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.containers.service import unit_of
 from ssllatency.targets.processes import PROC
 
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
 _LONGEST = 250  # characters of a label's value
+_MOST_REMEMBERED = 4096  # containers
 _NAMES_LAST_S = 60.0  # before a container whose name wasn't found is looked for again
 
 
@@ -27,6 +29,7 @@ class Services:
     def __init__(self, proc: Path = PROC, root: Path = Path("/")) -> None:
         self._proc, self._root = proc, root
         self._names: dict[str, tuple[str, float]] = {}
+        self._images: dict[str, str] = {}
 
     def started(self, pid: int) -> int | None:
         """When the process started, in clock ticks since boot; None where it isn't there."""
@@ -46,7 +49,11 @@ class Services:
 
     def _of_container(self, container: Container) -> dict[str, str]:
         name = container.name or self._name_of(container.id)
-        found = {names.CONTAINER_ID: container.id, names.POD_UID: container.pod}
+        found = {
+            names.CONTAINER_ID: container.id,
+            names.POD_UID: container.pod,
+            names.IMAGE: self._image_of(container.id),
+        }
         if match := _KUBERNETES.fullmatch(name):
             in_pod = {names.NAMESPACE: match["namespace"], names.POD: match["pod"], names.POD_CONTAINER: match["container"]}
             return {**found, **in_pod, names.SERVICE: match["container"]}
@@ -56,10 +63,18 @@ class Services:
         name, asked_s = self._names.get(container_id, ("", float("-inf")))
         if not name and time.monotonic() - asked_s > _NAMES_LAST_S:
             name = container_names([container_id], self._root).get(container_id, "")
-            if len(self._names) > 4096:
+            if len(self._names) > _MOST_REMEMBERED:
                 self._names.clear()
             self._names[container_id] = name, time.monotonic()
         return name
+
+    def _image_of(self, container_id: str) -> str:
+        """It is looked for once, as all processes of a container have the same labels."""
+        if container_id not in self._images:
+            if len(self._images) > _MOST_REMEMBERED:
+                self._images.clear()
+            self._images[container_id] = image_of(container_id, self._root)
+        return self._images[container_id]
 
     def _cgroup(self, pid: int) -> str:
         try:

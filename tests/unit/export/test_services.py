@@ -18,7 +18,13 @@ CASES = {
     "0::/user.slice/user-1000.slice/session-3.scope": {"service": "x", "comm": "x"},
     "1:name=systemd:/system.slice/old.service\n4:memory:/other.service": {"service": "old.service", "comm": "x"},
     "": {"service": "x", "comm": "x"},
-    f"0::/system.slice/docker-{ID}.scope": {"service": "shop", "comm": "x", "container.id": ID, "container.name": "shop"},
+    f"0::/system.slice/docker-{ID}.scope": {
+        "service": "shop",
+        "comm": "x",
+        "container.id": ID,
+        "container.name": "shop",
+        "container.image.name": "shop/web:2.7",
+    },
     f"0::/system.slice/docker-{ID[::-1]}.scope": {
         "service": f"docker:{ID[::-1][:12]}",
         "comm": "x",
@@ -40,7 +46,7 @@ CASES = {
 def services(tmp_path: Path) -> Services:
     docker = tmp_path / "var/lib/docker/containers" / ID
     docker.mkdir(parents=True)
-    (docker / "config.v2.json").write_text(json.dumps({"Name": "/shop"}))
+    (docker / "config.v2.json").write_text(json.dumps({"Name": "/shop", "Config": {"Image": "shop/web:2.7"}}))
     logs = tmp_path / "var/log/containers"
     logs.mkdir(parents=True)
     (logs / f"web-7d_prod_web-{'a' * 64}.log").touch()
