@@ -72,6 +72,7 @@ test: ## all tests that this machine can run
 	$(Q)tools/setup
 	$(Q)tools/setup-foreign
 	$(Q)tools/setup-prometheus || echo "==> no Prometheus: its tests will be skipped, which in CI is a failure"
+	$(Q)tools/setup-collector || echo "==> no OpenTelemetry Collector: its tests will be left out, or skipped, which in CI is a failure"
 	$(Q)tools/setup-kernels $(kernels_named) || echo "==> other kernels can't be booted: their tests will be left out"
 	$(Q)$(MAKE) bpf lint check-abi
 	$(Q)$(MAKE) $(FUZZER)/.made || echo "==> atheris can't be installed: fuzzing will be left out"
@@ -145,7 +146,7 @@ bench-profile: ## where the time of a hit goes, by samples of perf, written to d
 
 PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
-SHELL_FILES := .ci/run deploy/stage deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tools/setup-prometheus tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
+SHELL_FILES := .ci/run deploy/stage deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tools/setup-prometheus tools/setup-collector tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)

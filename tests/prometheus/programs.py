@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Prometheus programs that tests run: where each is, or why it isn't here. tools/setup-prometheus makes them."""
+"""The Prometheus programs that tests run: where each is, or why it isn't here. tools/setup-prometheus makes them, and
+`tools/setup-collector prometheus` one with an OTLP receiver, instead of a suite's."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ FOLDER = TOP / "build" / "prometheus"
 PACKAGES = {"sid": ("prometheus", "promtool"), "bookworm": ("prometheus",)}
 SUITES = tuple(PACKAGES)
 NAMES = ("prometheus", "promtool")
+WITH_OTLP = "with OTLP"
 
 
 def program(name: str, suite: str = "sid") -> Foreign:
-    """The program called `name`, one of NAMES: Prometheus 3 of Debian sid, or 2.42 of bookworm."""
-    path = FOLDER / suite / "usr" / "bin" / name
+    """The program called `name`, one of NAMES: Prometheus 3 of Debian sid, or 2.42 of bookworm; the first WITH_OTLP, too."""
+    path = _folder(suite) / "usr" / "bin" / name
     if versions(suite) and path.is_file():
         return Foreign(path)
     missing = FOLDER / f"{suite}.missing"
@@ -27,9 +29,13 @@ def program(name: str, suite: str = "sid") -> Foreign:
     return Foreign(None, f"{name} of {suite} is not here: run tools/setup-prometheus")
 
 
+def _folder(suite: str) -> Path:
+    return TOP / "build" / "collector" / "prometheus" if suite == WITH_OTLP else FOLDER / suite
+
+
 def versions(suite: str) -> str:
-    """What build/prometheus/SUITE is made of, a package and its version a line; "" where it isn't there."""
-    stamp = FOLDER / suite / "packages"
+    """What the suite's is made of, a package and its version a line; "" where it isn't there."""
+    stamp = _folder(suite) / "packages"
     return stamp.read_text().strip() if stamp.is_file() else ""
 
 

@@ -143,6 +143,16 @@ def test_what_is_refused_is_not_sent_again(capfd: pytest.CaptureFixture[str]) ->
     assert "it answered 400 (bad ?[2J metrics)" in said
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [(b"\x08\x03\x12\x09too \x1bmany\x1a\x02\x0a\x00", "too ?many"), (b"\x12\x7fcut", ""), (b"", "")],
+)
+def test_a_refusal_is_told_in_the_words_of_its_status(body: bytes, words: str) -> None:
+    with receiver((400, {"Content-Type": "application/x-protobuf"}, body)) as found, pytest.raises(Refused) as caught:
+        Delivery(settings(found.port)).send(b"")
+    assert str(caught.value) == f"it answered 400 ({words})"
+
+
 def test_partial_success_is_counted_and_exported(capfd: pytest.CaptureFixture[str]) -> None:
     answer = ExportMetricsServiceResponse()
     answer.partial_success.rejected_data_points, answer.partial_success.error_message = 5, "too old"

@@ -38,10 +38,12 @@ class Delivery:
     def __init__(self, settings: PushSettings) -> None:
         import encodings.idna  # noqa: F401 - what looks up a host's name needs it, and then no file can be relied on
 
-        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+        from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as messages
 
         self._settings, self._context = settings, settings.tls()
-        self._answer: Any = ExportMetricsServiceResponse
+        self._answer: Any = messages.ExportMetricsServiceResponse
+        # The google.rpc.Status of a refusal has its code and its text where this has a number and a text.
+        self._status: Any = messages.ExportMetricsPartialSuccess
 
     def send(self, content: bytes) -> tuple[int, str]:
         """How many data points were rejected, and the receiver's words, "" for none. Again or Refused where it wasn't taken."""
@@ -59,7 +61,8 @@ class Delivery:
             raise Again(f"no answer ({error or type(error).__name__})") from None
         finally:
             connection.close()
-        return self._judge(response.status, response.getheader("Retry-After", ""), answer)
+        is_protobuf = response.getheader("Content-Type", "") == _PROTOBUF
+        return self._judge(response.status, response.getheader("Retry-After", ""), answer, is_protobuf=is_protobuf)
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port, timeout = self._settings.host, self._settings.port, self._settings.timeout_s
@@ -67,17 +70,13 @@ class Delivery:
             return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._context)
         return http.client.HTTPConnection(host, port, timeout=timeout)
 
-    def _judge(self, status: int, after: str, answer: bytes) -> tuple[int, str]:
+    def _judge(self, status: int, after: str, answer: bytes, *, is_protobuf: bool) -> tuple[int, str]:
         if status in _AGAIN:
             raise Again(f"it answered {status}", seconds_after(after))
         if not 200 <= status < 300:
-            raise Refused(f"it answered {status} ({_words(answer)})")
-        message = self._answer()
-        try:
-            message.ParseFromString(answer)
-        except Exception:  # the protobuf library's own, which differs by its version: the points were taken all the same
-            return 0, ""
-        partial = message.partial_success
+            words = _parsed(self._status(), answer).error_message.encode() if is_protobuf else answer
+            raise Refused(f"it answered {status} ({_words(words)})")
+        partial = _parsed(self._answer(), answer).partial_success  # what can't be read was taken all the same
         return max(0, partial.rejected_data_points), _words(partial.error_message.encode())
 
 
@@ -90,6 +89,15 @@ def seconds_after(text: str) -> float:
     except (ValueError, TypeError):
         return 0.0
     return min(max(0.0, left), _LONGEST_WAIT_S)
+
+
+def _parsed(message: Any, content: bytes) -> Any:
+    """The message, filled, or empty where the content can't be read."""
+    try:
+        message.ParseFromString(content)
+    except Exception:  # the protobuf library's own, which differs by its version
+        message.Clear()
+    return message
 
 
 def _words(answer: bytes) -> str:
