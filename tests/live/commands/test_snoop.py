@@ -16,8 +16,8 @@ import pytest
 
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load, server_calls
 from tests.live.commands.snoop import Snoop
-from tests.live.commands.test_command import children, links_left, links_of
-from tests.live.commands.trace import PROGRAM
+from tests.live.commands.test_command import children
+from tests.live.commands.trace import PROGRAM, links_left, links_of
 from tests.live.servers.nginx import Nginx, Settings
 
 pytestmark = pytest.mark.usefixtures("tracing")

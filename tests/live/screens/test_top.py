@@ -23,8 +23,8 @@ from ssllatency.reports.documents.recording_reading import from_text
 from tests import programs
 from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_3, Client
-from tests.live.commands.test_command import children, links_left, links_of
-from tests.live.commands.trace import PROGRAM
+from tests.live.commands.test_command import children
+from tests.live.commands.trace import PROGRAM, links_left, links_of
 from tests.live.screens.terminal import Terminal
 from tests.live.servers.nginx import Nginx
 from tests.waiting import wait_for
