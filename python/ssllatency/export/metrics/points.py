@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 
 from ssllatency.model.histogram import ExponentialHistogram
 
@@ -109,7 +110,7 @@ class Readings:
 
 
 def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
-    return tuple([(name, value) for name, value in pairs])
+    return tuple([(intern(name), intern(value)) for name, value in pairs])  # most are those of many series
 
 
 def _encoded(value: Distribution | float) -> object:
