@@ -79,8 +79,8 @@ What `snoop --min 1ms` adds, of what `trace` does:
 ## What ssllatency says of its own cost
 
 The field `cost` of the trace's document beside what the processes lost by the tables here: nanoseconds a call in the pump
-(of an unrelated one: `other_ns`), and the part of a worker's CPU time under full load. The aim is to be right to within
-{stated_aim:.0f} %.
+(of an unrelated one: `other_ns`), and the part of a worker's CPU time under full load: by the worker's CPU time for each
+system call (`seen_ns`) where that is told, else by hits. The aim is to be right to within {stated_aim:.0f} %.
 
 {stated}
 

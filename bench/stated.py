@@ -3,7 +3,9 @@
 functions.
 
 `kernel_ns` is what the kernel took for the hits, `run_ns` what the programs ran, both over the whole trace and all targets;
-`share` is the part of the targets' CPU time that this was, `other_ns` what processes paid that aren't targets.
+`share` is the part of the targets' CPU time that this was, `other_ns` what processes paid that aren't targets. `seen_ns` is
+what the targets' own CPU time for each system call showed, with what hits push out of caches: the share is by it, where it is
+known.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ def stated_cost(output: str) -> StatedCost | None:
     kernel_ns, run_ns, share, others_ns = (cost.get(name) for name in ("kernel_ns", "run_ns", "share", "other_ns"))
     if kernel_ns is None or run_ns is None or others_ns is None:
         return None
-    return StatedCost(kernel_ns + run_ns, share, others_ns)
+    seen_ns, cpu_ns = cost.get("seen_ns"), cost.get("cpu_ns")
+    return StatedCost(kernel_ns + run_ns, seen_ns / cpu_ns if seen_ns is not None and cpu_ns else share, others_ns)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ssllatency import abi
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
+from ssllatency.model.cost import Moment
 from ssllatency.model.snapshot import Snapshot, Target
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import ImagePlan
@@ -75,7 +76,8 @@ class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
     `hit_costs` tells what a hit of a probe costs on this machine, None where it isn't known; without it nothing is said of what
-    tracing costs. `budget`: the part of the processes' CPU time that tracing may take, None for any; not bpftrace's.
+    tracing costs. `budget`: the part of the processes' CPU time that tracing may take, None for any; not bpftrace's. `before`:
+    what they had done some time before they are traced, where somebody looked.
 
     `follow`: which processes that start later are traced as well; None: only those that exist. `following`: what follows them,
     where it is loaded already; its creator closes it. `childless`: none of the targets can start a process. `wait`: no process
@@ -99,6 +101,7 @@ class Request:
     wait: bool = False
     hit_costs: Callable[[], HitCosts | None] | None = None
     budget: float | None = None
+    before: Moment | None = None
 
 
 class Session(Protocol):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 
@@ -62,6 +62,15 @@ class Cost:
     def share(self) -> float | None:
         """That part of their processor time; None where that isn't known, or is 0."""
         return self.total_ns / self.cpu_ns if self.cpu_ns else None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What processes had done by a time, on the monotonic clock: their read and write system calls and their nanoseconds of
+    processor time, by PID."""
+
+    at_s: float
+    done: Mapping[int, tuple[int, int]]
 
 
 _KNOWN = ("hits", "kernel_ns", "other_hits", "other_ns", "elsewhere_ns")

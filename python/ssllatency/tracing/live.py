@@ -109,6 +109,7 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         maximum_processes=getattr(arguments, "max_processes", Request.maximum_processes),
         hit_costs=partial(_hit_costs, keep=not arguments.no_cache),
         budget=getattr(arguments, "budget", None),
+        before=resolved.before,
     )
 
 

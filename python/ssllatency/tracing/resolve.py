@@ -17,6 +17,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.bpf import kernel
 from ssllatency.errors import Absent, SsllatencyError
 from ssllatency.facts import NOTHING, FileFacts
+from ssllatency.model.cost import Moment
 from ssllatency.model.snapshot import Library, Snapshot, Target
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Part
 from ssllatency.probes.join import complete
@@ -63,6 +64,7 @@ class Resolved:
     `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
     `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
     `known_files` is what is known of the content of files. `waits`: nobody maps any of the files yet, and that is no error.
+    `before`: what the processes had done when they were found.
     """
 
     images: tuple[TracedImage, ...]
@@ -76,6 +78,7 @@ class Resolved:
     following: Following | None = None
     known_files: KnownFiles = field(default_factory=KnownFiles)
     waits: bool = False
+    before: Moment | None = None
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these notes."""
@@ -97,10 +100,13 @@ def resolve(
 
     SsllatencyError where nothing can be traced. Where many processes are searched, one that can't be looked at is a warning.
     """
+    from ssllatency.engines.cost.around import look  # not before something is traced
+
     wait = getattr(arguments, "wait", None)  # None: a command that doesn't wait
     problems = _Problems(fatal=bool(selection.pids))
     selection, processes = _select(selection, problems, wait)
     everyone = selection.everything or bool(selection.libraries)
+    before = None if everyone else look([process.pid for process in processes])
     source = _source(selection, arguments, everyone, handshakes=handshakes)
     stack.callback(source.close)
     if source.danger:
@@ -137,7 +143,18 @@ def resolve(
     warnings = (*problems.warnings, *known_files.unlooked)  # complete now that the notes are written
     known_files.save()
     return Resolved(
-        images, targets, everyone, warnings, source, tuple(files), selection, notes, ahead.following, known_files, waits
+        images,
+        targets,
+        everyone,
+        warnings,
+        source,
+        tuple(files),
+        selection,
+        notes,
+        ahead.following,
+        known_files,
+        waits,
+        before,
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -26,6 +27,8 @@ def visits(quantity: str, *values: float, traced: float = 2000.0) -> list[Visit]
 def test_the_cost_of_a_document_is_read() -> None:
     cost = Cost(hits=10, kernel_ns=6000, run_ns=1500, cpu_ns=50_000, other_ns=300)
     assert stated_cost(json.dumps({"schema": "ssllatency/1", **cost_fields(cost)})) == StatedCost(7500, 0.15, 300)
+    seen = cost_fields(replace(cost, seen_ns=10_000))
+    assert stated_cost(json.dumps({"schema": "ssllatency/1", **seen})) == StatedCost(7500, 0.2, 300)
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,9 @@ class Scene:
     not_recorded: set[str]
 
     def when_well(self, text: str) -> bool:
-        """Whether an expression had data in the two seconds before."""
-        return bool(self.server.query_range(shorter(text), self.trouble_s - 2, self.trouble_s, STEP_S))
+        """Whether an expression had data before that. A scrape has the time at which it was asked for: what was asked for a
+        second before was answered by then."""
+        return bool(self.server.query_range(shorter(text), self.trouble_s - 3, self.trouble_s - 1, STEP_S))
 
     def in_trouble(self, text: str) -> bool:
         """Whether it had data once its window was full of trouble."""

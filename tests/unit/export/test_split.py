@@ -134,7 +134,7 @@ def test_processes_that_read_files_are_heard_while_nobody_asks() -> None:
         heard.append("gather")
         theirs.close()
 
-    session = SimpleNamespace(poll=lambda: None)
+    session = SimpleNamespace(poll=lambda: None, in_windows=False)
     follower = SimpleNamespace(wait=lambda _seconds, also: also >= 0 and bool(heard))
     tracing = Tracer(session, follower, TracersEnd(ours), SimpleNamespace(), gather=gather)  # type: ignore[arg-type]
     with pytest.raises(SsllatencyError, match="has ended"):

@@ -39,7 +39,7 @@ class Processes:
         self._io_calls = None if request.everyone else IoCalls(clock=clock)  # of everyone only some would be known
         self.filtered = False  # whether others hit the probes, too
         self.meter = CostMeter(request.hit_costs, self._paying) if request.hit_costs and not request.floor else None
-        self.around = Around(self.targets) if self.meter and not request.everyone else None
+        self.around = Around(self.targets, request.before) if self.meter and not request.everyone else None
         if request.following:
             self.following = request.following
         elif request.follow is not None:

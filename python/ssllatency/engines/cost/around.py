@@ -10,26 +10,20 @@ clearly more in between.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ssllatency.engines.clock import process_clock_ns
 from ssllatency.engines.read.io_calls import IoCalls
+from ssllatency.model.cost import Moment
 
-LEAST_S = 0.15  # how long the processes are watched before and after, at least
+AFTER_S = 0.1  # how long the processes are looked at when they aren't traced any more
+_LEAST_S = 0.09  # how long they must have been, at any time
 _LEAST_CALLS = 500  # that they must have made meanwhile
 _LEAST_BUSY = 0.2  # of one processor
 _LEAST_EXCESS = 0.05  # of their CPU time: less is noise
 _SURE = 2.0  # so many times as much as the times before and after differ by
 _MOST_PROCESSES = 128  # that are looked at: a look at many takes too long
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What the processes had done by a time: their system calls and nanoseconds of CPU time, by PID."""
-
-    at_s: float
-    done: Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class _Pace:
     @property
     def is_busy(self) -> bool:
         """Whether it was enough to tell what a call takes."""
-        enough = self.seconds >= LEAST_S and self.calls >= _LEAST_CALLS
+        enough = self.seconds >= _LEAST_S and self.calls >= _LEAST_CALLS
         return enough and self.cpu_ns >= _LEAST_BUSY * self.seconds * 1e9
 
     @property
@@ -66,16 +60,17 @@ def look(pids: Collection[int], clock: Callable[[], float] = time.monotonic) -> 
 class Around:
     """Takes moments: `coming` before the first probe is set, `set` when all are, `going` before they are removed, `gone` when
     none is left. `share` says what that comes to. Each may be called more than once: the first call of `coming` and `going`
-    and the last one of the others count, so that several attachments can share one."""
+    and the last one of the others count, so that several attachments can share one. `before`: what was seen earlier."""
 
     def __init__(
         self,
         pids: Collection[int],
+        before: Moment | None = None,
         look_at: Callable[[Collection[int]], Moment] = look,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._pids, self._look, self._sleep = tuple(pids), look_at, sleep
-        self._began = self._look(self._pids)
+        self._began = before or self._look(self._pids)
         self._coming: Moment | None = None
         self._set: Moment | None = None
         self._going: Moment | None = None
@@ -105,7 +100,7 @@ class Around:
             before = _pace(self._began, self._coming)
             traced = _pace(self._set, self._going)
             if before.is_busy and traced.is_busy:
-                self._sleep(max(0.0, self._gone.at_s + LEAST_S - self._look(()).at_s))
+                self._sleep(max(0.0, self._gone.at_s + AFTER_S - self._look(()).at_s))
                 self._share = _excess(before, traced, _pace(self._gone, self._look(self._pids)))
         return self._share
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.cost.around import LEAST_S, Around, Moment, look
+from ssllatency.engines.cost.around import AFTER_S, Around, look
+from ssllatency.model.cost import Moment
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Server:
 
 
 def share(server: Server, before_ns: float, traced_ns: float, after_ns: float, before_s: float = 0.3) -> float | None:
-    around = Around([7], server.look, server.work)
+    around = Around([7], None, server.look, server.work)
     server.call_ns = before_ns
     server.work(before_s)
     around.coming()
@@ -60,7 +61,7 @@ def test_the_time_after_is_waited_for() -> None:
     server = Server()
     began_s = server.now_s
     share(server, 5_000, 10_000, 5_000)
-    assert server.now_s == pytest.approx(began_s + 0.3 + 0.1 + 2 + 0.1 + LEAST_S)
+    assert server.now_s == pytest.approx(began_s + 0.3 + 0.1 + 2 + 0.1 + AFTER_S)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_what_cannot_be_told_is_not(before_ns: float, traced_ns: float, after_ns
 
 def test_processes_that_have_ended_tell_nothing() -> None:
     server = Server()
-    around = Around([7, 8], server.look, server.work)
+    around = Around([7, 8], server.look([7, 8]), server.look, server.work)
     server.work(0.3)
     around.coming()
     around.set()
