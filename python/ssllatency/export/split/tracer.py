@@ -22,7 +22,7 @@ from ssllatency.tracing.follow import Follower
 
 _LEAST_S = 1.0  # between two readings of the kernel's maps
 _TEND_S = 600.0  # so often the counts of processes that have ended are taken even though nobody asks
-_LOOK_S = 0.2  # a new child that needs links of its own, or a question, ends the wait at once
+_LOOK_S = 0.25  # a new child that needs links of its own, or a question, ends the wait at once
 _LOOK_AT_WINDOWS_S = 0.1
 
 
