@@ -13,6 +13,7 @@ import ctypes
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
@@ -38,6 +39,14 @@ def set_linear(config: ctypes.Structure, linear: LinearRange) -> None:
     config.linear_buckets, config.linear_reciprocal = linear.buckets, (1 << 32) // config.linear_step_ns
 
 
+def _row(operations: Sequence[str], linear: LinearRange, raw_key: bytes, raw_row: bytes) -> collect.SeriesRow | None:
+    """None for a row in which nothing was counted."""
+    if raw_row == _BLANK:
+        return None
+    key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
+    return collect.SeriesRow(key, row, operations, linear)
+
+
 class TraceSession:
     """The probes of one request. `engine` is the name that the snapshots bear; `attachment` grows with later processes."""
 
@@ -45,7 +54,8 @@ class TraceSession:
         self.attachment, self._engine = attachment, engine
         self._request, self._operations = attachment.request, attachment.operations
         self._extremes = collect.Extremes()
-        self._rows = Unchanged(self._row)
+        # Not a method: what refers to itself is only freed when Python gets to it, and with it what is mapped.
+        self._rows = Unchanged(partial(_row, self._operations, self._request.linear))
         self._reads = False  # whether the rows were read just now
         self._sums: Kept[Function, ExponentialHistogram, ExponentialHistogram] = Kept(ExponentialHistogram.added)
         self._windows: Windows | None = None
@@ -151,13 +161,6 @@ class TraceSession:
             if row:
                 parts.setdefault(self._called(row), []).append(row.exponential)
         return self._sums.of(parts)
-
-    def _row(self, raw_key: bytes, raw_row: bytes) -> collect.SeriesRow | None:
-        """None for a row in which nothing was counted."""
-        if raw_row == _BLANK:
-            return None
-        key, row = abi.SeriesKey.from_buffer_copy(raw_key), abi.Series.from_buffer_copy(raw_row)
-        return collect.SeriesRow(key, row, self._operations, self._request.linear)
 
     def _called(self, row: collect.SeriesRow) -> Function:
         _, operation, outcome = row.key
