@@ -332,14 +332,19 @@ class Follower:
         self._looked.add(pid)
 
     def _look_back(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
-        """Has those files traced that a process had mapped which is gone: the next one like it maps them as well."""
+        """Has those files traced that a process had mapped which is gone: the next one like it maps them as well. Files for
+        which there is no time wait for the next look."""
         fresh: list[tuple[Mapping, TracedImage]] = []
+        has_looked = False
         for identity, mapping in mapped.items():
             if identity in self._examined:
                 if identity in self._numbers and self._attachment.each_process:
                     self._attachment.late.add(pid)
             elif not self._resolved.everyone or has_library_name(mapping.path):
-                image = self._image_on_disk(mapping)
+                if has_looked and self._is_late():
+                    self._waiting.setdefault(pid, {})[identity] = mapping
+                    continue
+                image, has_looked = self._image_on_disk(mapping), True
                 fresh += [(mapping, image)] if image else []
         if not fresh:
             return
@@ -378,7 +383,7 @@ class Follower:
             return replace(image, file=f"/proc/self/fd/{descriptor}")
 
     def _file_on_disk(self, mapping: Mapping, stack: ExitStack) -> ExpectedFile | None:
-        if self._is_late() or len(self._examined) >= _MOST_EXAMINED:
+        if len(self._examined) >= _MOST_EXAMINED:
             return None
         roots = [*root_paths(sorted(self._present())), "/"]
         opened = (open_expected(mapping.path, root, stack) for root in roots)

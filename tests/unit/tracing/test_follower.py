@@ -282,6 +282,39 @@ def test_what_a_process_mapped_that_is_gone_is_traced_for_the_next_one(
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+def test_files_of_who_is_gone_that_take_longer_than_a_look_wait_for_the_next(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That nobody has looked into them yet isn't a loss: none of them holds what is to be traced."""
+    now = 100.0
+    looked: list[str] = []
+
+    def opened(path: str, root: str, _stack: ExitStack) -> ExpectedFile | None:
+        return ExpectedFile(-1, path, root, (8, 1, int(path[-1])), ("", "", "")) if root == "/" else None
+
+    def planned(found: ExpectedFile, _: object) -> None:
+        nonlocal now
+        now += 0.3
+        looked.append(found.path)
+
+    monkeypatch.setattr(follow, "time", SimpleNamespace(monotonic=lambda: now, monotonic_ns=lambda: 0))
+    monkeypatch.setattr(follow, "root_paths", lambda _: [])
+    monkeypatch.setattr(follow, "open_expected", opened)
+    monkeypatch.setattr(follow, "image_of", planned)
+    file = mapped_file(11)
+    kernel.maps = {OLD: [file]}
+    session = Session(kernel, [file], Selection(pids=(OLD,)))
+    session.look()
+    kernel.told = [Mapping(NEW, 1, path, (8, 1, int(path[-1]))) for path in ("/lib/libssl.so.1", "/lib/libssl.so.2")]
+    session._follower.look()
+    assert looked == ["/lib/libssl.so.1"]
+    session._follower.look()
+    assert looked == ["/lib/libssl.so.1", "/lib/libssl.so.2"]
+    session.look()
+    assert len(looked) == 2
+    assert session.attachment.late == set()
+
+
 @pytest.mark.parametrize("selection", [Selection(everything=True), Selection(pids=(OLD,))], ids=["all", "pid"])
 def test_what_was_mapped_while_the_probes_were_attached_is_found(kernel: Kernel, selection: Selection) -> None:
     file, early = mapped_file(11), mapped_file(33)
