@@ -25,8 +25,9 @@ made during each run. Means have their 95 % intervals in parentheses.
 
 {table}
 
-- *requests kept*: the rate while traced, by that without. The tracer runs on the client's CPU, so what it takes there is in it,
-  and so is what other processes of the machine take meanwhile. By the worker's CPU time these change little.
+- *requests kept*: the rate from when the tracer says that it traces until its time is over, by that without. The tracer runs on
+  the client's CPU, so what it takes there is in it, and so is what other processes of the machine take meanwhile. By the
+  worker's CPU time these change little. What the tracer's own start and end take, once a run, isn't in it.
 - *the estimate by the truth*: the estimated number of calls by the true one, and the widest that the interval was.
 - *p99*: where calls take longer in windows than between them, as in a server at full speed, its interval is only bounded from
   above: "held" says that the truth lies below. *p99 by the truth* says how much longer calls took in windows.

@@ -22,8 +22,9 @@ from bench.budget.own_counts import FUNCTIONS, CountingNginx, OwnCounts, Times, 
 from bench.tracers import PROGRAM, BenchError
 from bench.works import CONNECTIONS, LOAD_S, Cpus, cpu_ns
 
-HANDSHAKES = 5  # during a run, beside those of the load that are over by then
+HANDSHAKES = 4  # during a run, beside those of the load that are over by then; as often without tracing
 _SETTLE_S = 1.0
+_TO_ATTACH_S = 0.1  # that the tracer's time may have begun earlier than it said so; its end isn't in what the server keeps
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,9 @@ class Loaded:
             while not (line := tracer.stderr.readline()).startswith("Tracing"):
                 if not line:
                     raise BenchError("ssllatency trace --budget did not attach.")
-            times, begin = {function: self._counts.times(function) for function in FUNCTIONS}, self._look()
-            for _ in range(HANDSHAKES):
-                time.sleep(self._seconds / (HANDSHAKES + 1))
-                Client(self._server.port["rsa"], TLS_1_3).connect_times(1)
+            times = {function: self._counts.times(function) for function in FUNCTIONS}
+            traced = self._serve(self._seconds - _TO_ATTACH_S, HANDSHAKES)
             document = json.loads(tracer.communicate(timeout=60)[0])
-        traced = self._since(begin)
         took = {function: self._counts.times(function) - times[function] for function in FUNCTIONS}
         return self._held_against_the_truth(document, took, traced, _mean(before, self._untraced()))
 
@@ -132,8 +130,15 @@ class Loaded:
         return Rates(requests / (now_s - begin[0]), requests / (now_ns - begin[1]) * 1e9)
 
     def _untraced(self) -> Rates:
+        return self._serve(self._seconds / HANDSHAKES, 1)
+
+    def _serve(self, seconds: float, handshakes: int) -> Rates:
+        """What the server does in that time, with so many handshakes spread over it."""
         begin = self._look()
-        time.sleep(self._seconds / 4)
+        for number in range(1, handshakes + 1):
+            time.sleep(max(0.0, begin[0] + seconds * number / (handshakes + 1) - time.monotonic()))
+            Client(self._server.port["rsa"], TLS_1_3).connect_times(1)
+        time.sleep(max(0.0, begin[0] + seconds - time.monotonic()))
         return self._since(begin)
 
     def _held_against_the_truth(

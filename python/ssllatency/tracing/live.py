@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
 _LOOK_S = 0.1  # how often what comes one by one is taken from the kernel
-_FOLLOW_S = 0.05  # how long a signal may wait while the kernel's notices of later processes are waited for
+_FOLLOW_S = 0.1  # how long a signal may wait while the kernel's notices of later processes are waited for
+_FRESH_S = 0.02  # what was looked at so recently isn't looked at again
 
 
 def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
@@ -140,7 +141,7 @@ class RunEnd:
         self._began = bool(follower is None or follower.arrived)
         self.at = time.monotonic() + self._duration if self._began else float("inf")
         self._resolved, self._look, self._over = resolved, time.monotonic() + _LOOK_AGAIN_S, False
-        self._follower = follower
+        self._follower, self._looked_s = follower, 0.0
         self._progress = Progress(duration, exact=True) if duration else None
 
     def has_come(self) -> bool:
@@ -149,7 +150,8 @@ class RunEnd:
         if self._over or stop_is_asked_for() or now >= self.at:
             return True
         if self._follower:
-            self._follower.look()
+            if now - self._looked_s > _FRESH_S:
+                self._follower.look()
             if not self._began and self._follower.arrived:
                 self._began, self.at = True, now + self._duration
         if now >= self._look:
@@ -180,6 +182,7 @@ class RunEnd:
         if self._follower is None:
             return signal.sigtimedwait(STOP, min(seconds, _LOOK_AGAIN_S)) is not None
         self._follower.wait(min(seconds, _FOLLOW_S))
+        self._looked_s = time.monotonic()
         return False
 
     def _all_have_ended(self) -> bool:

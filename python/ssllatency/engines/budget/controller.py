@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_AIM = 0.8  # of the budget: what was measured a moment ago isn't what comes
+_AIM = 0.65  # of the budget: what the tracer itself takes of the machine isn't in it, nor what comes in a moment
 _PAYS_BACK_S = 20.0  # in which an excess is made up for
-_LEAST_AIM = 0.6  # of the budget, however much there is to be made up for
+_LEAST_AIM = 0.5  # of the budget, however much there is to be made up for
 WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 2.0, 20.0  # the shortest window and stratum, and the longest stratum
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then

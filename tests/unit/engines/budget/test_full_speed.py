@@ -29,6 +29,7 @@ class FullSpeed(Server):
         attached = Tier.DATA in self.attached
         calls = seconds / (CALL_S + (hit_s * DEARER if attached else 0.0))
         self.now_s += seconds
+        self.worked_s += seconds
         self.calls[Tier.DATA] += calls
         if attached:
             self.cost_ns += calls * self.hit_ns
