@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 enum { READ, WRITE, FUNCTIONS };
-enum { SLOT_NS = 10000000, SLOTS = 65536, OCTAVES = 40, STEPS_LOG2 = 6, BUCKETS = OCTAVES << STEPS_LOG2 };
+enum { SLOT_NS = 10000000, SLOTS = 1 << 20, OCTAVES = 40, STEPS_LOG2 = 6, BUCKETS = OCTAVES << STEPS_LOG2 };
 
 struct calls {
-	uint64_t ended[SLOTS];  /* by time, in a ring */
+	uint64_t ended[SLOTS];  /* by time, in a ring that must not come round */
 	uint64_t took[BUCKETS]; /* by duration: 64 buckets an octave of nanoseconds */
 };
 

@@ -8,6 +8,7 @@ import ctypes
 import mmap
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from bench.tracers import BenchError
 SOURCE = Path(__file__).resolve().with_name("calls.c")
 FUNCTIONS = ("SSL_read", "SSL_write")
 SLOT_S = 0.01
-_SLOTS, _OCTAVES, _STEPS_LOG2 = 65536, 40, 6
+_SLOTS, _OCTAVES, _STEPS_LOG2 = 1 << 20, 40, 6
 _BUCKETS = _OCTAVES << _STEPS_LOG2
 
 
@@ -61,6 +62,7 @@ class OwnCounts:
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "calls"
+        self._began_s = time.monotonic()
         size = ctypes.sizeof(_Calls) * len(FUNCTIONS)
         self.file.write_bytes(bytes(size))
         descriptor = os.open(self.file, os.O_RDWR)
@@ -71,8 +73,10 @@ class OwnCounts:
         self._calls = (_Calls * len(FUNCTIONS)).from_buffer(memory)
 
     def counted(self, function: str, from_s: float, to_s: float) -> float:
-        """How many calls of the function ended between two times of the monotonic clock, at most ten minutes ago; of the slots
-        at both ends as much as lies between."""
+        """How many calls of the function ended between two times of the monotonic clock; of the slots at both ends as much as
+        lies between. BenchError where the server has counted so long that its slots are used again."""
+        if to_s - self._began_s > _SLOTS * SLOT_S:
+            raise BenchError("the server has counted for too long: measure in several parts, by --keep.")
         ended = self._calls[FUNCTIONS.index(function)].ended
         total, slot = 0.0, int(from_s / SLOT_S)
         while slot * SLOT_S < to_s:
