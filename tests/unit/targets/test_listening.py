@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,11 +69,29 @@ def test_what_it_listens_on_may_block(proc: Path, add_process: AddProcess, flags
     assert blocks([10, 99], proc) == blocking
 
 
-def test_sockets_of_our_own_block_or_not() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert blocks([os.getpid()])
-        listener.setblocking(False)
-        assert not blocks([os.getpid()])
+_LISTENER = """
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+print("blocks", flush=True)
+input()
+listener.setblocking(False)
+print("does not", flush=True)
+input()
+"""
+
+
+def test_sockets_of_a_process_block_or_not() -> None:
+    """Of one that has no other socket, as this one may have."""
+    command = [sys.executable, "-c", _LISTENER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "blocks\n"
+        assert blocks([process.pid])
+        process.stdin.write("\n")
+        assert process.stdout.readline() == "does not\n"
+        assert not blocks([process.pid])
+        process.stdin.write("\n")
 
 
 def test_unknown_where_descriptors_are_closed_to_us(
