@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shutil
 import socket
 import statistics
@@ -28,13 +27,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
-from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, ClientError
+from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
 from tests.live.commands.export import Export
-from tests.live.servers.nginx import Nginx, ServerError, Settings
+from tests.live.servers.nginx import Nginx, Settings
 
+from bench import command
 from bench.memory import kernel_bytes, own_bytes, perf_buffer_bytes, proportional_bytes, resident_bytes
 from bench.page import machine
-from bench.tracers import BenchError
 from ssllatency.engines.clock import process_clock_ns
 
 SERVICES, WORKERS = 100, 1  # and a master each
@@ -265,25 +264,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="how long each CPU time is measured (20)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
     arguments = parser.parse_args()
-    if os.geteuid() != 0:
-        print("bench: tracing needs root: sudo make bench-export.", file=sys.stderr)
-        return 1
-    os.environ["PATH"] += ":/usr/sbin"
-    try:
+
+    def make_page() -> str:
         results = measure(arguments.seconds)
-    except (BenchError, ServerError, ClientError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    text = page(results, arguments.seconds)
-    if arguments.output:
-        arguments.output.write_text(text)
-        print(f"==> written to {arguments.output}", file=sys.stderr)
-    print(text)
-    if results.lost:
-        print(f"bench: {results.lost}", file=sys.stderr)
-    return 0
+        if results.lost:
+            print(f"bench: {results.lost}", file=sys.stderr)
+        return page(results, arguments.seconds)
+
+    return command.run(make_page, arguments.output, "bench-export")
 
 
 if __name__ == "__main__":

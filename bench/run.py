@@ -10,7 +10,6 @@ isn't traced. Everything that is started is ended, and nothing is left but the p
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -25,10 +24,8 @@ from random import Random, SystemRandom
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 
-from tests.live.clients.counted import ClientError
-from tests.live.servers.nginx import ServerError
 
-from bench import figures, hits, memory, others, page, processes, stated
+from bench import command, figures, hits, memory, others, page, processes, stated
 from bench.rounds import Effort, Measured, Work, measure
 from bench.tracers import (
     AGAIN,
@@ -111,19 +108,12 @@ def main() -> int:
     """Measure, and print or write the page."""
     arguments = _arguments()
     scale = QUICK if arguments.quick else THOROUGH
-    try:
+
+    def make_page() -> str:
         _check_machine()
-        text = _memory_page() if arguments.memory else _page(_measure(scale, Random(arguments.seed)), scale, arguments.seed)
-    except (BenchError, ServerError, ClientError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    if arguments.output:
-        arguments.output.write_text(text)
-        print(f"==> written to {arguments.output}", file=sys.stderr)
-    print(text)
-    return 0
+        return _memory_page() if arguments.memory else _page(_measure(scale, Random(arguments.seed)), scale, arguments.seed)
+
+    return command.run(make_page, arguments.output, "bench")
 
 
 def _arguments() -> argparse.Namespace:
@@ -141,9 +131,6 @@ def _arguments() -> argparse.Namespace:
 
 
 def _check_machine() -> None:
-    if os.geteuid() != 0:
-        raise BenchError("tracing needs root: sudo make bench.")
-    os.environ["PATH"] += ":/usr/sbin"
     missing = [package for program, package in PROGRAMS.items() if not shutil.which(program)]
     if missing:
         raise BenchError(f"programs are missing: apt-get install {' '.join(missing)}.")

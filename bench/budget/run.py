@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from dataclasses import asdict
@@ -16,36 +15,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from tests.live.clients.counted import ClientError
-from tests.live.servers.nginx import ServerError
-
+from bench import command
 from bench.budget import page
 from bench.budget.runs import BudgetRun, Estimated, Loaded
 from bench.page import machine
-from bench.tracers import BenchError
 from bench.works import CONNECTIONS, choose_cpus
 
 
 def main() -> int:
     """Measure, and print or write the page."""
     arguments = _arguments()
-    if os.geteuid() != 0:
-        print("bench: tracing needs root: sudo make bench-budget.", file=sys.stderr)
-        return 1
-    os.environ["PATH"] += ":/usr/sbin"
-    try:
+
+    def make_page() -> str:
         runs = _kept(arguments.keep) + _measure(arguments)
-    except (BenchError, ServerError, ClientError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    text = page.render(runs, machine(), arguments.budget, arguments.seconds, CONNECTIONS)
-    if arguments.output:
-        arguments.output.write_text(text)
-        print(f"==> written to {arguments.output}", file=sys.stderr)
-    print(text)
-    return 0
+        return page.render(runs, machine(), arguments.budget, arguments.seconds, CONNECTIONS)
+
+    return command.run(make_page, arguments.output, "bench-budget")
 
 
 def _arguments() -> argparse.Namespace:

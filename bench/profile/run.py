@@ -19,10 +19,11 @@ from statistics import fmean
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
+from bench import command
 from bench.page import machine
 from bench.profile import page
 from bench.profile.samples import by_symbol, recorded
-from bench.tracers import FLOOR, SSLLATENCY, BenchError, Tracer, attached, tracers
+from bench.tracers import FLOOR, SSLLATENCY, Tracer, attached, tracers
 from bench.works import WARM_UP, Pump, build_pump, choose_cpus
 
 _TURNS = 10_000
@@ -35,22 +36,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="how long each is sampled (3)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page to write (none)")
     arguments = parser.parse_args()
-    if os.geteuid() != 0:
-        print("bench: tracing needs root: sudo make bench-profile.", file=sys.stderr)
-        return 1
-    try:
+
+    def make_page() -> str:
         rounds, shared = _measure(arguments.rounds, arguments.seconds)
-        text = page.render(rounds, shared, machine(), arguments.seconds)
-    except BenchError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    if arguments.output:
-        arguments.output.write_text(text)
-        print(f"==> written to {arguments.output}", file=sys.stderr)
-    print(text)
-    return 0
+        return page.render(rounds, shared, machine(), arguments.seconds)
+
+    return command.run(make_page, arguments.output, "bench-profile")
 
 
 def _measure(rounds: int, seconds: float) -> tuple[list[page.Round], list[page.SharedRound]]:

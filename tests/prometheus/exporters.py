@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ssllatency.export.metrics.points import Reading
 from ssllatency.export.serve.negotiation import chosen
+from tests.answering import answering
 
 
 class _Quiet(ThreadingHTTPServer):
@@ -46,12 +46,7 @@ def exporters(readings: Mapping[str, Callable[[], Reading]]) -> Iterator[str]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    with _Quiet(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    server = _Quiet(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    with answering(server):
+        yield f"127.0.0.1:{server.server_address[1]}"

@@ -23,6 +23,7 @@ from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Pa
 from ssllatency.probes.join import complete
 from ssllatency.reports.words.units import counted, ranges
 from ssllatency.targets import (
+    ExpectedFile,
     Hazards,
     Identity,
     NoTlsFile,
@@ -121,9 +122,7 @@ def resolve(
     except NoTlsFile as error:
         if not wait and not selection.libraries:
             advice = "" if wait is None or everyone else f" {_WAIT_FOR_TLS}"
-            # Where other TLS was found, that is the reason, and no library is waited for.
-            other_tls = " ".join(untraced_notes(processes, known_files, beside_openssl=False))
-            raise SsllatencyError(other_tls or f"{error}{advice}") from None
+            raise SsllatencyError(_other_tls(processes, known_files) or f"{error}{advice}") from None
         files = []
     if selection.libraries:
         files = _of_named(files, selection.libraries, named, problems, wait=bool(wait))
@@ -132,9 +131,7 @@ def resolve(
     files, images = _planned(files, source, stack, problems)
     waits = bool(wait) and not files
     if wait:
-        expected = find_expected(selection, processes, stack)
-        planned = add_expected(list(zip(files, images, strict=True)), expected, source)
-        files, images = [file for file, _ in planned], tuple(image for _, image in planned)
+        files, images = _with_expected(files, images, find_expected(selection, processes, stack), source)
     if selection.libraries:
         images = _marked(files, images, named)
     targets = _targets(files, images, {process.pid: process.comm for process in processes})
@@ -156,6 +153,19 @@ def resolve(
         waits,
         before,
     )
+
+
+def _other_tls(processes: Iterable[Process], known_files: KnownFiles) -> str:
+    """What TLS was found that isn't traced: where there is some, that is the reason, and no library is waited for."""
+    return " ".join(untraced_notes(processes, known_files, beside_openssl=False))
+
+
+def _with_expected(
+    files: list[TracedFile], images: tuple[TracedImage, ...], expected: Sequence[ExpectedFile], source: PlanSource
+) -> tuple[list[TracedFile], tuple[TracedImage, ...]]:
+    """The planned files, and after them the expected ones that nobody maps yet."""
+    planned = add_expected(list(zip(files, images, strict=True)), expected, source)
+    return [file for file, _ in planned], tuple(image for _, image in planned)
 
 
 def _source(selection: Selection, arguments: argparse.Namespace, everyone: bool, *, handshakes: bool) -> PlanSource:

@@ -8,7 +8,6 @@ import random
 import signal
 import socket
 import subprocess
-import threading
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from ssllatency.export.metrics.points import Distribution, Point, Reading, labels
 from ssllatency.export.serve.server import Server, Site
 from ssllatency.model.histogram import ExponentialHistogram, bucket_index
+from tests.answering import answering
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.export import Export, descriptors, status
 from tests.live.servers.nginx import Nginx
@@ -120,22 +120,15 @@ def test_a_quantile_is_that_of_the_durations(tmp_path: Path) -> None:
     times = Distribution(sum(durations), ExponentialHistogram.from_values(durations))
     points = (Point("ssllatency.handshake.duration", labels({"service": "x"}), times, time.time()),)
     server = Server(socket.create_server(("127.0.0.1", 0)), Site(lambda: Reading("host", time.time(), points), lambda: True))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        with scraper(tmp_path, server.server_address[1]) as scraped:
-            name = "ssllatency_handshake_duration_seconds"
-            scraped.wait_for(lambda: scraped.value(f"histogram_count({name})") == len(durations))
-            for quantile in (0.5, 0.9, 0.99, 0.999):
-                found = scraped.value(f"histogram_quantile({quantile}, {name})")
-                assert found
-                exact = durations[round(quantile * len(durations)) - 1]
-                assert abs(bucket_index(round(found * 1e9)) - bucket_index(exact)) <= 1
-            assert scraped.value(f"histogram_sum({name})") == pytest.approx(sum(durations) / 1e9)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(server), scraper(tmp_path, server.server_address[1]) as scraped:
+        name = "ssllatency_handshake_duration_seconds"
+        scraped.wait_for(lambda: scraped.value(f"histogram_count({name})") == len(durations))
+        for quantile in (0.5, 0.9, 0.99, 0.999):
+            found = scraped.value(f"histogram_quantile({quantile}, {name})")
+            assert found
+            exact = durations[round(quantile * len(durations)) - 1]
+            assert abs(bucket_index(round(found * 1e9)) - bucket_index(exact)) <= 1
+        assert scraped.value(f"histogram_sum({name})") == pytest.approx(sum(durations) / 1e9)
 
 
 @pytest.mark.usefixtures("tracing")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
+from tests.answering import answering
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import Point, Reading
@@ -62,14 +62,8 @@ def receiver(*answers: tuple[int, dict[str, str], bytes]) -> Iterator[Receiver]:
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     found.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with answering(server):
         yield found
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def settings(port: int, environment: dict[str, str] | None = None) -> PushSettings:

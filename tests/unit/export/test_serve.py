@@ -8,7 +8,6 @@ import gzip
 import http.client
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import bcrypt
 import pytest
+from tests.answering import answering
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import NoReading, Point, Reading
@@ -51,14 +51,8 @@ def test_a_scraper_gets_what_it_likes_best(accept: str) -> None:
 @contextmanager
 def served(site: Site, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
     server = Server(socket.create_server(("127.0.0.1", 0)), site, tls)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with answering(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def site(**others: object) -> Site:

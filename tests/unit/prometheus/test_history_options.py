@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import threading
 from collections.abc import Iterator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
 import pytest
+from tests.answering import answering
 
 from ssllatency.cli.kept.history import moment
 from ssllatency.cli.main import run
@@ -54,7 +54,6 @@ class Server:
                 pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
     def url(self, user: str = "") -> str:
         return f"http://{user}127.0.0.1:{self.http.server_address[1]}"
@@ -63,9 +62,8 @@ class Server:
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    with answering(made.http):
+        yield made
 
 
 def report(*options: str) -> int:
