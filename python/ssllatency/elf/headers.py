@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from elftools.common.exceptions import ELFError as PyelftoolsError
 from elftools.common.utils import struct_parse
 from elftools.construct import ConstructError
-from elftools.elf.elffile import ELFFile
+from elftools.elf.structs import ELFStructs
 
 from ssllatency.elf.source import ElfError, Source
 
@@ -32,6 +32,7 @@ MAX_SECTION_NAMES = 1 << 20
 _DAMAGE = (PyelftoolsError, ConstructError, struct.error, ValueError, LookupError, TypeError, AttributeError, AssertionError,
            ArithmeticError, OSError)  # fmt: skip
 _NT_GNU_BUILD_ID = 3
+_MAGIC, _EI_CLASS, _EI_DATA = b"\x7fELF", 4, 5
 _T = TypeVar("_T")
 
 
@@ -68,6 +69,27 @@ class _Table:
     count: int
 
 
+class _Elf:
+    """A file's ELF header and the structures of its other headers, as pyelftools' ELFFile has them. That one brings in DWARF
+    and much else as well, which takes as long as all the headers of a library do."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+        stream.seek(0)  # a duplicate descriptor is where the last reader left it
+        identification = stream.read(_EI_DATA + 1)
+        if not identification.startswith(_MAGIC):
+            raise PyelftoolsError("Magic number does not match")
+        self.elfclass = {1: 32, 2: 64}[identification[_EI_CLASS]]
+        self.little_endian = {1: True, 2: False}[identification[_EI_DATA]]
+        self.structs: Any = ELFStructs(little_endian=self.little_endian, elfclass=self.elfclass)
+        self.structs.create_basic_structs()
+        self._header = struct_parse(self.structs.Elf_Ehdr, stream, 0)
+        self.structs.create_advanced_structs(self["e_type"], self["e_machine"], self["e_ident"]["EI_OSABI"])
+
+    def __getitem__(self, name: str) -> Any:
+        return self._header[name]
+
+
 class Headers:
     """The contents of a file's ELF header, program headers and section headers.
 
@@ -86,10 +108,10 @@ class Headers:
             self.segments = self._read_segments(elf, _Table(elf["e_phoff"], elf["e_phentsize"], elf["e_phnum"]))
 
     @contextmanager
-    def _parser(self) -> Iterator[Any]:
+    def _parser(self) -> Iterator[_Elf]:
         with self.source.stream() as stream:
             try:
-                yield ELFFile(stream)
+                yield _Elf(stream)
             except ElfError:
                 raise
             except PyelftoolsError as error:
@@ -98,7 +120,7 @@ class Headers:
             except _DAMAGE as error:
                 raise ElfError(f"{self.source.label} is cut short or damaged.") from error
 
-    def _check(self, elf: Any) -> None:
+    def _check(self, elf: _Elf) -> None:
         if elf.elfclass != 64 or not elf.little_endian:
             raise ElfError(f"{self.source.label} is not a 64-bit little-endian ELF file.")
         if elf["e_machine"] not in MACHINES:
@@ -106,7 +128,7 @@ class Headers:
         if elf["e_type"] not in ("ET_EXEC", "ET_DYN"):
             raise ElfError(f"{self.source.label} is neither a program nor a shared library.")
 
-    def _read_segments(self, elf: Any, table: _Table) -> tuple[Segment, ...]:
+    def _read_segments(self, elf: _Elf, table: _Table) -> tuple[Segment, ...]:
         def convert(raw: Any) -> Segment:
             places = (raw["p_offset"], raw["p_vaddr"], raw["p_filesz"], raw["p_memsz"], raw["p_flags"])
             return Segment(str(raw["p_type"]), *places)
@@ -178,7 +200,7 @@ class Headers:
         return ""
 
 
-def _entries(elf: Any, layout: Any, table: _Table, convert: Callable[[Any], _T]) -> Iterator[_T]:
+def _entries(elf: _Elf, layout: Any, table: _Table, convert: Callable[[Any], _T]) -> Iterator[_T]:
     for index in range(table.count):
         yield convert(struct_parse(layout, elf.stream, table.offset + index * table.entry_size))
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was paid up to a moment: each hit at its own price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ssllatency.engines.cost.spent import Paid, Spent
+
+
+def test_a_new_price_changes_nothing_of_what_was_paid() -> None:
+    paid = Paid()
+    paid.count([10, 5], lambda counts: sum(counts) * 100)
+    paid.count([10, 5], lambda counts: sum(counts) * 200)
+    assert paid.total_ns == 1500
+    paid.count([12, 5], lambda counts: sum(counts) * 200)
+    assert paid.total_ns == 1900
+
+
+def test_what_comes_is_priced_by_kind() -> None:
+    asked: list[Sequence[int]] = []
+
+    def price_ns(counts: Sequence[int]) -> int:
+        asked.append(list(counts))
+        return counts[0] + 1000 * counts[1]
+
+    paid = Paid()
+    paid.count([3, 0], price_ns)
+    paid.count([3, 2], price_ns)
+    assert asked == [[3, 0], [0, 2]]
+    assert paid.total_ns == 2003
+
+
+def test_counts_that_fall_give_nothing_back() -> None:
+    paid = Paid()
+    paid.count([10], lambda counts: counts[0])
+    paid.count([4], lambda counts: counts[0])
+    assert paid.total_ns == 10
+
+
+def test_processes_that_did_nothing_have_no_share() -> None:
+    assert Spent(10, 5).share_since(Spent(0, 5)) is None
+    assert Spent(10, 105).share_since(Spent(0, 5)) == pytest.approx(0.1)
