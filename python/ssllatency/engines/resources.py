@@ -7,6 +7,8 @@ import ctypes
 import resource
 from contextlib import suppress
 
+_M_ARENA_MAX = -8  # of malloc.h
+
 
 def trim_heap() -> None:
     """Gives the kernel back what is free in the C library's heap, of which libbpf takes several MiB while it loads programs.
@@ -14,6 +16,14 @@ def trim_heap() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(ctypes.c_size_t(0))
+
+
+def keep_one_heap() -> None:
+    """Has threads share the C library's heap: each would else keep one of its own, with what it has freed. To be called before
+    they start. Not where the library can't: musl's has no mallopt(3)."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option:
+        set_option(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(1))
 
 
 def take_all_files() -> None:

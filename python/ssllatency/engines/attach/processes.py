@@ -83,6 +83,10 @@ class Processes:
         """What tracing has cost so far, and the processes have used; None where either isn't known."""
         return self.meter.spent(self.targets) if self.meter else None
 
+    def spent_unhit(self) -> Spent | None:
+        """The same, at next to no cost, where no probe was hit since it was asked; None where one was."""
+        return self.meter.spent_unhit() if self.meter else None
+
     def work(self) -> Work:
         """What the processes have done so far."""
         io_calls = self._io_calls.total(self.targets) if self._io_calls else None

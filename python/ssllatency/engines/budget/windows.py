@@ -76,6 +76,7 @@ class Windows:
 
     `spent` tells what tracing has cost by now, None where that isn't known; `totals` all calls counted so far by function and
     outcome; `work` what the processes have done so far. `tiers` are those that may go into windows, one after the other.
+    `spent_unhit` tells the same as `spent` for less, where no probe was hit since that was asked, and None elsewhere.
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class Windows:
         chance: random.Random | None = None,
         tiers: Sequence[Tier] = tuple(Tier),
         work: Callable[[], Work] = Work,
+        spent_unhit: Callable[[], Spent | None] = lambda: None,
     ) -> None:
+        self._spent_unhit = spent_unhit
         self._budget, self._gates, self._spent, self._totals, self._work = budget, gates, spent, totals, work
         self._clock, self._sleep, self._chance = clock, sleep, chance or random.Random()
         self._tiers = tuple(tiers)
@@ -187,7 +190,10 @@ class Windows:
     def _look(self) -> None:
         """While all is watched: whether that costs too much."""
         self._look_s = self._clock() + _LOOK_S
-        if self._controller.watched_all(self._share()):
+        unhit = self._spent_unhit()
+        if unhit:
+            self._before = unhit
+        elif self._controller.watched_all(self._share()):
             self._begin_stratum()
 
     def _share(self) -> float | None:

@@ -11,7 +11,7 @@ from threading import Thread
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.cost.hits import Counts, Hits, HitTable, added, cost_ns, slot_of
 from ssllatency.engines.cost.run_time import RunTime
-from ssllatency.engines.cost.spent import Spent
+from ssllatency.engines.cost.spent import Paid, Spent
 from ssllatency.engines.read.cpu_time import ProcessTimes
 from ssllatency.model.cost import CoreCost, Cost, ProcessCost
 from ssllatency.model.keyed import Kept
@@ -34,8 +34,8 @@ class CostMeter:
         self._asking: Thread | None = None
         self._tables: list[HitTable] = []
         self._hits: Kept[str, Counts, Hits] = Kept(Hits.of)
-        self._spent_hits = Hits()  # those that were counted when `_own` was added up of them
-        self._own = added(())
+        self._paid = Paid()
+        self._spent_hits = Hits()  # those that `_paid` has heard of
         self._run_time = RunTime()
         self._times = ProcessTimes()
         self._began_s = 0.0
@@ -86,15 +86,25 @@ class CostMeter:
         return self._cost(self._read_hits(), costs, set(pids))
 
     def spent(self, pids: Iterable[int]) -> Spent | None:
-        """The sums of `read` alone, which are asked for many times a second; None where either isn't known."""
+        """What the traced processes' hits took so far, each at its price of then, and what they have run. It is asked for many
+        times a second. None where either isn't known."""
         costs = self.hit_costs()
         if costs is None or not self._tables:
             return None
         self._times.see(pids)
         hits = self._read_hits()
         if hits is not self._spent_hits:
-            self._spent_hits, self._own = hits, hits.of_slots(self._slots(hits, pids))
-        return Spent(cost_ns(self._own, costs) + (self._run_ns(self._own) or 0), self._times.total_ns)
+            self._spent_hits = hits
+            self._paid.count(hits.of_slots(self._slots(hits, pids)), lambda counts: self._whole_ns(counts, costs))
+        return Spent(self._paid.total_ns, self._times.total_ns)
+
+    def spent_unhit(self) -> Spent | None:
+        """The same where no probe was hit since `spent` was asked: then the processes' time is that of the last look at them,
+        which costs nothing. None where one was hit, or `spent` wasn't asked."""
+        costs = self.hit_costs()
+        if costs is None or not self._tables or self._read_hits() is not self._spent_hits:
+            return None
+        return Spent(self._paid.total_ns, self._times.total_ns)
 
     def _read_hits(self) -> Hits:
         return self._hits.of({"all": [table.read() for table in self._tables]})["all"]
@@ -109,13 +119,14 @@ class CostMeter:
         number, mean_ns = sum(counts), self._run_time.mean_ns
         return None if mean_ns is None and number else round(number * (mean_ns or 0.0))
 
+    def _whole_ns(self, counts: Sequence[int], costs: HitCosts) -> int:
+        """What so many hits take, with the programs."""
+        return cost_ns(counts, costs) + (self._run_ns(counts) or 0)
+
     def _cost(self, hits: Hits, costs: HitCosts, seen: set[int]) -> Cost:
         slots = self._slots(hits, seen)
         others = added(counts for slot, counts in hits.by_slot.items() if slot not in slots)
         own = hits.of_slots(slots)
-
-        def whole_ns(counts: Sequence[int]) -> int:
-            return cost_ns(counts, costs) + (self._run_ns(counts) or 0)
 
         by_slot: dict[int, list[int]] = {}
         for pid in sorted(seen):
@@ -127,13 +138,13 @@ class CostMeter:
             run_ns=self._run_ns(own),
             cpu_ns=self._times.total_ns,
             other_hits=sum(others),
-            other_ns=whole_ns(others),
+            other_ns=self._whole_ns(others, costs),
             elsewhere_ns=round(self._run_time.elsewhere * (time.monotonic() - self._began_s) * 1e9),
             processes=tuple(
                 ProcessCost(pid, sum(counts), cost_ns(counts, costs), self._run_ns(counts), self._times.of(pid))
                 for pid, counts in alone
             ),
-            cores=tuple(CoreCost(core, whole_ns(counts)) for core, counts in sorted(hits.by_core.items())),
+            cores=tuple(CoreCost(core, self._whole_ns(counts, costs)) for core, counts in sorted(hits.by_core.items())),
         )
 
     def close(self) -> None:

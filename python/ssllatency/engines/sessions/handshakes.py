@@ -163,7 +163,12 @@ class HandshakeSession:
     def _begin_windows(self, budget: float) -> None:
         """Lets reads and writes go into windows where they cost too much. What handshakes consist of can't."""
         processes = self.attachment.processes
-        self._windows = Windows(budget, self.gates, processes.spent, dict, tiers=(Tier.DATA,), work=processes.work)
+        self._windows = Windows(
+            *(budget, self.gates, processes.spent, dict),
+            tiers=(Tier.DATA,),
+            work=processes.work,
+            spent_unhit=processes.spent_unhit,
+        )
         self._windows.start()
 
     def _watch_data(self) -> None:

@@ -83,7 +83,11 @@ class TraceSession:
         if self._request.budget is not None:
             gates: Gates = JointGates(self.attachment, *also) if also else self.attachment
             processes = self.attachment.processes
-            self._windows = Windows(self._request.budget, gates, processes.spent, self._totals, work=processes.work)
+            self._windows = Windows(
+                *(self._request.budget, gates, processes.spent, self._totals),
+                work=processes.work,
+                spent_unhit=processes.spent_unhit,
+            )
             self._windows.start()
 
     def _configure(self) -> None:

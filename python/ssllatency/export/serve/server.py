@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from ssllatency import __version__
+from ssllatency.engines.resources import trim_heap
 from ssllatency.export.metrics.points import NoReading, Reading
 from ssllatency.export.serve.connections import Connections
 from ssllatency.export.serve.negotiation import chosen
@@ -139,6 +140,8 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, content_type, gzip.compress(content, _COMPRESSION), ("Content-Encoding", "gzip"))
         else:
             self._send(HTTPStatus.OK, content_type, content)
+        self.wfile.flush()
+        trim_heap()  # of megabytes, which nobody needs until the next scrape
 
     def _send(self, status: HTTPStatus, content_type: str, content: bytes, *headers: tuple[str, str]) -> None:
         self.send_response(status)

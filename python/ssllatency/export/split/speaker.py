@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
+from ssllatency.engines.resources import keep_one_heap
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import NoReading, Reading, Readings
 from ssllatency.export.split.channel import READY, Broken, SpeakersEnd, TracersEnd
@@ -115,6 +116,7 @@ def _be_speaker(speech: Speech, channel: SpeakersEnd, parent: int) -> NoReturn:
 
 
 def _speak(speech: Speech, channel: SpeakersEnd, parent: int) -> None:
+    keep_one_heap()  # a scrape's megabytes in a thread for each connection
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(null, descriptor)

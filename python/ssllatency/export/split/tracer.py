@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Protocol
 
+from ssllatency.engines.resources import trim_heap
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.exposition import Exposition, Own
@@ -94,6 +95,7 @@ class Tracer:
         if time.monotonic() - self._read_s >= _LEAST_S:
             self._read()
         self._channel.send(self._frames.frame(self._reading))
+        trim_heap()
 
     def _read(self) -> None:
         began_s = time.monotonic()

@@ -286,3 +286,24 @@ def test_where_the_cost_is_not_known_nothing_goes_into_windows(change: dict[str,
     windows = watch(server)
     run(server, windows, 5)
     assert server.counting == set(Tier)
+
+
+def test_nothing_is_looked_at_while_no_probe_is_hit() -> None:
+    server = Server({Tier.DATA: 500_000})
+    asked: list[float] = []
+
+    def spent() -> Spent | None:
+        asked.append(server.now_s)
+        return server.spent()
+
+    def spent_unhit() -> Spent | None:
+        return Spent(0, 10**9) if server.now_s < 1005 else None
+
+    windows = Windows(
+        BUDGET, server, spent, server.totals, server.clock, server.sleep, random.Random(1), spent_unhit=spent_unhit
+    )
+    run(server, windows, 4.9)
+    assert not asked
+    run(server, windows, 5)
+    assert asked
+    assert windows.in_force
