@@ -8,6 +8,7 @@ import re
 import time
 from pathlib import Path
 
+from ssllatency.engines.clock import process_clock_ns
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.points import Labels, labels
 from ssllatency.targets import process_of
@@ -30,10 +31,19 @@ class Services:
         self._proc, self._root = proc, root
         self._names: dict[str, tuple[str, float]] = {}
         self._images: dict[str, str] = {}
+        self._seen: dict[int, tuple[int, int]] = {}  # by PID, the process's clock by then, and when it started
 
     def started(self, pid: int) -> int | None:
         """When the process started, in clock ticks since boot; None where it isn't there."""
+        clock_ns = process_clock_ns(pid) if self._proc is PROC else None
+        seen = self._seen.get(pid)
+        if seen and clock_ns == seen[0]:
+            return seen[1]  # it hasn't run since: most processes rest, and reading their files takes long
         process = process_of(pid, self._proc)
+        if process and clock_ns is not None:
+            self._seen[pid] = clock_ns, process.start_time
+        else:
+            self._seen.pop(pid, None)
         return process.start_time if process else None
 
     def labels_of(self, pid: int, name: str) -> Labels:

@@ -134,9 +134,27 @@ def test_processes_that_read_files_are_heard_while_nobody_asks() -> None:
         heard.append("gather")
         theirs.close()
 
-    session = SimpleNamespace(poll=lambda: None, in_windows=False)
+    session = SimpleNamespace(poll=lambda: None, in_windows=False, rests=False)
     follower = SimpleNamespace(wait=lambda _seconds, also: also >= 0 and bool(heard))
     tracing = Tracer(session, follower, TracersEnd(ours), SimpleNamespace(), gather=gather)  # type: ignore[arg-type]
     with pytest.raises(SsllatencyError, match="has ended"):
         tracing.run(tidy_s=float("inf"))
     assert heard == ["gather"]
+
+
+@pytest.mark.parametrize(("in_windows", "rests", "look_s"), [(True, False, 0.1), (False, False, 0.25), (False, True, 0.5)])
+def test_it_is_looked_less_often_while_nobody_works(in_windows: bool, rests: bool, look_s: float) -> None:
+    ours, theirs = socket.socketpair()
+    waited: list[float] = []
+
+    def wait(seconds: float, also: int) -> bool:
+        assert also >= 0
+        waited.append(seconds)
+        theirs.close()
+        return True
+
+    session = SimpleNamespace(poll=lambda: None, in_windows=in_windows, rests=rests)
+    tracing = Tracer(session, SimpleNamespace(wait=wait), TracersEnd(ours), SimpleNamespace())  # type: ignore[arg-type]
+    with pytest.raises(SsllatencyError, match="has ended"):
+        tracing.run(tidy_s=float("inf"))
+    assert waited == [look_s]

@@ -245,6 +245,7 @@ class BpfObject:
         if result:
             reason = f"{os.strerror(-result)}; {complaint(_messages)}"
             raise SsllatencyError(f"the kernel didn't load the BPF programs ({reason}): {_advice(-result)}")
+        self._content = b""
 
     def map(self, name: str, key_size: int, value_size: int) -> Map:
         """A loaded map by its name; sizes in bytes."""

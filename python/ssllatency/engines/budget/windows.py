@@ -110,7 +110,7 @@ class Windows:
         self._outside: float | None = None
         self._dearness, self._planned, self._between, self._probed = Dearness(), begin, NONE, begin
         self._planned_s = now
-        self._over = self._resting = False
+        self._over = self._resting = self._unhit = False
 
     def start(self) -> None:
         """To be called as soon as all is watched: looks for a moment whether that costs too much."""
@@ -161,6 +161,11 @@ class Windows:
         """Whether windows are opened and shut, so that `tick` is to be called often."""
         return bool(self._windowed) and not self._resting
 
+    @property
+    def rests(self) -> bool:
+        """Whether nobody worked when it was last looked, so that `tick` may be called less often."""
+        return self._resting if self._windowed else self._unhit
+
     def sampling(self, *, anew: bool = False) -> tuple[Sampling, ...]:
         """What was seen in windows, by tier, up to the last stratum that has ended; `anew`: after that another such account
         begins."""
@@ -191,6 +196,7 @@ class Windows:
         """While all is watched: whether that costs too much."""
         self._look_s = self._clock() + _LOOK_S
         unhit = self._spent_unhit()
+        self._unhit = unhit is not None
         if unhit:
             self._before = unhit
         elif self._controller.watched_all(self._share()):

@@ -109,6 +109,7 @@ class SeriesRow:
 
 def in_order(series: Iterable[Series], operations: Sequence[str]) -> tuple[Series, ...]:
     """Those that counted anything: by operation, outcome and process, those counted together first."""
-    order = list(Outcome)
+    functions = {function: number for number, function in enumerate(operations)}
+    outcomes = {outcome: number for number, outcome in enumerate(Outcome)}
     counted = (row for row in series if row.count)
-    return tuple(sorted(counted, key=lambda row: (operations.index(row.function), order.index(row.outcome), row.pid or 0)))
+    return tuple(sorted(counted, key=lambda row: (functions[row.function], outcomes[row.outcome], row.pid or 0)))

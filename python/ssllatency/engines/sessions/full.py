@@ -90,6 +90,11 @@ class FullSession:
         """Whether calls are watched in windows, and somebody works: then `poll` is to be called ten times a second."""
         return self._functions.in_windows
 
+    @property
+    def rests(self) -> bool:
+        """Whether there is a budget, and nobody worked when it was last looked: then `poll` may be called twice a second."""
+        return self._functions.rests
+
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows of processes that had ended before the last `read`; later snapshots are without their counts."""
         self._handshakes.forget(pids)

@@ -148,6 +148,11 @@ class TraceSession:
         """Whether something is watched in windows, and somebody works."""
         return bool(self._windows and self._windows.in_force)
 
+    @property
+    def rests(self) -> bool:
+        """Whether there is a budget, and nobody worked when it was last looked."""
+        return bool(self._windows and self._windows.rests)
+
     def forget(self, pids: Collection[int]) -> None:
         """Frees the rows of processes that had ended before the last `read`; later snapshots are without their counts."""
         for raw_key, row in self._rows.last:

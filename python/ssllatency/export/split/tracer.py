@@ -25,6 +25,7 @@ _LEAST_S = 1.0  # between two readings of the kernel's maps
 _TEND_S = 600.0  # so often the counts of processes that have ended are taken even though nobody asks
 _LOOK_S = 0.25  # a new child that needs links of its own, or a question, ends the wait at once
 _LOOK_AT_WINDOWS_S = 0.1
+_LOOK_AT_REST_S = 0.5  # so long a load isn't measured against the budget that begins when nobody worked
 
 
 def run(
@@ -47,6 +48,10 @@ class Reader(Protocol):
     @property
     def in_windows(self) -> bool:
         """Whether `poll` is to be called more often than that."""
+
+    @property
+    def rests(self) -> bool:
+        """Whether `poll` may be called less often."""
 
     def poll(self) -> object:
         """To be called several times a second."""
@@ -80,8 +85,7 @@ class Tracer:
         """Answers."""
         try:
             while not live.stop_is_asked_for():
-                look_s = _LOOK_AT_WINDOWS_S if self._session.in_windows else _LOOK_S
-                asked = self._follower.wait(look_s, also=self._channel.fileno()) and self._channel.asked()
+                asked = self._follower.wait(self._look_s, also=self._channel.fileno()) and self._channel.asked()
                 self._session.poll()
                 self._gather()
                 if time.monotonic() - self._read_s > tidy_s:
@@ -90,6 +94,12 @@ class Tracer:
                     self._answer()
         except Broken:
             raise SsllatencyError("the process that speaks to the network has ended: so does this one.") from None
+
+    @property
+    def _look_s(self) -> float:
+        if self._session.in_windows:
+            return _LOOK_AT_WINDOWS_S
+        return _LOOK_AT_REST_S if self._session.rests else _LOOK_S
 
     def _answer(self) -> None:
         if time.monotonic() - self._read_s >= _LEAST_S:

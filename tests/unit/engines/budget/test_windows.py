@@ -304,6 +304,8 @@ def test_nothing_is_looked_at_while_no_probe_is_hit() -> None:
     )
     run(server, windows, 4.9)
     assert not asked
+    assert windows.rests
     run(server, windows, 5)
     assert asked
     assert windows.in_force
+    assert not windows.rests
