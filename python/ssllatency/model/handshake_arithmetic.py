@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import offload_arithmetic
@@ -16,7 +15,6 @@ from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import gathered, since
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 
-_Counted = TypeVar("_Counted", Cause, KeyUse)
 _Mix = Mapping[Label, Mapping[str, int]]
 
 
@@ -47,17 +45,17 @@ def add_alike(groups: Iterable[Group]) -> tuple[Group, ...]:
 
 def add_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """Adds up the causes that differ only in how often they occurred."""
-    return gathered(causes, _cause, _add_counted)
+    return gathered(causes, _cause, _causes_sum)
 
 
 def causes_since(later: Iterable[Cause], earlier: Iterable[Cause]) -> tuple[Cause, ...]:
     """What didn't succeed between two snapshots of one trace. ValueError where there was more earlier than later."""
-    return since(later, earlier, _cause, _counted_since)
+    return since(later, earlier, _cause, _cause_since)
 
 
 def add_keys(uses: Iterable[KeyUse]) -> tuple[KeyUse, ...]:
     """Adds up the uses of the same kind of key."""
-    return gathered(uses, _key, _add_counted)
+    return gathered(uses, _key, _keys_sum)
 
 
 def add_tallies(parts: Collection[Tallies]) -> Tallies:
@@ -117,7 +115,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             later,
             groups=since(later.groups, earlier.groups, _group, _groups_since),
             causes=causes_since(later.causes, earlier.causes),
-            keys=since(later.keys, earlier.keys, _key, _counted_since),
+            keys=since(later.keys, earlier.keys, _key, _key_since),
             mix=_mix_since(later.mix, earlier.mix),
             slowest=tuple(handshake for handshake in later.slowest if handshake not in earlier.slowest),
             dropped=max(0, later.dropped - earlier.dropped),
@@ -162,7 +160,13 @@ def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
     return add_alike(relabelled)
 
 
-def _add_counted(rows: Sequence[_Counted]) -> _Counted:
+def _causes_sum(rows: Sequence[Cause]) -> Cause:
+    known_ns = [row.total_ns for row in rows if row.total_ns is not None]
+    total_ns = sum(known_ns) if len(known_ns) == len(rows) else None
+    return replace(rows[0], count=sum(row.count for row in rows), total_ns=total_ns)
+
+
+def _keys_sum(rows: Sequence[KeyUse]) -> KeyUse:
     return replace(rows[0], count=sum(row.count for row in rows), total_ns=sum(row.total_ns for row in rows))
 
 
@@ -184,7 +188,13 @@ def _times_since(later: Times, earlier: Times) -> Times:
     return Times(later.total_ns - earlier.total_ns, *interval_extremes(later, exponential), exponential)
 
 
-def _counted_since(later: _Counted, earlier: _Counted) -> _Counted:
+def _cause_since(later: Cause, earlier: Cause) -> Cause:
+    known = later.total_ns is not None and earlier.total_ns is not None
+    total_ns = (later.total_ns or 0) - (earlier.total_ns or 0) if known else None
+    return replace(later, count=later.count - earlier.count, total_ns=total_ns)
+
+
+def _key_since(later: KeyUse, earlier: KeyUse) -> KeyUse:
     return replace(later, count=later.count - earlier.count, total_ns=later.total_ns - earlier.total_ns)
 
 

@@ -163,7 +163,7 @@ class Cause:
     version), `library` the name of the library that raised it ("SSL routines"). Where no error was raised these are 0 and "",
     and `reason` says what is known ("connection reset or closed by the peer", "freed"). `alert` is the alert's name, "" for
     none, and `sent` whether we sent it. `state` is what the handshake had reached, as SSL_state_string_long has it, "" if
-    unknown. `total_ns`: their wall time.
+    unknown. `total_ns`: their wall time, None where it isn't known.
     """
 
     ending: Ending
@@ -174,7 +174,12 @@ class Cause:
     sent: bool
     state: str
     count: int
-    total_ns: int
+    total_ns: int | None
+
+    @property
+    def mean_ns(self) -> float | None:
+        """Their mean wall time, None where it isn't known."""
+        return None if self.total_ns is None or not self.count else self.total_ns / self.count
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 
 Counts are differences of the exporter's own counters at the ends of an interval, so they are exact, and reports, comparisons
 and pages take them as they take a recording. What the metrics don't have is absent: extremes, linear histograms, single
-handshakes, and whose the failures' reasons are.
+handshakes, and how long those took that failed for one reason.
 """
 
 from __future__ import annotations
@@ -15,10 +15,24 @@ from itertools import pairwise
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics import families as names
+from ssllatency.export.metrics.collect import version_of
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.ledger import Value, added
 from ssllatency.export.metrics.points import Distribution
-from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Handshakes, Part, Times
+from ssllatency.model.handshakes import (
+    NO,
+    PHASES,
+    WAITS,
+    YES,
+    Cause,
+    Ending,
+    Group,
+    Handshakes,
+    KeyUse,
+    Label,
+    Part,
+    Times,
+)
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot
@@ -30,6 +44,7 @@ _INSTANCE = "instance"
 _ROUNDING_NS = 1000  # what sums of seconds in floating point may differ by
 _EMPTY = Distribution(0, ExponentialHistogram((), 0))
 _WAITS = {part.removeprefix("wait_"): part for part in WAITS}
+_RESUMED = {"true": YES, "false": NO}
 _OFFLOAD = {"completion": Part.COMPLETION, "resumption": Part.RESUMPTION}
 
 
@@ -113,8 +128,8 @@ class _History:
     def _told(self) -> str:
         return (
             f"Read from {self._server.name}: the counters of service {printable(self._wanted.service)} every"
-            f" {self._over.step_s:g} s. Extremes, single handshakes and why they failed aren't among the metrics of a service;"
-            " losses are those of the host."
+            f" {self._over.step_s:g} s. Extremes, single handshakes and how long those took that failed for one reason aren't"
+            " among the metrics; losses are those of the host."
         )
 
     def _interval(
@@ -132,7 +147,7 @@ class _History:
             series=tuple(self._functions(span)),
             losses=self._losses(span),
             notes=tuple(self._windows(span)),
-            handshakes=Handshakes(tuple(self._groups(span))),
+            handshakes=self._handshakes(span),
         )
 
     def _functions(self, span: _Span) -> Iterator[Series]:
@@ -152,14 +167,62 @@ class _History:
                 found.setdefault(function, {})[reason] = round(value)
         return found
 
-    def _groups(self, span: _Span) -> Iterator[Group]:
+    def _handshakes(self, span: _Span) -> Handshakes:
+        resumed = self._successful(span, "ssllatency.handshake.duration", names.RESUMED)
+        versions = self._successful(span, "ssllatency.handshake.duration", names.PROTOCOL, names.VERSION)
+        mix = {
+            Label.VERSION: {version_of(protocol, version): count for (protocol, version), count in versions.items() if version},
+            Label.CIPHER: self._counts(span, "ssllatency.handshake.ciphers", names.CIPHER),
+            Label.RESUMED: {_RESUMED[told]: count for (told,), count in resumed.items() if told in _RESUMED},
+            Label.GROUP: self._counts(span, "ssllatency.handshake.curves", names.CURVE),
+        }
+        return Handshakes(
+            tuple(self._groups(span, mix[Label.RESUMED])),
+            causes=tuple(self._causes(span)),
+            keys=tuple(self._keys(span)),
+            mix={label: counts for label, counts in mix.items() if counts},
+        )
+
+    def _successful(self, span: _Span, family: str, *by: str) -> dict[tuple[str, ...], int]:
+        """How many handshakes succeeded, by these labels."""
+        return {
+            key: value.buckets.count
+            for (outcome, *key_of), value in span.counted(self._series(family), names.OUTCOME, *by)
+            if outcome == Ending.SUCCESS and isinstance(value, Distribution) and value.buckets.count
+            for key in [tuple(key_of)]
+        }
+
+    def _counts(self, span: _Span, family: str, by: str) -> dict[str, int]:
+        """What a counter counted, by the values of a label."""
+        return {
+            value: round(count)
+            for (value,), count in span.counted(self._series(family), by)
+            if value and not isinstance(count, Distribution) and count
+        }
+
+    def _causes(self, span: _Span) -> Iterator[Cause]:
+        by = names.OUTCOME, names.ERROR, names.ALERT, names.SENT, names.STATE
+        for (outcome, reason, alert, sent, state), count in span.counted(self._series("ssllatency.handshake.errors"), *by):
+            if not isinstance(count, Distribution) and count:
+                yield Cause(Ending(outcome), reason, 0, "", alert, sent == "true", state, round(count), None)
+
+    def _keys(self, span: _Span) -> Iterator[KeyUse]:
+        by = names.OPERATION, names.KEY
+        times = dict(span.counted(self._series("ssllatency.private_key.time"), *by))
+        for (operation, key), count in span.counted(self._series("ssllatency.private_key.operations"), *by):
+            time_s = times.get((operation, key))
+            if not isinstance(count, Distribution) and not isinstance(time_s, Distribution) and count and time_s is not None:
+                yield KeyUse(operation, key, round(count), round(time_s * 1e9))
+
+    def _groups(self, span: _Span, resumed: Mapping[str, int]) -> Iterator[Group]:
         parts: dict[str, dict[Part, Distribution]] = {}
         for part, outcome, value in self._parts(span):
             if isinstance(value, Distribution):
                 parts.setdefault(outcome, {})[part] = value
         for outcome, found in parts.items():
             if found.get(Part.WALL, _EMPTY).buckets.count:
-                yield Group({}, Ending(outcome), _times(found))
+                known = resumed if outcome == Ending.SUCCESS else {}
+                yield Group({}, Ending(outcome), _times(found), False, known.get(YES, 0), sum(known.values()))
 
     def _parts(self, span: _Span) -> Iterator[tuple[Part, str, Value]]:
         for part, family in ((Part.WALL, "ssllatency.handshake.duration"), (Part.CALLS, "ssllatency.handshake.calls")):

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,37 @@ import pytest
 from ssllatency.cli.main import run
 from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.points import Point, Reading, labels
+from ssllatency.model.handshakes import Cause, Ending, KeyUse, Label
 from ssllatency.model.recording import Recording, Run
+from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.documents import document
 from tests.measured.recordings import recording_of
 from tests.prometheus.exporters import exporters
 from tests.prometheus.server import Server, prometheus, scraping
 
 SERVICE = {"service": "nginx.service", "comm": "nginx"}
+
+
+def with_causes(recording: Recording) -> Recording:
+    """The same with handshakes that failed, for two reasons, and were resumed, with keys, versions, ciphers and groups."""
+    failed = Ending.FAILURE, "no shared cipher", 0x0A0000C1, "SSL routines", "handshake failure", True, "SSLv3 read"
+    cause = Cause(*failed, 3, 900)
+    causes = (cause, replace(cause, reason="", alert="", sent=False, state="", ending=Ending.ABANDONED, count=2))
+    keys = (KeyUse("sign", "ECDSA P-256", 150, 150 * 70_000), KeyUse("decrypt", "", 1, 1_000_000))
+    mix = {Label.CIPHER: {"TLS_AES_256_GCM_SHA384": 190, "unknown": 10}, Label.GROUP: {"X25519": 200}}
+    labels_of_all = {Label.VERSION: "TLSv1.3", Label.RESUMED: "yes"}
+
+    def with_more(interval: Snapshot) -> Snapshot:
+        assert interval.handshakes
+        groups = tuple(
+            replace(group, labels=labels_of_all, resumed=group.count, resumption_known=group.count)
+            for group in interval.handshakes.groups
+        )
+        more = replace(interval.handshakes, groups=groups, causes=causes, keys=keys, mix=mix, by=tuple(labels_of_all))
+        return replace(interval, handshakes=more)
+
+    [only] = recording.runs
+    return Recording((replace(only, intervals=tuple(map(with_more, only.intervals))),))
 
 
 class Exporter:
@@ -49,7 +75,7 @@ class Exporter:
 
 @pytest.fixture
 def exporter() -> Exporter:
-    return Exporter(recording_of(1, intervals=8, each=200))
+    return Exporter(with_causes(recording_of(1, intervals=8, each=200)))
 
 
 @pytest.fixture
@@ -75,6 +101,14 @@ def options(url: str, start_s: float, end_s: float, service: str = "nginx.servic
     return ["--prometheus", url, "--service", service, "--from", times[0], "--to", times[1], "--step", "500ms"]
 
 
+def why(causes: Iterable[Cause]) -> Counter[tuple[str, str, str, bool, str]]:
+    """How many handshakes for each cause, as far as metrics tell causes apart."""
+    found: Counter[tuple[str, str, str, bool, str]] = Counter()
+    for cause in causes:
+        found[cause.ending, cause.reason, cause.alert, cause.sent and bool(cause.alert), cause.state] += cause.count
+    return found
+
+
 def test_what_was_scraped_comes_back_exactly(
     exporter: Exporter, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +128,15 @@ def test_what_was_scraped_comes_back_exactly(
     assert {part: (times.count, times.exponential) for part, times in group.parts.items()} == {
         part: (times.count, times.exponential) for part, times in whole.parts.items()
     }
+    assert (group.resumed, group.resumption_known) == (whole.resumed, whole.resumption_known)
+    assert why(read.handshakes.causes) == why(true.handshakes.causes)
+    assert why(read.handshakes.causes)
+    assert all(cause.total_ns is None for cause in read.handshakes.causes)
+    keys = {(use.operation, use.key): (use.count, pytest.approx(use.total_ns, abs=1000)) for use in true.handshakes.keys}
+    assert {(use.operation, use.key): (use.count, use.total_ns) for use in read.handshakes.keys} == keys
+    assert keys
+    of_all = {Label.VERSION: {"TLSv1.3": whole.count}, Label.RESUMED: {"yes": whole.count}}
+    assert read.handshakes.mix == {**true.handshakes.mix, **of_all}
     assert group.adds_up
     assert group.parts["wall"].total_ns == pytest.approx(whole.parts["wall"].total_ns, abs=1000)
     assert read.duration_s == pytest.approx(end_s - start_s, abs=1.5)

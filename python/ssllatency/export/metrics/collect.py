@@ -121,6 +121,14 @@ def _tls(group: Group) -> dict[str, str]:
     return {**found, names.VERSION: version}
 
 
+def version_of(protocol: str, number: str) -> str:
+    """What OpenSSL calls a version that has these attributes; `protocol` is "" for TLS."""
+    if not number[:1].isdecimal():
+        return number
+    name = f"{protocol.upper() or 'TLS'}v{number}"
+    return name.removesuffix(".0")
+
+
 def of_host(snapshot: Snapshot) -> Iterator[Found]:
     """What is counted of all processes together."""
     yield "ssllatency.call.in_flight", (), snapshot.in_flight

@@ -47,7 +47,9 @@ def abandoned(handshakes: Handshakes) -> str | None:
     if everything < FEWEST or gone < max(FEWEST_FAILURES, number[Ending.FAILURE]) or gone < MANY_ABANDONED * everything:
         return None
     rows = [cause for cause in handshakes.causes if cause.ending is Ending.ABANDONED]
-    after = f" after {duration(sum(cause.total_ns for cause in rows) / gone)} on average" if _complete(rows, gone) else ""
+    times_ns = [cause.total_ns for cause in rows if cause.total_ns is not None]
+    known = len(times_ns) == len(rows) and _complete(rows, gone)
+    after = f" after {duration(sum(times_ns) / gone)} on average" if known else ""
     sentence = f"{share(gone, everything)} of the handshakes ({gone}) were abandoned{after}"
     return f"{sentence}{_where(rows, gone)}: given up in the middle, by the peer or by the server itself."
 

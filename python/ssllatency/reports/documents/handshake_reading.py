@@ -124,7 +124,7 @@ def _read_cause(cause: Field) -> tuple[object, Cause]:
         cause.get("sent").flag(),
         cause.get("state").text(),
     )
-    return why, Cause(*why, cause.get("count").whole(), cause.get("total_ns").whole())
+    return why, Cause(*why, cause.get("count").whole(), cause.get("total_ns").whole_or_null())
 
 
 def _read_key(use: Field) -> tuple[object, KeyUse]:

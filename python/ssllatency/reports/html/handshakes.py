@@ -42,8 +42,8 @@ def _endings(snapshot: Snapshot) -> Iterator[Row]:
         yield Row((ADJECTIVES[ending],), _ending(group, everything, snapshot.duration_s) if group else ("0", *["-"] * 7))
         causes = [cause for cause in handshakes.causes if cause.ending is ending and cause.count]
         for cause in sorted(causes, key=lambda cause: -cause.count):
-            mean = duration(cause.total_ns / cause.count)
-            cells = (str(cause.count), share(cause.count, everything), _rate(cause.count, snapshot.duration_s), mean)
+            rate_s, mean = _rate(cause.count, snapshot.duration_s), duration(cause.mean_ns)
+            cells = (str(cause.count), share(cause.count, everything), rate_s, mean)
             yield Row((cause_words(cause),), (*cells, "", "", "", ""), depth=1, place=place)
 
 

@@ -28,12 +28,14 @@ def causes(handshakes: Handshakes, page: Page) -> list[str]:
         return []
     everything = sum(cause.count for cause in rows)
     shown, rest = rows[:_MOST_CAUSES], rows[_MOST_CAUSES:]
-    cells = [[str(cause.count), share(cause.count, everything), duration(cause.total_ns / cause.count)] for cause in shown]
+    cells = [[str(cause.count), share(cause.count, everything), duration(cause.mean_ns)] for cause in shown]
     texts = [_why(cause) for cause in shown]
     marks = [FAILURE if cause.ending is Ending.FAILURE else "" for cause in shown]
     if rest:
-        number = sum(cause.count for cause in rest)
-        cells.append([str(number), share(number, everything), duration(sum(cause.total_ns for cause in rest) / number)])
+        number, times_ns = sum(cause.count for cause in rest), [cause.total_ns for cause in rest]
+        known_ns = [total_ns for total_ns in times_ns if total_ns is not None]
+        mean_ns = sum(known_ns) / number if len(known_ns) == len(rest) else None
+        cells.append([str(number), share(number, everything), duration(mean_ns)])
         texts.append(f"{counted(len(rest), 'other cause')}")
         marks.append("")
     return ["Not successful:", *page.explained([["COUNT", "SHARE", "MEAN"], *cells], ["WHY", *texts], ["", *marks])]
