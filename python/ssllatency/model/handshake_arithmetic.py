@@ -10,7 +10,19 @@ from itertools import chain
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import offload_arithmetic
-from ssllatency.model.handshakes import EVERY, Cause, Ending, Group, Handshakes, KeyUse, Label, Part, Tallies, Times
+from ssllatency.model.handshakes import (
+    EVERY,
+    Cause,
+    Ending,
+    Group,
+    Handshakes,
+    KeyUse,
+    Label,
+    Part,
+    Tallies,
+    Times,
+    wall_time_ns,
+)
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import gathered, since
 from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
@@ -161,9 +173,7 @@ def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
 
 
 def _causes_sum(rows: Sequence[Cause]) -> Cause:
-    known_ns = [row.total_ns for row in rows if row.total_ns is not None]
-    total_ns = sum(known_ns) if len(known_ns) == len(rows) else None
-    return replace(rows[0], count=sum(row.count for row in rows), total_ns=total_ns)
+    return replace(rows[0], count=sum(row.count for row in rows), total_ns=wall_time_ns(rows))
 
 
 def _keys_sum(rows: Sequence[KeyUse]) -> KeyUse:

@@ -7,7 +7,7 @@ calls = the phases + rest, exactly, in each single handshake and so in every sum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -180,6 +180,12 @@ class Cause:
     def mean_ns(self) -> float | None:
         """Their mean wall time, None where it isn't known."""
         return None if self.total_ns is None or not self.count else self.total_ns / self.count
+
+
+def wall_time_ns(causes: Collection[Cause]) -> int | None:
+    """The wall time of all, None where it isn't known of each."""
+    known = [cause.total_ns for cause in causes if cause.total_ns is not None]
+    return sum(known) if len(known) == len(causes) else None
 
 
 @dataclass(frozen=True)

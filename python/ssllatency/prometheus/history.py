@@ -168,8 +168,8 @@ class _History:
         return found
 
     def _handshakes(self, span: _Span) -> Handshakes:
-        resumed = self._successful(span, "ssllatency.handshake.duration", names.RESUMED)
-        versions = self._successful(span, "ssllatency.handshake.duration", names.PROTOCOL, names.VERSION)
+        resumed = self._successful(span, names.RESUMED)
+        versions = self._successful(span, names.PROTOCOL, names.VERSION)
         mix = {
             Label.VERSION: {version_of(protocol, version): count for (protocol, version), count in versions.items() if version},
             Label.CIPHER: self._counts(span, "ssllatency.handshake.ciphers", names.CIPHER),
@@ -183,13 +183,13 @@ class _History:
             mix={label: counts for label, counts in mix.items() if counts},
         )
 
-    def _successful(self, span: _Span, family: str, *by: str) -> dict[tuple[str, ...], int]:
+    def _successful(self, span: _Span, *by: str) -> dict[tuple[str, ...], int]:
         """How many handshakes succeeded, by these labels."""
+        ended = span.counted(self._series("ssllatency.handshake.duration"), names.OUTCOME, *by)
         return {
-            key: value.buckets.count
-            for (outcome, *key_of), value in span.counted(self._series(family), names.OUTCOME, *by)
-            if outcome == Ending.SUCCESS and isinstance(value, Distribution) and value.buckets.count
-            for key in [tuple(key_of)]
+            key[1:]: value.buckets.count
+            for key, value in ended
+            if key[0] == Ending.SUCCESS and isinstance(value, Distribution) and value.buckets.count
         }
 
     def _counts(self, span: _Span, family: str, by: str) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ssllatency.model.handshakes import Cause, Ending, Handshakes
+from ssllatency.model.handshakes import Cause, Ending, Handshakes, wall_time_ns
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, counts, ratio
 from ssllatency.reports.words.units import duration, share
 
@@ -47,9 +47,8 @@ def abandoned(handshakes: Handshakes) -> str | None:
     if everything < FEWEST or gone < max(FEWEST_FAILURES, number[Ending.FAILURE]) or gone < MANY_ABANDONED * everything:
         return None
     rows = [cause for cause in handshakes.causes if cause.ending is Ending.ABANDONED]
-    times_ns = [cause.total_ns for cause in rows if cause.total_ns is not None]
-    known = len(times_ns) == len(rows) and _complete(rows, gone)
-    after = f" after {duration(sum(times_ns) / gone)} on average" if known else ""
+    total_ns = wall_time_ns(rows) if _complete(rows, gone) else None
+    after = "" if total_ns is None else f" after {duration(total_ns / gone)} on average"
     sentence = f"{share(gone, everything)} of the handshakes ({gone}) were abandoned{after}"
     return f"{sentence}{_where(rows, gone)}: given up in the middle, by the peer or by the server itself."
 

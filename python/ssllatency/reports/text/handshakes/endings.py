@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.model.handshakes import Cause, Ending, Handshakes, Single
+from ssllatency.model.handshakes import Cause, Ending, Handshakes, Single, wall_time_ns
 from ssllatency.reports.rows import endings as ending_rows
 from ssllatency.reports.rows.endings import SingleWords, cause_words, single_words
 from ssllatency.reports.text.bars import split_bar
@@ -32,10 +32,8 @@ def causes(handshakes: Handshakes, page: Page) -> list[str]:
     texts = [_why(cause) for cause in shown]
     marks = [FAILURE if cause.ending is Ending.FAILURE else "" for cause in shown]
     if rest:
-        number, times_ns = sum(cause.count for cause in rest), [cause.total_ns for cause in rest]
-        known_ns = [total_ns for total_ns in times_ns if total_ns is not None]
-        mean_ns = sum(known_ns) / number if len(known_ns) == len(rest) else None
-        cells.append([str(number), share(number, everything), duration(mean_ns)])
+        number, total_ns = sum(cause.count for cause in rest), wall_time_ns(rest)
+        cells.append([str(number), share(number, everything), duration(None if total_ns is None else total_ns / number)])
         texts.append(f"{counted(len(rest), 'other cause')}")
         marks.append("")
     return ["Not successful:", *page.explained([["COUNT", "SHARE", "MEAN"], *cells], ["WHY", *texts], ["", *marks])]
