@@ -17,7 +17,7 @@ import shtab
 
 from install.subcommands import parsers
 from install.tools import short_commands
-from ssllatency.cli.main import build_parser, module_of
+from ssllatency.cli.command_line import build_parser, module_of
 from ssllatency.probes.catalogue import BY_NAME
 
 # Where each shell looks for completion, below PREFIX/share; {} is the command.

@@ -15,7 +15,7 @@ from install.page import Page, reference
 from install.roff import Writer, bold, escape, filled, italic, term
 from install.scripts import page_of
 from install.tools import bpftrace_scripts, short_commands
-from ssllatency.cli.main import OUTPUTS, SUBCOMMANDS, build_parser, module_of
+from ssllatency.cli.command_line import OUTPUTS, SUBCOMMANDS, build_parser, module_of
 
 _ON_OPTIONS = ("TARGETS", "OPTIONS")  # what docs say under these belongs to the options
 _SYNOPSIS = re.compile(r"[\[(]-")

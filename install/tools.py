@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ssllatency.cli.main import SUBCOMMANDS
+from ssllatency.cli.command_line import SUBCOMMANDS
 
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ssllatency.errors import Absent, SsllatencyError, did_you_mean
+from ssllatency.own_processes import own_pids
 from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members, unit_folder
 from ssllatency.targets.containers.container import in_container
 from ssllatency.targets.containers.pods import in_pod
@@ -61,7 +61,7 @@ def select(selection: Selection, proc: Path = PROC, *, problem: Problem = fail, 
         )
     selection = with_folder(selection, proc, nobody=nobody)
     processes = all_processes(proc)
-    others = [process for process in processes if process.pid != os.getpid()]
+    others = _others(processes)
     chosen = [member for pid in selection.pids for member in _family(pid, processes, proc)]
     for comm in selection.comms:
         chosen += _named(comm, others, nobody=nobody)
@@ -99,7 +99,7 @@ class Members:
     def __call__(self, proc: Path = PROC) -> dict[int, bool]:
         """By PID; true for one selected by its name or cgroup only."""
         selection, processes = self._selection, all_processes(proc)
-        others = [process for process in processes if process.pid != os.getpid()]
+        others = _others(processes)
         grouped = cgroup_members(Path(selection.cgroup)) if selection.cgroup else set()
         named = {kept_comm(comm) for comm in selection.comms}
         targets = {process.pid: True for process in others if process.comm in named or process.pid in grouped}
@@ -119,6 +119,12 @@ class Members:
 def members(selection: Selection, proc: Path = PROC) -> dict[int, bool]:
     """The members of this moment."""
     return Members(selection)(proc)
+
+
+def _others(processes: Iterable[Process]) -> list[Process]:
+    """All but those that are this command."""
+    own = own_pids()
+    return [process for process in processes if process.pid not in own]
 
 
 def _family(pid: int, processes: Iterable[Process], proc: Path) -> list[Process]:

@@ -19,7 +19,7 @@ from ssllatency.probes.cache.parts import FACTS, Settings
 from ssllatency.probes.contents import read_facts
 from ssllatency.probes.signs import QUICK
 from ssllatency.targets import has_library_name
-from ssllatency.tracing.findings import File, Findings
+from ssllatency.tracing.planning.findings import File, Findings
 
 _MOST = 6000  # files remembered; most of them hold nothing, which takes some 60 bytes
 # In one run: bytes of files that are looked at, and files that show a sign and turn out to hold nothing.

@@ -22,6 +22,7 @@ from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.output.printing import tell
+from ssllatency.own_processes import own_pids
 from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.join import complete
 from ssllatency.targets import (
@@ -303,7 +304,7 @@ class Follower:
 
     def _present(self) -> set[int]:
         if self._resolved.everyone:
-            return {process.pid for process in all_processes()} - {os.getpid()}
+            return {process.pid for process in all_processes()} - own_pids()
         following = self._attachment.following
         return set(following.alive() if following else self._members())
 

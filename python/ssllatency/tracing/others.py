@@ -8,7 +8,6 @@ time, as a machine may have thousands.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from contextlib import suppress
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.errors import SsllatencyError
+from ssllatency.own_processes import own_pids
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts, cost_ns
 from ssllatency.reports.words.units import counted, duration
@@ -56,7 +56,7 @@ class OtherUsers:
 
     def _add(self, pid: int, process: Process | None) -> None:
         """This command, and what it has started, aren't others."""
-        if process and os.getpid() not in (pid, process.ppid):
+        if process and own_pids().isdisjoint((pid, process.ppid)):
             self._found[pid] = process
 
     def hear(self, mappings: Iterable[Mapping]) -> None:

@@ -18,7 +18,7 @@ from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Set
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.targets import Hazards, exists, root_of
 from ssllatency.tracing.file_facts import facts_of
-from ssllatency.tracing.findings import File, Findings
+from ssllatency.tracing.planning.findings import File, Findings
 
 if TYPE_CHECKING:
     from ssllatency.openssl.names.names import Names

@@ -48,6 +48,7 @@ from ssllatency.targets import (
 from ssllatency.tracing.expected import add_expected, find_expected
 from ssllatency.tracing.file_facts import KnownFiles, why_not_traced
 from ssllatency.tracing.plan_source import File, PlanSource
+from ssllatency.tracing.planning import fork_server
 
 if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following
@@ -129,6 +130,7 @@ def resolve(
     files, left = most_important(files, MOST_LIBRARIES, named)
 
     files, images = _planned(files, source, stack, problems)
+    fork_server.end()
     waits = bool(wait) and not files
     if wait:
         files, images = _with_expected(files, images, find_expected(selection, processes, stack), source)

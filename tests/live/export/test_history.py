@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.points import Point, Reading, labels
 from ssllatency.model.handshakes import Cause, Ending, KeyUse, Label

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency import __version__
-from ssllatency.cli.main import SUBCOMMANDS
+from ssllatency.cli.command_line import SUBCOMMANDS
 from tests.foreign import needed, second_root
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands import installed

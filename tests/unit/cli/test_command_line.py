@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from ssllatency.cli import main
+from ssllatency.cli import command_line
+from ssllatency.cli.command_line import SUBCOMMANDS, build_parser, run
 from ssllatency.cli.host import doctor
 from ssllatency.cli.live import load, trace
-from ssllatency.cli.main import SUBCOMMANDS, build_parser, run
 from ssllatency.engines.sessions.handshakes import HandshakeRequest
 from ssllatency.targets import Selection
 from ssllatency.tracing.handshakes import request_for
@@ -107,7 +107,7 @@ def test_a_subcommand_brings_in_no_more_than_it_begins_with(command: str, others
     """Each start would take longer by all that is brought in before files are read."""
     others = [*others, *(f"ssllatency.cli.{name}" for name in ("live.snoop", "kept.diff", "live.load"))]
     code = (
-        "import sys; from ssllatency.cli.main import build_parser\n"
+        "import sys; from ssllatency.cli.command_line import build_parser\n"
         f"build_parser({command!r}).parse_args([{command!r}, '-p', '1'])\n"
         f"unwanted = {(*LATER, *NEVER, *SLOW, *others)!r}\n"
         "print(*(name for name in sys.modules if any(name == other or name.startswith(f'{other}.') for other in unwanted)))"
@@ -124,7 +124,7 @@ def test_what_is_brought_in_later_is_there() -> None:
 
 def test_the_collector_rests_while_modules_are_brought_in(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(main, "module_of", lambda _: seen.append(gc.isenabled()) or doctor)
+    monkeypatch.setattr(command_line, "module_of", lambda _: seen.append(gc.isenabled()) or doctor)
     monkeypatch.setattr(doctor, "run", lambda _: seen.append(gc.isenabled()) or 0)
     assert run(["doctor"]) == 0
     assert seen == [False, True]

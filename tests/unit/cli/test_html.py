@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.measured.recordings import recording_of
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.reports.documents.recording import to_lines
 from ssllatency.reports.html import page as html_page
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ssllatency.cli.command_line import run
 from ssllatency.cli.live import load
-from ssllatency.cli.main import run
 from ssllatency.errors import SsllatencyError
 from ssllatency.load.arguments import Endpoint
 from ssllatency.load.run import Ended, Output

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.matrices import matrix, plan
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.load.matrix.duration import Times, known_s
 from ssllatency.load.matrix.plan import Factor, order
 from ssllatency.load.matrix.table import COLUMNS, Kept

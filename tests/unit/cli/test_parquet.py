@@ -13,7 +13,7 @@ import duckdb
 import pytest
 from tests.measured.recordings import recording_of
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.model.handshake_arithmetic import add_times
 from ssllatency.model.handshakes import Ending, Part, Times
 from ssllatency.model.recording import Recording

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.measured.recordings import recording_of
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
 from ssllatency.output.recordings import Writer, read

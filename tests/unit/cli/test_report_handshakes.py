@@ -13,7 +13,7 @@ import pytest
 from tests.measured.handshakes import Shake, handshakes_of, times_of
 from tests.unit.reports.report_samples import busy
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshakes import Part
 from ssllatency.model.histogram import LinearHistogram

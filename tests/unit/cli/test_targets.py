@@ -16,8 +16,8 @@ import pytest
 from tests.fixtures import build
 from tests.measured.handshakes import Shake, handshakes_of
 
+from ssllatency.cli.command_line import run
 from ssllatency.cli.host import targets
-from ssllatency.cli.main import run
 from ssllatency.elf.image import Image
 from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
@@ -25,8 +25,9 @@ from ssllatency.model.handshakes import Label, Part
 from ssllatency.targets import Process, Survey
 from ssllatency.targets.listening import Listener
 from ssllatency.targets.survey import Stack, TlsProcess
-from ssllatency.tracing import file_facts, findings, first_look
+from ssllatency.tracing import file_facts, first_look
 from ssllatency.tracing.file_facts import KnownFiles, look_inside
+from ssllatency.tracing.planning import findings
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
 

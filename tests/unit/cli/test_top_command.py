@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import wait_for
 
+from ssllatency.cli.command_line import build_parser, run
 from ssllatency.cli.live import top
-from ssllatency.cli.main import build_parser, run
 from ssllatency.model.handshakes import Label
 from ssllatency.output.page import output_page
 from ssllatency.output.screen.child import Child

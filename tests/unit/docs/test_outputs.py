@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pages import DOCUMENTS, TOP, name_of
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 
 _SHOWN = re.compile(r"^<!-- ssllatency ([^\n]*) -->\n```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUTS = [

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import Frames, NoReading, Reading
 from ssllatency.export.split.channel import ASK, READY, Broken, SpeakersEnd, TracersEnd

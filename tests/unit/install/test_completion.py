@@ -16,7 +16,7 @@ from tests import programs
 from install import completion
 from install.subcommands import parsers
 from install.tools import TOOLS, short_commands
-from ssllatency.cli.main import SUBCOMMANDS
+from ssllatency.cli.command_line import SUBCOMMANDS
 
 BASH = """
 source "$1"; shift

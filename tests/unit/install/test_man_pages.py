@@ -18,7 +18,7 @@ from install.docs import part_of
 from install.roff import Writer, parse
 from install.subcommands import parsers
 from install.tools import TOOLS, bpftrace_scripts
-from ssllatency.cli.main import SUBCOMMANDS
+from ssllatency.cli.command_line import SUBCOMMANDS
 
 ORDER = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "FIELDS", "OVERHEAD", "CAVEATS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
 EVERYWHERE = {"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "SEE ALSO"}

@@ -12,7 +12,7 @@ import pytest
 from tests.measured.recordings import recording_of
 from tests.parameters import slow_except
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.errors import SsllatencyError
 from ssllatency.output import files as output_files
 from ssllatency.output.recordings import Writer

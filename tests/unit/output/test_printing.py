@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.measured.recordings import recording_of
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Library, Missing, Target
 from ssllatency.output.printing import harmless

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 import pytest
 from tests.answering import answering
 
+from ssllatency.cli.command_line import run
 from ssllatency.cli.kept.history import moment
-from ssllatency.cli.main import run
 from ssllatency.prometheus.client import TOKEN
 
 NOON = datetime(2030, 1, 31, 12).astimezone().timestamp()

@@ -21,10 +21,10 @@ from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Subject, Work
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.tracing import findings, planning
 from ssllatency.tracing.file_facts import KnownFiles
-from ssllatency.tracing.findings import File
 from ssllatency.tracing.plan_source import PlanSource
+from ssllatency.tracing.planning import findings, reading
+from ssllatency.tracing.planning.findings import File
 
 NOBODY = 1 << 22  # past the greatest PID
 OPTIONS = argparse.Namespace(no_return_probes=False, no_cache=False)
@@ -37,13 +37,13 @@ HANDSHAKES: dict[str, Any] = {"ahead": [FACTS, PLAN, HANDSHAKE_PLAN], "later": [
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """What was worked out by each process that was begun: the parts of a file."""
     found: list[tuple[str, ...]] = []
-    start = planning.start
+    start = reading.start
 
-    def recorded(work: Work, *, interruptible: bool = True) -> planning.Reading:
+    def recorded(work: Work, *, interruptible: bool = True) -> reading.Reading:
         found.append(tuple(part.name for part in work.parts))
         return start(work, interruptible=interruptible)
 
-    monkeypatch.setattr(planning, "start", recorded)
+    monkeypatch.setattr(findings, "start_reading", recorded)
     return found
 
 
@@ -56,14 +56,14 @@ def test_debug_files_are_looked_for_where_a_process_that_is_there_may_say_so(
     roots = ("/bin/true", "/bin/true", *(there or ["/"]))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked: list[tuple[str, ...]] = []
-    start = planning.start
+    start = reading.start
 
-    def recorded(work: Work, *, interruptible: bool = True) -> planning.Reading:
+    def recorded(work: Work, *, interruptible: bool = True) -> reading.Reading:
         asked.append(work.subject.debug_roots)
         work.subject = Subject("/bin/true", "/bin/true")
         return start(work, interruptible=interruptible)
 
-    monkeypatch.setattr(planning, "start", recorded)
+    monkeypatch.setattr(findings, "start_reading", recorded)
     source = PlanSource(OPTIONS)
     image = TracedImage(ImagePlan("/bin/true", "", "", "", (), ()), "/bin/true", pids)
     assert source.handshake_plan_of(image).path == "/bin/true"
@@ -86,7 +86,7 @@ def test_a_file_is_read_once_for_all_that_a_command_asks(
     monkeypatch.setattr(source_module, "read_through", recorded)
     monkeypatch.setattr(store, "read_through", recorded)
     monkeypatch.setattr(store, "_digests", {})
-    for handled in (["looked up", "copied"], []):
+    for handled in ([], ["looked up"]):  # what is copied, is so by the process that reads the file
         source = PlanSource(OPTIONS, **HANDSHAKES)
         source.make_ahead([File(str(LIBSSL), str(LIBSSL))])
         plan = source.plan(str(LIBSSL), str(LIBSSL))

@@ -26,8 +26,8 @@ from ssllatency.elf.source import ElfError
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.cache.kept import Cache, Subject, Work
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
-from ssllatency.tracing import planning
-from ssllatency.tracing.findings import File, Findings
+from ssllatency.tracing.planning import reader, reading
+from ssllatency.tracing.planning.findings import File, Findings
 
 PROGRAM = Path(sys.executable).resolve()
 
@@ -37,9 +37,9 @@ import sys
 from pathlib import Path
 from ssllatency.probes.cache.kept import Cache
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, PLAN, Settings
-from ssllatency.tracing import planning
-from ssllatency.tracing.findings import File, Findings
-planning._PREPARE_THEMSELVES = int(sys.argv[2])
+from ssllatency.tracing.planning import reading
+from ssllatency.tracing.planning.findings import File, Findings
+reading._PREPARE_THEMSELVES = int(sys.argv[2])
 answers = Findings(Cache(keeps=False), Settings(), [FACTS, PLAN, HANDSHAKE_PLAN])
 file = File(sys.argv[1], sys.argv[1])
 answers.make_ahead([file])
@@ -284,9 +284,9 @@ def endless(_: Image) -> None:
 
 @pytest.mark.slow
 def test_what_takes_too_long_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_SECONDS", 1)
-    monkeypatch.setattr(planning, "_BYTES_A_SECOND", 1 << 40)
-    monkeypatch.setattr(planning, "_SLOWNESS", 300)  # a busy machine gives it less than one processor
+    monkeypatch.setattr(reader, "_SECONDS", 1)
+    monkeypatch.setattr(reader, "_BYTES_A_SECOND", 1 << 40)
+    monkeypatch.setattr(reading, "_SLOWNESS", 300)  # a busy machine gives it less than one processor
     with pytest.raises(ElfError, match=r"^/usr/lib/libssl.so.3 was left out: reading it took more processor time"):
         ask(endless)
 
@@ -297,7 +297,7 @@ def test_what_takes_too_much_memory_is_ended_and_told() -> None:
 
 
 def test_what_says_too_much_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_LARGEST_ANSWER", 1 << 16)
+    monkeypatch.setattr(reading, "_LARGEST_ANSWER", 1 << 16)
     with pytest.raises(ElfError, match="more came of it than can be"):
         ask(lambda _: "x" * (1 << 22))
 
@@ -330,7 +330,7 @@ import os, signal, sys, time
 from pathlib import Path
 from ssllatency.probes.cache.kept import Cache
 from ssllatency.probes.cache.parts import Part, Settings
-from ssllatency.tracing.findings import File, Findings
+from ssllatency.tracing.planning.findings import File, Findings
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 fork = os.fork
 def told():
@@ -387,8 +387,8 @@ def test_what_is_found_out_apart_is_what_is_found_out_here(name: str, children: 
     apart = findings(ahead=list(PARTS.values()))
     for part in PARTS.values():
         here = Work(Subject(str(path), str(path)), [part], Settings())
-        here.copy()
+        content = here.copy()
         here.open()
         values = json.loads(json.dumps(part.to_values(here.make(part))))
-        assert apart.ask(File(str(path), str(path)), part) == part.read(values, here.size)
+        assert apart.ask(File(str(path), str(path)), part) == part.read(values, content.size)
     assert len(children) == 1

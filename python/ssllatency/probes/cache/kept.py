@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ssllatency.elf.source import Source
 from ssllatency.fields import FieldError
 from ssllatency.probes.cache import store
+from ssllatency.probes.cache.folder import PLANS_SUFFIX, has_plans
 from ssllatency.probes.cache.parts import Part, Settings
 
 if TYPE_CHECKING:
@@ -39,11 +40,20 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Content:
+    """What was read of a file: what tells it from other contents, its bytes, and how many of these aren't in holes."""
+
+    digest: str = ""
+    size: int = 0
+    stored: int = 0
+
+
+@dataclass(frozen=True)
 class Origin:
     """What the findings about a file were made of: `debug` is the path of its separate debug file, "" without one."""
 
-    build_id: str
-    debug: str
+    build_id: str = ""
+    debug: str = ""
 
 
 class Work:
@@ -51,14 +61,13 @@ class Work:
 
     def __init__(self, subject: Subject, parts: Sequence[Part[Any]], settings: Settings) -> None:
         self.subject, self.parts, self.settings = subject, tuple(parts), settings
-        self.size, self.stored, self.digest = 0, 0, ""
         self._source: Source | None = None
         self._image: Image | None = None
 
-    def copy(self) -> None:
+    def copy(self) -> Content:
         """Takes a private copy of the file; ElfError where that can't be."""
-        self._source = Source.copied(self.subject.path, self.subject.label)
-        self.size, self.stored, self.digest = self._source.size, self._source.stored, self._source.digest
+        self._source = source = Source.copied(self.subject.path, self.subject.label)
+        return Content(source.digest, source.size, source.stored)
 
     def open(self) -> Origin:
         """Opens the copy as an ELF image, and its debug file. ElfError where it is none."""
@@ -72,10 +81,6 @@ class Work:
         """What is found out. Touches no file. ElfError where the image is cut short."""
         assert self._image is not None
         return part.make(self._image, self.settings)
-
-    def forget(self) -> None:
-        """Frees the copy."""
-        self._source = self._image = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,9 @@ class Cache:
 
     def entry(self, subject: Subject, settings: Settings) -> Entry:
         """The entry about the file, NO_ENTRY where there is none that was made with the debug file that there is now."""
-        name = store.entry_name(store.digest(subject.path), *settings.key) if self.keeps else ""
+        if not self.keeps or not has_plans(self._directory):
+            return NO_ENTRY
+        name = _name(store.digest(subject.path), settings)
         parts, build_id, debug = _taken_apart(store.load(self._directory, name) if name else None)
         if not build_id or (debug is not None and not store.same_debug_file(debug, subject.debug_roots)):
             return NO_ENTRY
@@ -122,10 +129,10 @@ class Cache:
         except OSError:
             return NO_ENTRY
 
-    def keep(self, work: Work, origin: Origin, parts: Mapping[str, object]) -> None:
+    def keep(self, settings: Settings, content: Content, origin: Origin, parts: Mapping[str, object]) -> None:
         """Adds parts, as values, to what is kept about the file that was copied. Parts that were made of the same file and
         another debug file go."""
-        name = store.entry_name(work.digest, *work.settings.key) if self.keeps and origin.build_id else ""
+        name = _name(content.digest, settings) if self.keeps and origin.build_id else ""
         if name:
             debug = store.identity(origin.debug)
             others, *others_origin = _taken_apart(store.load(self._directory, name))
@@ -136,6 +143,10 @@ class Cache:
     @property
     def _directory(self) -> Path:
         return self.directory or store.default_directory()
+
+
+def _name(digest: str, settings: Settings) -> str:
+    return store.entry_name(digest, *settings.key, suffix=PLANS_SUFFIX)
 
 
 def _taken_apart(entry: object) -> tuple[Mapping[str, object], str, object]:

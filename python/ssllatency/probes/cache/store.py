@@ -21,6 +21,7 @@ from typing import Any
 
 import ssllatency
 from ssllatency.elf.source import MAX_COPY, read_through
+from ssllatency.probes.cache.folder import ENTRY_SUFFIX, directory_path
 from ssllatency.safe_open import open_regular, stat_regular_below
 
 # These rooms, and the modules below them, make what is cached about a file.
@@ -28,28 +29,26 @@ PLANNING_ROOMS = ("code", "elf", "openssl", "probes")
 _BELOW = ("abi", "errors", "facts", "fields", "safe_open")
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
-_SUFFIX = ".json"
 _TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
 _PROCESS_ROOT = re.compile(r"(/proc/\d+/root)/")
 
 
 def default_directory() -> Path:
-    """$XDG_CACHE_HOME/ssllatency, or ~/.cache/ssllatency."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if home.startswith("/") else Path("~/.cache").expanduser()) / "ssllatency"
+    """The folder of the cache."""
+    return Path(directory_path())
 
 
 # What an entry depends on.
 
 
-def entry_name(content: str, *settings: object) -> str:
+def entry_name(content: str, *settings: object, suffix: str = ENTRY_SUFFIX) -> str:
     """The name of the entry about a file with this `content`, a digest, made by this program's code with these settings.
 
     "" where there can be none: the file, or the program's own source, can't be read.
     """
     code = _own_code()
     parts = " ".join(map(str, (content, code, *settings)))
-    return hashlib.sha256(parts.encode()).hexdigest() + _SUFFIX if content and code else ""
+    return hashlib.sha256(parts.encode()).hexdigest() + suffix if content and code else ""
 
 
 _digests: dict[tuple[int, ...], str] = {}
@@ -208,7 +207,7 @@ def _prune(folder: int) -> None:
     """Removes the oldest entries beyond _MOST_ENTRIES."""
     entries = []
     for name in os.listdir(folder):
-        if name.endswith(_SUFFIX):
+        if name.endswith(ENTRY_SUFFIX):
             with suppress(OSError):
                 entries.append((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns, name))
     for _, name in sorted(entries)[:-_MOST_ENTRIES]:

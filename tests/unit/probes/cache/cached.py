@@ -15,9 +15,10 @@ from ssllatency.probes.cache.kept import Cache, Subject, Work
 from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.tracing import planning
-from ssllatency.tracing.findings import File, Findings, Start
-from ssllatency.tracing.planning import Reading
+from ssllatency.tracing.planning import reading
+from ssllatency.tracing.planning.findings import File, Findings, Start
+from ssllatency.tracing.planning.fork_server import Child
+from ssllatency.tracing.planning.reading import Reading
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class Asker:
 
     directory: Path
     roots: tuple[str, ...] = ("/",)
-    start: Start = planning.start
+    start: Start = reading.start
 
     def plan(self, path: Path, **settings: Any) -> tuple[ImagePlan, bool]:
         """The plan; `settings` as Settings has them."""
@@ -74,7 +75,7 @@ def said(work: Work, *lines: object) -> Reading:
             pipe.write("".join(json.dumps(line) + "\n" for line in lines))
         os._exit(0)
     os.close(sending)
-    return Reading(work, pid, receiving, 20)
+    return Reading(work, Child(pid, lambda: os.waitpid(pid, 0)[1]), receiving)
 
 
 def line_of(work: Work, part: Part[Any], alter: Callable[[Any], object] = lambda _: None) -> dict[str, object]:

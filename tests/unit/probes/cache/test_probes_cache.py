@@ -26,7 +26,7 @@ from ssllatency.probes.cache.parts import PLAN
 from ssllatency.probes.cache.store import default_directory
 from ssllatency.probes.plan import ImagePlan
 from ssllatency.probes.planner import plan_image
-from ssllatency.tracing.planning import Reading
+from ssllatency.tracing.planning.reading import Reading
 
 
 @pytest.fixture
@@ -276,13 +276,13 @@ def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(l
     def start(work: Work, **_: bool) -> Reading:
         """Here, with the writer at work."""
         written(b"\x90\x90\x90")
-        work.copy()
+        content = work.copy()
         written(genuine[site : site + 3])
         origin = work.open()
         written(b"\xcc\xcc\xcc")
         line = line_of(work, PLAN)
         written(genuine[site : site + 3])
-        return said(work, asdict(origin), line)
+        return said(work, asdict(content), asdict(origin), line)
 
     assert not Asker(directory, start=start).plan(library)[1]
     assert library.read_bytes() == genuine
@@ -293,6 +293,7 @@ def test_what_is_written_while_a_file_is_planned_is_never_kept_for_what_it_was(l
     assert changed.code != made.code
 
 
+CONTENT = {"digest": "ab" * 32, "size": 1 << 20, "stored": 1 << 20}
 ORIGIN = {"build_id": "aa", "debug": ""}
 PLANNED = {"part": "plan", "values": {}}
 
@@ -304,19 +305,22 @@ PLANNED = {"part": "plan", "values": {}}
         [[]],
         [{}],
         ["build_id"],
-        [{"build_id": 1, "debug": ""}],
-        [{"build_id": "aa", "debug": "\0"}],
+        [{"digest": "ab" * 32, "size": "much", "stored": 1}],
         [ORIGIN, PLANNED],
-        [ORIGIN, {"part": "plan", "values": None}],
-        [ORIGIN, {"part": "plan"}],
-        [ORIGIN, {"values": {}}],
+        [PLANNED],
+        [CONTENT, {"build_id": 1, "debug": ""}],
+        [CONTENT, {"build_id": "aa", "debug": "\0"}],
+        [CONTENT, CONTENT | {"digest": "cd" * 32}, PLANNED],
+        [CONTENT, ORIGIN, PLANNED],
+        [CONTENT, ORIGIN, {"part": "plan", "values": None}],
+        [CONTENT, ORIGIN, {"part": "plan"}],
+        [CONTENT, ORIGIN, {"values": {}}],
     ],
 )
 def test_what_makes_no_sense_is_neither_believed_nor_kept(library: Path, directory: Path, lines: list[Any]) -> None:
     """Whatever a process says that was taken over by the file it planned."""
 
     def start(work: Work, **_: bool) -> Reading:
-        work.copy()
         return said(work, *lines)
 
     with pytest.raises(ElfError, match="was malformed"):
@@ -324,7 +328,7 @@ def test_what_makes_no_sense_is_neither_believed_nor_kept(library: Path, directo
     assert entries(directory) == []
 
 
-@pytest.mark.parametrize("lines", [[], [ORIGIN], [ORIGIN, {"part": "names", "values": {}}]])
+@pytest.mark.parametrize("lines", [[], [CONTENT], [CONTENT, ORIGIN], [CONTENT, ORIGIN, {"part": "names", "values": {}}]])
 def test_what_says_nothing_of_what_was_asked_is_told(library: Path, directory: Path, lines: list[Any]) -> None:
     with pytest.raises(ElfError, match=r"the process that read it gave no answer\."):
         Asker(directory, start=lambda work, **_: said(work, *lines)).plan(library)
@@ -333,7 +337,7 @@ def test_what_says_nothing_of_what_was_asked_is_told(library: Path, directory: P
 
 def test_what_goes_on_and_on_is_ended(library: Path, directory: Path) -> None:
     with pytest.raises(ElfError, match="more came of it than can be"):
-        Asker(directory, start=lambda work, **_: said(work, *[ORIGIN] * 3)).plan(library)
+        Asker(directory, start=lambda work, **_: said(work, CONTENT, *[ORIGIN] * 3)).plan(library)
 
 
 def test_a_site_past_the_confirmed_code_is_not_believed(library: Path, directory: Path) -> None:
@@ -341,8 +345,7 @@ def test_a_site_past_the_confirmed_code_is_not_believed(library: Path, directory
         values["operations"][0]["probes"][0]["offset"] += 4096
 
     def start(work: Work, **_: bool) -> Reading:
-        work.copy()
-        return said(work, asdict(work.open()), line_of(work, PLAN, further))
+        return said(work, asdict(work.copy()), asdict(work.open()), line_of(work, PLAN, further))
 
     with pytest.raises(ElfError, match="was malformed"):
         Asker(directory, start=start).plan(library)

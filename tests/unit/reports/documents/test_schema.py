@@ -17,7 +17,7 @@ from tests.unit.reports.test_client import snapshot
 from tests.unit.reports.test_cost_report import COST
 from tests.unit.reports.test_sampling_report import SAMPLED
 
-from ssllatency.cli.main import run
+from ssllatency.cli.command_line import run
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
 from ssllatency.reports.documents import diff, recording

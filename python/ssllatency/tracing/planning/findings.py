@@ -19,8 +19,8 @@ from ssllatency.fields import FieldError
 from ssllatency.probes.cache.kept import NO_ENTRY, Cache, Entry, Subject, Work
 from ssllatency.probes.cache.parts import Part, Settings
 from ssllatency.targets import debug_roots
-from ssllatency.tracing import planning
-from ssllatency.tracing.planning import NO_ANSWER, Reading, hear, listen
+from ssllatency.tracing.planning.reading import NO_ANSWER, Reading, hear, listen
+from ssllatency.tracing.planning.reading import start as start_reading
 
 T = TypeVar("T")
 _MOST_PROCESSES = 8
@@ -92,7 +92,7 @@ class Findings:
     ) -> None:
         self._cache, self._settings = cache, settings
         self._ahead, self._later = tuple(ahead), tuple(later)
-        self._start = start or planning.start
+        self._start = start or start_reading
         self._files: dict[_Key, _Record] = {}
 
     def ask(self, file: File, part: Part[T], *, interruptible: bool = True) -> T:
@@ -229,7 +229,8 @@ class Findings:
     def _keep(self, record: _Record) -> None:
         """Adds to the file's entry what has been said."""
         if record.reading and record.unkept:
-            self._cache.keep(record.reading.work, record.reading.origin, record.unkept)
+            reading = record.reading
+            self._cache.keep(self._settings, reading.content, reading.origin, record.unkept)
             record.unkept = {}
 
     @staticmethod
@@ -237,7 +238,7 @@ class Findings:
         if part.name in reading.errors:
             return reading.errors[part.name]
         try:
-            answer = part.read(reading.values[part.name], reading.work.size)
+            answer = part.read(reading.values[part.name], reading.content.size)
         except FieldError:
             return ElfError(f"{record.file.label} could not be read: its answer was malformed.")
         if not part.suffices(answer):

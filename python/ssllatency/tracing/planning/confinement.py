@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a process gives up before it parses files that strangers wrote, so that a flaw in a parser leads nowhere.
 
-`limit` bounds its time and memory and ties its life to its parent's; `confine` takes its capabilities and leaves it the system
-calls of pure computation: memory, and the descriptors that it has open. Where the kernel has no seccomp filters that much isn't
-had, and the rest is.
+`tie` ties its life to its parent's; `limit` bounds its time and memory; `confine` takes its capabilities and leaves it the
+system calls of pure computation: memory, and the descriptors that it has open. Where the kernel has no seccomp filters that
+much isn't had, and the rest is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import resource
 import signal
 import struct
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
@@ -42,8 +43,8 @@ _CALLS = {
 }
 
 
-def limit(processor_s: int, parent: int) -> None:
-    """Bounds this process's processor time and memory; it is killed when its parent is gone, and leaves no core file.
+def tie(parent: int) -> None:
+    """Has this process killed when its parent is gone, and leave no core file.
 
     Signals do to it what they do to a program that has no handlers; Ctrl-C, which ends a trace, must not reach it.
     """
@@ -55,6 +56,10 @@ def limit(processor_s: int, parent: int) -> None:
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
     _lower(resource.RLIMIT_CORE, 0)
+
+
+def limit(processor_s: int) -> None:
+    """Bounds this process's processor time, and the memory that it takes from now on."""
     _lower(resource.RLIMIT_CPU, processor_s, spare=1)  # so that the signal tells which bound it was
     _lower(resource.RLIMIT_AS, _address_space() + _MEMORY)
 
@@ -70,13 +75,19 @@ def _address_space() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def confine(keep: int) -> None:
-    """Closes all descriptors but `keep`, and gives up what only computing doesn't need. There is no way back."""
+def close_all_but(*kept: int) -> None:
+    """Closes all descriptors but these; the standard ones lead to /dev/null."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(null, descriptor)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    bounds = [2, *sorted(kept), resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+    for low, high in pairwise(bounds):
+        os.closerange(low + 1, high)
+
+
+def confine(keep: int) -> None:
+    """Closes all descriptors but `keep`, and gives up what only computing doesn't need. There is no way back."""
+    close_all_but(keep)
     library = ctypes.CDLL(None, use_errno=True)
     library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
