@@ -42,6 +42,18 @@ Those to which `trace` adds most over empty programs (`at_nothing`):
 | --- | --- | ---: | ---: | ---: |
 {symbols}
 
+## In one nginx worker
+
+The same for a request of the keep-alive load of [benchmarks.md](benchmarks.md), in as many rounds; nanoseconds a request.
+
+| | no tracing | empty programs | `trace` | what `trace` adds to empty programs |
+| --- | ---: | ---: | ---: | ---: |
+{worker_kinds}
+
+| symbol | of | empty programs | `trace` | added |
+| --- | --- | ---: | ---: | ---: |
+{worker_symbols}
+
 ## Threads that count in the same rows
 
 Each of the {cpus} CPUs has a pump: a thread of one process, whose calls all add to the same rows, or a process of its own, with
@@ -63,30 +75,34 @@ rows of its own. Nanoseconds of CPU time a call. Rows for each CPU would pay whe
 
 @dataclass(frozen=True)
 class Profile:
-    """What a call took, in nanoseconds of CPU time, and the process's samples by symbol."""
+    """What a call or a request took, in nanoseconds of CPU time, and the process's samples by symbol."""
 
-    call_ns: float
+    cost_ns: float
     samples: Mapping[str, int]
 
     @property
     def by_symbol_ns(self) -> dict[str, float]:
-        """What of a call's time was spent in each symbol."""
+        """What of that time was spent in each symbol."""
         whole = sum(self.samples.values()) or 1
-        return {symbol: self.call_ns * count / whole for symbol, count in self.samples.items()}
+        return {symbol: self.cost_ns * count / whole for symbol, count in self.samples.items()}
 
 
 Round = Mapping[str, Profile]
 SharedRound = Mapping[tuple[str, bool], float]  # a call's time, by tracer, and whether the pumps are threads of one process
 
 
-def render(rounds: Sequence[Round], shared: Sequence[SharedRound], machine: str, seconds: float) -> str:
-    """The page."""
+def render(
+    pumped: Sequence[Round], served: Sequence[Round], shared: Sequence[SharedRound], machine: str, seconds: float
+) -> str:
+    """The page, of rounds of the pump, of the worker, and of several pumps at once."""
     return PAGE.format(
         machine=machine,
-        rounds=len(rounds),
+        rounds=len(pumped),
         seconds=seconds,
-        kinds="\n".join(_kind_rows(rounds)),
-        symbols="\n".join(_symbol_rows(rounds)),
+        kinds="\n".join(_kind_rows(pumped, "a call")),
+        symbols="\n".join(_symbol_rows(pumped)),
+        worker_kinds="\n".join(_kind_rows(served, "a request")),
+        worker_symbols="\n".join(_symbol_rows(served)),
         user=USER,
         cpus=os.cpu_count(),
         shared="\n".join(
@@ -96,13 +112,13 @@ def render(rounds: Sequence[Round], shared: Sequence[SharedRound], machine: str,
     )
 
 
-def _kind_rows(rounds: Sequence[Round]) -> list[str]:
+def _kind_rows(rounds: Sequence[Round], whole_name: str) -> list[str]:
     sums = {name: [by_kind(one[name].by_symbol_ns) for one in rounds] for name in (UNTRACED, FLOOR, SSLLATENCY)}
     rows = [
         (kind, *([one[kind] for one in sums[name]] for name in (UNTRACED, FLOOR, SSLLATENCY))) for kind in sums[UNTRACED][0]
     ]
-    whole = ([one[name].call_ns for one in rounds] for name in (UNTRACED, FLOOR, SSLLATENCY))
-    return [_row(*row) for row in (*rows, ("a call", *whole))]
+    whole = ([one[name].cost_ns for one in rounds] for name in (UNTRACED, FLOOR, SSLLATENCY))
+    return [_row(*row) for row in (*rows, (whole_name, *whole))]
 
 
 def _row(name: str, untraced: Sequence[float], floor: Sequence[float], traced: Sequence[float]) -> str:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shows where the time goes that `trace` adds to a call: samples of a saturated pump, untraced, with empty programs at its
-sites and with `trace`, in rounds in which they take turns; and what threads that count in the same rows cost each other."""
+"""Shows where the time goes that `trace` adds: samples of a saturated pump and of an nginx worker, untraced, with empty
+programs at the same sites and with `trace`, in rounds in which they take turns; and what threads that count in the same rows
+cost each other."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ from bench import command
 from bench.page import machine
 from bench.profile import page
 from bench.profile.samples import by_symbol, recorded
+from bench.rounds import COST
 from bench.tracers import FLOOR, SSLLATENCY, Tracer, attached, tracers
-from bench.works import WARM_UP, Pump, build_pump, choose_cpus
+from bench.works import WARM_UP, Pump, WorkerWork, build_pump, choose_cpus, worker
 
 _TURNS = 10_000
 
@@ -38,22 +40,24 @@ def main() -> int:
     arguments = parser.parse_args()
 
     def make_page() -> str:
-        rounds, shared = _measure(arguments.rounds, arguments.seconds)
-        return page.render(rounds, shared, machine(), arguments.seconds)
+        measured = _measure(arguments.rounds, arguments.seconds)
+        return page.render(*measured, machine(), arguments.seconds)
 
     return command.run(make_page, arguments.output, "bench-profile")
 
 
-def _measure(rounds: int, seconds: float) -> tuple[list[page.Round], list[page.SharedRound]]:
+def _measure(rounds: int, seconds: float) -> tuple[list[page.Round], list[page.Round], list[page.SharedRound]]:
+    """Rounds of the pump, of the worker, and of several pumps at once."""
     compared = [Tracer(page.UNTRACED), *(tracer for tracer in tracers() if tracer.name in (FLOOR, SSLLATENCY))]
     cpus = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="ssllatency-bench-") as directory:
         program, cpu = build_pump(Path(directory)), choose_cpus().server
-        measured, shared = [], []
+        pumped, served, shared = [], [], []
         for number in range(1, rounds + 1):
             print(f"==> profile: round {number}", file=sys.stderr)
             shuffled: Sequence[Tracer] = random.sample(compared, len(compared))
-            measured.append({tracer.name: _profile(tracer, program, cpu, Path(directory), seconds) for tracer in shuffled})
+            pumped.append({tracer.name: _of_pump(tracer, program, cpu, Path(directory), seconds) for tracer in shuffled})
+            served.append(_of_worker(shuffled, Path(directory), seconds))
             shared.append(
                 {
                     (tracer.name, is_shared): _at_once(tracer, program, cpus, Path(directory), seconds / 2, is_shared=is_shared)
@@ -61,7 +65,7 @@ def _measure(rounds: int, seconds: float) -> tuple[list[page.Round], list[page.S
                     for is_shared in (True, False)
                 }
             )
-    return measured, shared
+    return pumped, served, shared
 
 
 def _at_once(tracer: Tracer, program: Path, cpus: int, directory: Path, seconds: float, *, is_shared: bool) -> float:
@@ -80,7 +84,7 @@ def _at_once(tracer: Tracer, program: Path, cpus: int, directory: Path, seconds:
         return fmean(costs)
 
 
-def _profile(tracer: Tracer, program: Path, cpu: int, directory: Path, seconds: float) -> page.Profile:
+def _of_pump(tracer: Tracer, program: Path, cpu: int, directory: Path, seconds: float) -> page.Profile:
     file = directory / "perf.data"
     file.unlink(missing_ok=True)
     with Pump(program, cpu) as pump, attached(tracer, [pump.pid], directory):
@@ -91,6 +95,20 @@ def _profile(tracer: Tracer, program: Path, cpu: int, directory: Path, seconds: 
             while time.monotonic() < until_s:
                 costs.append(pump.run(_TURNS))
         return page.Profile(sum(costs) / len(costs), by_symbol(file, pump.pid))
+
+
+def _of_worker(tracers: Sequence[Tracer], directory: Path, seconds: float) -> page.Round:
+    """A round of an nginx worker at full speed, keep-alive."""
+    file, cpus, round_ = directory / "perf.data", choose_cpus(), {}
+    with worker(directory, cpus) as server:
+        work, pid = WorkerWork(server, cpus, directory, seconds), server.worker_pids()[0]
+        with work.round():
+            for tracer in tracers:
+                file.unlink(missing_ok=True)
+                with attached(tracer, [server.master_pid], directory), recorded(cpus.server, file):
+                    sample = work.untraced()
+                round_[tracer.name] = page.Profile(sample[COST], by_symbol(file, pid))
+    return round_
 
 
 if __name__ == "__main__":

@@ -49,8 +49,11 @@ def test_what_differs_in_every_round_is_told_and_noise_is_not() -> None:
     shared = [
         {(name, is_shared): 100.0 + n for name in (UNTRACED, FLOOR, SSLLATENCY) for is_shared in (True, False)} for n in (1, 2)
     ]
-    text = render(rounds, shared, "- a machine", 2.0)
+    served = [{name: Profile(4000.0, profile.samples) for name, profile in one.items()} for one in rounds]
+    text = render(rounds, served, shared, "- a machine", 2.0)
     assert "| `bpf_prog_at_exit` | the BPF programs' own instructions | 0 | 1,100 | 1,100 (1,100 to 1,100) |" in text
     assert "| `find_uprobe_rcu` | finding and running what is to be done at a site | 300 | 300 | (-50 to 50) |" in text
     assert "| a call | 500 | 1,000 | 2,000 | 1,000 (1,000 to 1,000) |" in text
+    assert "| a request | 4,000 | 4,000 | 4,000 | (0 to 0) |" in text
+    assert "| `bpf_prog_at_exit` | the BPF programs' own instructions | 0 | 2,200 | 2,200 (2,200 to 2,200) |" in text
     assert "| threads of one process | 102 | 102 | 102 | (0 to 0) |" in text
