@@ -12,7 +12,7 @@ from ssllatency.tracing.planning import fork_server
 def main() -> None:
     """Runs the command, and ends this process with its exit status."""
     arguments = sys.argv[1:]
-    traces = ROOMS.get(next(iter(arguments), "")) == "live"
+    traces = not arguments or ROOMS.get(arguments[0]) == "live"  # alone it takes a short look at who is busy
     with fork_server.running(wanted=traces):
         from ssllatency.cli.command_line import run
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import importlib.util
 import json
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from ssllatency import abi
 from ssllatency.cli import command_line
 from ssllatency.cli.command_line import SUBCOMMANDS, build_parser, run
 from ssllatency.cli.host import doctor
@@ -28,6 +30,7 @@ from ssllatency.engines.sessions.handshakes import HandshakeRequest
 from ssllatency.targets import Selection
 from ssllatency.tracing.handshakes import request_for
 
+PACKAGE = Path(abi.__file__).parent
 LIBSSL = Path("/usr/lib/x86_64-linux-gnu/libssl.so.3")
 
 
@@ -115,6 +118,22 @@ def test_a_subcommand_brings_in_no_more_than_it_begins_with(command: str, others
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split() == []
+
+
+def test_hardly_anything_is_brought_in_before_the_fork_server_is_started() -> None:
+    code = "import sys; before = {*sys.modules}; import ssllatency.cli.main; print(*sys.modules.keys() - before)"
+    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); {code}"]
+    brought_in = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert "ssllatency.tracing.planning.fork_server" in brought_in
+    assert brought_in.isdisjoint(("argparse", "ctypes", "dataclasses", "json", "pathlib", "re", "typing"))
+
+
+@pytest.mark.parametrize("name", ["handshakes", "record", "watch", "load", "top", "export"])
+def test_help_says_what_rows_take_of_the_kernels_memory(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    with pytest.raises(SystemExit):
+        run([name, "--help"])
+    kib = round(ctypes.sizeof(abi.HandshakeRow) / 1024)
+    assert f"{kib} KiB of kernel memory each" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_is_brought_in_later_is_there() -> None:
