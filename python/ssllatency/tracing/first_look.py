@@ -34,7 +34,7 @@ def look(pids: Collection[int], arguments: argparse.Namespace, seconds: float) -
     live.prepare()
     with ExitStack() as stack:
         resolved = live.resolved_ahead(Selection(pids=tuple(pids)), arguments, stack, handshakes=True)
-        session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack)
+        session, follower = handshakes.attach(HandshakeSession, resolved, arguments, stack, has_links_option=False)
 
         def poll() -> None:
             session.poll()

@@ -99,16 +99,23 @@ def load_early(selection: Selection, stack: ExitStack, *, wait: bool = False) ->
 
 class Follower:
     """What is known of the processes and files of a run. `extend` attaches images that came later, and may leave some out.
+    `has_links_option`: as for who_pays().
 
     `arrived`: a process to trace maps, or has mapped, one of the files. `refused` counts processes and files that couldn't be
     traced though they are there.
     """
 
     def __init__(
-        self, session: Growing, resolved: Resolved, stack: ExitStack, extend: Callable[[Sequence[TracedImage]], None]
+        self,
+        session: Growing,
+        resolved: Resolved,
+        stack: ExitStack,
+        extend: Callable[[Sequence[TracedImage]], None],
+        *,
+        has_links_option: bool = True,
     ) -> None:
         self._session, self._attachment, self._extend = session, session.attachment, extend
-        self._resolved, self._stack = resolved, stack
+        self._resolved, self._stack, self._has_links_option = resolved, stack, has_links_option
         self._recognise = Recogniser(resolved.source, resolved.known_files)
         self._dismissed: set[Identity] = set()  # files that hold no TLS
         self._numbers = {file.mapping.identity: number for number, file in enumerate(resolved.files)}  # of the traced files
@@ -168,7 +175,7 @@ class Follower:
         others = self._others.look() if self._others else []
         if others:
             self._others = None
-            self._say(who_pays(others, self._attachment.images, self._hit_costs()))
+            self._say(who_pays(others, self._attachment.images, self._hit_costs(), has_links_option=self._has_links_option))
 
     def _hit_costs(self) -> HitCosts | None:
         meter = self._attachment.processes.meter

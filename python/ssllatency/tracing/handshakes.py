@@ -22,8 +22,11 @@ from ssllatency.tracing.resolve import Resolved
 S = TypeVar("S", HandshakeSession, FullSession)
 
 
-def attach(kind: type[S], resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack) -> tuple[S, Follower]:
-    """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later."""
+def attach(
+    kind: type[S], resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack, *, has_links_option: bool = True
+) -> tuple[S, Follower]:
+    """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later.
+    `has_links_option`: as for Follower."""
     images = list(resolved.images)
     session = kind(request_for(resolved, images, arguments))
     stack.callback(session.close)
@@ -33,7 +36,7 @@ def attach(kind: type[S], resolved: Resolved, arguments: argparse.Namespace, sta
         session.extend(later, [resolved.source.handshake_plan_of(image) for image in later])
         images.extend(later)
 
-    return session, Follower(session, resolved, stack, extend)
+    return session, Follower(session, resolved, stack, extend, has_links_option=has_links_option)
 
 
 def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:

@@ -81,14 +81,19 @@ def maps_any(pid: int, files: Collection[Identity]) -> bool:
         return False
 
 
-def who_pays(others: Sequence[Process], images: Iterable[TracedImage], costs: HitCosts | None) -> str:
-    """The sentence about other processes that pay for shared links: how many, who, how much, and how to spare them. `costs`
-    are this machine's; None where they aren't known."""
+def who_pays(
+    others: Sequence[Process], images: Iterable[TracedImage], costs: HitCosts | None, *, has_links_option: bool = True
+) -> str:
+    """The sentences about other processes that pay for shared links: how many, who, how much, and how to spare them, where the
+    command has an option for that. `costs` are this machine's; None where they aren't known."""
     verbs = "maps the same files and pays" if len(others) == 1 else "map the same files and pay"
+    advice = (
+        " --links process spares them, but misses the calls that a new child makes before it has probes of its own (such"
+        " children count as traced late)."
+    )
     return (
         f"{counted(len(others), 'other process')} {verbs} for the probes as well, as will those that start later: "
-        f"{listing.named(others)}. {_price(images, costs)} --links process spares them, but misses the calls that a new child "
-        "makes before it has probes of its own (such children count as traced late)."
+        f"{listing.named(others)}. {_price(images, costs)}{advice if has_links_option else ''}"
     )
 
 

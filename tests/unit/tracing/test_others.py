@@ -53,6 +53,12 @@ def test_many_others_are_a_short_sentence() -> None:
     assert len(sentence) < 600
 
 
+def test_an_option_is_only_named_where_the_command_has_it() -> None:
+    curl = [Process(7, 1, "curl", 0)]
+    with_option, without = (who_pays(curl, [], None, has_links_option=has) for has in (True, False))
+    assert with_option.startswith(f"{without} --links process spares them")
+
+
 def test_a_name_controls_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     tell(who_pays([Process(7, 1, "x\x1b[2J\r\n\u202ey", 0)], [], None))
     said = capsys.readouterr().err
