@@ -71,6 +71,7 @@ ALLOWED = {
     "cli/command_line.py:run": "/dev/null",
     "tracing/load/matrix.py": OWN,
     "output/files.py": OUTPUT,
+    "output/streams.py": "/dev/null, or a standard stream by its number",
     "output/folder.py": OUTPUT,
     "tracing/planning/findings.py": HANDLE,
     "tracing/planning/fork_server.py:_elsewhere": PROC,

@@ -18,7 +18,7 @@ from typing import Any
 from ssllatency import __version__
 from ssllatency.cli.subcommands import ROOMS
 from ssllatency.errors import SsllatencyError, did_you_mean
-from ssllatency.output.printing import tell, tell_line
+from ssllatency.output.printing import tell, tell_line, writing_output
 
 SUBCOMMANDS = tuple(ROOMS)
 EXAMPLES = (
@@ -128,7 +128,8 @@ def run(arguments: Sequence[str]) -> int:
         os.environ["PATH"] = ROOTS_PATH
     try:
         status = _run(_with_joined_pids(_asked_for_help(arguments)))
-        sys.stdout.flush()
+        with writing_output():
+            sys.stdout.flush()
     except SsllatencyError as error:
         sentence = str(error)
         tell(f"{sentence[:1].lower() if sentence[:2].istitle() else sentence[:1]}{sentence[1:]}")

@@ -5,8 +5,10 @@ a recording: none of their characters may move the cursor, set a title or revers
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 
+from ssllatency.errors import SsllatencyError
 from ssllatency.reports.words.marks import DOMINANT, END, FAILURE, FINDING
 from ssllatency.reports.words.units import printable
 
@@ -23,21 +25,44 @@ class _Status:
 
 def show_status(line: str) -> None:
     """Writes the line that shows progress in place of the one before."""
-    print(f"\r{printable(line)}\x1b[K", end="", file=sys.stderr, flush=True)
+    _write_error(f"\r{printable(line)}\x1b[K")
     _Status.shown = True
 
 
 def clear_status() -> None:
     """Removes that line, if it is there."""
     if _Status.shown:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        _write_error("\r\x1b[K")
         _Status.shown = False
 
 
+def _write_error(text: str) -> None:
+    """A full disk behind standard error ends no trace. BrokenPipeError where whoever read it has gone."""
+    try:
+        print(text, end="", file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
+
+
 def show(text: str, end: str = "\n", *, colour: bool = False) -> None:
-    """Writes a result to standard output, a report or JSON; with `colour` marks (reports/words/marks.py) become colours."""
+    """Writes a result to standard output, a report or JSON; with `colour` marks (reports/words/marks.py) become colours.
+    SsllatencyError where it can't be written, BrokenPipeError where whoever read it has gone."""
     clear_status()
-    print(as_shown(text, colour=colour), end=end, flush=True)
+    with writing_output():
+        print(as_shown(text, colour=colour), end=end, flush=True)
+
+
+@contextmanager
+def writing_output() -> Iterator[None]:
+    """Makes an error of standard output's, as of a full disk, a SsllatencyError; but for BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SsllatencyError(f"standard output can't be written: {error.strerror}.") from None
 
 
 def as_shown(text: str, *, colour: bool) -> str:
@@ -48,14 +73,14 @@ def as_shown(text: str, *, colour: bool) -> str:
 
 
 def tell(sentence: str) -> None:
-    """Writes a sentence to standard error, with the program's name before it."""
+    """Writes a sentence to standard error, with the program's name before it, if it can be written there."""
     tell_line(f"ssllatency: {sentence}")
 
 
 def tell_line(line: str) -> None:
-    """Writes a line to standard error, in ASCII."""
+    """Writes a line to standard error, in ASCII, if it can be written there."""
     clear_status()
-    print(printable(line), file=sys.stderr, flush=True)
+    _write_error(f"{printable(line)}\n")
 
 
 def harmless(text: str, kept: Container[str] = ()) -> str:

@@ -8,7 +8,7 @@ import select
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ssllatency.output.printing import as_shown
+from ssllatency.output.printing import as_shown, writing_output
 
 _PIECE = 4096  # what poll(2) promises a pipe to take (PIPE_BUF)
 _LOOK_AGAIN_MS = 50
@@ -30,12 +30,13 @@ class Output:
 
     def write(self, lines: Sequence[str]) -> int:
         """How many of the lines were written: not all if the reader keeps them waiting until `stopped`. BrokenPipeError where
-        the reader has gone."""
+        the reader has gone, SsllatencyError where the output takes no more."""
         text = self._harmless("".join(lines)).encode()
         written = 0
         while written < len(text):
             while not self._poll.poll(_LOOK_AGAIN_MS):
                 if self._stopped():
                     return text[:written].count(b"\n")
-            written += os.write(self._fd, text[written : written + _PIECE])
+            with writing_output():
+                written += os.write(self._fd, text[written : written + _PIECE])
         return len(lines)
