@@ -125,13 +125,15 @@ def test_it_ends_with_its_last_reader_once_no_more_are_wanted(forked: list[int])
         asked.make_ahead([file])
         (server,) = forked
         fork_server.end()
+        assert said_of(str(PROGRAM)).values
+        assert len(forked) == 2  # without it
         assert is_there(server)
         asked.ask(file, NAMES)
         asked.close()
         assert not is_there(server)
         with pytest.raises(ElfError):
             findings().ask(File("/etc/hostname", "it"), PLAN)
-        assert len(forked) == 2
+        assert len(forked) == 3
 
 
 def test_it_ends_if_it_was_never_asked(forked: list[int]) -> None:

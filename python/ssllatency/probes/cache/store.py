@@ -70,13 +70,18 @@ def digest(path: str | Path) -> str:
     return ""
 
 
-def planning_modules() -> dict[str, Path]:
-    """The modules that what is kept about a file depends on, by name: those of PLANNING_ROOMS, and what these import."""
-    package = Path(ssllatency.__file__).parent
-    sources = [package / f"{name}.py" for name in _BELOW]
+@cache
+def planning_modules() -> dict[str, str]:
+    """The modules that what is kept about a file depends on, each with its source's path: those of PLANNING_ROOMS, and what
+    these import. Without pathlib, as it takes part in every start."""
+    package = os.path.dirname(ssllatency.__file__)  # noqa: PTH120
+    sources = {f"ssllatency.{name}": f"{package}/{name}.py" for name in _BELOW}
     for room in PLANNING_ROOMS:
-        sources += package.glob(f"{room}/**/*.py")
-    return {".".join(source.relative_to(package.parent).with_suffix("").parts): source for source in sorted(sources)}
+        for folder, _, files in os.walk(f"{package}/{room}"):
+            inside = folder.removeprefix(package).replace("/", ".")
+            names = (file.removesuffix(".py") for file in files if file.endswith(".py"))
+            sources |= {f"ssllatency{inside}.{name}": f"{folder}/{name}.py" for name in names}
+    return dict(sorted(sources.items()))
 
 
 @cache
@@ -85,7 +90,8 @@ def _own_code() -> str:
     digest = hashlib.sha256(ssllatency.__version__.encode())
     try:
         for name, source in planning_modules().items():
-            digest.update(name.encode() + b"\0" + source.read_bytes())
+            with open(source, "rb", buffering=0) as file:  # noqa: PTH123
+                digest.update(name.encode() + b"\0" + file.read())
     except OSError:
         return ""
     return digest.hexdigest()

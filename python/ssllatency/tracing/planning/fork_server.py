@@ -44,12 +44,12 @@ class _ForkServer:
         self._is_needed, self._is_gone = True, False
 
     def fork(self, work: Work, sending: int, *, interruptible: bool) -> Child | None:
-        """A reader; None where the server has gone, or can't fork one."""
+        """A reader; None where the server has gone or is to go, or can't fork one."""
         from dataclasses import asdict
 
         from ssllatency.probes.cache.parts import PARTS
 
-        if not set(work.parts) <= set(PARTS):
+        if not self._is_needed or not set(work.parts) <= set(PARTS):
             return None
         request = {
             "path": _elsewhere(work.subject.path),

@@ -103,7 +103,7 @@ def test_what_is_kept_depends_on_every_module_that_makes_it() -> None:
     """Whatever the planning rooms import, of this package, is part of the name under which a plan is kept."""
     named = store.planning_modules()
     for name, source in named.items():
-        for node in ast.walk(ast.parse(source.read_text())):
+        for node in ast.walk(ast.parse(Path(source).read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ssllatency."):
                 assert node.module in named or f"{node.module}.__init__" in named, f"{name} imports {node.module}"
     assert {"ssllatency.abi", "ssllatency.code.x86.tables", "ssllatency.openssl.names.library"} <= named.keys()
