@@ -6,6 +6,7 @@ Processes come and go while the list is made: one that vanishes on the way is le
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Process:
 def all_pids(proc: Path = PROC) -> list[int]:
     """The PID of every process, in no order; SsllatencyError where `proc` can't be listed at all."""
     try:
-        return [int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal()]
+        return [int(name) for name in os.listdir(proc) if name.isdecimal()]  # noqa: PTH208
     except OSError as error:
         raise SsllatencyError(
             f"Can't list the processes in {proc} ({error.strerror}): mount it (mount -t proc proc /proc)."
@@ -42,7 +43,7 @@ def all_pids(proc: Path = PROC) -> list[int]:
 
 def all_processes(proc: Path = PROC) -> list[Process]:
     """Every process, ascending by PID; SsllatencyError where `proc` can't be listed at all."""
-    processes = (_read_process(proc / str(pid) / "stat") for pid in all_pids(proc))
+    processes = (_read_process(f"{proc}/{pid}/stat") for pid in all_pids(proc))
     return sorted((process for process in processes if process), key=lambda process: process.pid)
 
 
@@ -73,12 +74,14 @@ def root_of(pid: int, proc: Path = PROC) -> str:
 
 def process_of(pid: int, proc: Path = PROC) -> Process | None:
     """One process; None where it isn't there."""
-    return _read_process(proc / str(pid) / "stat")
+    return _read_process(f"{proc}/{pid}/stat")
 
 
-def _read_process(stat: Path) -> Process | None:
+def _read_process(stat: str) -> Process | None:
+    """Without pathlib: a machine may have thousands of them."""
     try:
-        return _parse_stat(stat.read_bytes())
+        with open(stat, "rb", buffering=0) as file:  # noqa: PTH123
+            return _parse_stat(file.read())
     except (OSError, ValueError, IndexError):
         return None
 
