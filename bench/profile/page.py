@@ -69,6 +69,8 @@ rows of its own. Nanoseconds of CPU time a call. Rows for each CPU would pay whe
   kernel where interrupts are off: those samples fall on the function that turns them on again, most of all
   `irqentry_exit_to_user_mode` at the end of a trap. BPF programs run with interrupts on, and their figures are their own.
 - *{user}* becomes dearer while it is traced by what the traps push out of caches and predictors.
+- In the worker, what is added to *all else in the kernel* is of the network, by its symbols: a server that is slowed down has
+  to wake its clients more often.
 - Where a helper is inlined into a program (array look-ups, the atomic additions), its time is the program's.
 """
 
