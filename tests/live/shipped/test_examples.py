@@ -47,7 +47,8 @@ _PERHAPS = {
 }
 # What each report has near its end: the share, the hits and what one takes.
 _COST = re.compile(
-    r"^Cost of tracing: [\d.<]+ % of the traced processes' CPU time \(\d+ probe hits, [\d.]+ (?:ns|us)\s+each\)\.$",
+    r"^Cost of tracing: [\d.<]+ % of the traced processes' CPU time \(\d+ probe hits, [\d.]+ (?:ns|us)\s+each\),\s+"
+    r"without what hits push out of\s+caches\.$",
     re.MULTILINE,
 )
 Rows = dict[str, dict[str, str]]

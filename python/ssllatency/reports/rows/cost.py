@@ -13,7 +13,9 @@ def cost_sentences(cost: Cost | None) -> list[str]:
         return []
     sentences = []
     if cost.hits:
-        sentences.append(f"Cost of tracing: {_paid(cost)} ({counted(cost.hits, 'probe hit')}, {_each(cost)}).")
+        is_seen = cost.seen_ns is not None and cost.cpu_ns
+        beyond = "" if is_seen else ", without what hits push out of caches"
+        sentences.append(f"Cost of tracing: {_paid(cost)} ({counted(cost.hits, 'probe hit')}, {_each(cost)}){beyond}.")
     if cost.seen_ns is not None and cost.cpu_ns:
         sentences.append(
             f"With what hits push out of caches it was {share(cost.seen_ns, cost.cpu_ns)}, by the processes' CPU time for each"
