@@ -48,7 +48,7 @@ _PERHAPS = {
 # What each report has near its end: the share, the hits and what one takes.
 _COST = re.compile(
     r"^Cost of tracing: [\d.<]+ % of the traced processes' CPU time \(\d+ probe hits, [\d.]+ (?:ns|us)\s+each\),\s+"
-    r"without what hits push out of\s+caches\.$",
+    r"without\s+what\s+hits\s+push\s+out\s+of\s+caches\.$",
     re.MULTILINE,
 )
 Rows = dict[str, dict[str, str]]
