@@ -68,7 +68,6 @@ ALLOWED = {
     "targets/childless.py:can_have_children": PROC,
     "tracing/follow.py:_byte_of": HANDLE,
     "output/html.py:_plain_matplotlib": OWN,
-    "cli/command_line.py:run": "/dev/null",
     "tracing/load/matrix.py": OWN,
     "output/files.py": OUTPUT,
     "output/streams.py": "/dev/null, or a standard stream by its number",

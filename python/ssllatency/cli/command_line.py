@@ -123,7 +123,7 @@ def build_parser(subcommand: str = "") -> argparse.ArgumentParser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line; the exit status."""
+    """Runs one command line; the exit status. What standard output didn't take is still in it where that is told."""
     if _is_sudo():
         os.environ["PATH"] = ROOTS_PATH
     try:
@@ -136,9 +136,7 @@ def run(arguments: Sequence[str]) -> int:
         for line in error.excerpt:
             tell_line(line)
         return error.status
-    except BrokenPipeError:
-        # The reader has ended (`| head`). Python would raise the error again when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has ended (`| head`)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -156,8 +154,11 @@ def _run(arguments: Sequence[str]) -> int:
 
         return targets.run_alone()
     _refuse_leading_option(arguments)
-    with _uncollected():
-        parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
+    try:
+        with _uncollected():
+            parsed = build_parser(next(iter(arguments), "")).parse_args(arguments)
+    except SystemExit:  # --help and --version have been printed
+        return 0
     return int(parsed.run(parsed))
 
 

@@ -23,15 +23,7 @@ def main() -> None:
             from ssllatency.cli.command_line import run
 
             status = run(arguments)
-    except SystemExit as ended:  # after --help and --version
-        status = ended.code if isinstance(ended.code, int) else 0
     except KeyboardInterrupt:  # before there was anything to end
         status = _INTERRUPTED
-    reason = streams.finish()
-    if reason and not status:
-        from ssllatency.output.printing import tell
-
-        tell(f"standard output can't be written: {reason}.")
-        status = 1
-        streams.finish()
+    streams.drop_unwritten()
     sys.exit(status)

@@ -23,15 +23,10 @@ def open_missing() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def finish() -> str:
-    """Writes what the outputs still hold, and drops what they don't take, so that Python has nothing to say of it. Why standard
-    output didn't take all, "" if it did, or if whoever reads it has gone."""
-    reason = ""
+def drop_unwritten() -> None:
+    """Drops what the outputs hold and don't take, of which Python would have something to say in the end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError as error:
-            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
-                reason = os.strerror(error.errno or 0)
+        except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return reason

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,23 +27,11 @@ ALL = (PLAN, HANDSHAKE_PLAN, NAMES, FACTS)
 
 
 @pytest.fixture(autouse=True)
-def forked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[int]]:
-    """The processes that this one forks, none of which may be left. There are two processors, and nothing is kept."""
-    pids: list[int] = []
-    fork = os.fork
-
-    def noted() -> int:
-        pids.append(fork())
-        return pids[-1]
-
-    monkeypatch.setattr(os, "fork", noted)
+def forked(children: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
+    """The processes that this one forks. There are two processors, and nothing is kept."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    yield pids
-    monkeypatch.undo()
-    for pid in pids:
-        with pytest.raises(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+    return children
 
 
 def findings() -> Findings:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from ssllatency.tracing.planning import reader, reading
 from ssllatency.tracing.planning.findings import File, Findings
 
 PROGRAM = Path(sys.executable).resolve()
+
+pytestmark = pytest.mark.usefixtures("children")
 
 
 BROUGHT_IN = """
@@ -77,23 +79,6 @@ def files(number: int) -> list[File]:
 
 
 (FILE,) = files(1)
-
-
-@pytest.fixture(autouse=True)
-def children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The processes that are forked, none of which may be left."""
-    found: list[int] = []
-    fork = os.fork
-
-    def noted() -> int:
-        found.append(fork())
-        return found[-1]
-
-    monkeypatch.setattr(os, "fork", noted)
-    yield found
-    for pid in found:
-        with pytest.raises(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
 
 
 def outcome(attempt: Callable[[], object]) -> str:
