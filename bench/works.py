@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests import machine
 from tests.live.clients.counted import ClientError
 from tests.live.servers.nginx import Nginx, Settings
 
@@ -179,13 +181,14 @@ class _Look:
 
 class WorkerWork:
     """The worker of an nginx under wrk, measured over windows of `seconds`. wrk runs all through a round, so that no
-    connections are opened or closed for a window's sake."""
+    connections are opened or closed for a window's sake, and with copies of the libraries in `directory`: the client of a
+    server runs elsewhere, and isn't slowed down by probes."""
 
     def __init__(self, server: Nginx, cpus: Cpus, directory: Path, seconds: float, *options: str) -> None:
         self._server, self._directory, self._seconds = server, directory, seconds
         self._pid = server.worker_pids()[0]
         load = ("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", *options, f"https://127.0.0.1:{server.port['rsa']}/")
-        self._command = (*cpus.client_prefix, *load)
+        self._command = ("env", f"LD_LIBRARY_PATH={_copied_libraries(directory)}", *cpus.client_prefix, *load)
 
     @contextlib.contextmanager
     def round(self) -> Iterator[None]:
@@ -227,6 +230,15 @@ class WorkerWork:
     def _look(self) -> _Look:
         requests = self._server.status().requests
         return _Look(time.monotonic_ns(), cpu_ns(self._pid), requests)
+
+
+def _copied_libraries(directory: Path) -> Path:
+    """A folder with copies of OpenSSL, which are other files than the worker's."""
+    folder = directory / "libraries"
+    folder.mkdir(exist_ok=True)
+    for name in ("libssl.so.3", "libcrypto.so.3"):
+        shutil.copy(machine.LIBRARIES / name, folder)
+    return folder
 
 
 def cpu_ns(pid: int) -> int:
