@@ -44,5 +44,5 @@ def sentence(costs: HitCosts | None) -> str:
     return (
         f"A hit of an empty program meanwhile: {costs.emulated:,} ns at an instruction that the kernel emulates, "
         f"{costs.single_stepped:,} ns at one that it single-steps,\n{costs.optimised:,} ns at a 5-byte nop; a return probe "
-        f"{costs.returning:,} ns more than its entry (medians)."
+        f"{costs.returning:,} ns more than its entry; {costs.after_work:,} ns more after other work (medians)."
     )

@@ -4,6 +4,9 @@
 A loop of a few instructions lies in a file that only exists in memory; one of them is probed by a program that does nothing,
 and what an iteration takes longer for it is the cost of a hit. It depends on the processor, on the hypervisor and on the
 kernel's mitigations, so no table of another machine tells it: a trap takes 0.2 us on one and 0.9 us on another.
+
+A server does other work between two hits, which pushes the kernel's way to the program out of the nearest caches. So hits are
+measured as well that come after a message through a socket and after a quarter of a MiB of memory was copied.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean, median
 from threading import Thread
 
 from ssllatency.engines.bpf import kernel, perf
@@ -25,6 +30,8 @@ from ssllatency.probes.costs import REFERENCE, HitCosts
 _ITERATIONS = 200  # of a batch
 _ITERATIONS_SINGLE_STEPPED = 20  # the same where each takes several times as long
 _BATCHES = 16  # of each loop, in turn with those of the others; the fastest counts, as the one that was disturbed least
+_MESSAGE, _COPIED = 1 << 10, 256 << 10  # bytes: the work between two hits
+_AREAS, _HITS_OF_AREA = 8, 40  # where memory lies tells how much of the caches it takes, so several areas are tried
 APART = 64  # bytes from one loop to the next: a cache line
 
 _Function = Callable[[int], object]
@@ -75,9 +82,9 @@ LOOPS: Mapping[str, Mapping[Hit, Loop]] = {
 
 
 def measure(method: kernel.Method, *, returns: bool = True) -> HitCosts:
-    """What a hit costs when attached by `method`, with a program that does nothing. Takes some 20 ms, half of them to
-    attach. To detach the kernel takes three times as long, waiting: that goes on once the answer is there. OSError where it
-    refuses to attach, KeyError for a processor that isn't supported.
+    """What a hit costs when attached by `method`, with a program that does nothing. Takes some 40 ms, 10 of them to attach. To
+    detach the kernel takes 30, waiting: that goes on once the answer is there. OSError where it refuses to attach, KeyError
+    for a processor that isn't supported.
 
     `returns`: whether return probes may be tried; else their cost is that of the reference. Where the kernel has no cheaper
     way for nops, they cost what other emulated sites do. A session's hits are those of multi: the kernel takes the same way
@@ -86,10 +93,12 @@ def measure(method: kernel.Method, *, returns: bool = True) -> HitCosts:
     loops = {hit: loop for hit, loop in LOOPS[os.uname().machine].items() if _has(hit, method)}
     if not returns:
         loops.pop(Hit.ENTRY_AND_RETURN)
-    with _mapped([loop.code for loop in loops.values()]) as (path, functions):
+    codes = [loop.code for loop in loops.values()]
+    with _mapped([*codes, loops[Hit.EMULATED].code]) as (path, (*functions, unprobed)):
         plain_ns = _iterations_ns(functions, list(loops.values()))
         with _attached(path, list(loops.values()), method):
             probed_ns = _iterations_ns(functions, list(loops.values()))
+            after_work_ns = _after_work_ns(functions[list(loops).index(Hit.EMULATED)], unprobed)
     ns = {hit: round(probed - plain) for hit, probed, plain in zip(loops, probed_ns, plain_ns, strict=True)}
     emulated = ns[Hit.EMULATED]
     return HitCosts(
@@ -97,6 +106,7 @@ def measure(method: kernel.Method, *, returns: bool = True) -> HitCosts:
         emulated=emulated,
         single_stepped=ns[Hit.SINGLE_STEPPED],
         returning=ns[Hit.ENTRY_AND_RETURN] - emulated if returns else REFERENCE.returning,
+        after_work=max(0, round(after_work_ns) - emulated),
     )
 
 
@@ -117,6 +127,28 @@ def _batch_ns(function: _Function, loop: Loop) -> int:
     began_ns = time.thread_time_ns()
     function(loop.iterations)
     return time.thread_time_ns() - began_ns
+
+
+def _after_work_ns(probed: _Function, unprobed: _Function) -> float:
+    """What a hit takes after other work: the first function passes a site, the second one is the same without a probe."""
+    sending, receiving = socket.socketpair()
+    with sending, receiving:
+        return fmean(_in_new_memory_ns(probed, unprobed, sending, receiving) for _ in range(_AREAS))
+
+
+def _in_new_memory_ns(probed: _Function, unprobed: _Function, sending: socket.socket, receiving: socket.socket) -> float:
+    message, source, target = bytes(_MESSAGE), bytes(_COPIED), bytearray(_COPIED)
+    probed_ns: list[int] = []
+    unprobed_ns: list[int] = []
+    for _ in range(_HITS_OF_AREA):
+        for function, ns in ((probed, probed_ns), (unprobed, unprobed_ns)):
+            sending.send(message)
+            receiving.recv(_MESSAGE)
+            target[:] = source
+            began_ns = time.perf_counter_ns()
+            function(1)
+            ns.append(time.perf_counter_ns() - began_ns)
+    return median(probed_ns) - median(unprobed_ns)
 
 
 @contextmanager

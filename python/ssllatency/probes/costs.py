@@ -4,33 +4,48 @@
 Sites are chosen by REFERENCE, so that a plan doesn't depend on the machine that made it: measured on an x86-64 virtual machine
 with Linux 6.18 and an empty BPF program. A trap that the kernel emulates took 490 to 530 ns there, one that it single-steps
 5,000 ns (on bare metal about three times the first, not ten times), a 5-byte nop that it turned into a call 240 ns; a return
-probe 300 ns more than its entry. What this machine takes is measured by engines/hit_cost.py.
+probe 300 ns more than its entry. That was of hits one after the other; after other work each takes 140 ns more. What this
+machine takes is measured by engines/hit_cost.py.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ssllatency.code.machine import Cost
 from ssllatency.probes.plan import OperationPlan, Probe, Role
 
+WORK_NS = 1_000.0  # other work between two hits: after less, the second one finds some of its way in the nearest caches
+
 
 @dataclass(frozen=True)
 class HitCosts:
-    """Nanoseconds of processor time that a hit takes, by kind of site; `returning`: how much more a return probe takes than its
-    entry."""
+    """Nanoseconds of processor time that a hit takes, by kind of site, where one comes right after the other; `returning`: how
+    much more a return probe takes than its entry; `after_work`: how much more a hit takes after other work, as then the
+    kernel's way to the program isn't in the nearest caches."""
 
     optimised: int
     emulated: int
     single_stepped: int
     returning: int
+    after_work: int
+
+    def amid(self, work_ns: float) -> HitCosts:
+        """What hits take between which processes work for so long on average."""
+        more = round(self.after_work * min(1.0, work_ns / WORK_NS))
+        return replace(
+            self,
+            optimised=self.optimised + more,
+            emulated=self.emulated + more,
+            single_stepped=self.single_stepped + more,
+        )
 
     def of(self, cost: Cost) -> int:
         """That of a kind of site."""
         return {Cost.OPTIMISED: self.optimised, Cost.EMULATED: self.emulated, Cost.SINGLE_STEPPED: self.single_stepped}[cost]
 
 
-REFERENCE = HitCosts(240, 500, 5000, 300)
+REFERENCE = HitCosts(240, 500, 5000, 300, 140)
 COST_NS = {cost: REFERENCE.of(cost) for cost in Cost}
 RETURN_PROBE_NS = REFERENCE.returning
 

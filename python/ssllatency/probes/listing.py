@@ -98,7 +98,7 @@ def hit_words(costs: HitCosts) -> str:
     where = "on the reference machine" if costs is REFERENCE else "measured on this machine"
     return (
         f"optimised {costs.optimised:,}, emulated {costs.emulated:,}, single-stepped {costs.single_stepped:,}, "
-        f"a return {costs.returning:,} more ({where})"
+        f"a return +{costs.returning:,}, after other work +{costs.after_work:,} ({where})"
     )
 
 

@@ -28,7 +28,7 @@ BELOW = [Tier.BELOW]
 
 
 def attach(subject: Subject, engine: str = "libbpf", **more: object) -> TraceSession:
-    request = subject.request(budget=WIDE, hit_costs=lambda: HitCosts(1, 1, 1, 1), role=Side.ANY, **more)
+    request = subject.request(budget=WIDE, hit_costs=lambda: HitCosts(1, 1, 1, 1, 0), role=Side.ANY, **more)
     session = choice.engine(engine).attach(request)
     assert isinstance(session, TraceSession)
     return session
@@ -142,7 +142,7 @@ def test_files_that_come_while_a_tier_is_shut_are_watched_when_it_opens(subject:
 
 
 def test_what_costs_too_much_goes_into_windows_and_is_estimated(subject: Subject) -> None:
-    costs = HitCosts(optimised=1_000, emulated=1_000, single_stepped=1_000, returning=1_000)
+    costs = HitCosts(optimised=1_000, emulated=1_000, single_stepped=1_000, returning=1_000, after_work=0)
     session = choice.engine("libbpf").attach(subject.request(budget=0.1, hit_costs=lambda: costs, role=Side.ANY))
     assert isinstance(session, TraceSession)
     calls = busy_until(subject, session, lambda: any(part.windows > 1 for part in session.read().sampling))
@@ -162,7 +162,7 @@ def test_what_costs_too_much_goes_into_windows_and_is_estimated(subject: Subject
 def test_probes_that_cannot_come_back_end_the_windows_and_not_the_run(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    costs = HitCosts(optimised=1_000, emulated=1_000, single_stepped=1_000, returning=1_000)
+    costs = HitCosts(optimised=1_000, emulated=1_000, single_stepped=1_000, returning=1_000, after_work=0)
     session = choice.engine("libbpf").attach(subject.request(budget=0.1, hit_costs=lambda: costs, role=Side.ANY))
     assert isinstance(session, TraceSession)
 

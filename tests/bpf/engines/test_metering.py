@@ -19,7 +19,7 @@ from ssllatency.probes.costs import HitCosts
 from ssllatency.probes.plan import Role
 from tests.bpf.conftest import Subject, running
 
-COSTS = HitCosts(optimised=100, emulated=1_000, single_stepped=10_000, returning=300)
+COSTS = HitCosts(optimised=100, emulated=1_000, single_stepped=10_000, returning=300, after_work=0)
 
 
 def known() -> HitCosts:

@@ -17,7 +17,7 @@ from bench.works import BUSY, RATE
 from ssllatency.probes.costs import HitCosts
 
 ENGINE = "ssllatency --engine bcc"
-HIT = HitCosts(400, 500, 9000, 300)
+HIT = HitCosts(400, 500, 9000, 300, 120)
 NOISE = (1.01, 0.99, 1.0, 1.005, 0.995, 1.0)
 
 
@@ -72,8 +72,8 @@ def test_without_a_hits_cost_nothing_is_expressed_in_hits() -> None:
 
 
 def test_hits_are_medians_of_each_kind() -> None:
-    costs = [HitCosts(1, 20, 300, 7), HitCosts(3, 10, 100, 9), HitCosts(2, 30, 200, 8)]
-    assert hits.median_costs(costs) == HitCosts(2, 20, 200, 8)
+    costs = [HitCosts(1, 20, 300, 7, 5), HitCosts(3, 10, 100, 9, 4), HitCosts(2, 30, 200, 8, 6)]
+    assert hits.median_costs(costs) == HitCosts(2, 20, 200, 8, 5)
     assert hits.median_costs([]) is None
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from ssllatency.code.machine import Cost, Emulation, Flow
@@ -17,6 +19,20 @@ CASES = [(name, hit) for name, loops in hit_cost.LOOPS.items() for hit in loops]
 def test_every_supported_machine_has_its_loops() -> None:
     assert set(hit_cost.LOOPS) == set(MACHINES)
     assert all({"emulated", "single-stepped", "entry and return"} <= set(loops) for loops in hit_cost.LOOPS.values())
+
+
+def test_what_comes_after_work_is_the_difference_that_a_probe_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = 0
+
+    def lasting(ns: int) -> Callable[[int], None]:
+        def function(iterations: int) -> None:
+            nonlocal now_ns
+            now_ns += ns * iterations
+
+        return function
+
+    monkeypatch.setattr(hit_cost.time, "perf_counter_ns", lambda: now_ns)
+    assert hit_cost._after_work_ns(lasting(900), lasting(300)) == 600
 
 
 @pytest.mark.parametrize(("name", "hit"), CASES)

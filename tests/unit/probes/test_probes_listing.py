@@ -70,7 +70,7 @@ TEXT = """\
   debug file /usr/lib/debug/.build-id/a9/394c.debug
   offsets    rwstate 40, rbio 16
   chosen     return probe for 1, exit sites for 1
-  ns a hit   optimised 240, emulated 500, single-stepped 5,000, a return 300 more (on the reference machine)
+  ns a hit   optimised 240, emulated 500, single-stepped 5,000, a return +300, after other work +140 (on the reference machine)
 
 OPERATION         FOUND           ADDRESS  NS/CALL  ROLE          OFFSET  COST            INSTRUCTION  NOTE
 SSL_do_handshake  debug file       0x7640      800  return probe  0x7640  emulated        push rbx
@@ -89,9 +89,10 @@ def test_text() -> None:
 
 
 def test_costs_of_this_machine() -> None:
-    here = HitCosts(optimised=1, emulated=10, single_stepped=100, returning=1000)
+    here = HitCosts(optimised=1, emulated=10, single_stepped=100, returning=1000, after_work=5)
     text = render([PLAN], costs=here)
-    assert "  ns a hit   optimised 1, emulated 10, single-stepped 100, a return 1,000 more (measured on this machine)\n" in text
+    words = "optimised 1, emulated 10, single-stepped 100, a return +1,000, after other work +5 (measured on this machine)"
+    assert f"  ns a hit   {words}\n" in text
     document = to_document([PLAN], costs=here)
     assert document["hit_ns"] == {**asdict(here), "measured_here": True}
     assert [operation["cost_ns"] for operation in document["files"][0]["operations"]] == [1010, 110]

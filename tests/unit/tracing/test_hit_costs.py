@@ -14,7 +14,7 @@ from ssllatency.probes.cache import store
 from ssllatency.probes.costs import HitCosts
 from ssllatency.tracing import hit_costs
 
-COSTS = HitCosts(optimised=240, emulated=500, single_stepped=5000, returning=300)
+COSTS = HitCosts(optimised=240, emulated=500, single_stepped=5000, returning=300, after_work=140)
 
 
 @pytest.fixture
@@ -79,6 +79,12 @@ def test_a_figure_that_cannot_be_is_neither_told_nor_kept(monkeypatch: pytest.Mo
     assert again() is None
     monkeypatch.setattr(hit_cost, "measure", lambda *_, **__: COSTS)
     assert again() == COSTS
+
+
+@pytest.mark.usefixtures("measured")
+def test_other_work_may_make_no_hit_dearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hit_cost, "measure", lambda *_, **__: replace(COSTS, after_work=0))
+    assert again() == replace(COSTS, after_work=0)
 
 
 def test_nothing_is_known_where_attaching_is_refused() -> None:

@@ -16,7 +16,7 @@ from ssllatency.targets import Process, mapped_files
 from ssllatency.tracing import others
 from ssllatency.tracing.others import OtherUsers, maps_any, who_pays
 
-COSTS = HitCosts(400, 650, 14_000, 300)
+COSTS = HitCosts(400, 650, 14_000, 300, 100)
 
 
 def planned(name: str, cost: Cost) -> OperationPlan:

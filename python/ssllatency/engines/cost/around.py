@@ -21,7 +21,7 @@ AFTER_S = 0.1  # how long the processes are looked at when they aren't traced an
 _LEAST_S = 0.09  # how long they must have been, at any time
 _LEAST_CALLS = 500  # that they must have made meanwhile
 _LEAST_BUSY = 0.2  # of one processor
-_LEAST_EXCESS = 0.05  # of their CPU time: less is noise
+_LEAST_EXCESS = 0.1  # of their CPU time: such short times of a server differ by some percent
 _SURE = 2.0  # so many times as much as the times before and after differ by
 _MOST_PROCESSES = 128  # that are looked at: a look at many takes too long
 

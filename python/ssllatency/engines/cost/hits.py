@@ -11,7 +11,7 @@ from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.processors import processors
 from ssllatency.engines.bpf.words import filled_words, memory_of
-from ssllatency.probes.costs import HitCosts
+from ssllatency.probes.costs import WORK_NS, HitCosts
 
 Counts = tuple[tuple[int, int, int, int], ...]  # hits of a table: processor, slot, kind, and how many
 
@@ -65,6 +65,16 @@ def cost_ns(counts: Sequence[int], costs: HitCosts) -> int:
     return (
         emulated * costs.emulated + single_stepped * costs.single_stepped + optimised * costs.optimised + back * costs.returning
     )
+
+
+def costs_amid(counts: Sequence[int], costs: HitCosts, cpu_ns: int) -> HitCosts:
+    """What hits take between which the processes did other work; `cpu_ns` is all their processor time meanwhile. Where that
+    isn't known, 0, there was enough of it for all that other work adds to a hit."""
+    *at_sites, _ = counts
+    number = sum(at_sites)
+    if not number:
+        return costs
+    return costs.amid(max(0, cpu_ns - cost_ns(counts, costs)) / number if cpu_ns else WORK_NS)
 
 
 def make_room(opened: Loadable) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import Thread
 
 from ssllatency.engines.bpf.loadable import Loadable
-from ssllatency.engines.cost.hits import Counts, Hits, HitTable, added, cost_ns, slot_of
+from ssllatency.engines.cost.hits import Counts, Hits, HitTable, added, cost_ns, costs_amid, slot_of
 from ssllatency.engines.cost.run_time import RunTime
 from ssllatency.engines.cost.spent import Paid, Spent
 from ssllatency.engines.read.cpu_time import ProcessTimes
@@ -95,7 +95,9 @@ class CostMeter:
         hits = self._read_hits()
         if hits is not self._spent_hits:
             self._spent_hits = hits
-            self._paid.count(hits.of_slots(self._slots(hits, pids)), lambda counts: self._whole_ns(counts, costs))
+            own = hits.of_slots(self._slots(hits, pids))
+            amid = costs_amid(own, costs, self._times.total_ns)
+            self._paid.count(own, lambda counts: self._whole_ns(counts, amid))
         return Spent(self._paid.total_ns, self._times.total_ns)
 
     def spent_unhit(self) -> Spent | None:
@@ -127,6 +129,7 @@ class CostMeter:
         slots = self._slots(hits, seen)
         others = added(counts for slot, counts in hits.by_slot.items() if slot not in slots)
         own = hits.of_slots(slots)
+        costs = costs_amid(own, costs, self._times.total_ns)
 
         by_slot: dict[int, list[int]] = {}
         for pid in sorted(seen):

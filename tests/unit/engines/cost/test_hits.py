@@ -11,7 +11,7 @@ import pytest
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.cost import hits
-from ssllatency.engines.cost.hits import Hits, HitTable, added, cost_ns, slot_of
+from ssllatency.engines.cost.hits import Hits, HitTable, added, cost_ns, costs_amid, slot_of
 from ssllatency.probes.costs import HitCosts
 
 PIDS, KINDS = int(abi.HitTable.HIT_PIDS), int(abi.Hit.HITS)
@@ -60,13 +60,29 @@ def test_two_objects_are_added_up(memory: Memory) -> None:
 
 
 def test_each_kind_has_its_cost() -> None:
-    costs = HitCosts(optimised=1, emulated=10, single_stepped=100, returning=1000)
+    costs = HitCosts(optimised=1, emulated=10, single_stepped=100, returning=1000, after_work=0)
     assert cost_ns(added([[1, 2, 3, 4], [1, 0, 0, 0]]), costs) == 2 * 10 + 2 * 100 + 3 * 1 + 4 * 1000
+
+
+@pytest.mark.parametrize(
+    ("work_ns", "more"), [(0, 0), (250, 35), (500, 70), (1_000, 140), (50_000, 140)], ids=lambda number: f"{number:,}"
+)
+def test_hits_take_longer_after_other_work(work_ns: int, more: int) -> None:
+    costs = HitCosts(optimised=200, emulated=400, single_stepped=5_000, returning=300, after_work=140)
+    counts = [2, 1, 1, 3]  # what returns from a call has hit a site before
+    cpu_ns = cost_ns(counts, costs) + 4 * work_ns
+    assert costs_amid(counts, costs, cpu_ns) == HitCosts(200 + more, 400 + more, 5_000 + more, 300, 140)
+
+
+def test_where_nothing_is_known_of_their_work_there_was_enough() -> None:
+    costs = HitCosts(200, 400, 5_000, 300, 140)
+    assert costs_amid([1, 0, 0, 0], costs, 0).emulated == 540
+    assert costs_amid([0, 0, 0, 0], costs, 10**9) == costs
 
 
 def test_no_hits_cost_nothing(memory: Memory) -> None:
     assert read(memory) == Hits()
-    assert cost_ns(added([]), HitCosts(1, 1, 1, 1)) == 0
+    assert cost_ns(added([]), HitCosts(1, 1, 1, 1, 1)) == 0
 
 
 def test_the_machine_says_how_many_processors_it_may_have() -> None:
