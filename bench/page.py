@@ -49,8 +49,9 @@ The same pump, in {engine_rounds} rounds.
 
 ## In one nginx worker, keep-alive
 
-One worker on a CPU of its own, RSA 2048, TLS 1.3, 1 KiB a response; wrk with {connections} connections on another CPU; windows
-of {keep_alive_s} s in {keep_alive_rounds} rounds. CPU time is the worker's own, so it depends little on the client.
+One worker on a CPU of its own, RSA 2048, TLS 1.3, 1 KiB a response; wrk with {connections} connections on another CPU, and with
+copies of the libraries, so that it isn't traced; windows of {keep_alive_s} s in {keep_alive_rounds} rounds. CPU time is the
+worker's own, so it depends little on the client.
 {keep_alive_busy}
 
 {keep_alive_hits}

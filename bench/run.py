@@ -64,10 +64,10 @@ class Scale:
 
 THOROUGH = Scale(
     efforts={
-        PUMP: Effort(at_least=8, budget_s=120, within=0.005),
+        PUMP: Effort(at_least=8, budget_s=80, within=0.005),
         ENGINES: Effort(at_least=4, budget_s=80, within=0.03),
-        KEEP_ALIVE: Effort(at_least=8, budget_s=200, within=0.005),
-        CLOSE: Effort(at_least=8, budget_s=600, within=0.003),
+        KEEP_ALIVE: Effort(at_least=8, budget_s=140, within=0.005),
+        CLOSE: Effort(at_least=8, budget_s=570, within=0.003),
         GROWTH: Effort(at_least=4, budget_s=90, within=0.03),
         UNRELATED: Effort(at_least=8, budget_s=60, within=0.01),
     },

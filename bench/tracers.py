@@ -65,8 +65,8 @@ def count_in_document(output: str, function: str) -> int:
 
 
 def count_in_bpftrace_output(output: str, function: str) -> int:
-    match = re.search(rf"^@stat\[{function}\]: count (\d+)", output, re.MULTILINE)
-    return int(match[1]) if match else 0
+    """Of successes and of failures: the script takes the low byte of a return value for the whole."""
+    return sum(map(int, re.findall(rf"^@statF?\[{function}\]: count (\d+)", output, re.MULTILINE)))
 
 
 NO_TRACING = "no tracing"

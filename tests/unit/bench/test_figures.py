@@ -142,4 +142,7 @@ def test_counts_are_read_from_both_outputs() -> None:
 
     series = [{"function": "SSL_read", "outcome": outcome, "count": count} for outcome, count in (("success", 5), ("retry", 2))]
     assert count_in_document(json.dumps({"functions": series}), "SSL_read") == 5
-    assert count_in_bpftrace_output("@stat[SSL_read]: count 12, average 5\n", "SSL_read") == 12
+    output = (
+        "@stat[SSL_read]: count 12, average 5\n@statF[SSL_read]: count 3, average 9\n@stat[SSL_write]: count 7, average 1\n"
+    )
+    assert count_in_bpftrace_output(output, "SSL_read") == 15
