@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ssllatency.code.machine import Cost
 from ssllatency.probes.plan import OperationPlan, Probe, Role
 
-WORK_NS = 1_000.0  # other work between two hits: after less, the second one finds some of its way in the nearest caches
+WORK_NS = 2_000.0  # other work between two hits: after less, the second one finds some of its way in the nearest caches
 
 
 @dataclass(frozen=True)

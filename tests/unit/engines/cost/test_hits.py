@@ -65,7 +65,7 @@ def test_each_kind_has_its_cost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("work_ns", "more"), [(0, 0), (250, 35), (500, 70), (1_000, 140), (50_000, 140)], ids=lambda number: f"{number:,}"
+    ("work_ns", "more"), [(0, 0), (500, 35), (1_000, 70), (2_000, 140), (50_000, 140)], ids=lambda number: f"{number:,}"
 )
 def test_hits_take_longer_after_other_work(work_ns: int, more: int) -> None:
     costs = HitCosts(optimised=200, emulated=400, single_stepped=5_000, returning=300, after_work=140)
