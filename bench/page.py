@@ -69,9 +69,12 @@ The same with a full handshake for each request; windows of {close_s} s in {clos
 
 ## What the programs add to the floor
 
-What `trace` adds, of what empty programs at the same sites add:
+What `trace` adds, of what empty programs at the same sites add (with Connection: close in {priced_rounds} rounds of fewer
+tracers after those above, as what they add is a small part of such a request):
 
 {programs}
+
+{priced_hits}
 
 What `snoop --min 1ms` adds, of what `trace` does:
 
@@ -81,7 +84,8 @@ What `snoop --min 1ms` adds, of what `trace` does:
 
 The field `cost` of the trace's document beside what the processes lost by the tables here: nanoseconds a call in the pump
 (of an unrelated one: `other_ns`), and the part of a worker's CPU time under full load: by the worker's CPU time for each
-system call (`seen_ns`) where that is told, else by hits. The aim is to be right to within {stated_aim:.0f} %.
+system call (`seen_ns`) where that is told, else by hits. With Connection: close it is by the {priced_rounds} rounds of fewer
+tracers. The aim is to be right to within {stated_aim:.0f} %.
 
 {stated}
 

@@ -94,6 +94,11 @@ def tracers() -> tuple[Tracer, ...]:
     )
 
 
+def pricing() -> list[Tracer]:
+    """Those whose cost is held against what empty programs take, or against what they say of it themselves."""
+    return [tracer for tracer in tracers() if tracer.name in (FLOOR, SSLLATENCY, HANDSHAKES)]
+
+
 def engines() -> tuple[Tracer, ...]:
     """ssllatency by its default engine and by the others that this machine has."""
     others = (name for name in OTHER_ENGINES if not lacking(name))

@@ -10,7 +10,7 @@ import pytest
 from bench import hits, page, run
 from bench.processes import growing
 from bench.rounds import COST, Measured, Visit
-from bench.tracers import AGAIN, FLOOR, HANDSHAKES, SNOOP, SSLLATENCY, STOCK, Tracer
+from bench.tracers import AGAIN, FLOOR, HANDSHAKES, SNOOP, SSLLATENCY, STOCK, Tracer, pricing
 from bench.works import BUSY, RATE
 from ssllatency.probes.costs import HitCosts
 
@@ -30,6 +30,7 @@ def _visit(factor: float, noise: float) -> Visit:
 
 def results() -> run.Results:
     grown, names = tuple(tracer.name for tracer in growing(8)), dict.fromkeys((run.PUMP, run.KEEP_ALIVE, run.CLOSE), NAMES)
+    names[run.CLOSE_PRICED] = tuple(tracer.name for tracer in pricing())
     works = {**names, run.ENGINES: (AGAIN, SSLLATENCY), run.GROWTH: grown, run.UNRELATED: (AGAIN, SSLLATENCY)}
     starts = {name: [0.3, 0.4] for name in NAMES if name != AGAIN}
     beside = {}
@@ -80,7 +81,7 @@ def test_all_works_have_an_effort_in_both_scales() -> None:
 
 def test_a_run_stays_within_its_time() -> None:
     """Beside the rounds that there are at least, starts and the memory's page take some minutes."""
-    assert sum(effort.budget_s for effort in run.THOROUGH.efforts.values()) <= 17 * 60
+    assert sum(effort.budget_s for effort in run.THOROUGH.efforts.values()) <= 24 * 60
     assert sum(effort.budget_s for effort in run.QUICK.efforts.values()) <= 3 * 60
 
 
