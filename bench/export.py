@@ -224,7 +224,7 @@ The aim is 50 ms with 2,000 series at rest.
 - A row of the kernel's maps is read again only where a byte of it has changed, and so is all that is made of it: the counts of
   its process, the sums of its service, the line between the two processes, the text or protobuf of the series.
 - Of a process that hasn't run since it was last looked at nothing is looked at.
-- While nobody works, windows of `--budget` set no probes.
+- While nobody works, windows of `--budget` are at least ten seconds apart, instead of two.
 """
 
 

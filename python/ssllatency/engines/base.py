@@ -105,7 +105,15 @@ class Request:
 
 
 class Session(Protocol):
-    """Probes that are attached. Counts in a snapshot are cumulative from the start."""
+    """Probes that are attached. Counts in a snapshot are cumulative from the start.
+
+    `due_s`: where functions are watched in windows, when it is to be polled next at the latest, by time.monotonic(); else
+    infinity.
+    """
+
+    @property
+    def due_s(self) -> float:
+        """See above."""
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         """Everything counted so far; the extremes are those since the start, or since the last read."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
 _LOOK_S = 0.1  # how often what comes one by one is taken from the kernel
-_FOLLOW_S = 0.1  # how long a signal may wait while the kernel's notices of later processes are waited for
+_LOOK_AT_WINDOWS_S = 0.2  # the same where tracing is to cost little, and does too much: so does a look, of the whole machine
+_LEAST_PAUSE_S = 0.01
+_FOLLOW_S = 0.2  # how long a signal may wait while the kernel's notices of later processes are waited for
 _FRESH_S = 0.02  # what was looked at so recently isn't looked at again
 
 
@@ -137,9 +140,9 @@ class RunEnd:
     """
 
     def __init__(self, resolved: Resolved, duration: float | None, follower: Follower | None = None) -> None:
-        self._duration = duration or float("inf")
+        self._duration = duration or math.inf
         self._began = bool(follower is None or follower.arrived)
-        self.at = time.monotonic() + self._duration if self._began else float("inf")
+        self.at = time.monotonic() + self._duration if self._began else math.inf
         self._resolved, self._look, self._over = resolved, time.monotonic() + _LOOK_AGAIN_S, False
         self._follower, self._looked_s = follower, 0.0
         self._progress = Progress(duration, exact=True) if duration else None
@@ -196,6 +199,11 @@ class RunEnd:
         return not left
 
 
+def pause_s(due_s: float, most_s: float) -> float:
+    """How long may be waited until a session is polled: so long, or less where that is due."""
+    return min(most_s, max(_LEAST_PAUSE_S, due_s - time.monotonic()))
+
+
 def snapshots(
     session: Session,
     end: RunEnd,
@@ -217,8 +225,10 @@ def readings(
 ) -> Iterator[Snapshot]:
     """All that was counted so far, after each interval and at the end, as snapshots() has it."""
     stopped = False
-    border, pause = time.monotonic() + (interval or float("inf")), _LOOK_S if look else float("inf")
+    border = time.monotonic() + (interval or math.inf)
     while not stopped:
+        due_s = session.due_s
+        pause = pause_s(due_s, _LOOK_S if due_s == math.inf else _LOOK_AT_WINDOWS_S) if look else math.inf
         stopped = end.wait(min(border, time.monotonic() + pause))
         if stopped:
             session.detach()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import pwd
 import socket
 import threading
@@ -134,7 +135,7 @@ def test_processes_that_read_files_are_heard_while_nobody_asks() -> None:
         heard.append("gather")
         theirs.close()
 
-    session = SimpleNamespace(poll=lambda: None, in_windows=False, rests=False)
+    session = SimpleNamespace(poll=lambda: None, due_s=math.inf, rests=False)
     follower = SimpleNamespace(wait=lambda _seconds, also: also >= 0 and bool(heard))
     tracing = Tracer(session, follower, TracersEnd(ours), SimpleNamespace(), gather=gather)  # type: ignore[arg-type]
     with pytest.raises(SsllatencyError, match="has ended"):
@@ -142,8 +143,8 @@ def test_processes_that_read_files_are_heard_while_nobody_asks() -> None:
     assert heard == ["gather"]
 
 
-@pytest.mark.parametrize(("in_windows", "rests", "look_s"), [(True, False, 0.1), (False, False, 0.25), (False, True, 0.5)])
-def test_it_is_looked_less_often_while_nobody_works(in_windows: bool, rests: bool, look_s: float) -> None:
+@pytest.mark.parametrize(("due_s", "rests", "look_s"), [(0, False, 0.01), (math.inf, False, 0.25), (math.inf, True, 0.5)])
+def test_it_is_looked_less_often_while_nobody_works(due_s: float, rests: bool, look_s: float) -> None:
     ours, theirs = socket.socketpair()
     waited: list[float] = []
 
@@ -153,7 +154,7 @@ def test_it_is_looked_less_often_while_nobody_works(in_windows: bool, rests: boo
         theirs.close()
         return True
 
-    session = SimpleNamespace(poll=lambda: None, in_windows=in_windows, rests=rests)
+    session = SimpleNamespace(poll=lambda: None, due_s=due_s, rests=rests)
     tracing = Tracer(session, SimpleNamespace(wait=wait), TracersEnd(ours), SimpleNamespace())  # type: ignore[arg-type]
     with pytest.raises(SsllatencyError, match="has ended"):
         tracing.run(tidy_s=float("inf"))

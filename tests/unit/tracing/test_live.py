@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets import Selection
-from ssllatency.tracing.live import STOP, RunEnd, snapshots
+from ssllatency.tracing.live import STOP, RunEnd, readings, snapshots
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved
 
@@ -25,7 +27,7 @@ class SlowSession:
     """A session whose reading takes a while; in the third a signal comes."""
 
     def __init__(self, number: signal.Signals | None) -> None:
-        self.reads, self._number = 0, number
+        self.reads, self._number, self.due_s = 0, number, math.inf
 
     def read(self, *, per_interval: bool = False) -> Snapshot:
         assert per_interval
@@ -84,6 +86,22 @@ def test_a_run_that_waits_lasts_from_the_first_arrival_on() -> None:
     assert end.at == float("inf")
     end.has_come()
     assert end.has_come()
+
+
+@pytest.mark.parametrize(("due_in_s", "pause_s"), [(math.inf, 0.1), (10, 0.2), (0.1, 0.1), (-1, 0.01)])
+def test_a_session_is_polled_when_a_window_is_due(due_in_s: float, pause_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And seldom while one is far: what looks take of the machine is no part of a budget."""
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+    waited: list[float] = []
+
+    def wait(until: float) -> bool:
+        waited.append(until - 1000)
+        return True
+
+    session, end = SlowSession(None), SimpleNamespace(wait=wait)
+    session.due_s = 1000 + due_in_s
+    assert len(list(readings(cast("Any", session), cast("Any", end), 60, lambda: None))) == 1
+    assert waited == [pytest.approx(pause_s)]
 
 
 def test_an_interval_that_took_too_long_is_not_made_up_for() -> None:

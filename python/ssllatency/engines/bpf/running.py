@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection
 
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.words import filled_words
 from ssllatency.engines.clock import process_clock_ns
 
 _TGID_MASK = (1 << 22) - 1
+_START_WORDS = ctypes.sizeof(abi.Start) // 8  # of which the tag is the first
 
 
 class StartTable(ctypes.Structure):
@@ -66,9 +68,7 @@ class Running:
 
     def _tags(self) -> list[tuple[int, int]]:
         """The tags of the slots in use, each after its slot's number."""
-        # Words are copied first: the table changes while it is read, and a copy is quick.
-        words = memoryview(bytes(self._table)).cast("Q")
-        return [(number, tag) for number, tag in enumerate(words[:: ctypes.sizeof(abi.Start) // 8].tolist()) if tag]
+        return [(place // _START_WORDS, word) for place, word in filled_words(self._table) if place % _START_WORDS == 0]
 
     def _drop_from_overflow(self, key: bytes, pid: int) -> bool:
         """Whether the call was still there."""

@@ -7,6 +7,7 @@ dozen maps, and every process that maps the files hits the breakpoints; a condit
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -52,6 +53,7 @@ class BpftraceSession:
     """The probes of one request."""
 
     _bpftrace: Bpftrace
+    due_s = math.inf  # it knows no windows
 
     def __init__(self, request: Request) -> None:
         self._request = replace(request, images=tuple(map(_reachable, request.images)))

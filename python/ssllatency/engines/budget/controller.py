@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_AIM = 0.65  # of the budget: what the tracer itself takes of the machine isn't in it, nor what comes in a moment
+_AIM = 0.5  # of the budget: what the tracer itself takes of the machine isn't in it, nor what comes in a moment
 _PAYS_BACK_S = 20.0  # in which an excess is made up for
-_LEAST_AIM = 0.5  # of the budget, however much there is to be made up for
+_LEAST_AIM = 0.4  # of the budget, however much there is to be made up for
 WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 2.0, 20.0  # the shortest window and stratum, and the longest stratum
+RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and removed for the sake of those who may begin
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then
 
@@ -48,9 +49,9 @@ class Controller:
         if whole is not None and part > 0:
             self._added = max(0.0, whole - self._outside) / part
 
-    def next(self, excess_s: float = 0.0) -> Schedule:
+    def next(self, excess_s: float = 0.0, *, rests: bool = False) -> Schedule:
         """What comes now, and with which `level`. `excess_s`: by how many seconds of processor time for each second of the
-        processes' the budget was overdrawn so far."""
+        processes' the budget was overdrawn so far; `rests`: whether none of them has run in the last stratum."""
         aim = max(self._budget * _AIM - max(0.0, excess_s) / _PAYS_BACK_S, self._budget * _LEAST_AIM)
         if self._outside > self._budget and self.level < self._most:
             self.level += 1
@@ -59,14 +60,14 @@ class Controller:
         self._calm = self._calm + 1 if part > _SPARE else 0
         if self._calm >= _CALM:
             self.level, self._calm = self.level - 1, 0
-        return _schedule(min(part, 1.0))
+        return _schedule(min(part, 1.0), RESTING_STRATUM_S if rests else STRATUM_S)
 
     def _part(self, aim: float) -> float:
         """Which part of the time may be watched."""
         return max(0.0, aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
 
 
-def _schedule(part: float) -> Schedule:
-    """The shortest stratum whose window is long enough that setting and removing probes is little beside it."""
-    stratum_s = min(max(STRATUM_S, WINDOW_S / part if part > 0 else LONGEST_STRATUM_S), LONGEST_STRATUM_S)
+def _schedule(part: float, least_s: float) -> Schedule:
+    """The shortest stratum from `least_s` on whose window is so long that setting and removing probes is little beside it."""
+    stratum_s = min(max(least_s, WINDOW_S / part if part > 0 else LONGEST_STRATUM_S), LONGEST_STRATUM_S)
     return Schedule(stratum_s, max(WINDOW_S, part * stratum_s))

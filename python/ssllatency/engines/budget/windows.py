@@ -6,11 +6,13 @@ hits would save next to nothing, as it is the trap that costs. A call that begin
 while after it, as long calls would else be missed more often than short ones. What the processes did meanwhile is read where a
 stratum or a window begins and ends, as a server at full speed does less while it is watched.
 
-At first all is watched: only what costs too much goes into windows. While nobody works these are only kept in mind.
+At first all is watched: only what costs too much goes into windows. While nobody works strata are longer, and their windows
+with them: a window that waited for someone to work would miss the calls that he begins with, and the shortest loads at all.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +30,8 @@ from ssllatency.model.windows.estimates import MOST_STRATA, basis_of, estimates,
 from ssllatency.probes.catalogue import BY_NAME
 
 _FIRST_LOOK_S, _LOOK_S = 0.03, 0.25  # when it is seen how much tracing costs: at first, and then while all is watched
-_SOON_S = 0.12  # what comes so soon is waited for, as nobody may call in time
+_SOON_S = 0.06  # what comes so soon is waited for, as nobody may call in time
+_LINGER_LOOK_S = 0.1  # how often it is seen whether calls that began in a window have ended
 _LEAST_OUTSIDE_S = 0.02  # a time before a window that tells what tracing costs without it
 _LEAST_LINGER_S = 0.2  # how long calls that began in a window are followed past it: so long, or as long as the window was
 
@@ -72,7 +75,7 @@ class _Window:
 
 
 class Windows:
-    """Drives the gates. `tick` is to be called many times a second, `finish` before the last counts are read.
+    """Drives the gates. `tick` is to be called some times a second and at `due_s`, `finish` before the last counts are read.
 
     `spent` tells what tracing has cost by now, None where that isn't known; `totals` all calls counted so far by function and
     outcome; `work` what the processes have done so far. `tiers` are those that may go into windows, one after the other.
@@ -110,6 +113,7 @@ class Windows:
         self._outside: float | None = None
         self._dearness, self._planned, self._between, self._probed = Dearness(), begin, NONE, begin
         self._planned_s = now
+        self._run_ns = 0  # the processes, until the running stratum began
         self._over = self._resting = self._unhit = False
 
     def start(self) -> None:
@@ -127,7 +131,7 @@ class Windows:
                 self._look()
             return
         if self._phase is _Phase.BEFORE and self._is_time(self._opens_s):
-            self._open_if_anyone_works()
+            self._open()
         if self._phase is _Phase.OPEN and self._is_time(self._shuts_s):
             self._shut()
         if self._phase is _Phase.AFTER and self._may_go_on():
@@ -157,9 +161,13 @@ class Windows:
         return self._over
 
     @property
-    def in_force(self) -> bool:
-        """Whether windows are opened and shut, so that `tick` is to be called often."""
-        return bool(self._windowed) and not self._resting
+    def due_s(self) -> float:
+        """When the next window is to be opened or shut, or a stratum ends, by the clock; infinity while all is watched."""
+        if self._over or not self._windowed:
+            return math.inf
+        if self._phase is _Phase.AFTER:
+            return self._clock() + _LINGER_LOOK_S
+        return {_Phase.BEFORE: self._opens_s, _Phase.OPEN: self._shuts_s, _Phase.REST: self._ends_s}[self._phase]
 
     @property
     def rests(self) -> bool:
@@ -218,7 +226,9 @@ class Windows:
 
     def _begin_stratum(self) -> None:
         """Takes those tiers into windows that cost too much, lets those out that don't, and chooses the next window."""
-        schedule = self._controller.next(self._excess_s())
+        self._share()
+        self._resting, self._run_ns = self._before.cpu_ns == self._run_ns, self._before.cpu_ns
+        schedule = self._controller.next(self._excess_s(), rests=self._resting)
         wanted = self._tiers[: self._controller.level]
         for tier in set(wanted) - set(self._windowed):
             now, work = self._clock(), self._work()
@@ -230,33 +240,12 @@ class Windows:
             resume(self._gates, [tier])
             _move_border(self._watches[tier], self._clock(), self._work())
         self._windowed, self._phase = wanted, _Phase.BEFORE
-        begins_s = self._look_s = self._clock()
+        begins_s = self._clock()
         self._ends_s = begins_s + schedule.stratum_s
         self._opens_s = begins_s + self._chance.uniform(0, schedule.stratum_s - schedule.window_s)
         self._shuts_s = self._opens_s + schedule.window_s
         self._planned_s, self._planned = self._clock(), self._work()
         self._share()
-
-    def _open_if_anyone_works(self) -> None:
-        """While all processes rest no probe is set: the window sees that nobody calls, as it would with them. If one begins to
-        work before it is over, the window opens late."""
-        if self._clock() < self._look_s and self._clock() < self._shuts_s:
-            return
-        self._look_s = self._clock() + _LOOK_S
-        self._resting = self._all_rest()
-        if not self._resting:
-            self._open()
-        elif self._clock() >= self._shuts_s:
-            self._window = _Window(self._opens_s, self._planned, self._shuts_s - self._opens_s, NONE)
-            self._seen = {}  # nothing more than in the stratum before
-            for tier in self._windowed:
-                self._watches[tier].windows += 1
-            self._phase = _Phase.REST
-
-    def _all_rest(self) -> bool:
-        """Whether no process has run since the stratum began."""
-        spent = self._spent()
-        return spent is not None and spent.cpu_ns == self._before.cpu_ns
 
     def _open(self) -> None:
         if self._clock() - self._planned_s >= _LEAST_OUTSIDE_S:

@@ -86,9 +86,9 @@ class FullSession:
         self._functions.poll()
 
     @property
-    def in_windows(self) -> bool:
-        """Whether calls are watched in windows, and somebody works: then `poll` is to be called ten times a second."""
-        return self._functions.in_windows
+    def due_s(self) -> float:
+        """As Session has it."""
+        return self._functions.due_s
 
     @property
     def rests(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import heapq
+import math
 import mmap
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -276,6 +277,11 @@ class HandshakeSession:
     def in_flight(self) -> int:
         """How many handshakes have begun and not ended."""
         return len(self._in_flight.running())
+
+    @property
+    def due_s(self) -> float:
+        """As Session has it."""
+        return self._windows.due_s if self._windows else math.inf
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""

@@ -10,6 +10,7 @@ docs/internals/memory.md.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -144,9 +145,9 @@ class TraceSession:
                 self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
 
     @property
-    def in_windows(self) -> bool:
-        """Whether something is watched in windows, and somebody works."""
-        return bool(self._windows and self._windows.in_force)
+    def due_s(self) -> float:
+        """As Session has it."""
+        return self._windows.due_s if self._windows else math.inf
 
     @property
     def rests(self) -> bool:

@@ -24,7 +24,6 @@ from ssllatency.tracing.follow import Follower
 _LEAST_S = 1.0  # between two readings of the kernel's maps
 _TEND_S = 600.0  # so often the counts of processes that have ended are taken even though nobody asks
 _LOOK_S = 0.25  # a new child that needs links of its own, or a question, ends the wait at once
-_LOOK_AT_WINDOWS_S = 0.1
 _LOOK_AT_REST_S = 0.5  # so long a load isn't measured against the budget that begins when nobody worked
 
 
@@ -46,8 +45,8 @@ class Reader(Protocol):
     """What traces."""
 
     @property
-    def in_windows(self) -> bool:
-        """Whether `poll` is to be called more often than that."""
+    def due_s(self) -> float:
+        """By when `poll` is to be called next at the latest, by time.monotonic()."""
 
     @property
     def rests(self) -> bool:
@@ -97,9 +96,7 @@ class Tracer:
 
     @property
     def _look_s(self) -> float:
-        if self._session.in_windows:
-            return _LOOK_AT_WINDOWS_S
-        return _LOOK_AT_REST_S if self._session.rests else _LOOK_S
+        return live.pause_s(self._session.due_s, _LOOK_AT_REST_S if self._session.rests else _LOOK_S)
 
     def _answer(self) -> None:
         if time.monotonic() - self._read_s >= _LEAST_S:
