@@ -8,6 +8,11 @@
 /*
  * What a handshake's time is split into. WALL = CALLS + the waits; CALLS = the phases + REST. ON_CPU and OFF_CPU split CALLS,
  * COMPLETION and RESUMPTION WAIT_OFFLOAD, where they are known.
+ *
+ * A wait for the peer is WAIT_PEER until its bytes arrived and QUEUE_SERVER from then on; where it isn't known when they
+ * arrived, all of it is WAIT_PEER_OR_SERVER. WAIT_HELLO and QUEUE_START lie before WALL: from the established connection until
+ * the ClientHello arrived, and from then to the first call. QUEUE = QUEUE_START + QUEUE_SERVER; QUEUE_HANDSHAKES to
+ * QUEUE_ASLEEP say what the thread did meanwhile, where that is known. ROUND_TRIPS is part of WAIT_PEER.
  */
 enum ssll_part {
 	SSLL_PART_WALL = 0,
@@ -27,7 +32,18 @@ enum ssll_part {
 	SSLL_PART_OFF_CPU = 14,
 	SSLL_PART_OFFLOAD_COMPLETION = 15,
 	SSLL_PART_OFFLOAD_RESUMPTION = 16,
-	SSLL_PARTS = 17,
+	SSLL_PART_WAIT_HELLO = 17,
+	SSLL_PART_QUEUE_START = 18,
+	SSLL_PART_QUEUE_SERVER = 19,
+	SSLL_PART_WAIT_PEER_OR_SERVER = 20,
+	SSLL_PART_QUEUE_HANDSHAKES = 21,
+	SSLL_PART_QUEUE_OTHER = 22,
+	SSLL_PART_QUEUE_RUNNABLE = 23,
+	SSLL_PART_QUEUE_THROTTLED = 24,
+	SSLL_PART_QUEUE_ASLEEP = 25,
+	SSLL_PART_ROUND_TRIPS = 26,
+	SSLL_PART_QUEUE = 27,
+	SSLL_PARTS = 28,
 };
 
 enum ssll_ending {
@@ -157,6 +173,8 @@ enum ssll_flag {
 	SSLL_FLAG_RETURNS = 128,     /* a call has come back to wait for the peer or its window, so none sleeps for that */
 	SSLL_FLAG_BLOCKED = 256,     /* the last read or write has slept */
 	SSLL_FLAG_NONBLOCKING = 512, /* a call has come back to wait though its last read or write had not */
+	SSLL_FLAG_BOUNDED = 1024,    /* the first bytes to arrive weren't all that were read, so a wait's split is a bound */
+	SSLL_FLAG_SEVERAL = 2048,    /* bytes came more than once in the last wait, first those up to arrived_seq */
 	SSLL_FLAG_UNSPLIT = 16,      /* not every switch of its thread was seen: time on and off the processor can't be told */
 };
 
@@ -235,6 +253,7 @@ struct ssll_handshake {
 	__u64 phase_stack;    /* stack pointer at entry of the function in which the open phase began */
 	__u64 completed_ns;   /* since the last call began; 0: no completion was seen */
 	__u64 blocked_off_ns; /* off the processor in reads and writes that count as waits, and so not in OFF_CPU */
+	__u64 socket;         /* that it waits on: the kernel's address of it; 0: not known */
 	__u64 parts[SSLL_PARTS];
 	__u32 calls;
 	__u32 pauses;
@@ -248,6 +267,8 @@ struct ssll_handshake {
 	__u8 key_operation;
 	__u16 library;
 	__u16 pad;
+	__u32 arrived_seq;
+	__u32 pad2;
 };
 
 /* A call that runs, by its place on the stack. `outer` is the SSL whose call it was made in. */
@@ -266,6 +287,43 @@ struct ssll_thread {
 	__u32 back;          /* and the ends of them seen */
 	__u64 sleeps;        /* those by itself that the kernel had counted when it was last asked */
 	__u64 off_before_ns; /* off_ns when the read or write that runs began */
+	__u64 busy_ns;       /* that it worked in calls of handshakes, up to the last one that ended */
+	__u64 busy_since_ns; /* when the outermost call that runs began; 0: none runs */
+	__u64 run_delay_ns;  /* the thread's run_delay then */
+};
+
+/* The clocks of a thread at one moment, ns since its start. Those of the scheduler may lag by a tick while it runs. */
+struct ssll_clocks {
+	__u64 busy_ns;      /* in calls of handshakes, but for what it waited for a processor in them */
+	__u64 run_ns;       /* on a processor */
+	__u64 delay_ns;     /* runnable without one, held by a CPU quota included */
+	__u64 throttled_ns; /* that quotas held its control groups, on all processors */
+	__u64 sleeps;       /* how often it gave up the processor by itself */
+	__u32 tid;          /* 0: the thread isn't known */
+	__u32 pad;
+};
+
+/*
+ * What has arrived at a socket, by its address in the kernel. `ssl` and `since_ns`: the handshake that waits for it, and since
+ * when; of a connection whose handshake hasn't begun, 0. `arrived_ns`: the first arrival since then, 0 for none.
+ */
+struct ssll_arrival {
+	__u64 ssl;
+	__u64 since_ns;
+	__u64 established_ns; /* 0: not seen */
+	__u64 arrived_ns;
+	__u64 arrivals;
+	__u64 task; /* the kernel's address of the thread that is expected to come for it */
+	__u32 tid;
+	__u32 seq;                 /* behind the last byte of the first arrival */
+	struct ssll_clocks clocks; /* of that thread when it arrived */
+};
+
+/* The thread that began the last handshake of a server's port. */
+struct ssll_starter {
+	__u64 task;
+	__u32 tid;
+	__u32 pad;
 };
 
 /* Of the successful handshakes of the row: how many were resumed, of so many of which that is known. */
@@ -359,6 +417,8 @@ struct ssll_handshake_counters {
 	__u64 watches_transport; /* written by user space: 1 where they are */
 	__u64 threshold_ns;      /* written by user space: handshakes at least so long are handed over one by one */
 	__u64 within_data;       /* calls of tier DATA in which a handshake was begun or went on */
+	__u64 bounded;           /* handshakes of which a wait's split is a bound */
+	__u64 watches_arrivals;  /* written by user space: 1 where it is told when bytes arrive */
 	__u64 excess_used;       /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 };
 
@@ -377,13 +437,16 @@ _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 48 + 8 * SSLL_PARTS + 32, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 56 + 8 * SSLL_PARTS + 40, "handshake");
+_Static_assert(sizeof(struct ssll_clocks) == 48, "clocks");
+_Static_assert(sizeof(struct ssll_arrival) == 104, "arrival");
+_Static_assert(sizeof(struct ssll_starter) == 16, "starter");
 _Static_assert(sizeof(struct ssll_cause_key) == 16, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 16 + 16 + SSLL_COMM, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 136, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 152, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
 
 #endif

@@ -82,6 +82,28 @@ int at_switch(struct bpf_raw_tracepoint_args *ctx)
 	return switch_threads((struct task_struct *)ctx->args[1], (struct task_struct *)ctx->args[2]);
 }
 
+SEC("raw_tracepoint/inet_sock_set_state")
+int at_socket_state(struct bpf_raw_tracepoint_args *ctx)
+{
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	return note_established(ctx->args[0], ctx->args[1], ctx->args[2]);
+}
+
+/* Since Linux 6.3. */
+SEC("raw_tracepoint/sk_data_ready")
+int at_arrival(struct bpf_raw_tracepoint_args *ctx)
+{
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	return note_data_ready(ctx->args[0]);
+}
+
+SEC("raw_tracepoint/tcp_probe")
+int at_segment(struct bpf_raw_tracepoint_args *ctx)
+{
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	return note_segment(ctx->args[0], (const struct sk_buff *)ctx->args[1]);
+}
+
 /* Keeps the enums and the event in the object's BTF, from which user space's side of the ABI is generated. */
 const struct ssll_single *ssll_single_btf __attribute__((unused));
 const enum ssll_state *ssll_state_btf __attribute__((unused));

@@ -17,9 +17,29 @@ struct signal_struct {
 	atomic_t live;
 } __attribute__((preserve_access_index));
 
+struct sched_entity {
+	__u64 sum_exec_runtime;
+} __attribute__((preserve_access_index));
+
+struct sched_info {
+	unsigned long long run_delay;
+} __attribute__((preserve_access_index));
+
+struct cfs_bandwidth {
+	__u64 throttled_time;
+} __attribute__((preserve_access_index));
+
+struct task_group {
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
 	int pid;
 	int tgid;
+	struct sched_entity se;
+	struct task_group *sched_task_group;
+	struct sched_info sched_info;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	unsigned long nvcsw;

@@ -12,8 +12,8 @@
 #ifndef BLOCKING_BPF_H
 #define BLOCKING_BPF_H
 
-#include "handshakes/running.bpf.h"
 #include "common/tasks.bpf.h"
+#include "handshakes/arrivals.bpf.h"
 
 /* Whether the thread has slept since this was last asked. */
 static __always_inline bool has_slept(struct ssll_thread *thread)
@@ -39,7 +39,7 @@ static __always_inline bool is_transport(__u32 part)
 	return part == SSLL_PART_WAIT_PEER || part == SSLL_PART_WAIT_WINDOW;
 }
 
-static __always_inline void begin_transport(void)
+static __always_inline void begin_transport(struct ssll_handshake *handshake)
 {
 	struct ssll_thread *thread = find_thread();
 
@@ -47,6 +47,8 @@ static __always_inline void begin_transport(void)
 		return;
 	has_slept(thread);
 	thread->off_before_ns = thread->off_ns;
+	if (handshake->phase == SSLL_PART_WAIT_PEER)
+		await_arrival(handshake, thread->ssl, handshake->phase_since_ns);
 }
 
 /* If the thread slept, this was a wait rather than time in the call: since_ns advances past it. */
@@ -58,10 +60,23 @@ static __always_inline void end_transport(struct ssll_handshake *handshake, __u6
 	if (!thread || !has_slept(thread) || handshake->flags & SSLL_FLAG_NONBLOCKING)
 		return;
 	handshake->flags |= SSLL_FLAG_BLOCKED;
-	add_part(handshake, handshake->phase, duration_ns);
+	if (handshake->phase == SSLL_PART_WAIT_PEER) {
+		end_peer_wait(handshake, thread->ssl, handshake->phase_since_ns, handshake->phase_since_ns + duration_ns);
+		judge_split(handshake);
+	} else
+		add_part(handshake, handshake->phase, duration_ns);
 	handshake->since_ns += duration_ns;
 	handshake->blocked_off_ns += thread->off_ns - thread->off_before_ns;
 	thread->off_ns = thread->off_before_ns;
+}
+
+/* The part's time, which it has no longer. */
+static __always_inline __u64 take_part(struct ssll_handshake *handshake, enum ssll_part part)
+{
+	__u64 time_ns = handshake->parts[part];
+
+	handshake->parts[part] = 0;
+	return time_ns;
 }
 
 /*
@@ -72,6 +87,7 @@ static __always_inline void end_transport(struct ssll_handshake *handshake, __u6
 static __always_inline void transport_returns(struct ssll_handshake *handshake)
 {
 	bool first = !(handshake->flags & SSLL_FLAG_RETURNS);
+	__u64 waits_ns = 0;
 
 	handshake->flags |= SSLL_FLAG_RETURNS;
 	if (handshake->flags & SSLL_FLAG_BLOCKED)
@@ -79,9 +95,17 @@ static __always_inline void transport_returns(struct ssll_handshake *handshake)
 	handshake->flags |= SSLL_FLAG_NONBLOCKING;
 	if (!first)
 		return;
-	handshake->parts[SSLL_PART_CALLS] += handshake->parts[SSLL_PART_WAIT_PEER] + handshake->parts[SSLL_PART_WAIT_WINDOW];
+	waits_ns += take_part(handshake, SSLL_PART_WAIT_PEER);
+	waits_ns += take_part(handshake, SSLL_PART_WAIT_WINDOW);
+	waits_ns += take_part(handshake, SSLL_PART_WAIT_PEER_OR_SERVER);
+	if (handshake->parts[SSLL_PART_QUEUE_SERVER]) {
+		for (__u32 part = SSLL_PART_QUEUE_HANDSHAKES; part <= SSLL_PART_QUEUE_ASLEEP; part++)
+			handshake->parts[part] = 0;
+	}
+	waits_ns += take_part(handshake, SSLL_PART_QUEUE_SERVER);
+	take_part(handshake, SSLL_PART_ROUND_TRIPS);
+	handshake->parts[SSLL_PART_CALLS] += waits_ns;
 	handshake->parts[SSLL_PART_OFF_CPU] += handshake->blocked_off_ns;
-	handshake->parts[SSLL_PART_WAIT_PEER] = handshake->parts[SSLL_PART_WAIT_WINDOW] = 0;
 }
 
 #endif

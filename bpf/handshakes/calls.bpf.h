@@ -53,6 +53,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		forget_endpoint(ssl); /* of an SSL that lay there before */
 		if (handshake && is_under_way(ssl, layout))
 			handshake->flags |= SSLL_FLAG_PARTIAL;
+		begin_with_hello(handshake, ssl, now);
 	}
 	thread = lookup_or_init_thread();
 	if (!handshake || !thread || handshake->flags & SSLL_FLAG_ENDED)
@@ -60,13 +61,15 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	if (tier_of(cookie) == SSLL_TIER_DATA && !handshake->depth)
 		count(&handshake_counters.within_data);
 	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
-		close_lost_call(handshake, now);
+		close_lost_call(handshake, thread, now);
 	call.outer = thread->ssl;
 	keep_open_call(&key, &call);
+	if (!thread->ssl || !thread->busy_since_ns)
+		begin_busy(thread, now);
 	thread->ssl = ssl;
 	if (handshake->depth++)
 		return 0;
-	end_wait(handshake, now);
+	end_wait(handshake, ssl, now);
 	begin_off_cpu(thread);
 	has_slept(thread);
 	handshake->calls++;
@@ -102,10 +105,13 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 	same_thread = thread && thread->ssl == ssl;
 	if (thread)
 		thread->ssl = call->outer;
+	if (thread && !call->outer)
+		end_busy(thread, now);
 	forget_open_call(&key);
 	handshake = find_handshake(ssl, key.tgid);
 	if (!handshake || !handshake->depth || --handshake->depth)
 		return 0;
+	judge_split(handshake);
 	close_call(handshake, thread, same_thread, is_paused(ssl, handshake, value), now);
 	return continue_or_finish(handshake, ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), value, now);
 }
@@ -126,7 +132,7 @@ static __always_inline int on_free(__u64 ssl)
 		return 0;
 	}
 	if (handshake->depth && thread && thread->ssl == ssl) { /* no call frees its own SSL */
-		close_lost_call(handshake, now);
+		close_lost_call(handshake, thread, now);
 		thread->ssl = 0;
 	}
 	if (handshake->depth) /* in another thread, which keeps a reference */
@@ -134,7 +140,7 @@ static __always_inline int on_free(__u64 ssl)
 	layout = layout_of(handshake->library);
 	if (!layout)
 		return 0;
-	end_wait(handshake, now);
+	end_wait(handshake, ssl, now);
 	if (read_wanted_side(ssl, layout, &server))
 		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, false, now);
 	else

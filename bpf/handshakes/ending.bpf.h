@@ -31,6 +31,7 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, __u
 		phases += handshake->parts[part];
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;
 	handshake->parts[SSLL_PART_REST] = handshake->parts[SSLL_PART_CALLS] - phases;
+	handshake->parts[SSLL_PART_QUEUE] = handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_QUEUE_SERVER];
 	if (handshake->flags & SSLL_FLAG_UNSPLIT) {
 		handshake->parts[SSLL_PART_OFF_CPU] = 0;
 		count(&handshake_counters.unsplit);
@@ -88,6 +89,8 @@ static __always_inline void finish_handshake(
 	}
 	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT)
 		count(&handshake_counters.slept);
+	if (handshake->flags & SSLL_FLAG_BOUNDED)
+		count(&handshake_counters.bounded);
 	complete_parts(handshake, now);
 	set_label(&labels, SSLL_LABEL_ROLE, server);
 	set_label(&labels, SSLL_LABEL_PROCESS, tgid);
@@ -194,6 +197,10 @@ static __always_inline int continue_or_finish(
 		handshake->waiting = part_of_wait(verdict.reason);
 		if (is_transport(handshake->waiting))
 			transport_returns(handshake);
+		if (handshake->waiting == SSLL_PART_WAIT_PEER) {
+			find_socket_again(handshake, ssl);
+			await_arrival(handshake, ssl, now);
+		}
 		if (handshake->waiting == SSLL_PART_WAIT_OFFLOAD)
 			begin_offload_wait(handshake);
 		keep_endpoint(ssl, layout, server);

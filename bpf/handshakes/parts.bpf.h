@@ -98,9 +98,9 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 		handshake->key_operation = operation;
 		handshake->key_bytes = key_bytes(ctx, cookie);
 	}
-	if (is_transport(handshake->phase))
-		begin_transport();
 	handshake->phase_since_ns = bpf_ktime_get_ns();
+	if (is_transport(handshake->phase))
+		begin_transport(handshake);
 	return 0;
 }
 
@@ -125,13 +125,16 @@ static __always_inline int end_phase(const struct pt_regs *ctx, __u64 cookie)
 	return 0;
 }
 
-static __always_inline void end_wait(struct ssll_handshake *handshake, __u64 now)
+static __always_inline void end_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
 {
 	__u32 part = handshake->waiting;
 
 	if (part == SSLL_PART_WAIT_OFFLOAD)
 		end_offload_wait(handshake, now);
-	add_part(handshake, part, now - handshake->since_ns);
+	if (part == SSLL_PART_WAIT_PEER)
+		end_peer_wait(handshake, ssl, handshake->since_ns, now);
+	else
+		add_part(handshake, part, now - handshake->since_ns);
 	handshake->waiting = 0;
 }
 
@@ -151,9 +154,10 @@ static __always_inline void close_call(
 	handshake->since_ns = now;
 }
 
-/* A callback has jumped out of the call that is open. */
-static __always_inline void close_lost_call(struct ssll_handshake *handshake, __u64 now)
+/* A callback has jumped out of the call that is open in this thread. */
+static __always_inline void close_lost_call(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 now)
 {
+	thread->busy_since_ns = 0;
 	close_call(handshake, NULL, true, false, now);
 	handshake->depth = 0;
 	handshake->waiting = SSLL_PART_WAIT_UNKNOWN;

@@ -12,6 +12,7 @@ enum {
 	LOCAL_SOCKET = 1,
 	IPV4_SOCKET = 2,
 	IPV6_SOCKET = 10,
+	TCP = 6,
 	KIND_OF_FILE = 0170000,
 	SOCKET_FILE = 0140000,
 };
@@ -52,12 +53,28 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	__u16 sk_protocol;
 } __attribute__((preserve_access_index));
 
 /* Its port stays when the connection is gone, which skc_num doesn't. */
 struct inet_sock {
 	struct sock sk;
 	__u16 inet_sport;
+} __attribute__((preserve_access_index));
+
+struct minmax_sample {
+	__u32 v;
+} __attribute__((preserve_access_index));
+
+struct minmax {
+	struct minmax_sample s[3];
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+	__u64 bytes_received;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+	struct minmax rtt_min;
 } __attribute__((preserve_access_index));
 
 struct socket {
@@ -87,6 +104,46 @@ static __always_inline struct sock *find_socket(__u32 descriptor)
 		return NULL;
 	socket = BPF_CORE_READ(file, private_data);
 	return BPF_CORE_READ(socket, sk);
+}
+
+/* Whether it is a TCP socket. One of MPTCP isn't: what arrives there came by others. */
+static __always_inline bool is_tcp(struct sock *sock)
+{
+	__u32 family = BPF_CORE_READ(sock, __sk_common.skc_family);
+
+	return (family == IPV4_SOCKET || family == IPV6_SOCKET) && BPF_CORE_READ(sock, sk_protocol) == TCP;
+}
+
+/* The sequence number behind the last byte that a TCP socket has received in order. */
+static __always_inline __u32 received_seq(struct sock *sock)
+{
+	return BPF_CORE_READ((struct tcp_sock *)sock, rcv_nxt);
+}
+
+/* The sequence number behind the last byte that was read from a TCP socket. */
+static __always_inline __u32 read_seq(struct sock *sock)
+{
+	return BPF_CORE_READ((struct tcp_sock *)sock, copied_seq);
+}
+
+/* How many bytes lie in a TCP socket that have arrived and weren't read. */
+static __always_inline __u32 unread_bytes(struct sock *sock)
+{
+	return received_seq(sock) - read_seq(sock);
+}
+
+/* Whether something has been read from a TCP socket. */
+static __always_inline bool is_read_from(struct sock *sock)
+{
+	return BPF_CORE_READ((struct tcp_sock *)sock, bytes_received) > unread_bytes(sock);
+}
+
+/* The shortest round trip of late, ns; 0: none was measured. */
+static __always_inline __u64 least_round_trip_ns(struct sock *sock)
+{
+	__u32 least_us = BPF_CORE_READ((struct tcp_sock *)sock, rtt_min.s[0].v);
+
+	return least_us == ~0U ? 0 : least_us * 1000ULL;
 }
 
 static __always_inline bool is_mapped_ipv4(const __u8 *address)

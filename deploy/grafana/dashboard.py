@@ -139,7 +139,14 @@ def _latency() -> list[Any]:
             "What the library's calls did in the mean successful handshake, and what it waited for between them.",
             SECONDS,
             (_parts("ssllatency_handshake_phase_seconds", "phase"), "{{phase}}"),
-            (_parts("ssllatency_handshake_wait_seconds", "wait"), "waits for {{wait}}"),
+            (_parts("ssllatency_handshake_wait_seconds", "wait"), "wait: {{wait}}"),
+        ),
+        lines(
+            "The server's queue",
+            "How long clients' bytes lay in the server's sockets in a successful handshake, 99th percentile: in all, before its"
+            " first call, and by what the server's thread did.",
+            SECONDS,
+            (_quantile(0.99, "ssllatency_handshake_queue_seconds", good, "part"), "{{part}}"),
         ),
         lines(
             "99th percentile by phase",

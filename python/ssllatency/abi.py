@@ -96,6 +96,8 @@ class Flag(IntEnum):
     RETURNS = 128
     BLOCKED = 256
     NONBLOCKING = 512
+    BOUNDED = 1024
+    SEVERAL = 2048
     UNSPLIT = 16
 
 
@@ -174,7 +176,18 @@ class Part(IntEnum):
     OFF_CPU = 14
     OFFLOAD_COMPLETION = 15
     OFFLOAD_RESUMPTION = 16
-    PARTS = 17
+    WAIT_HELLO = 17
+    QUEUE_START = 18
+    QUEUE_SERVER = 19
+    WAIT_PEER_OR_SERVER = 20
+    QUEUE_HANDSHAKES = 21
+    QUEUE_OTHER = 22
+    QUEUE_RUNNABLE = 23
+    QUEUE_THROTTLED = 24
+    QUEUE_ASLEEP = 25
+    ROUND_TRIPS = 26
+    QUEUE = 27
+    PARTS = 28
 
 
 class PhaseCookie(IntEnum):
@@ -309,6 +322,38 @@ class Tier(IntEnum):
     DATA = 0
     BELOW = 1
     HANDSHAKE = 2
+
+
+class Clocks(ctypes.Structure):
+    _fields_ = (
+        ("busy_ns", ctypes.c_uint64),
+        ("run_ns", ctypes.c_uint64),
+        ("delay_ns", ctypes.c_uint64),
+        ("throttled_ns", ctypes.c_uint64),
+        ("sleeps", ctypes.c_uint64),
+        ("tid", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(Clocks) == 48
+
+
+class Arrival(ctypes.Structure):
+    _fields_ = (
+        ("ssl", ctypes.c_uint64),
+        ("since_ns", ctypes.c_uint64),
+        ("established_ns", ctypes.c_uint64),
+        ("arrived_ns", ctypes.c_uint64),
+        ("arrivals", ctypes.c_uint64),
+        ("task", ctypes.c_uint64),
+        ("tid", ctypes.c_uint32),
+        ("seq", ctypes.c_uint32),
+        ("clocks", Clocks),
+    )
+
+
+assert ctypes.sizeof(Arrival) == 104
 
 
 class BatchKey(ctypes.Structure):
@@ -451,7 +496,8 @@ class Handshake(ctypes.Structure):
         ("phase_stack", ctypes.c_uint64),
         ("completed_ns", ctypes.c_uint64),
         ("blocked_off_ns", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 17),
+        ("socket", ctypes.c_uint64),
+        ("parts", ctypes.c_uint64 * 28),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
         ("depth", ctypes.c_uint32),
@@ -464,10 +510,12 @@ class Handshake(ctypes.Structure):
         ("key_operation", ctypes.c_uint8),
         ("library", ctypes.c_uint16),
         ("pad", ctypes.c_uint16),
+        ("arrived_seq", ctypes.c_uint32),
+        ("pad2", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Handshake) == 216
+assert ctypes.sizeof(Handshake) == 320
 
 
 class Labels(ctypes.Structure):
@@ -514,11 +562,13 @@ class HandshakeCounters(ctypes.Structure):
         ("watches_transport", ctypes.c_uint64),
         ("threshold_ns", ctypes.c_uint64),
         ("within_data", ctypes.c_uint64),
+        ("bounded", ctypes.c_uint64),
+        ("watches_arrivals", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 136
+assert ctypes.sizeof(HandshakeCounters) == 152
 
 
 class HandshakeKey(ctypes.Structure):
@@ -548,13 +598,13 @@ assert ctypes.sizeof(Times) == 3896
 
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
-        ("parts", Times * 17),
+        ("parts", Times * 28),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 66248
+assert ctypes.sizeof(HandshakeRow) == 109104
 
 
 class Hits(ctypes.Structure):
@@ -709,7 +759,7 @@ assert ctypes.sizeof(SeriesKey) == 8
 class Single(ctypes.Structure):
     _fields_ = (
         ("ended_ns", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 17),
+        ("parts", ctypes.c_uint64 * 28),
         ("labels", Labels),
         ("cause", CauseKey),
         ("tgid", ctypes.c_uint32),
@@ -720,7 +770,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 248
+assert ctypes.sizeof(Single) == 336
 
 
 class Start(ctypes.Structure):
@@ -743,6 +793,17 @@ class StartKey(ctypes.Structure):
 
 
 assert ctypes.sizeof(StartKey) == 16
+
+
+class Starter(ctypes.Structure):
+    _fields_ = (
+        ("task", ctypes.c_uint64),
+        ("tid", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(Starter) == 16
 
 
 class Tally(ctypes.Structure):
@@ -788,10 +849,13 @@ class Thread(ctypes.Structure):
         ("back", ctypes.c_uint32),
         ("sleeps", ctypes.c_uint64),
         ("off_before_ns", ctypes.c_uint64),
+        ("busy_ns", ctypes.c_uint64),
+        ("busy_since_ns", ctypes.c_uint64),
+        ("run_delay_ns", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Thread) == 56
+assert ctypes.sizeof(Thread) == 80
 
 
 class WhoConfig(ctypes.Structure):

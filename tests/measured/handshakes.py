@@ -27,7 +27,7 @@ EVERY = (Part.WALL, Part.CALLS, Part.REST)
 
 @dataclass(frozen=True)
 class Shake:
-    """One handshake: the parts that it had, in nanoseconds, without WALL and CALLS; its labels, its key, its reason."""
+    """One handshake: the parts that it had, in nanoseconds, without WALL, CALLS and QUEUE; its labels, its key, its reason."""
 
     times: Mapping[Part, int]
     labels: Mapping[Label, str | None] = field(default_factory=dict)
@@ -44,7 +44,9 @@ class Shake:
         """All its parts, the sums as well."""
         calls = sum(self.times.get(phase, 0) for phase in PHASES)
         wall = calls + sum(self.times.get(wait, 0) for wait in WAITS)
-        return {Part.REST: 0, **self.times, Part.CALLS: calls, Part.WALL: wall}
+        queue = sum(self.times.get(part, 0) for part in (Part.QUEUE_START, Part.QUEUE_SERVER))
+        sums = {Part.CALLS: calls, Part.WALL: wall, **({Part.QUEUE: queue} if queue else {})}
+        return {Part.REST: 0, **self.times, **sums}
 
 
 def times_of(values_ns: Sequence[int]) -> Times:
@@ -66,6 +68,7 @@ def handshakes_of(shakes: Iterable[Shake], by: tuple[Label, ...] = ()) -> Handsh
         keys=_keys(good),
         mix=_mix(good),
         by=by,
+        arrivals=True,
     )
 
 

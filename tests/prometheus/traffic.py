@@ -49,6 +49,10 @@ def shake(random: Random, pid: int, *, resumed_share: float, failing_share: floa
         Part.CALLBACKS: round(slow * 0.03 * _MS * random.lognormvariate(0, 0.3)),
         Part.REST: round(slow * 0.3 * _MS * random.lognormvariate(0, 0.3)),
         Part.WAIT_PEER: round(8 * _MS * random.lognormvariate(0, 0.7)),
+        Part.QUEUE_START: 50_000,
+        Part.QUEUE_SERVER: 30_000,
+        Part.QUEUE_HANDSHAKES: 45_000,
+        Part.QUEUE_OTHER: 25_000,
     }
     if not resumed:
         times[Part.PRIVATE_KEY] = round(slow * 0.9 * _MS * random.lognormvariate(0, 0.2))

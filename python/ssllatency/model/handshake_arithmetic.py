@@ -110,6 +110,8 @@ def merge(*parts: Handshakes) -> Handshakes:
         unsplit=sum(part.unsplit for part in parts),
         slept=sum(part.slept for part in parts),
         partial=sum(part.partial for part in parts),
+        bounded=sum(part.bounded for part in parts),
+        arrivals=all(part.arrivals for part in parts),
         off_cpu=any(part.off_cpu for part in parts),
         unknown_labels={label: why for part in reversed(parts) for label, why in part.unknown_labels.items()},
         offload=offload_arithmetic.merge(*(part.offload for part in parts)),
@@ -135,6 +137,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             unsplit=max(0, later.unsplit - earlier.unsplit),
             slept=max(0, later.slept - earlier.slept),
             partial=max(0, later.partial - earlier.partial),
+            bounded=max(0, later.bounded - earlier.bounded),
             offload=offload_arithmetic.difference(later.offload, earlier.offload),
             by_process={},
         )

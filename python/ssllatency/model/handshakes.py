@@ -18,7 +18,13 @@ from ssllatency.model.histogram import ExponentialHistogram
 class Part(StrEnum):
     """A part of a handshake's time. WALL is all of it; CALLS is the time inside the library's functions.
 
-    The phases lie in the calls, the waits between them. ON_CPU and OFF_CPU split CALLS once more, where that was asked for;
+    The phases lie in the calls, the waits between them. A wait for the peer is WAIT_PEER until its bytes arrived, then
+    QUEUE_SERVER until this server came back for them; where it isn't known when they arrived, all of it is
+    WAIT_PEER_OR_SERVER. WAIT_HELLO and QUEUE_START lie before WALL: from the established connection to the ClientHello's
+    arrival, and from that to the first call. QUEUE is QUEUE_START and QUEUE_SERVER together, and QUEUE_HANDSHAKES to
+    QUEUE_ASLEEP are what the server's thread did meanwhile, where that is known: work in other handshakes, other work,
+    runnable without a processor, held by a CPU quota, asleep or stopped. ROUND_TRIPS is the part of WAIT_PEER that the
+    connection's shortest round trip explains. ON_CPU and OFF_CPU split CALLS once more, where that was asked for;
     COMPLETION (submission to completion) and RESUMPTION (completion to the next call: the event loop's delay) split
     WAIT_OFFLOAD, in handshakes where the completion was seen.
     """
@@ -40,6 +46,17 @@ class Part(StrEnum):
     OFF_CPU = "off_cpu"
     COMPLETION = "offload_completion"
     RESUMPTION = "offload_resumption"
+    WAIT_HELLO = "wait_hello"
+    QUEUE_START = "queue_start"
+    QUEUE_SERVER = "queue_server"
+    WAIT_PEER_OR_SERVER = "wait_peer_or_server"
+    QUEUE_HANDSHAKES = "queue_handshakes"
+    QUEUE_OTHER = "queue_other"
+    QUEUE_RUNNABLE = "queue_runnable"
+    QUEUE_THROTTLED = "queue_throttled"
+    QUEUE_ASLEEP = "queue_asleep"
+    ROUND_TRIPS = "round_trips"
+    QUEUE = "queue"
 
 
 EVERY = (Part.WALL, Part.CALLS, Part.REST)  # the parts that every handshake has
@@ -51,7 +68,24 @@ PHASES = (
     Part.CALLBACKS,
     Part.REST,
 )
-WAITS = (Part.WAIT_PEER, Part.WAIT_WINDOW, Part.WAIT_OFFLOAD, Part.WAIT_APPLICATION, Part.WAIT_UNKNOWN)
+WAITS = (
+    Part.WAIT_PEER,
+    Part.QUEUE_SERVER,
+    Part.WAIT_PEER_OR_SERVER,
+    Part.WAIT_WINDOW,
+    Part.WAIT_OFFLOAD,
+    Part.WAIT_APPLICATION,
+    Part.WAIT_UNKNOWN,
+)
+BEFORE = (Part.WAIT_HELLO, Part.QUEUE_START)  # before the first call, and so not in WALL
+# What the server's thread did while the peer's bytes lay in the queue.
+MEANWHILE = (
+    Part.QUEUE_HANDSHAKES,
+    Part.QUEUE_OTHER,
+    Part.QUEUE_RUNNABLE,
+    Part.QUEUE_THROTTLED,
+    Part.QUEUE_ASLEEP,
+)
 
 
 def unequal_sum(total_ns: Mapping[Part, int]) -> str:
@@ -294,8 +328,10 @@ class Handshakes:
     began, or had been evicted. `unattributed`: handshakes that couldn't be split into phases, as their calls moved between
     threads; all their time in calls is REST. `unsplit`: those without ON_CPU and OFF_CPU though these were asked for, as the
     kernel didn't announce all switches of their threads. `slept`: those whose calls slept before reads and writes were watched,
-    so that waits in them may be part of their phases and REST. `unknown_labels`: the labels that the libraries' code doesn't
-    show, with the reasons.
+    so that waits in them may be part of their phases and REST. `arrivals`: whether it was looked at when the peer's bytes
+    arrived; where it wasn't, as in recordings of older versions, WAIT_PEER is a wait for the peer or the server. `bounded`:
+    those of which a wait's split is a bound, as the library read more than had arrived first. `unknown_labels`: the labels
+    that the libraries' code doesn't show, with the reasons.
     """
 
     groups: tuple[Group, ...]
@@ -310,6 +346,8 @@ class Handshakes:
     unsplit: int = 0
     slept: int = 0
     partial: int = 0
+    bounded: int = 0
+    arrivals: bool = False
     off_cpu: bool = False
     unknown_labels: Mapping[Label, str] = field(default_factory=dict)
     offload: Offload | None = None

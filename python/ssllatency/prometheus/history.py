@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics import families as names
-from ssllatency.export.metrics.collect import version_of
+from ssllatency.export.metrics.collect import QUEUE_PARTS, version_of
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.ledger import Value, added
 from ssllatency.export.metrics.points import Distribution
@@ -45,6 +45,7 @@ _ROUNDING_NS = 1000  # what sums of seconds in floating point may differ by
 _EMPTY = Distribution(0, ExponentialHistogram((), 0))
 _WAITS = {part.removeprefix("wait_"): part for part in WAITS}
 _RESUMED = {"true": YES, "false": NO}
+_QUEUE = {name: part for part, name in QUEUE_PARTS.items()}
 _OFFLOAD = {"completion": Part.COMPLETION, "resumption": Part.RESUMPTION}
 
 
@@ -181,6 +182,7 @@ class _History:
             causes=tuple(self._causes(span)),
             keys=tuple(self._keys(span)),
             mix={label: counts for label, counts in mix.items() if counts},
+            arrivals=bool(self._series("ssllatency.handshake.queue")),
         )
 
     def _successful(self, span: _Span, *by: str) -> dict[tuple[str, ...], int]:
@@ -232,6 +234,7 @@ class _History:
         for family, label, known in (
             ("ssllatency.handshake.phase", names.PHASE, phases),
             ("ssllatency.handshake.wait", names.WAIT, _WAITS),
+            ("ssllatency.handshake.queue", names.PART, _QUEUE),
             ("ssllatency.offload.wait", names.PART, _OFFLOAD),
         ):
             for (name, outcome), value in span.counted(self._series(family), label, names.OUTCOME):

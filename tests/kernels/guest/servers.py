@@ -92,11 +92,14 @@ def traced(*options: str) -> dict[str, Any]:
 
 
 def handshakes(*options: str) -> dict[str, Any]:
-    """`ssllatency handshakes` on the shared server counts each."""
+    """`ssllatency handshakes` on the shared server counts each, and knows when the clients' bytes arrived."""
     nginx = server()
     with Handshakes(nginx.master_pid, options=options) as command:
         expected = connect(nginx)
     assert losses(command.document) == {}, f"lost: {losses(command.document)}"
+    parts = {part for group in command.document["handshakes"]["groups"] for part in group["parts"]}
+    assert {"wait_peer", "queue_server", "queue_start"} <= parts, f"when bytes arrived isn't known: {sorted(parts)}"
+    assert "wait_peer_or_server" not in parts
     return assert_same({"SSL_do_handshake": command.successful}, {"SSL_do_handshake": expected["SSL_do_handshake"]})
 
 

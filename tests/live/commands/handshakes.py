@@ -14,7 +14,17 @@ from tests import schema
 from tests.live.commands.trace import Document, Trace
 
 PHASES = ("private_key", "key_exchange", "peer_verification", "session_lookup", "callbacks", "rest")
-WAITS = ("wait_peer", "wait_window", "wait_offload", "wait_application", "wait_unknown")
+WAITS = (
+    "wait_peer",
+    "queue_server",
+    "wait_peer_or_server",
+    "wait_window",
+    "wait_offload",
+    "wait_application",
+    "wait_unknown",
+)
+QUEUE = ("queue_start", "queue_server")
+MEANWHILE = ("queue_handshakes", "queue_other", "queue_runnable", "queue_throttled", "queue_asleep")
 LABELS = ("version", "cipher", "resumed", "group", "signature", "client_certificate", "role")
 ALWAYS = ("wall", "calls", "rest")
 
@@ -60,6 +70,12 @@ def split(singles: Iterable[Shake]) -> list[Shake]:
     return [single for single in singles if "on_cpu" in single["parts_ns"]]
 
 
+def for_peer_ns(single: Shake) -> int:
+    """How long it waited for its peer: where it wasn't seen when bytes arrived, or for the server to come back for them."""
+    parts = single["parts_ns"]
+    return int(parts.get("wait_peer", 0) + parts.get("wait_peer_or_server", 0))
+
+
 def assert_books(shakes: Shakes) -> None:
     """Each handshake's parts add up, the rows are the sums of the handshakes, and nothing was lost."""
     handshakes = shakes.document["handshakes"]
@@ -92,6 +108,9 @@ def _assert_adds_up(single: Shake) -> None:
     if "on_cpu" in parts:
         assert parts["calls"] == parts["on_cpu"] + parts.get("off_cpu", 0)
     assert parts.get("offload_completion", 0) + parts.get("offload_resumption", 0) <= parts.get("wait_offload", 0)
+    assert parts.get("queue", 0) == sum(parts.get(part, 0) for part in QUEUE)
+    assert sum(parts.get(part, 0) for part in MEANWHILE) <= parts.get("queue", 0)
+    assert parts.get("round_trips", 0) <= parts.get("wait_peer", 0)
     assert single["calls"] > single["pauses"]
 
 

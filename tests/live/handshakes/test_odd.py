@@ -19,7 +19,7 @@ import pytest
 from tests import foreign
 from tests.live.clients.bad import HALF_A_HELLO
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
-from tests.live.commands.handshakes import Shakes, assert_books, endings, labels_of, split
+from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns, labels_of, split
 from tests.live.commands.trace import PROGRAM
 from tests.live.exact.test_outcomes import BOTH_SIDES
 from tests.live.servers.jobs import Fibers, build_fibers
@@ -117,7 +117,8 @@ def test_a_socket_that_blocks(certificates: Path) -> None:
         assert server.ends() == {"": TIMES}
     for single in shakes.singles:
         assert single["calls"] == 1
-        assert single["parts_ns"]["wall"] == single["parts_ns"]["calls"] + single["parts_ns"].get("wait_peer", 0)
+        parts = single["parts_ns"]
+        assert parts["wall"] == parts["calls"] + for_peer_ns(single) + parts.get("queue_server", 0)
     assert split(shakes.singles)
     assert_books(shakes)
 

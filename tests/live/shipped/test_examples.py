@@ -18,17 +18,19 @@ from tests.live.shipped.test_demo import left_behind
 
 pytestmark = pytest.mark.usefixtures("tracing")
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-# What follows from the numbers: how a diagnosis reads, what a load tool's units are, and which machine it was.
+# What follows from the numbers: what a diagnosis says, what a load tool's units are, and which machine it was.
 _VARYING = (
-    (r"==> .*?\n\n", "==>\n\n"),
+    (r"==> .*?\n\n", ""),
     (r"\n +\d+ waits not split, .*", ""),
     (r"\n +\d+ handshakes? whose calls slept .*", ""),  # for a lock, as may happen on a busy machine
+    (r"\n +\d+ handshakes? whose peer's bytes came .*(?:\n {4,}.*)*", ""),
+    (r"^ +(?:round trips|before: \w+|queue|in handshakes|in other work|no processor|CPU quota|asleep) +\d.*\n", ""),
     (r"^Lost:\n\n", ""),  # nothing else
     (r"^(?:ssllatency|Note): \d+ other process.*\n(?:[ ].*\n)*\n?", ""),  # who else maps the libraries
     (r"^(?:Cost of tracing|Processes that aren't traced|Programs that aren't at probes)\b.*\n(?:[ ].*\n)*\n?", ""),
     (r"^OpenSSL .* processors$", "OpenSSL, Linux, processors"),
     (r"^\S+, kernel \S+, (.*) from \S+$", r"host, kernel, \1"),
-    (r"\|[█▓▥▒·○]+\|", "|bar|"),
+    (r"\|[█▓▥▒·░○]+\|", "|bar|"),
     (r"\b1 completion\b", "1 completions"),  # of a thread that polled little
     (r"<?\d[\d.]*", "0"),
     (r"0 ?(ns|us|ms|s)\b", "0 s"),
@@ -37,6 +39,15 @@ _VARYING = (
 # What comes about by chance: who waits for whom, and whether two runs differ in more than their times.
 _PERHAPS = {
     "wait: peer",
+    "round trips",
+    "queue: server",
+    "before: ClientHello",
+    "before: queue",
+    "queue",
+    "in handshakes",
+    "in other work",
+    "no processor",
+    "asleep",
     "wait: peer window",
     "wait: unknown",
     "Of it in calls",

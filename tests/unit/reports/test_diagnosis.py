@@ -15,6 +15,7 @@ from ssllatency.model.handshakes import NO, YES, Batches, Ending, Handshakes, La
 from ssllatency.reports.diagnosis import failures as diagnosis_failures
 from ssllatency.reports.diagnosis import offload as diagnosis_offload
 from ssllatency.reports.diagnosis import time as diagnosis_time
+from ssllatency.reports.diagnosis import waits as diagnosis_waits
 from ssllatency.reports.diagnosis.diagnosis import FAILURE_RULES, TIME_RULES, Rule, diagnose
 from ssllatency.reports.diagnosis.numbers import FEWEST
 
@@ -49,16 +50,31 @@ SIDES: Sequence[tuple[Rule, Callable[[int], Handshakes], str]] = [
         " an ECDSA certificate, session resumption or an offload would reduce it.",
     ),
     (
-        diagnosis_time.peer_waits,
-        lambda side: measured(wait_peer=300_000, wait_window=199_000 + 1_000 * side, rest=501_000 - 1_000 * side),
+        diagnosis_waits.server_queue,
+        lambda side: measured(
+            queue_start=300_000, queue_server=199_000 + 1_000 * side, queue_handshakes=400_000, wait_peer=250_000, rest=250_000
+        ),
+        "50 % of the time that clients wait, 500 us of 1.00 ms a handshake, is this server's own queue: their bytes had"
+        " arrived, and for 80 % of that time its thread was busy with other handshakes. It is saturated: more workers or"
+        " processors, session resumption or a cheaper key would shorten the queue.",
+    ),
+    (
+        diagnosis_waits.peer_waits,
+        lambda side: measured(wait_peer=2_500_000, wait_window=499_000 + 1_000 * side, rest=3_001_000 - 1_000 * side),
         "50 % of the handshakes' time is spent waiting for the peer and the network:"
-        " the server's own part is 500 us of 1.00 ms.",
+        " the server's own work is 3.00 ms of 6.00 ms.",
+    ),
+    (
+        diagnosis_waits.peer_or_server_waits,
+        lambda side: measured(wait_peer_or_server=2_999_000 + 1_000 * side, rest=3_001_000 - 1_000 * side),
+        "50 % of the handshakes' time is spent waiting for the peer's bytes: whether the peer, the network or this server was"
+        " late isn't known, as it wasn't seen when they arrived. The server's own work is 3.00 ms of 6.00 ms.",
     ),
     (
         diagnosis_time.application_waits,
         lambda side: measured(wait_application=499_000 + 1_000 * side, rest=501_000 - 1_000 * side),
         "50 % of the handshakes' time is spent waiting for the application to call the library again:"
-        " the server's own part is 500 us of 1.00 ms.",
+        " the server's own work is 500 us of 1.00 ms.",
     ),
     (
         diagnosis_time.off_cpu,
@@ -256,8 +272,8 @@ def test_states_that_are_spread_are_not_named() -> None:
 
 
 def test_what_passes_the_wall_time_goes_before_what_takes_the_calls() -> None:
-    (sentence,) = diagnose(measured(private_key=900, rest=100, wait_peer=9_000))
-    assert sentence.endswith("the server's own part is 1.00 us of 10.0 us, 90 % of it RSA-2048 signing.")
+    (sentence,) = diagnose(measured(private_key=900_000, rest=100_000, wait_peer=9_000_000))
+    assert sentence.endswith("the server's own work is 1.00 ms of 10.0 ms, 90 % of it RSA-2048 signing.")
 
 
 @pytest.mark.parametrize(("sample", "sentences"), [(near, 1), (distant, 2), (offloaded, 1), (failing, 1), (idle, 0)])
@@ -266,8 +282,60 @@ def test_at_most_one_sentence_about_time_and_one_about_failures(sample: Callable
     assert len(diagnose(handshakes)) == sentences
 
 
+# What the server's thread did while bytes lay in its queue, and what that is called.
+MEANWHILE = {
+    Part.QUEUE_HANDSHAKES: "busy with other handshakes",
+    Part.QUEUE_OTHER: "busy with something else than handshakes",
+    Part.QUEUE_RUNNABLE: "ready to run but had no processor",
+    Part.QUEUE_THROTTLED: "held by a CPU quota",
+    Part.QUEUE_ASLEEP: "slept elsewhere",
+}
+
+
+@pytest.mark.parametrize(("part", "words"), MEANWHILE.items())
+def test_a_queue_is_told_with_what_the_thread_did(part: Part, words: str) -> None:
+    (sentence,) = diagnose(handshakes_of([Shake({Part.QUEUE_SERVER: 9_000_000, part: 6_000_000, Part.REST: 400_000})] * 50))
+    assert words in sentence
+    assert [other for other in MEANWHILE.values() if other in sentence] == [words]
+
+
+def test_a_queue_is_told_where_it_is_not_known_what_the_thread_did() -> None:
+    (sentence,) = diagnose(measured(queue_start=9_000_000, queue_other=2_000_000, rest=400_000))
+    assert sentence.endswith("this server's own queue: their bytes had arrived, and it was late to come back for them.")
+
+
+def test_no_queue_is_told_of_a_healthy_server() -> None:
+    assert diagnose(measured(queue_start=40_000, queue_server=40_000, queue_handshakes=70_000, rest=40_000)) == []
+
+
+def test_a_longer_wait_for_the_peer_is_told_instead_of_the_queue() -> None:
+    (sentence,) = diagnose(measured(queue_server=9_000_000, queue_other=9_000_000, wait_peer=12_000_000, rest=400_000))
+    assert "waiting for the peer and the network" in sentence
+
+
+@pytest.mark.parametrize(
+    ("round_trips", "words"),
+    [
+        (9_000_000, "they are far away, as the shortest round trip explains 90 % of that"),
+        (
+            1_000_000,
+            "the clients take their time, or the network delays or loses, as the shortest round trip explains 10 % of that",
+        ),
+    ],
+)
+def test_far_clients_are_told_from_slow_ones(round_trips: int, words: str) -> None:
+    (sentence,) = diagnose(measured(wait_peer=10_000_000, round_trips=round_trips, rest=400_000))
+    assert words in sentence
+
+
+def test_the_peer_is_not_blamed_where_arrivals_were_not_seen() -> None:
+    (sentence,) = diagnose(replace(measured(wait_peer=10_000_000, rest=400_000), arrivals=False))
+    assert "whether the peer, the network or this server was late isn't known" in sentence
+
+
 def test_silence_where_nothing_stands_out() -> None:
     assert diagnose(measured(private_key=400, key_exchange=400, rest=400, wait_peer=900)) == []
+    assert diagnose(measured(private_key=400, key_exchange=400, rest=400, wait_peer=1_999_000)) == []
     assert diagnose(handshakes_of([*alike(100, rest=1, wait_unknown=99), *failed(9)])) == []
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole handshakes by libbpf: attaches the object handshakes, and reads its maps into the model.
 
-Kernel memory, made at the start: 360 bytes for each handshake that can be in flight, 66 KB for each row of the report, and the
+Kernel memory, made at the start: 480 bytes for each handshake that can be in flight, 109 KB for each row of the report, and the
 rest (docs/internals/memory.md).
 """
 
@@ -61,9 +61,11 @@ from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import SslOffsets
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
-_TRACEPOINTS = ("at_write", "at_switch", "at_thread_end")
+_TRACEPOINTS = ("at_write", "at_switch", "at_thread_end", "at_socket_state", "at_arrival", "at_segment")
 _SINGLES_BYTES = 1 << 20
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
+# Sockets of handshakes that wait, and of connections that were just established. Those that are pushed out aren't split.
+_FEWEST_ARRIVALS, _MOST_ARRIVALS = 1024, 32768
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
@@ -118,6 +120,7 @@ class HandshakeSession:
         self._seen = 0
         self._watches_wakes = False
         self._watches_transport = request.blocking
+        self._watches_arrivals = False
         self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
         self._kept_names: dict[int, str] = {}
@@ -137,6 +140,7 @@ class HandshakeSession:
         loaded.resize_map("excess_handshakes", excess)
         loaded.resize_map("singles", self._singles_bytes)
         loaded.resize_map("wakes", min(in_flight, _MOST_WAKES))
+        loaded.resize_map("arrivals", min(max(in_flight // 4, _FEWEST_ARRIVALS), _MOST_ARRIVALS))
         loaded.resize_map("rows", len(ENDINGS) + rows)
         loaded.resize_map("processes", self._request.most_rows)
         if Label.PROCESS in self._request.by:
@@ -146,6 +150,7 @@ class HandshakeSession:
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
+        self._watch_arrivals()
         self.attachment.attach(self._sites(0, self._images, self._plans))
         if self._request.off_cpu:
             self.attachment.attach_tracepoint("at_switch")
@@ -245,6 +250,17 @@ class HandshakeSession:
             "at_phase": [begins for begins, _ in phases],
             "at_entry": [begins for begins, _ in inner],
         }
+
+    def _watch_arrivals(self) -> None:
+        """Traces when peers' bytes arrive. Without that the waits for peers are those for peers or this server."""
+        with suppress(OSError):
+            self.attachment.attach_tracepoint("at_socket_state")
+            try:
+                self.attachment.attach_tracepoint("at_arrival")
+            except OSError:  # before Linux 6.3
+                self.attachment.attach_tracepoint("at_segment")
+            self._watches_arrivals = True
+            self._counters.watches_arrivals = 1
 
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
@@ -376,6 +392,8 @@ class HandshakeSession:
             unsplit=counters.unsplit,
             slept=counters.slept,
             partial=counters.partial,
+            bounded=counters.bounded,
+            arrivals=self._watches_arrivals,
             off_cpu=self._request.off_cpu,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),

@@ -11,7 +11,7 @@ from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import Cost
-from ssllatency.model.handshakes import PHASES, WAITS, Group, Handshakes, Label, Offload, Part, Tallies
+from ssllatency.model.handshakes import MEANWHILE, PHASES, WAITS, Group, Handshakes, Label, Offload, Part, Tallies
 from ssllatency.model.keyed import Kept
 from ssllatency.model.snapshot import Outcome, Series, Snapshot
 
@@ -20,6 +20,8 @@ Found = tuple[str, Labels, Value]
 
 _REASONS = {Outcome.RETRY: "ssllatency.call.retries", Outcome.FAILURE: "ssllatency.call.failures"}
 _WAIT_PREFIX, _OFFLOAD_PREFIX = "wait_", "offload_"
+# The parts of ssllatency.handshake.queue by the value of its label.
+QUEUE_PARTS = {Part.QUEUE: "all"} | {part: part.removeprefix("queue_") for part in (Part.QUEUE_START, *MEANWHILE)}
 
 
 Counted = Series | Group | Tallies
@@ -103,6 +105,8 @@ def _of_group(group: Group) -> Iterator[Found]:
             yield "ssllatency.handshake.phase", labels({names.PHASE: part, **outcome}), durations
         elif part in WAITS:
             yield "ssllatency.handshake.wait", labels({names.WAIT: part.removeprefix(_WAIT_PREFIX), **outcome}), durations
+        elif part in QUEUE_PARTS:
+            yield "ssllatency.handshake.queue", labels({names.PART: QUEUE_PARTS[part], **outcome}), durations
         elif part in (Part.COMPLETION, Part.RESUMPTION):
             which = part.removeprefix(_OFFLOAD_PREFIX)
             yield "ssllatency.offload.wait", labels({names.PART: which, **outcome}), durations

@@ -15,6 +15,7 @@ from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports.diagnosis import failures as diagnosis_failures
 from ssllatency.reports.diagnosis import offload as diagnosis_offload
 from ssllatency.reports.diagnosis import time as diagnosis_time
+from ssllatency.reports.diagnosis import waits as diagnosis_waits
 from ssllatency.reports.words.units import printable
 
 Rule = Callable[[Handshakes], str | None]
@@ -26,8 +27,10 @@ TIME_RULES: Sequence[Rule] = (
     diagnosis_offload.late_resumption,
     diagnosis_offload.batches_unfilled,
     diagnosis_offload.offload_waits,
+    diagnosis_waits.server_queue,
     diagnosis_time.application_waits,
-    diagnosis_time.peer_waits,
+    diagnosis_waits.peer_waits,
+    diagnosis_waits.peer_or_server_waits,
     diagnosis_time.off_cpu,
     diagnosis_time.private_key,
     diagnosis_time.peer_verification,
@@ -38,7 +41,12 @@ TIME_RULES: Sequence[Rule] = (
 FAILURE_RULES: Sequence[Rule] = (diagnosis_failures.abandoned, diagnosis_failures.one_reason)
 # Those of the former that say that something doesn't work as it should; the others say where the time goes.
 FAULTS: frozenset[Rule] = frozenset(
-    (diagnosis_offload.software_fallback, diagnosis_offload.vain_resumptions, diagnosis_offload.late_resumption)
+    (
+        diagnosis_offload.software_fallback,
+        diagnosis_offload.vain_resumptions,
+        diagnosis_offload.late_resumption,
+        diagnosis_waits.server_queue,
+    )
 )
 
 

@@ -15,6 +15,7 @@ from ssllatency.reports.diagnosis.numbers import (
     time_ns,
     value_share,
 )
+from ssllatency.reports.diagnosis.waits import own_part
 from ssllatency.reports.words.handshakes import value_words
 from ssllatency.reports.words.units import duration, share
 
@@ -28,21 +29,7 @@ def application_waits(handshakes: Handshakes) -> str | None:
     if group is None or _fraction(group, Part.WALL, Part.WAIT_APPLICATION) < MOST:
         return None
     waits = share_of(group, Part.WALL, Part.WAIT_APPLICATION)
-    return (
-        f"{waits} of the handshakes' time is spent waiting for the application to call the library again: {_own_part(group)}."
-    )
-
-
-def peer_waits(handshakes: Handshakes) -> str | None:
-    """Most of the wall time went by waiting for the peer."""
-    group = successful(handshakes)
-    if group is None or _fraction(group, Part.WALL, Part.WAIT_PEER, Part.WAIT_WINDOW) < MOST:
-        return None
-    waits = share_of(group, Part.WALL, Part.WAIT_PEER, Part.WAIT_WINDOW)
-    key = ""
-    if _fraction(group, Part.CALLS, Part.PRIVATE_KEY) >= MOST:
-        key = f", {share_of(group, Part.CALLS, Part.PRIVATE_KEY)} of it {key_named(handshakes)}"
-    return f"{waits} of the handshakes' time is spent waiting for the peer and the network: {_own_part(group)}{key}."
+    return f"{waits} of the handshakes' time is spent waiting for the application to call the library again: {own_part(group)}."
 
 
 def off_cpu(handshakes: Handshakes) -> str | None:
@@ -104,8 +91,3 @@ def _phase(handshakes: Handshakes, part: Part, what: str) -> str | None:
 
 def _fraction(group: Group, whole: Part, *parts: Part) -> float:
     return ratio(time_ns(group, *parts), time_ns(group, whole))
-
-
-def _own_part(group: Group) -> str:
-    calls, wall = (duration(time_ns(group, part) / group.count) for part in (Part.CALLS, Part.WALL))
-    return f"the server's own part is {calls} of {wall}"

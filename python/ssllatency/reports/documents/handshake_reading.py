@@ -45,6 +45,8 @@ def read_handshakes(root: Field) -> Handshakes | None:
         unsplit=_added(handshakes, "unsplit"),
         slept=_added(handshakes, "slept"),
         partial=_added(handshakes, "partial"),
+        bounded=_added(handshakes, "bounded"),
+        arrivals=_added_flag(handshakes, "arrivals"),
         off_cpu=handshakes.get("off_cpu").flag(),
         unknown_labels={label: why.text() for label, why in _labelled(handshakes.get("unknown_labels")).items()},
         offload=read_offload(offload) if offload else None,
@@ -55,6 +57,12 @@ def _added(handshakes: Field, name: str) -> int:
     """A number that documents of older versions lack."""
     member = handshakes.optional(name)
     return member.whole() if member else 0
+
+
+def _added_flag(handshakes: Field, name: str) -> bool:
+    """A flag that documents of older versions lack."""
+    member = handshakes.optional(name)
+    return member is not None and member.flag()
 
 
 def _labelled(members: Field) -> dict[Label, Field]:

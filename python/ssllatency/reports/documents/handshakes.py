@@ -29,6 +29,8 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         "unsplit": handshakes.unsplit,
         "slept": handshakes.slept,
         "partial": handshakes.partial,
+        "bounded": handshakes.bounded,
+        "arrivals": handshakes.arrivals,
         "off_cpu": handshakes.off_cpu,
         "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},
     }

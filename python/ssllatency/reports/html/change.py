@@ -9,7 +9,7 @@ from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html.blocks import Finding, Mark
 from ssllatency.reports.html.tables import Verdicts
 from ssllatency.reports.rows.changes import differences, handshake_words, interval, leaning, percent
-from ssllatency.reports.words.handshakes import PARTS
+from ssllatency.reports.words.parts import PARTS
 
 _MARKS = {Verdict.SLOWER: Mark.BAD, Verdict.FASTER: Mark.GOOD, Verdict.NOISE: Mark.GOOD}
 

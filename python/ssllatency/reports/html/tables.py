@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ssllatency.reports.html.words import LETTERS, style_name, typeset
+from ssllatency.reports.html.words import style_name, typeset
 from ssllatency.reports.rows.row import Row
+from ssllatency.reports.words.parts import LETTERS
 from ssllatency.reports.words.units import counted
 
 MOST_ROWS = 200

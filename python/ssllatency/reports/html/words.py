@@ -18,21 +18,6 @@ _MICROSECONDS = re.compile(r"(?<=\d\u00a0)us(?![^\W_])")
 
 _BREAKS = re.compile(r"([/_])(?=\w)")
 
-# What stands for a part where its name has no room.
-LETTERS = {
-    Part.PRIVATE_KEY: "K",
-    Part.KEY_EXCHANGE: "X",
-    Part.PEER_VERIFICATION: "V",
-    Part.SESSION_LOOKUP: "S",
-    Part.CALLBACKS: "C",
-    Part.REST: "R",
-    Part.WAIT_PEER: "P",
-    Part.WAIT_WINDOW: "W",
-    Part.WAIT_OFFLOAD: "O",
-    Part.WAIT_APPLICATION: "A",
-    Part.WAIT_UNKNOWN: "U",
-}
-
 
 def style_name(part: Part) -> str:
     """The part's name in style sheets and among the colours."""

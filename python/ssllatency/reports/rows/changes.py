@@ -10,7 +10,8 @@ from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Change, Comparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
-from ssllatency.reports.words.handshakes import LABELS, PARTS, value_words
+from ssllatency.reports.words.handshakes import LABELS, value_words
+from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.units import duration, share
 
 _SHIFT = 0.05  # a share that changes by less isn't reported

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ssllatency.model.handshakes import Cause, Ending, Handshakes, Part, Single
-from ssllatency.reports.words.handshakes import ADJECTIVES, PARTS, PIECES, labels_words
+from ssllatency.reports.words.handshakes import ADJECTIVES, labels_words
+from ssllatency.reports.words.parts import PARTS, PIECES
 from ssllatency.reports.words.units import counted, duration, rate, seconds, share
 
 _MOST_PARTS = 3

@@ -36,6 +36,11 @@ def _of_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
             "handshake",
             "whose calls slept before reads and writes were watched: waits for the peer may be counted as rest",
         ),
+        (
+            handshakes.bounded,
+            "handshake",
+            "whose peer's bytes came in several pieces while they waited: some of their queue may be the peer's",
+        ),
     ]
 
 

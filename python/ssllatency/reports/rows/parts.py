@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import PHASES, Ending, Group, Handshakes, Part, Times
+from ssllatency.model.handshakes import BEFORE, MEANWHILE, PHASES, Ending, Group, Handshakes, Part, Times
 from ssllatency.reports.rows.row import Row
-from ssllatency.reports.words.handshakes import PARTS, PIECES
+from ssllatency.reports.words.parts import PARTS, PIECES
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, share
 
@@ -23,13 +23,21 @@ _ROWS = (
     (Part.ON_CPU, 2),
     (Part.OFF_CPU, 2),
     (Part.WAIT_PEER, 1),
+    (Part.ROUND_TRIPS, 2),
+    (Part.QUEUE_SERVER, 1),
+    (Part.WAIT_PEER_OR_SERVER, 1),
     (Part.WAIT_WINDOW, 1),
     (Part.WAIT_OFFLOAD, 1),
     (Part.COMPLETION, 2),
     (Part.RESUMPTION, 2),
     (Part.WAIT_APPLICATION, 1),
     (Part.WAIT_UNKNOWN, 1),
+    *((part, 0) for part in BEFORE),
+    (Part.QUEUE, 0),
+    *((part, 1) for part in MEANWHILE),
 )
+
+_NOT_IN_WALL = frozenset((*BEFORE, Part.QUEUE, *MEANWHILE))
 
 
 def shown_group(handshakes: Handshakes) -> Group | None:
@@ -49,13 +57,17 @@ def mostly_waits(group: Group) -> bool:
 
 
 def part_rows(group: Group) -> list[Row]:
-    """A row for each part, under HEADINGS: each of the handshakes that had it, with its share of the wall time."""
+    """A row for each part, under HEADINGS: each of the handshakes that had it, with its share of the wall time where it lies
+    in that."""
     wall_ns = group.parts[Part.WALL].total_ns
     present = [(part, depth, group.parts[part]) for part, depth in _ROWS if part in group.parts and group.parts[part].count]
-    return [Row((PARTS[part],), _cells(times, wall_ns), depth, part) for part, depth, times in present]
+    return [
+        Row((PARTS[part],), _cells(times, 0 if part in _NOT_IN_WALL else wall_ns), depth, part)
+        for part, depth, times in present
+    ]
 
 
 def _cells(times: Times, wall_ns: int) -> tuple[str, ...]:
     quantiles = (quantile(times, q) for q in _QUANTILES)
     mean = duration(times.total_ns / times.count)
-    return str(times.count), share(times.total_ns, wall_ns), mean, *quantiles, duration(times.max_ns)
+    return str(times.count), share(times.total_ns, wall_ns) if wall_ns else "-", mean, *quantiles, duration(times.max_ns)

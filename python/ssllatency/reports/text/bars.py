@@ -7,23 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ssllatency.model.handshakes import Part
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.handshakes import PARTS, PIECES
+from ssllatency.reports.words.parts import PARTS, PIECES, STYLES
 from ssllatency.reports.words.units import duration, share
-
-# What fills a part's piece of the bar: in ASCII, and where the terminal shows more. Work is dark, waits are light.
-_FILLS = {
-    Part.PRIVATE_KEY: ("K", "\u2588"),
-    Part.KEY_EXCHANGE: ("X", "\u2593"),
-    Part.PEER_VERIFICATION: ("V", "\u259a"),
-    Part.SESSION_LOOKUP: ("S", "\u25a4"),
-    Part.CALLBACKS: ("C", "\u25a5"),
-    Part.REST: ("=", "\u2592"),
-    Part.WAIT_PEER: (".", "\u00b7"),
-    Part.WAIT_WINDOW: ("w", "\u2248"),
-    Part.WAIT_OFFLOAD: ("o", "\u25cb"),
-    Part.WAIT_APPLICATION: ("-", "-"),
-    Part.WAIT_UNKNOWN: ("?", "?"),
-}
 
 
 def split_bar(times_ns: Mapping[Part, float], cells: int, page: Page) -> str:
@@ -60,7 +45,7 @@ def count_bar(count: int, most: int, cells: int, page: Page) -> str:
 
 
 def _fill(part: Part, page: Page) -> str:
-    return _FILLS[part][page.unicode]
+    return STYLES[part].unicode if page.unicode else STYLES[part].ascii
 
 
 def _shared_out(amounts: Sequence[float], cells: int) -> list[int]:

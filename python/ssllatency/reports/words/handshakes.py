@@ -1,33 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts, endings and labels of handshakes are called in text."""
+"""What the endings and labels of handshakes are called in text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ssllatency.model.handshakes import GIVEN, NO, PHASES, WAITS, WHO, YES, Ending, Label, Part
+from ssllatency.model.handshakes import GIVEN, NO, WHO, YES, Ending, Label
 
-PARTS = {
-    Part.WALL: "wall",
-    Part.CALLS: "in calls",
-    Part.PRIVATE_KEY: "private key",
-    Part.KEY_EXCHANGE: "key exchange",
-    Part.PEER_VERIFICATION: "peer verification",
-    Part.SESSION_LOOKUP: "session lookup",
-    Part.CALLBACKS: "callbacks",
-    Part.REST: "rest",
-    Part.WAIT_PEER: "wait: peer",
-    Part.WAIT_WINDOW: "wait: peer window",
-    Part.WAIT_OFFLOAD: "wait: offload",
-    Part.WAIT_APPLICATION: "wait: application",
-    Part.WAIT_UNKNOWN: "wait: unknown",
-    Part.ON_CPU: "(on CPU)",
-    Part.OFF_CPU: "(off CPU)",
-    Part.COMPLETION: "submit to done",
-    Part.RESUMPTION: "done to resume",
-}
-# What a handshake is made up of without remainder, in the order in which it is shown: work, then waits.
-PIECES = (*PHASES, *WAITS)
 ADJECTIVES = {Ending.SUCCESS: "successful", Ending.FAILURE: "failed", Ending.ABANDONED: "abandoned"}
 LABELS = {label: str(label).replace("_", " ") for label in Label} | {Label.SNI: "SNI", Label.ALPN: "ALPN"}
 

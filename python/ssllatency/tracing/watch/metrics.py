@@ -14,7 +14,7 @@ from enum import Enum
 
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.handshake_arithmetic import add_times, total
-from ssllatency.model.handshakes import PHASES, WAITS, YES, Ending, Label, Part, Times
+from ssllatency.model.handshakes import BEFORE, MEANWHILE, PHASES, WAITS, YES, Ending, Label, Part, Times
 from ssllatency.model.histogram import quantile_rank
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.timed import quantile_ns
@@ -169,6 +169,10 @@ def _handshakes(snapshot: Snapshot) -> Sample:
     return Sample(ended, ended, snapshot.duration_s, group.parts[Part.WALL] if group else None)
 
 
+# Parts of the client's wait since its ClientHello arrived, which is the wall time and what comes before it.
+_WITH_START = (Part.QUEUE, Part.QUEUE_START, *MEANWHILE)
+
+
 def _part(part: Part) -> Callable[[Snapshot], Sample]:
     def sample(snapshot: Snapshot) -> Sample:
         if snapshot.handshakes is None:
@@ -176,6 +180,8 @@ def _part(part: Part) -> Callable[[Snapshot], Sample]:
         group = total(snapshot.handshakes, Ending.SUCCESS)
         times = group.parts.get(part) if group else None
         whole_ns = group.parts[Part.WALL].total_ns if group else 0
+        if group and part in _WITH_START and Part.QUEUE_START in group.parts:
+            whole_ns += group.parts[Part.QUEUE_START].total_ns
         return Sample(times.count if times else 0, group.count if group else 0, snapshot.duration_s, times, whole_ns)
 
     return sample
@@ -224,7 +230,7 @@ Subjects = dict[str, Subject]
 
 def handshake_subjects() -> Subjects:
     """Those of handshakes, by name."""
-    parts = (Part.CALLS, *PHASES, *WAITS, Part.ON_CPU, Part.OFF_CPU)
+    parts = (Part.CALLS, *PHASES, *WAITS, Part.QUEUE, *BEFORE, *MEANWHILE, Part.ROUND_TRIPS, Part.ON_CPU, Part.OFF_CPU)
     subjects = [
         Subject("handshake", _handshakes, _TIMED),
         *(Subject(name, _ending(ending), _COUNTED, "share") for name, ending in _ENDINGS.items()),

@@ -131,6 +131,8 @@ def test_whole_document() -> None:
         "unsplit": 5,
         "slept": 6,
         "partial": 4,
+        "bounded": 0,
+        "arrivals": True,
         "off_cpu": True,
         "unknown_labels": {"group": "why"},
     }

@@ -66,7 +66,7 @@ def test_bar_has_its_cells_and_each_part_its_share_of_them(times: dict[Part, flo
 
 def test_each_part_has_its_own_character_in_the_order_of_the_parts() -> None:
     times = dict.fromkeys([*PHASES, *WAITS], 1)
-    assert split_bar(times, 11, PLAIN) == "|KXVSC=.wo-?|"
+    assert split_bar(times, 13, PLAIN) == "|KXVSC=.q:wo-?|"
     assert len(set(split_bar(times, 11, UNICODE))) == 12
 
 

@@ -224,6 +224,20 @@ def test_it_holds_of_the_last_seconds(text: str, expected: list[bool]) -> None:
     assert holds(text, FAST, SLOW, NONE, FAST) == expected
 
 
+def test_the_queue_before_the_first_call_is_part_of_what_clients_wait() -> None:
+    queued = {Part.QUEUE_START: 6 * MS, Part.QUEUE_SERVER: 1 * MS, Part.QUEUE_OTHER: 5 * MS, Part.REST: 3 * MS}
+    interval = interval_of(0, [Shake(queued, {}, Ending.SUCCESS)] * 20)
+    for text, expected in (
+        ("queue share >= 70%", True),  # 7 of 10 ms
+        ("queue share > 70%", False),
+        ("queue other share >= 50%", True),
+        ("queue server share >= 25%", True),  # 1 of the 4 ms since the first call
+        ("queue p99 > 20ms", False),
+        ("queue p50 > 6ms and queue start p50 < 6.5ms", True),
+    ):
+        assert holds(text, interval) == [expected], text
+
+
 def test_shares_of_handshakes() -> None:
     mixed = interval_of(
         0, [*shakes(1, 60), *shakes(1, 20, resumed=YES), *shakes(1, 15, Ending.FAILURE), *shakes(1, 5, Ending.ABANDONED)]

@@ -11,17 +11,10 @@ from matplotlib.axes import Axes
 from ssllatency.model.handshakes import Part
 from ssllatency.reports.html.plots.plots import Plot, Size, plot
 from ssllatency.reports.html.plots.svg import COLOURS
-from ssllatency.reports.html.words import LETTERS, style_name, typeset
-from ssllatency.reports.words.handshakes import PARTS
+from ssllatency.reports.html.words import style_name, typeset
+from ssllatency.reports.words.parts import LETTERS, PARTS, STYLES
 from ssllatency.reports.words.units import duration, share
 
-_HATCHES = {
-    Part.WAIT_PEER: "//",
-    Part.WAIT_WINDOW: "\\\\",
-    Part.WAIT_OFFLOAD: "xx",
-    Part.WAIT_APPLICATION: "--",
-    Part.WAIT_UNKNOWN: "..",
-}
 # Of a letter's height: how wide it is at most on average.
 _LETTER_WIDTH = 0.62
 
@@ -69,12 +62,12 @@ def _pieces(axes: Axes, size: Size, shown: Bar, position: float, longest: float)
     for part, time_ns in shown.times_ns.items():
         if not time_ns:
             continue
-        waiting = part in _HATCHES
-        axes.barh(position, time_ns / longest, 0.56, left / longest, color=COLOURS[style_name(part)], hatch=_HATCHES.get(part),
-                  edgecolor=COLOURS["hatch"] if waiting else COLOURS["paper"], linewidth=0.8)  # fmt: skip
+        hatch = STYLES[part].hatch
+        axes.barh(position, time_ns / longest, 0.56, left / longest, color=COLOURS[style_name(part)], hatch=hatch or None,
+                  edgecolor=COLOURS["hatch"] if hatch else COLOURS["paper"], linewidth=0.8)  # fmt: skip
         words = _fitting(part, share(time_ns, shown.whole_ns), size.width * time_ns / longest, size)
-        box = {"facecolor": COLOURS[style_name(part)], "edgecolor": "none", "pad": 1.5} if waiting else None
-        middle, colour = (left + time_ns / 2) / longest, COLOURS["ink" if waiting else "on-work"]
+        box = {"facecolor": COLOURS[style_name(part)], "edgecolor": "none", "pad": 1.5} if hatch else None
+        middle, colour = (left + time_ns / 2) / longest, COLOURS["ink" if hatch else "on-work"]
         axes.text(middle, position, typeset(words), ha="center", va="center", bbox=box if words else None, color=colour)
         left += time_ns
 

@@ -9,8 +9,9 @@ from ssllatency.model.handshakes import PHASES, Group, Part
 from ssllatency.reports.rows.parts import HEADINGS, mean_ns, mostly_waits, part_rows
 from ssllatency.reports.text.bars import legend, split_bar
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.handshakes import ADJECTIVES, PIECES
+from ssllatency.reports.words.handshakes import ADJECTIVES
 from ssllatency.reports.words.marks import DOMINANT
+from ssllatency.reports.words.parts import PIECES
 from ssllatency.reports.words.units import duration
 
 _GOES = ("MAX", "P90")  # columns that are left out where there is no room

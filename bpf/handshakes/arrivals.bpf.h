@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * When the peer's bytes arrived. A wait for the peer is the peer's and the network's until then, and this server's queue from
+ * then on until it comes back for them.
+ *
+ * The kernel tells of each arrival (sk_data_ready; before Linux 6.3 tcp_probe), and of each connection that is established.
+ * Both run on every core, for every socket of the machine, so they look a socket up and do nothing where no handshake waits for
+ * it. A socket waits from the end of a call that wanted to read; one whose connection was just established waits for its
+ * ClientHello. What had arrived between the library's last look at the socket and the end of its call lies unread there then,
+ * and has arrived at that end at the latest.
+ */
+#ifndef HANDSHAKES_ARRIVALS_BPF_H
+#define HANDSHAKES_ARRIVALS_BPF_H
+
+#include "handshakes/clocks.bpf.h"
+#include "labels/who.bpf.h"
+
+/* include/net/tcp_states.h */
+enum {
+	TCP_STATE_ESTABLISHED = 1,
+	TCP_STATE_SYN_RECV = 3,
+};
+
+/* `ssl` of an arrival: the bytes that came are dealt with, and no handshake waits for more. */
+#define NOBODY_WAITS (~0ULL)
+
+/* The first two words of a segment's control block: include/net/tcp.h, struct tcp_skb_cb. */
+struct segment {
+	__u32 seq;
+	__u32 end_seq;
+};
+
+struct sk_buff {
+	char cb[48];
+} __attribute__((preserve_access_index));
+
+/* One that is pushed out leaves its wait unsplit. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct ssll_arrival);
+} arrivals SEC(".maps");
+
+/* By the server's port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct ssll_starter);
+} starters SEC(".maps");
+
+static __always_inline __u32 port_of(struct sock *sock)
+{
+	return bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sock, inet_sport));
+}
+
+/* A connection is established that a peer asked for. */
+static __always_inline int note_established(__u64 socket, __u32 old_state, __u32 new_state)
+{
+	struct ssll_arrival arrival = {};
+
+	if (old_state != TCP_STATE_SYN_RECV || new_state != TCP_STATE_ESTABLISHED)
+		return 0;
+	arrival.established_ns = bpf_ktime_get_ns();
+	bpf_map_update_elem(&arrivals, &socket, &arrival, BPF_ANY);
+	return 0;
+}
+
+/* Bytes that can be read have arrived. Who will come for a ClientHello isn't known: most likely who came for the last one. */
+static __always_inline int note_arrival(__u64 socket, __u32 seq)
+{
+	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
+	struct ssll_starter *starter;
+	__u64 now;
+	__u32 port;
+
+	if (!arrival || arrival->ssl == NOBODY_WAITS)
+		return 0;
+	arrival->arrivals++;
+	if (arrival->arrived_ns)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!arrival->ssl && !arrival->task) {
+		port = port_of((struct sock *)socket);
+		starter = bpf_map_lookup_elem(&starters, &port);
+		if (starter) {
+			arrival->task = starter->task;
+			arrival->tid = starter->tid;
+		}
+	}
+	read_clocks((struct task_struct *)arrival->task, arrival->tid, &arrival->clocks, now);
+	arrival->seq = seq;
+	arrival->arrived_ns = now;
+	return 0;
+}
+
+/* Any socket of the machine, of whatever kind: what isn't TCP is in no table. */
+static __always_inline int note_data_ready(__u64 socket)
+{
+	return bpf_map_lookup_elem(&arrivals, &socket) ? note_arrival(socket, received_seq((struct sock *)socket)) : 0;
+}
+
+/* Before Linux 6.3: a segment that the kernel has yet to take in. Only what continues what was received can be read then. */
+static __always_inline int note_segment(__u64 socket, const struct sk_buff *buffer)
+{
+	struct segment segment;
+	__u32 next;
+
+	if (!bpf_map_lookup_elem(&arrivals, &socket) || bpf_core_read(&segment, sizeof(segment), &buffer->cb))
+		return 0;
+	next = BPF_CORE_READ((struct tcp_sock *)socket, rcv_nxt);
+	if ((__s32)(segment.seq - next) > 0 || (__s32)(segment.end_seq - next) <= 0)
+		return 0;
+	return note_arrival(socket, segment.end_seq);
+}
+
+/* The TCP socket that the library reads from itself; 0 where there is none, or it can't be told. */
+__noinline __u64 socket_of(__u64 ssl, const struct ssll_layout *layout)
+{
+	__u32 descriptor;
+	struct sock *sock;
+
+	if (!layout || !read_descriptor(ssl, layout, &descriptor))
+		return 0;
+	sock = find_socket(descriptor);
+	return sock && is_tcp(sock) ? (__u64)sock : 0;
+}
+
+/* From `now` on the handshake waits for its peer at its socket, in this thread. */
+__noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
+{
+	struct ssll_arrival fresh = {}, *arrival;
+	__u64 socket = handshake ? handshake->socket : 0;
+
+	if (!socket || !*(volatile __u64 *)&handshake_counters.watches_arrivals)
+		return 0;
+	arrival = lookup_or_init(&arrivals, &socket, &fresh);
+	if (!arrival)
+		return 0;
+	arrival->arrived_ns = arrival->arrivals = 0;
+	arrival->clocks.tid = 0;
+	arrival->task = bpf_get_current_task();
+	arrival->tid = this_thread();
+	arrival->since_ns = now;
+	arrival->ssl = ssl;
+	if (unread_bytes((struct sock *)socket))
+		note_arrival(socket, received_seq((struct sock *)socket));
+	return 0;
+}
+
+/* The application may have given the SSL another socket since. */
+static __always_inline void find_socket_again(struct ssll_handshake *handshake, __u64 ssl)
+{
+	handshake->socket = socket_of(ssl, layout_of(handshake->library));
+}
+
+/* The arrival that was awaited since then; NULL where none was, or it was pushed out. */
+static __always_inline struct ssll_arrival *awaited_arrival(const struct ssll_handshake *handshake, __u64 ssl, __u64 since)
+{
+	__u64 socket = handshake->socket; /* Linux 6.1 takes no key out of what a function was handed */
+	struct ssll_arrival *arrival = socket ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
+
+	return arrival && arrival->ssl == ssl && arrival->since_ns == since ? arrival : NULL;
+}
+
+static __always_inline void add_queue(
+        struct ssll_handshake *handshake, enum ssll_part part, const struct ssll_arrival *arrival, __u64 arrived, __u64 now)
+{
+	struct ssll_clocks clocks = {};
+
+	handshake->parts[part] += now - arrived;
+	if (arrival->arrivals > 1) {
+		handshake->flags |= SSLL_FLAG_SEVERAL;
+		handshake->arrived_seq = arrival->seq;
+	}
+	if (!arrival->clocks.tid || arrival->clocks.tid != this_thread())
+		return; /* another thread came for it: what that one did before isn't known */
+	read_clocks((struct task_struct *)bpf_get_current_task(), arrival->clocks.tid, &clocks, now);
+	if (clocks.tid)
+		add_doings(handshake, &arrival->clocks, &clocks, now - arrived);
+}
+
+/* A wait for the peer ends at `now`: splits it at the arrival. */
+__noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 since, __u64 now)
+{
+	struct ssll_arrival *arrival;
+	__u64 arrived, round_trip;
+
+	if (!handshake)
+		return 0;
+	arrival = awaited_arrival(handshake, ssl, since);
+	arrived = arrival ? arrival->arrived_ns : 0;
+	if (!arrival || (!arrived && unread_bytes((struct sock *)handshake->socket))) {
+		handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += now - since;
+		return 0;
+	}
+	if (!arrived || arrived > now)
+		arrived = now;
+	if (arrived < since)
+		arrived = since;
+	round_trip = least_round_trip_ns((struct sock *)handshake->socket);
+	if (round_trip > arrived - since)
+		round_trip = arrived - since;
+	handshake->parts[SSLL_PART_WAIT_PEER] += arrived - since;
+	handshake->parts[SSLL_PART_ROUND_TRIPS] += round_trip;
+	if (now > arrived)
+		add_queue(handshake, SSLL_PART_QUEUE_SERVER, arrival, arrived, now);
+	arrival->ssl = NOBODY_WAITS;
+	return 0;
+}
+
+/*
+ * What had arrived was read. Where bytes came more than once, and the library didn't stop at those that came first, the server
+ * may have come back in vain had it done so at once: then a part of its queue is the peer's.
+ */
+static __always_inline void judge_split(struct ssll_handshake *handshake)
+{
+	if (!(handshake->flags & SSLL_FLAG_SEVERAL))
+		return;
+	handshake->flags &= ~SSLL_FLAG_SEVERAL;
+	if ((__s32)(read_seq((struct sock *)handshake->socket) - handshake->arrived_seq) > 0)
+		handshake->flags |= SSLL_FLAG_BOUNDED;
+}
+
+static __always_inline void keep_starter(__u64 socket)
+{
+	struct ssll_starter starter = {.task = bpf_get_current_task(), .tid = this_thread()};
+	__u32 port = port_of((struct sock *)socket);
+
+	bpf_map_update_elem(&starters, &port, &starter, BPF_ANY);
+}
+
+/* What passed before the first call, of a connection from which nothing was read before: else its first bytes were no TLS. */
+__noinline int begin_with_hello(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
+{
+	struct ssll_arrival *arrival;
+	__u64 socket, arrived;
+
+	if (!handshake)
+		return 0;
+	find_socket_again(handshake, ssl);
+	socket = handshake->socket;
+	if (!socket)
+		return 0;
+	arrival = bpf_map_lookup_elem(&arrivals, &socket);
+	if (!arrival) /* it was established before the trace, or by this side */
+		return 0;
+	arrived = arrival->ssl ? 0 : arrival->arrived_ns;
+	if (arrived && arrived < now && !is_read_from((struct sock *)socket)) {
+		handshake->parts[SSLL_PART_WAIT_HELLO] = arrived - arrival->established_ns;
+		add_queue(handshake, SSLL_PART_QUEUE_START, arrival, arrived, now);
+	}
+	arrival->ssl = NOBODY_WAITS;
+	keep_starter(socket);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a thread does, by clocks that it has anyway: the scheduler's, and the time that it worked in calls of handshakes. Read
+ * at two moments, they tell what it did in between, without an event for each switch.
+ *
+ * The scheduler's time on a processor lags by up to a tick while the thread runs. So it only tells work from sleep where the
+ * thread has slept in between; where it hasn't, what wasn't spent waiting for a processor was work.
+ */
+#ifndef HANDSHAKES_CLOCKS_BPF_H
+#define HANDSHAKES_CLOCKS_BPF_H
+
+#include "common/tasks.bpf.h"
+#include "handshakes/running.bpf.h"
+
+enum {
+	MOST_CONTROL_GROUPS = 8, /* above one another, whose quotas are looked at */
+};
+
+/* How long the thread was runnable without a processor, ns since its start; 0 where the kernel doesn't count it. */
+static __always_inline __u64 run_delay_of(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->sched_info.run_delay) ? BPF_CORE_READ(task, sched_info.run_delay) : 0;
+}
+
+/* The time that quotas held the thread's control groups, those above it included, ns; 0 where the kernel has no quotas. */
+static __always_inline __u64 throttled_of(struct task_struct *task)
+{
+	struct task_group *group;
+	__u64 throttled_ns = 0;
+
+	if (!bpf_core_field_exists(task->sched_task_group->cfs_bandwidth.throttled_time))
+		return 0;
+	group = BPF_CORE_READ(task, sched_task_group);
+	for (__u32 level = 0; level < MOST_CONTROL_GROUPS && group; level++) {
+		throttled_ns += BPF_CORE_READ(group, cfs_bandwidth.throttled_time);
+		group = BPF_CORE_READ(group, parent);
+	}
+	return throttled_ns;
+}
+
+/* The thread begins the outermost of its calls. */
+static __always_inline void begin_busy(struct ssll_thread *thread, __u64 now)
+{
+	thread->busy_since_ns = now;
+	thread->run_delay_ns = run_delay_of((struct task_struct *)bpf_get_current_task());
+}
+
+/* The part of the time since the outermost call began that the thread worked. */
+static __always_inline __u64 busy_now(const struct ssll_thread *thread, __u64 run_delay_ns, __u64 now)
+{
+	__u64 passed_ns = now - thread->busy_since_ns, delayed_ns = run_delay_ns - thread->run_delay_ns;
+
+	return thread->busy_since_ns && delayed_ns < passed_ns ? passed_ns - delayed_ns : 0;
+}
+
+/* The outermost of its calls has come back. */
+static __always_inline void end_busy(struct ssll_thread *thread, __u64 now)
+{
+	thread->busy_ns += busy_now(thread, run_delay_of((struct task_struct *)bpf_get_current_task()), now);
+	thread->busy_since_ns = 0;
+}
+
+/* Reads the clocks of a thread, which may be another one than the one that runs, or gone: then `tid` of the clocks is 0. */
+static __always_inline void read_clocks(struct task_struct *task, __u32 tid, struct ssll_clocks *clocks, __u64 now)
+{
+	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
+
+	clocks->tid = 0;
+	if (!task || !thread || (__u32)BPF_CORE_READ(task, pid) != tid)
+		return;
+	clocks->tid = tid;
+	clocks->run_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
+	clocks->delay_ns = run_delay_of(task);
+	clocks->throttled_ns = throttled_of(task);
+	clocks->sleeps = BPF_CORE_READ(task, nvcsw);
+	clocks->busy_ns = thread->busy_ns + busy_now(thread, clocks->delay_ns, now);
+}
+
+/* The smaller of `wanted_ns` and what is left, which it takes away from that. */
+static __always_inline __u64 take_of(__u64 *left_ns, __u64 wanted_ns)
+{
+	__u64 taken_ns = wanted_ns < *left_ns ? wanted_ns : *left_ns;
+
+	*left_ns -= taken_ns;
+	return taken_ns;
+}
+
+/* Adds what the thread did in `duration_ns`, at whose borders its clocks stood so. */
+static __always_inline void add_doings(
+        struct ssll_handshake *handshake, const struct ssll_clocks *before, const struct ssll_clocks *after, __u64 duration_ns)
+{
+	__u64 left_ns = duration_ns, delay_ns, throttled_ns, busy_ns, run_ns;
+
+	delay_ns = take_of(&left_ns, after->delay_ns - before->delay_ns);
+	throttled_ns = take_of(&delay_ns, after->throttled_ns - before->throttled_ns);
+	busy_ns = take_of(&left_ns, after->busy_ns - before->busy_ns);
+	run_ns = after->run_ns - before->run_ns;
+	run_ns = run_ns > busy_ns ? run_ns - busy_ns : 0;
+	handshake->parts[SSLL_PART_QUEUE_RUNNABLE] += delay_ns;
+	handshake->parts[SSLL_PART_QUEUE_THROTTLED] += throttled_ns;
+	handshake->parts[SSLL_PART_QUEUE_HANDSHAKES] += busy_ns;
+	if (after->sleeps == before->sleeps)
+		run_ns = left_ns;
+	handshake->parts[SSLL_PART_QUEUE_OTHER] += take_of(&left_ns, run_ns);
+	handshake->parts[SSLL_PART_QUEUE_ASLEEP] += left_ns;
+}
+
+#endif

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each part of a handshake's time is shown, in every form: the one table of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ssllatency.model.handshakes import PHASES, WAITS, Part
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a part is shown. `name` is what it is called in text; `letter` stands for it where its name has no room. In bars a
+    piece of it consists of `ascii`, of `unicode` where the terminal shows more, and of `hatch` (matplotlib's) in pictures: work
+    is dark and plain, waits are light and hatched. Only the pieces of a handshake have these."""
+
+    name: str
+    letter: str = ""
+    ascii: str = ""
+    unicode: str = ""
+    hatch: str = ""
+
+
+STYLES = {
+    Part.WALL: Style("wall"),
+    Part.CALLS: Style("in calls"),
+    Part.PRIVATE_KEY: Style("private key", "K", "K", "\u2588"),
+    Part.KEY_EXCHANGE: Style("key exchange", "X", "X", "\u2593"),
+    Part.PEER_VERIFICATION: Style("peer verification", "V", "V", "\u259a"),
+    Part.SESSION_LOOKUP: Style("session lookup", "S", "S", "\u25a4"),
+    Part.CALLBACKS: Style("callbacks", "C", "C", "\u25a5"),
+    Part.REST: Style("rest", "R", "=", "\u2592"),
+    Part.WAIT_PEER: Style("wait: peer", "P", ".", "\u00b7", "//"),
+    Part.QUEUE_SERVER: Style("queue: server", "Q", "q", "\u2591", "++"),
+    Part.WAIT_PEER_OR_SERVER: Style("wait: peer or server", "E", ":", ":", "||"),
+    Part.WAIT_WINDOW: Style("wait: peer window", "W", "w", "\u2248", "\\\\"),
+    Part.WAIT_OFFLOAD: Style("wait: offload", "O", "o", "\u25cb", "xx"),
+    Part.WAIT_APPLICATION: Style("wait: application", "A", "-", "-", "--"),
+    Part.WAIT_UNKNOWN: Style("wait: unknown", "U", "?", "?", ".."),
+    Part.ON_CPU: Style("(on CPU)"),
+    Part.OFF_CPU: Style("(off CPU)"),
+    Part.COMPLETION: Style("submit to done"),
+    Part.RESUMPTION: Style("done to resume"),
+    Part.WAIT_HELLO: Style("before: ClientHello"),
+    Part.QUEUE_START: Style("before: queue"),
+    Part.QUEUE: Style("queue"),
+    Part.QUEUE_HANDSHAKES: Style("in handshakes"),
+    Part.QUEUE_OTHER: Style("in other work"),
+    Part.QUEUE_RUNNABLE: Style("no processor"),
+    Part.QUEUE_THROTTLED: Style("CPU quota"),
+    Part.QUEUE_ASLEEP: Style("asleep"),
+    Part.ROUND_TRIPS: Style("round trips"),
+}
+PARTS = {part: style.name for part, style in STYLES.items()}
+# What a handshake is made up of without remainder, in the order in which it is shown: work, then waits.
+PIECES = (*PHASES, *WAITS)
+LETTERS = {part: STYLES[part].letter for part in PIECES}

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose time it is: a cause is planted in the server or in its client, and the parts, the sentence and the client's own clock
+must agree on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import pytest
+
+from ssllatency.reports.diagnosis.diagnosis import diagnose
+from ssllatency.reports.documents.document import from_document
+from tests.live.clients.counted import TLS_1_2
+from tests.live.clients.slow import slow
+from tests.live.commands.handshakes import MEANWHILE, Shakes, assert_books
+from tests.live.servers.python_ssl import TlsServer, TlsSettings
+from tests.live.servers.queues import Late, felt_at_once_ns, felt_ns, late_server, neighbours, quota
+
+pytestmark = pytest.mark.usefixtures("tracing")
+TIMES = 32
+LATE_S = 0.03
+WORDS = {
+    "queue_handshakes": "busy with other handshakes",
+    "queue_other": "busy with something else than handshakes",
+    "queue_runnable": "ready to run but had no processor",
+    "queue_throttled": "held by a CPU quota",
+    "queue_asleep": "slept elsewhere",
+}
+Plant = Callable[[int], AbstractContextManager[None]]
+
+
+def sums(shakes: Shakes) -> dict[str, int]:
+    """The time of each part in all handshakes."""
+    total: dict[str, int] = {}
+    for single in shakes.singles:
+        for part, time_ns in single["parts_ns"].items():
+            total[part] = total.get(part, 0) + time_ns
+    return total
+
+
+def sentences(shakes: Shakes) -> list[str]:
+    handshakes = from_document(shakes.document).handshakes
+    assert handshakes
+    return diagnose(handshakes)
+
+
+def on_a_busy_processor(pid: int) -> AbstractContextManager[None]:
+    processor = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(pid, {processor})
+    return neighbours(processor, 4)
+
+
+@contextmanager
+def stopped_often(pid: int) -> Iterator[None]:
+    """Stopped for LATE_S, then let go for a tenth of that, again and again."""
+    over = threading.Event()
+
+    def stop() -> None:
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(LATE_S)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(LATE_S / 10)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def nothing(_: int) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+# The server's own lateness and what is done to it, by what its thread does while bytes lie in its queue.
+CAUSES: dict[str, tuple[Late, Plant]] = {
+    "queue_asleep": (Late(sleep_s=LATE_S), nothing),
+    "queue_other": (Late(spin_s=LATE_S), nothing),
+    "queue_runnable": (Late(spin_s=LATE_S / 5), on_a_busy_processor),
+    "queue_throttled": (Late(spin_s=LATE_S / 5), lambda pid: quota(pid, 0.1)),
+}
+
+
+@pytest.mark.parametrize("part", CAUSES)
+def test_a_server_that_is_late_is_told_with_the_cause(certificates: Path, part: str) -> None:
+    late, plant = CAUSES[part]
+    with late_server(certificates, late) as (pid, port), plant(pid), Shakes(pid) as shakes:
+        felt = [felt_ns(port) for _ in range(TIMES)]
+    parts = sums(shakes)
+    assert len(shakes.singles) == TIMES
+    assert max(MEANWHILE, key=lambda name: parts.get(name, 0)) == part
+    assert parts[part] > 0.5 * parts["queue"]
+    assert parts.get("wait_peer", 0) < 0.2 * parts["queue"]
+    assert "wait_peer_or_server" not in parts
+    assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt), rel=0.05)
+    assert WORDS[part] in sentences(shakes)[0]
+    assert_books(shakes)
+
+
+def test_a_server_that_is_stopped_is_asleep(certificates: Path) -> None:
+    with late_server(certificates, Late()) as (pid, port), Shakes(pid) as shakes, stopped_often(pid):
+        felt = [felt_ns(port) for _ in range(TIMES)]
+    parts = sums(shakes)
+    assert parts["queue_asleep"] > 0.5 * parts["queue"]
+    assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt), rel=0.05)
+    assert WORDS["queue_asleep"] in sentences(shakes)[0]
+    assert_books(shakes)
+
+
+def test_a_saturated_server_is_busy_with_other_handshakes(certificates: Path) -> None:
+    with late_server(certificates, Late(callback_s=0.01)) as (pid, port), Shakes(pid) as shakes:
+        felt = felt_at_once_ns(port, clients=6, times=10)
+    parts = sums(shakes)
+    assert parts["queue_handshakes"] > 0.5 * parts["queue"]
+    assert parts["queue"] > parts["calls"]
+    assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt), rel=0.05)
+    assert WORDS["queue_handshakes"] in sentences(shakes)[0]
+    assert_books(shakes)
+
+
+def test_a_slow_client_is_not_told_as_a_late_server(certificates: Path) -> None:
+    with late_server(certificates, Late()) as (pid, port), Shakes(pid) as shakes:
+        for _ in range(TIMES):
+            with suppress(OSError):  # the server closes without reading the request
+                slow(TLS_1_2, port, lambda: time.sleep(LATE_S))
+    parts = sums(shakes)
+    assert parts["wait_peer"] > TIMES * LATE_S * 1e9
+    assert parts["wait_peer"] > 0.8 * parts["wall"]
+    assert parts["round_trips"] < 0.1 * parts["wait_peer"]
+    (sentence,) = sentences(shakes)
+    assert "waiting for the peer and the network" in sentence
+    assert "the clients take their time, or the network delays or loses" in sentence
+    assert_books(shakes)
+
+
+def test_nothing_is_said_of_a_prompt_server_and_prompt_clients(certificates: Path) -> None:
+    with late_server(certificates, Late()) as (pid, port), Shakes(pid) as shakes:
+        for _ in range(TIMES):
+            felt_ns(port)
+    assert {single["ending"] for single in shakes.singles} == {"success"}
+    assert any("queue_server" in single["parts_ns"] for single in shakes.singles)
+    assert [sentence for sentence in sentences(shakes) if "queue" in sentence or "waiting" in sentence] == []
+    assert_books(shakes)
+
+
+def test_a_blocking_server_waits_for_its_client(certificates: Path) -> None:
+    """Its thread sleeps in read(): what it waits for is the client, but for the moment until it runs again."""
+    with TlsServer(certificates, TlsSettings(timeout_s=0)) as server, Shakes(server.pid) as shakes:
+        for _ in range(8):
+            slow(TLS_1_2, server.port, lambda: time.sleep(LATE_S))
+    parts = sums(shakes)
+    assert parts["wait_peer"] > 8 * LATE_S * 1e9
+    assert parts["queue_server"] < 0.2 * parts["wait_peer"]
+    assert_books(shakes)
