@@ -50,11 +50,6 @@ struct {
 	__type(value, struct ssll_starter);
 } starters SEC(".maps");
 
-static __always_inline __u32 port_of(struct sock *sock)
-{
-	return bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sock, inet_sport));
-}
-
 /* A connection is established that a peer asked for. */
 static __always_inline int note_established(__u64 socket, __u32 old_state, __u32 new_state)
 {
@@ -109,7 +104,7 @@ static __always_inline int note_segment(__u64 socket, const struct sk_buff *buff
 
 	if (!bpf_map_lookup_elem(&arrivals, &socket) || bpf_core_read(&segment, sizeof(segment), &buffer->cb))
 		return 0;
-	next = BPF_CORE_READ((struct tcp_sock *)socket, rcv_nxt);
+	next = received_seq((struct sock *)socket);
 	if ((__s32)(segment.seq - next) > 0 || (__s32)(segment.end_seq - next) <= 0)
 		return 0;
 	return note_arrival(socket, segment.end_seq);

@@ -76,9 +76,11 @@ static __always_inline void read_clocks(struct task_struct *task, __u32 tid, str
 	clocks->busy_ns = thread->busy_ns + busy_now(thread, clocks->delay_ns, now);
 }
 
-/* The smaller of `wanted_ns` and what is left, which it takes away from that. */
-static __always_inline __u64 take_of(__u64 *left_ns, __u64 wanted_ns)
+/* The smaller of what a clock went on by and what is left, which it takes away from that. Read in the middle of an update by
+ * another processor, a clock may seem to have gone back. */
+static __always_inline __u64 take_of(__u64 *left_ns, __u64 before_ns, __u64 after_ns)
 {
+	__u64 wanted_ns = after_ns > before_ns ? after_ns - before_ns : 0;
 	__u64 taken_ns = wanted_ns < *left_ns ? wanted_ns : *left_ns;
 
 	*left_ns -= taken_ns;
@@ -91,9 +93,9 @@ static __always_inline void add_doings(
 {
 	__u64 left_ns = duration_ns, delay_ns, throttled_ns, busy_ns, run_ns;
 
-	delay_ns = take_of(&left_ns, after->delay_ns - before->delay_ns);
-	throttled_ns = take_of(&delay_ns, after->throttled_ns - before->throttled_ns);
-	busy_ns = take_of(&left_ns, after->busy_ns - before->busy_ns);
+	delay_ns = take_of(&left_ns, before->delay_ns, after->delay_ns);
+	throttled_ns = take_of(&delay_ns, before->throttled_ns, after->throttled_ns);
+	busy_ns = take_of(&left_ns, before->busy_ns, after->busy_ns);
 	run_ns = after->run_ns - before->run_ns;
 	run_ns = run_ns > busy_ns ? run_ns - busy_ns : 0;
 	handshake->parts[SSLL_PART_QUEUE_RUNNABLE] += delay_ns;
@@ -101,7 +103,7 @@ static __always_inline void add_doings(
 	handshake->parts[SSLL_PART_QUEUE_HANDSHAKES] += busy_ns;
 	if (after->sleeps == before->sleeps)
 		run_ns = left_ns;
-	handshake->parts[SSLL_PART_QUEUE_OTHER] += take_of(&left_ns, run_ns);
+	handshake->parts[SSLL_PART_QUEUE_OTHER] += take_of(&left_ns, 0, run_ns);
 	handshake->parts[SSLL_PART_QUEUE_ASLEEP] += left_ns;
 }
 

@@ -146,6 +146,12 @@ static __always_inline __u64 least_round_trip_ns(struct sock *sock)
 	return least_us == ~0U ? 0 : least_us * 1000ULL;
 }
 
+/* This side's port. */
+static __always_inline __u16 port_of(struct sock *sock)
+{
+	return bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sock, inet_sport));
+}
+
 static __always_inline bool is_mapped_ipv4(const __u8 *address)
 {
 	const __u32 *words = (const __u32 *)address;
@@ -181,7 +187,7 @@ static __always_inline bool read_ends(__u32 descriptor, struct ends *ends)
 		return true;
 	if (ends->family != IPV4_SOCKET && ends->family != IPV6_SOCKET)
 		return false;
-	ends->port = bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sock, inet_sport));
+	ends->port = port_of(sock);
 	ends->peer_port = bpf_ntohs(BPF_CORE_READ(sock, __sk_common.skc_dport));
 	read_peer(sock, ends);
 	return true;

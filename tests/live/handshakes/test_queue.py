@@ -50,10 +50,18 @@ def sentences(shakes: Shakes) -> list[str]:
     return diagnose(handshakes)
 
 
-def on_a_busy_processor(pid: int) -> AbstractContextManager[None]:
-    processor = max(os.sched_getaffinity(0))
-    os.sched_setaffinity(pid, {processor})
-    return neighbours(processor, 4)
+@contextmanager
+def on_a_busy_processor(pid: int) -> Iterator[None]:
+    """The server shares its processor with others, and its clients, which are this process, have none of them beside them."""
+    all_processors = os.sched_getaffinity(0)
+    busy = max(all_processors)
+    os.sched_setaffinity(pid, {busy})
+    with neighbours(busy, 4):
+        os.sched_setaffinity(0, all_processors - {busy} or all_processors)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, all_processors)
 
 
 @contextmanager
