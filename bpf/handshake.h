@@ -12,7 +12,8 @@
  * A wait for the peer is WAIT_PEER until its bytes arrived and QUEUE_SERVER from then on; where it isn't known when they
  * arrived, all of it is WAIT_PEER_OR_SERVER. WAIT_HELLO and QUEUE_START lie before WALL: from the established connection until
  * the ClientHello arrived, and from then to the first call. QUEUE = QUEUE_START + QUEUE_SERVER; QUEUE_HANDSHAKES to
- * QUEUE_ASLEEP say what the thread did meanwhile, where that is known. ROUND_TRIPS is part of WAIT_PEER.
+ * QUEUE_ASLEEP say what the thread did meanwhile, where that is known. ROUND_TRIPS and LOSSES are parts of WAIT_PEER,
+ * OFF_CPU_RUNNABLE of OFF_CPU, REST_ASLEEP of REST, GONE of CALLS.
  */
 enum ssll_part {
 	SSLL_PART_WALL = 0,
@@ -43,7 +44,27 @@ enum ssll_part {
 	SSLL_PART_QUEUE_ASLEEP = 25,
 	SSLL_PART_ROUND_TRIPS = 26,
 	SSLL_PART_QUEUE = 27,
-	SSLL_PARTS = 28,
+	SSLL_PART_OFF_CPU_RUNNABLE = 28,
+	SSLL_PART_REST_ASLEEP = 29,
+	SSLL_PART_LOSSES = 30,
+	SSLL_PART_GONE = 31,
+	SSLL_PARTS = 32,
+};
+
+/* What a row adds up of its handshakes beside their times. Those from FLIGHTS to GONE are of handshakes that SOCKET counts. */
+enum ssll_fact {
+	SSLL_FACT_SOCKET = 0, /* handshakes whose TCP socket was seen */
+	SSLL_FACT_FLIGHTS = 1,
+	SSLL_FACT_FLIGHT_BYTES = 2, /* of this side's largest flight */
+	SSLL_FACT_UNSENT = 3,       /* handshakes with a flight of which a part waited for an acknowledgement */
+	SSLL_FACT_RETRANSMITTED = 4,
+	SSLL_FACT_RETRANSMISSIONS = 5,
+	SSLL_FACT_GONE = 6, /* handshakes with a call that began after the peer had closed or reset */
+	SSLL_FACT_HELLO_RETRY_KNOWN = 7,
+	SSLL_FACT_HELLO_RETRIES = 8,
+	SSLL_FACT_TICKETS_REFUSED = 9,
+	SSLL_FACT_CACHE_MISSES = 10,
+	SSLL_FACTS = 11,
 };
 
 enum ssll_ending {
@@ -331,6 +352,7 @@ struct ssll_handshake_row {
 	struct ssll_times parts[SSLL_PARTS];
 	__u64 resumed;
 	__u64 resumption_known;
+	__u64 facts[SSLL_FACTS];
 };
 
 /* The library's state of a handshake, as SSL_get_state returns it, where that isn't known. */

@@ -112,6 +112,7 @@ const enum ssll_shared *ssll_shared_btf __attribute__((unused));
 const enum ssll_table_size *ssll_table_size_btf __attribute__((unused));
 const struct ssll_holding *ssll_holding_btf __attribute__((unused));
 const enum ssll_part *ssll_part_btf __attribute__((unused));
+const enum ssll_fact *ssll_fact_btf __attribute__((unused));
 const enum ssll_ending *ssll_ending_btf __attribute__((unused));
 const enum ssll_place_of *ssll_place_of_btf __attribute__((unused));
 const enum ssll_flag *ssll_flag_btf __attribute__((unused));

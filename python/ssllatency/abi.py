@@ -86,6 +86,21 @@ class Exit(IntEnum):
     CONSTANT = 4
 
 
+class Fact(IntEnum):
+    SOCKET = 0
+    FLIGHTS = 1
+    FLIGHT_BYTES = 2
+    UNSENT = 3
+    RETRANSMITTED = 4
+    RETRANSMISSIONS = 5
+    GONE = 6
+    HELLO_RETRY_KNOWN = 7
+    HELLO_RETRIES = 8
+    TICKETS_REFUSED = 9
+    CACHE_MISSES = 10
+    FACTS = 11
+
+
 class Flag(IntEnum):
     UNATTRIBUTED = 1
     ALERT_SENT = 2
@@ -187,7 +202,11 @@ class Part(IntEnum):
     QUEUE_ASLEEP = 25
     ROUND_TRIPS = 26
     QUEUE = 27
-    PARTS = 28
+    OFF_CPU_RUNNABLE = 28
+    REST_ASLEEP = 29
+    LOSSES = 30
+    GONE = 31
+    PARTS = 32
 
 
 class PhaseCookie(IntEnum):
@@ -497,7 +516,7 @@ class Handshake(ctypes.Structure):
         ("completed_ns", ctypes.c_uint64),
         ("blocked_off_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 28),
+        ("parts", ctypes.c_uint64 * 32),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
         ("depth", ctypes.c_uint32),
@@ -515,7 +534,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 320
+assert ctypes.sizeof(Handshake) == 352
 
 
 class Labels(ctypes.Structure):
@@ -598,13 +617,14 @@ assert ctypes.sizeof(Times) == 3896
 
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
-        ("parts", Times * 28),
+        ("parts", Times * 32),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
+        ("facts", ctypes.c_uint64 * 11),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 109104
+assert ctypes.sizeof(HandshakeRow) == 124776
 
 
 class Hits(ctypes.Structure):
@@ -759,7 +779,7 @@ assert ctypes.sizeof(SeriesKey) == 8
 class Single(ctypes.Structure):
     _fields_ = (
         ("ended_ns", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 28),
+        ("parts", ctypes.c_uint64 * 32),
         ("labels", Labels),
         ("cause", CauseKey),
         ("tgid", ctypes.c_uint32),
@@ -770,7 +790,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 336
+assert ctypes.sizeof(Single) == 368
 
 
 class Start(ctypes.Structure):

@@ -13,6 +13,7 @@ from ssllatency.model.handshakes import (
     YES,
     Cause,
     Ending,
+    Fact,
     Group,
     Handshakes,
     KeyUse,
@@ -27,7 +28,8 @@ EVERY = (Part.WALL, Part.CALLS, Part.REST)
 
 @dataclass(frozen=True)
 class Shake:
-    """One handshake: the parts that it had, in nanoseconds, without WALL, CALLS and QUEUE; its labels, its key, its reason."""
+    """One handshake: the parts that it had, in nanoseconds, without WALL, CALLS and QUEUE; its labels, its key, its reason; and
+    what it adds to each fact."""
 
     times: Mapping[Part, int]
     labels: Mapping[Label, str | None] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class Shake:
     alert: str = ""
     sent: bool = False
     state: str = ""
+    facts: Mapping[Fact, int] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[Part, int]:
@@ -77,7 +80,8 @@ def _group(shakes: Sequence[Shake], by: tuple[Label, ...]) -> Group:
     parts = {part: times_of(durations) for part, durations in values.items() if durations}
     labels, ending = {label: shakes[0].labels.get(label) for label in by}, shakes[0].ending
     resumption = [one.labels.get(Label.RESUMED) for one in shakes if ending is Ending.SUCCESS]
-    return Group(labels, ending, parts, False, resumption.count(YES), len(resumption) - resumption.count(None))
+    facts = {fact: count for fact in Fact if (count := sum(one.facts.get(fact, 0) for one in shakes))}
+    return Group(labels, ending, parts, False, resumption.count(YES), len(resumption) - resumption.count(None), facts)
 
 
 def _causes(shakes: Iterable[Shake]) -> tuple[Cause, ...]:

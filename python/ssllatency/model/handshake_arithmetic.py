@@ -14,6 +14,7 @@ from ssllatency.model.handshakes import (
     EVERY,
     Cause,
     Ending,
+    Fact,
     Group,
     Handshakes,
     KeyUse,
@@ -47,6 +48,7 @@ def add_groups(groups: Sequence[Group]) -> Group:
         parts=parts,
         resumed=sum(group.resumed for group in groups),
         resumption_known=sum(group.resumption_known for group in groups),
+        facts=_facts_sum(groups),
     )
 
 
@@ -193,7 +195,20 @@ def _groups_since(later: Group, earlier: Group) -> Group:
         parts={part: times for part, times in parts.items() if times.count or part in EVERY},
         resumed=max(0, later.resumed - earlier.resumed),
         resumption_known=max(0, later.resumption_known - earlier.resumption_known),
+        facts=_facts_since(later.facts, earlier.facts),
     )
+
+
+def _facts_sum(groups: Iterable[Group]) -> dict[Fact, int]:
+    counts = Counter[Fact]()
+    for group in groups:
+        counts.update(group.facts)
+    return dict(counts)
+
+
+def _facts_since(later: Mapping[Fact, int], earlier: Mapping[Fact, int]) -> dict[Fact, int]:
+    counts = {fact: count - earlier.get(fact, 0) for fact, count in later.items()}
+    return {fact: count for fact, count in counts.items() if count > 0}
 
 
 def _times_since(later: Times, earlier: Times) -> Times:

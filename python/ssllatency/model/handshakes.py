@@ -24,9 +24,11 @@ class Part(StrEnum):
     arrival, and from that to the first call. QUEUE is QUEUE_START and QUEUE_SERVER together, and QUEUE_HANDSHAKES to
     QUEUE_ASLEEP are what the server's thread did meanwhile, where that is known: work in other handshakes, other work,
     runnable without a processor, held by a CPU quota, asleep or stopped. ROUND_TRIPS is the part of WAIT_PEER that the
-    connection's shortest round trip explains. ON_CPU and OFF_CPU split CALLS once more, where that was asked for;
-    COMPLETION (submission to completion) and RESUMPTION (completion to the next call: the event loop's delay) split
-    WAIT_OFFLOAD, in handshakes where the completion was seen.
+    connection's shortest round trip explains, LOSSES those of its waits in which segments were lost. ON_CPU and OFF_CPU split
+    CALLS once more; OFF_CPU_RUNNABLE is the part of OFF_CPU in which the thread was ready to run but had no processor, and in
+    the rest it slept; REST_ASLEEP is the part of REST that it slept. GONE is the part of CALLS of calls that began after the
+    peer had closed or reset the connection. COMPLETION (submission to completion) and RESUMPTION (completion to the next
+    call: the event loop's delay) split WAIT_OFFLOAD, in handshakes where the completion was seen.
     """
 
     WALL = "wall"
@@ -57,6 +59,46 @@ class Part(StrEnum):
     QUEUE_ASLEEP = "queue_asleep"
     ROUND_TRIPS = "round_trips"
     QUEUE = "queue"
+    OFF_CPU_RUNNABLE = "off_cpu_runnable"
+    REST_ASLEEP = "rest_asleep"
+    LOSSES = "losses"
+    GONE = "gone"
+
+
+class Fact(StrEnum):
+    """What is added up of handshakes beside their times.
+
+    SOCKET: how many of them had a TCP socket that was seen; those from FLIGHTS to GONE are of these. FLIGHTS: flights of the
+    peer that were waited for. FLIGHT_BYTES: the bytes of this side's largest flight. UNSENT: handshakes in which a part of a
+    flight had to wait for an acknowledgement, as it was larger than the congestion window. RETRANSMITTED: handshakes in which
+    this side sent segments again or the peer's came out of order; RETRANSMISSIONS: segments that this side sent again. GONE:
+    handshakes in which a call began after the peer had closed or reset the connection. HELLO_RETRIES: handshakes in which a
+    HelloRetryRequest was sent, of the HELLO_RETRY_KNOWN of which that is known. TICKETS_REFUSED: successful handshakes that
+    weren't resumed though a ticket of the client's was looked at; CACHE_MISSES: those that weren't though a session was looked
+    up in the server's cache.
+    """
+
+    SOCKET = "socket"
+    FLIGHTS = "flights"
+    FLIGHT_BYTES = "flight_bytes"
+    UNSENT = "unsent"
+    RETRANSMITTED = "retransmitted"
+    RETRANSMISSIONS = "retransmissions"
+    GONE = "gone"
+    HELLO_RETRY_KNOWN = "hello_retry_known"
+    HELLO_RETRIES = "hello_retries"
+    TICKETS_REFUSED = "tickets_refused"
+    CACHE_MISSES = "cache_misses"
+
+
+# The number of handshakes that a fact counts is at most that of another fact; of the others, at most all handshakes.
+WITHIN = {
+    Fact.UNSENT: Fact.SOCKET,
+    Fact.RETRANSMITTED: Fact.SOCKET,
+    Fact.GONE: Fact.SOCKET,
+    Fact.HELLO_RETRIES: Fact.HELLO_RETRY_KNOWN,
+}
+SUMS = (Fact.FLIGHTS, Fact.FLIGHT_BYTES, Fact.RETRANSMISSIONS)  # the others count handshakes
 
 
 EVERY = (Part.WALL, Part.CALLS, Part.REST)  # the parts that every handshake has
@@ -164,7 +206,7 @@ class Group:
     `labels` holds the values of the labels that the report was grouped by, empty where it wasn't; a value is None where it
     couldn't be read. `other`: the handshakes that were beyond the bound on the number of groups. `parts` holds WALL, CALLS
     and REST of every handshake, and the others of those that had them. Of successful ones `resumed` is how many were resumed,
-    of the `resumption_known` of which that is known.
+    of the `resumption_known` of which that is known. `facts` lacks those that are 0.
     """
 
     labels: Mapping[Label, str | None]
@@ -173,6 +215,7 @@ class Group:
     other: bool = False
     resumed: int = 0
     resumption_known: int = 0
+    facts: Mapping[Fact, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:

@@ -20,6 +20,7 @@ from ssllatency.model.handshakes import (
     WAITS,
     Batches,
     Ending,
+    Fact,
     Group,
     Handshakes,
     Label,
@@ -51,6 +52,8 @@ _shakes = st.lists(
         st.sampled_from([0, 0x0A0000C1]),
         st.sampled_from(["", "handshake failure"]),
         st.booleans(),
+        st.just("s"),
+        st.dictionaries(st.sampled_from(Fact), st.integers(1, 9), max_size=3),
     ),
     max_size=8,
 )

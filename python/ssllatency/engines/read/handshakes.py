@@ -13,7 +13,21 @@ from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, labe
 from ssllatency.engines.read.unchanged import Unchanged
 from ssllatency.engines.read.who import Texts
 from ssllatency.model.handshake_arithmetic import add_alike, add_causes, add_keys
-from ssllatency.model.handshakes import EVERY, NONE, WHO, Batches, Cause, Group, KeyUse, Label, Part, Single, Tallies, Times
+from ssllatency.model.handshakes import (
+    EVERY,
+    NONE,
+    WHO,
+    Batches,
+    Cause,
+    Fact,
+    Group,
+    KeyUse,
+    Label,
+    Part,
+    Single,
+    Tallies,
+    Times,
+)
 from ssllatency.openssl.names.names import Names
 
 NamesOf = Callable[[int], Names]  # of the library with this index
@@ -21,6 +35,7 @@ Pairs = Iterable[tuple[bytes, bytes]]
 Views = Iterable[tuple[bytes, bytes | memoryview]]
 
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
+_FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 
 
@@ -36,6 +51,7 @@ class _Row:
             if times.count:
                 self.parts[part] = number, marks(of_part), times
         self.resumed, self.resumption_known = row.resumed, row.resumption_known
+        self.facts = {fact: row.facts[number] for number, fact in _FACTS.items() if row.facts[number]}
         self._group: Group | None = None
 
     def group(self, labels: Mapping[Label, str | None], extremes: Mapping[Part, tuple[int | None, int | None]]) -> Group:
@@ -53,7 +69,7 @@ class _Row:
         }
         other = bool(self.key.known >> abi.Label.OTHER & 1)
         ending = ENDINGS[abi.Ending(self.key.ending)]
-        self._group = Group(labels, ending, parts, other, self.resumed, self.resumption_known)
+        self._group = Group(labels, ending, parts, other, self.resumed, self.resumption_known, self.facts)
         return self._group
 
 

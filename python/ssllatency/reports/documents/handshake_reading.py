@@ -7,8 +7,11 @@ from collections.abc import Mapping
 
 from ssllatency.model.handshakes import (
     EVERY,
+    SUMS,
+    WITHIN,
     Cause,
     Ending,
+    Fact,
     Group,
     Handshakes,
     KeyUse,
@@ -90,9 +93,11 @@ def _read_group(group: Field, by: tuple[Label, ...]) -> tuple[object, Group]:
     if not folded and set(labels) != set(by):
         group.get("labels").refuse("those of handshakes.by")
     resumption = _added(group, "resumed"), _added(group, "resumption_known")
-    made = Group(labels, group.get("ending").one_of(Ending), _read_parts(group.get("parts")), folded, *resumption)
+    parts, facts = _read_parts(group.get("parts")), _read_facts(group.optional("facts"))
+    made = Group(labels, group.get("ending").one_of(Ending), parts, folded, *resumption, facts)
     check_count(group, made.count)
     _check_resumption(group, made)
+    _check_facts(group, made)
     return (frozenset(labels.items()), made.ending, folded), made
 
 
@@ -101,6 +106,19 @@ def _check_resumption(field: Field, group: Group) -> None:
         field.get("resumption_known").contradict(f"at most that of the handshakes, {group.count}")
     if group.resumed > group.resumption_known:
         field.get("resumed").contradict(f"at most resumption_known, {group.resumption_known}")
+
+
+def _read_facts(facts: Field | None) -> dict[Fact, int]:
+    """What documents of older versions lack."""
+    return {member.name().one_of(Fact): member.whole() for _, member in facts.members()} if facts else {}
+
+
+def _check_facts(field: Field, group: Group) -> None:
+    for fact, count in group.facts.items():
+        within = WITHIN.get(fact)
+        most = group.facts.get(within, 0) if within else group.count
+        if fact not in SUMS and count > most:
+            field.get("facts").get(fact).contradict(f"at most that of {within or 'the handshakes'}, {most}")
 
 
 def _read_parts(parts: Field) -> dict[Part, Times]:

@@ -44,6 +44,7 @@ def _group(group: Group) -> dict[str, object]:
         "count": group.count,
         "resumed": group.resumed,
         "resumption_known": group.resumption_known,
+        "facts": {str(fact): count for fact, count in group.facts.items()},
         "parts": {str(part): _times(times) for part, times in group.parts.items()},
     }
 

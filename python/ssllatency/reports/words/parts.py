@@ -39,6 +39,9 @@ STYLES = {
     Part.WAIT_UNKNOWN: Style("wait: unknown", "U", "?", "?", ".."),
     Part.ON_CPU: Style("(on CPU)"),
     Part.OFF_CPU: Style("(off CPU)"),
+    Part.OFF_CPU_RUNNABLE: Style("(no processor)"),
+    Part.REST_ASLEEP: Style("(asleep)"),
+    Part.GONE: Style("(peer gone)"),
     Part.COMPLETION: Style("submit to done"),
     Part.RESUMPTION: Style("done to resume"),
     Part.WAIT_HELLO: Style("before: ClientHello"),
@@ -50,6 +53,7 @@ STYLES = {
     Part.QUEUE_THROTTLED: Style("CPU quota"),
     Part.QUEUE_ASLEEP: Style("asleep"),
     Part.ROUND_TRIPS: Style("round trips"),
+    Part.LOSSES: Style("losses"),
 }
 PARTS = {part: style.name for part, style in STYLES.items()}
 # What a handshake is made up of without remainder, in the order in which it is shown: work, then waits.

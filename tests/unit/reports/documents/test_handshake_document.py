@@ -17,7 +17,7 @@ from tests.unit.reports.handshake_samples import SAMPLES, distant, offloaded
 from tests.unit.reports.report_samples import snapshot_of
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.handshakes import Batches, Ending, Handshakes, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.handshakes import Batches, Ending, Fact, Handshakes, Label, Offload, Part, PollingThread, Single
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
 from ssllatency.reports.text.handshakes.report import render
 
@@ -32,13 +32,17 @@ def test_without_handshakes_there_is_no_member() -> None:
     assert "async" not in to_document(snapshot_of(handshakes=handshakes_of([])))
 
 
+FACTS = {Fact.SOCKET: 1, Fact.FLIGHTS: 2, Fact.GONE: 1}
+
+
 def whole() -> Handshakes:
     """One of everything."""
     labels = {Label.VERSION: "TLSv1.3", Label.RESUMED: None}
     failed = Shake(
         {Part.REST: 1_000}, labels, Ending.FAILURE, None, "no shared cipher", 0x0A0000C1, "handshake failure", True, "s"
     )
-    made = handshakes_of([Shake({Part.PRIVATE_KEY: 3_000}, labels, key=("sign", "RSA-2048")), failed], (Label.RESUMED,))
+    signed = Shake({Part.PRIVATE_KEY: 3_000}, labels, key=("sign", "RSA-2048"), facts=FACTS)
+    made = handshakes_of([signed, failed], (Label.RESUMED,))
     return replace(
         made,
         groups=(made.groups[0], replace(made.groups[1], labels={}, other=True)),
@@ -78,6 +82,7 @@ GROUPS = [
         "count": 1,
         "resumed": 0,
         "resumption_known": 0,
+        "facts": {"socket": 1, "flights": 2, "gone": 1},
         "parts": {"wall": THREE, "calls": THREE, "private_key": THREE, "rest": ZERO},
     },
     {
@@ -87,6 +92,7 @@ GROUPS = [
         "count": 1,
         "resumed": 0,
         "resumption_known": 0,
+        "facts": {},
         "parts": {"wall": ONE, "calls": ONE, "rest": ONE},
     },
 ]
@@ -165,6 +171,11 @@ HS, GROUP = "handshakes", ("handshakes", "groups", 0)
         ((*GROUP, "count"), 2, "count must be the sum of its exponential histogram, 1"),
         ((*GROUP, "resumption_known"), 2, "resumption_known must be at most that of the handshakes, 1"),
         ((*GROUP, "resumed"), 1, "resumed must be at most resumption_known, 0"),
+        ((*GROUP, "facts", "socket"), 2, "facts.socket must be at most that of the handshakes, 1"),
+        ((*GROUP, "facts", "gone"), 2, "facts.gone must be at most that of socket, 1"),
+        ((*GROUP, "facts", "flights"), -1, "facts.flights must be a whole number"),
+        ((*GROUP, "facts", "naps"), 1, "facts.naps must be one of socket, flights"),
+        ((*GROUP, "facts"), ..., None),
         ((*GROUP, "other"), 1, "other must be true or false"),
         ((*GROUP, "labels", "resumed"), 5, "labels.resumed must be a string"),
         ((*GROUP, "parts", "wall"), ..., "parts.wall must be there"),
