@@ -196,7 +196,12 @@ enum ssll_flag {
 	SSLL_FLAG_NONBLOCKING = 512, /* a call has come back to wait though its last read or write had not */
 	SSLL_FLAG_BOUNDED = 1024,    /* the first bytes to arrive weren't all that were read, so a wait's split is a bound */
 	SSLL_FLAG_SEVERAL = 2048,    /* bytes came more than once in the last wait, first those up to arrived_seq */
-	SSLL_FLAG_UNSPLIT = 16,      /* not every switch of its thread was seen: time on and off the processor can't be told */
+	SSLL_FLAG_UNSPLIT = 16,      /* its calls moved between threads: time on and off the processor can't be told */
+	SSLL_FLAG_FED = 16384,       /* the application reads the socket itself and hands the bytes to the library */
+	SSLL_FLAG_DISOWNED = 32768,  /* its calls followed reads of different sockets: it isn't known which one is its */
+	SSLL_FLAG_UNSENT = 65536,    /* a part of a flight waited for an acknowledgement */
+	SSLL_FLAG_GONE = 131072,     /* a call began after the peer had closed or reset the connection, */
+	SSLL_FLAG_GONE_NOW = 262144, /* the one that runs */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -271,10 +276,11 @@ struct ssll_handshake {
 	__u64 began_ns;
 	__u64 since_ns;
 	__u64 phase_since_ns;
-	__u64 phase_stack;    /* stack pointer at entry of the function in which the open phase began */
-	__u64 completed_ns;   /* since the last call began; 0: no completion was seen */
-	__u64 blocked_off_ns; /* off the processor in reads and writes that count as waits, and so not in OFF_CPU */
-	__u64 socket;         /* that it waits on: the kernel's address of it; 0: not known */
+	__u64 phase_stack;      /* stack pointer at entry of the function in which the open phase began */
+	__u64 completed_ns;     /* since the last call began; 0: no completion was seen */
+	__u64 blocked_off_ns;   /* off the processor in reads and writes that count as waits, and so not in OFF_CPU, */
+	__u64 blocked_delay_ns; /* and ready to run meanwhile */
+	__u64 socket;           /* that it waits on: the kernel's address of it; 0: not known */
 	__u64 parts[SSLL_PARTS];
 	__u32 calls;
 	__u32 pauses;
@@ -287,9 +293,25 @@ struct ssll_handshake {
 	__u8 alert;
 	__u8 key_operation;
 	__u16 library;
-	__u16 pad;
+	__u16 flights;
 	__u32 arrived_seq;
-	__u32 pad2;
+	__u32 written_seq;  /* behind the last byte of this side's flights so far */
+	__u32 flight_bytes; /* of the largest of them */
+	__u32 losses;       /* of the connection so far: segments sent again or received out of order */
+	__u32 resent;       /* the same, those sent again alone */
+	__u32 retransmissions;
+	__u32 lost; /* 1: the connection had losses while the handshake waited */
+};
+
+/* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the
+ * thread is off the processor. */
+struct ssll_border {
+	__u64 at_ns; /* 0: not known */
+	__u64 ahead_ns;
+	__u64 run_ns;
+	__u64 delay_ns;
+	__u32 switches;
+	__u32 processor;
 };
 
 /* A call that runs, by its place on the stack. `outer` is the SSL whose call it was made in. */
@@ -298,19 +320,19 @@ struct ssll_open_call {
 	__u64 outer;
 };
 
-/* The thread's innermost call that belongs to a handshake, and its switches since the outermost one began. */
+/* A thread's innermost call that belongs to a handshake, and what the thread did in it. */
 struct ssll_thread {
 	__u64 ssl;
-	__u64 off_since_ns;
-	__u64 off_ns;
-	__u64 switches;      /* that the kernel had counted for the thread when the call began */
-	__u32 away;          /* those seen since, */
-	__u32 back;          /* and the ends of them seen */
-	__u64 sleeps;        /* those by itself that the kernel had counted when it was last asked */
-	__u64 off_before_ns; /* off_ns when the read or write that runs began */
-	__u64 busy_ns;       /* that it worked in calls of handshakes, up to the last one that ended */
-	__u64 busy_since_ns; /* when the outermost call that runs began; 0: none runs */
-	__u64 run_delay_ns;  /* the thread's run_delay then */
+	__u64 sleeps;            /* those by itself that the kernel had counted when it was last asked */
+	__u64 busy_ns;           /* that it worked in calls of handshakes, up to the last one that ended */
+	__u64 busy_since_ns;     /* when the outermost call that runs began; 0: none runs */
+	__u64 run_delay_ns;      /* the thread's run_delay then */
+	struct ssll_border call; /* where the call began */
+	struct ssll_border phase;
+	__u64 phases_asleep_ns; /* asleep in phases of the call */
+	__u64 blocked_off_ns;   /* off the processor in reads and writes of the call that count as waits, */
+	__u64 blocked_delay_ns; /* and ready to run meanwhile */
+	__u64 read_socket;      /* from which it has read outside of calls since the last one; all ones: from several */
 };
 
 /* The clocks of a thread at one moment, ns since its start. Those of the scheduler may lag by a tick while it runs. */
@@ -338,6 +360,8 @@ struct ssll_arrival {
 	__u32 tid;
 	__u32 seq;                 /* behind the last byte of the first arrival */
 	struct ssll_clocks clocks; /* of that thread when it arrived */
+	__u32 is_read;             /* 1: something has been read of it before its handshake began, */
+	__u32 is_late;             /* 1: and more arrived after that */
 };
 
 /* The thread that began the last handshake of a server's port. */
@@ -441,12 +465,13 @@ struct ssll_handshake_counters {
 	__u64 within_data;       /* calls of tier DATA in which a handshake was begun or went on */
 	__u64 bounded;           /* handshakes of which a wait's split is a bound */
 	__u64 watches_arrivals;  /* written by user space: 1 where it is told when bytes arrive */
+	__u64 watches_reads_ns;  /* written by user space: since when it is told what threads read; 0: it isn't */
+	__u64 without_socket;    /* handshakes of servers that waited for bytes at no socket that is known */
 	__u64 excess_used;       /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 };
 
 struct ssll_handshake_config {
 	struct ssll_labels mask; /* all ones in what tells rows apart */
-	__u32 off_cpu;           /* 1: switches of threads are traced */
 	__u32 most_handshakes;   /* that one process may have in flight in the table of all */
 	__u32 most_rows;         /* that one process may make */
 	__u32 most_texts;        /* the same */
@@ -459,16 +484,17 @@ _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 56 + 8 * SSLL_PARTS + 40, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 64 + 8 * SSLL_PARTS + 64, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 48, "clocks");
-_Static_assert(sizeof(struct ssll_arrival) == 104, "arrival");
+_Static_assert(sizeof(struct ssll_border) == 40, "border");
+_Static_assert(sizeof(struct ssll_arrival) == 112, "arrival");
 _Static_assert(sizeof(struct ssll_starter) == 16, "starter");
 _Static_assert(sizeof(struct ssll_cause_key) == 16, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 16 + 16 + SSLL_COMM, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 152, "handshake counters");
-_Static_assert(sizeof(struct ssll_handshake_config) == 72, "handshake config");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 168, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_config) == 68, "handshake config");
 
 #endif

@@ -75,13 +75,6 @@ int at_thread_end(struct bpf_raw_tracepoint_args *ctx)
 	return end_thread((struct task_struct *)ctx->args[0]);
 }
 
-SEC("raw_tracepoint/sched_switch")
-int at_switch(struct bpf_raw_tracepoint_args *ctx)
-{
-	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
-	return switch_threads((struct task_struct *)ctx->args[1], (struct task_struct *)ctx->args[2]);
-}
-
 SEC("raw_tracepoint/inet_sock_set_state")
 int at_socket_state(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -102,6 +95,13 @@ int at_segment(struct bpf_raw_tracepoint_args *ctx)
 {
 	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
 	return note_segment(ctx->args[0], (const struct sk_buff *)ctx->args[1]);
+}
+
+SEC("raw_tracepoint/tcp_rcv_space_adjust")
+int at_read(struct bpf_raw_tracepoint_args *ctx)
+{
+	STAY_ON_THREAD_STACK(ctx, no_tracepoint_program);
+	return note_read(ctx->args[0]);
 }
 
 /* Keeps the enums and the event in the object's BTF, from which user space's side of the ABI is generated. */

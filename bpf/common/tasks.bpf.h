@@ -18,6 +18,7 @@ struct signal_struct {
 } __attribute__((preserve_access_index));
 
 struct sched_entity {
+	__u64 exec_start;
 	__u64 sum_exec_runtime;
 } __attribute__((preserve_access_index));
 

@@ -13,13 +13,8 @@
 #define HANDSHAKES_ARRIVALS_BPF_H
 
 #include "handshakes/clocks.bpf.h"
+#include "handshakes/wire.bpf.h"
 #include "labels/who.bpf.h"
-
-/* include/net/tcp_states.h */
-enum {
-	TCP_STATE_ESTABLISHED = 1,
-	TCP_STATE_SYN_RECV = 3,
-};
 
 /* `ssl` of an arrival: the bytes that came are dealt with, and no handshake waits for more. */
 #define NOBODY_WAITS (~0ULL)
@@ -73,6 +68,7 @@ static __always_inline int note_arrival(__u64 socket, __u32 seq)
 	if (!arrival || arrival->ssl == NOBODY_WAITS)
 		return 0;
 	arrival->arrivals++;
+	arrival->is_late |= arrival->is_read;
 	if (arrival->arrived_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -130,6 +126,7 @@ __noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 
 
 	if (!socket || !*(volatile __u64 *)&handshake_counters.watches_arrivals)
 		return 0;
+	end_flight(handshake);
 	arrival = lookup_or_init(&arrivals, &socket, &fresh);
 	if (!arrival)
 		return 0;
@@ -147,7 +144,13 @@ __noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 
 /* The application may have given the SSL another socket since. */
 static __always_inline void find_socket_again(struct ssll_handshake *handshake, __u64 ssl)
 {
-	handshake->socket = socket_of(ssl, layout_of(handshake->library));
+	__u64 socket = socket_of(ssl, layout_of(handshake->library));
+
+	if (!socket || socket == handshake->socket)
+		return;
+	handshake->socket = socket;
+	handshake->flags &= ~SSLL_FLAG_FED;
+	begin_wire(handshake);
 }
 
 /* The arrival that was awaited since then; NULL where none was, or it was pushed out. */
@@ -186,10 +189,12 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 		return 0;
 	arrival = awaited_arrival(handshake, ssl, since);
 	arrived = arrival ? arrival->arrived_ns : 0;
-	if (!arrival || (!arrived && unread_bytes((struct sock *)handshake->socket))) {
+	if (!arrival || (!arrived && (handshake->flags & SSLL_FLAG_FED || unread_bytes((struct sock *)handshake->socket)))) {
 		handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += now - since;
 		return 0;
 	}
+	if (arrived)
+		handshake->flights++;
 	if (!arrived || arrived > now)
 		arrived = now;
 	if (arrived < since)
@@ -199,6 +204,7 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 		round_trip = arrived - since;
 	handshake->parts[SSLL_PART_WAIT_PEER] += arrived - since;
 	handshake->parts[SSLL_PART_ROUND_TRIPS] += round_trip;
+	add_losses(handshake, arrived - since);
 	if (now > arrived)
 		add_queue(handshake, SSLL_PART_QUEUE_SERVER, arrival, arrived, now);
 	arrival->ssl = NOBODY_WAITS;
@@ -226,11 +232,23 @@ static __always_inline void keep_starter(__u64 socket)
 	bpf_map_update_elem(&starters, &port, &starter, BPF_ANY);
 }
 
-/* What passed before the first call, of a connection from which nothing was read before: else its first bytes were no TLS. */
+/* What passed before the first call began, of a connection whose first bytes were the ClientHello. */
+static __always_inline void add_hello(struct ssll_handshake *handshake, const struct ssll_arrival *arrival, __u64 began)
+{
+	__u64 arrived = arrival->ssl ? 0 : arrival->arrived_ns;
+
+	if (arrived && arrived < began) {
+		handshake->parts[SSLL_PART_WAIT_HELLO] = arrived - arrival->established_ns;
+		add_queue(handshake, SSLL_PART_QUEUE_START, arrival, arrived, began);
+	}
+	keep_starter(handshake->socket);
+}
+
+/* The first call begins, of a library that reads its socket itself. Where something was read from that, it was no TLS. */
 __noinline int begin_with_hello(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
 {
 	struct ssll_arrival *arrival;
-	__u64 socket, arrived;
+	__u64 socket;
 
 	if (!handshake)
 		return 0;
@@ -241,14 +259,19 @@ __noinline int begin_with_hello(struct ssll_handshake *handshake, __u64 ssl, __u
 	arrival = bpf_map_lookup_elem(&arrivals, &socket);
 	if (!arrival) /* it was established before the trace, or by this side */
 		return 0;
-	arrived = arrival->ssl ? 0 : arrival->arrived_ns;
-	if (arrived && arrived < now && !is_read_from((struct sock *)socket)) {
-		handshake->parts[SSLL_PART_WAIT_HELLO] = arrived - arrival->established_ns;
-		add_queue(handshake, SSLL_PART_QUEUE_START, arrival, arrived, now);
-	}
+	if (!is_read_from((struct sock *)socket))
+		add_hello(handshake, arrival, now);
 	arrival->ssl = NOBODY_WAITS;
-	keep_starter(socket);
 	return 0;
+}
+
+/* The handshake is over: what arrives now is nothing to it. */
+static __always_inline void forget_arrivals(const struct ssll_handshake *handshake)
+{
+	__u64 socket = handshake->socket;
+
+	if (socket)
+		bpf_map_delete_elem(&arrivals, &socket);
 }
 
 #endif

@@ -12,14 +12,14 @@
 #ifndef BLOCKING_BPF_H
 #define BLOCKING_BPF_H
 
-#include "common/tasks.bpf.h"
 #include "handshakes/arrivals.bpf.h"
+#include "handshakes/away.bpf.h"
 
 /* Whether the thread has slept since this was last asked. */
 static __always_inline bool has_slept(struct ssll_thread *thread)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	__u64 sleeps = BPF_CORE_READ(task, nvcsw);
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+	__u64 sleeps = task->nvcsw;
 	bool slept = sleeps != thread->sleeps;
 
 	thread->sleeps = sleeps;
@@ -46,7 +46,6 @@ static __always_inline void begin_transport(struct ssll_handshake *handshake)
 	if (!thread)
 		return;
 	has_slept(thread);
-	thread->off_before_ns = thread->off_ns;
 	if (handshake->phase == SSLL_PART_WAIT_PEER)
 		await_arrival(handshake, thread->ssl, handshake->phase_since_ns);
 }
@@ -54,20 +53,25 @@ static __always_inline void begin_transport(struct ssll_handshake *handshake)
 /* If the thread slept, this was a wait rather than time in the call: since_ns advances past it. */
 static __always_inline void end_transport(struct ssll_handshake *handshake, __u64 duration_ns)
 {
+	__u64 now = handshake->phase_since_ns + duration_ns;
 	struct ssll_thread *thread = find_thread();
+	struct away away;
 
 	handshake->flags &= ~SSLL_FLAG_BLOCKED;
 	if (!thread || !has_slept(thread) || handshake->flags & SSLL_FLAG_NONBLOCKING)
 		return;
 	handshake->flags |= SSLL_FLAG_BLOCKED;
 	if (handshake->phase == SSLL_PART_WAIT_PEER) {
-		end_peer_wait(handshake, thread->ssl, handshake->phase_since_ns, handshake->phase_since_ns + duration_ns);
+		end_peer_wait(handshake, thread->ssl, handshake->phase_since_ns, now);
 		judge_split(handshake);
 	} else
 		add_part(handshake, handshake->phase, duration_ns);
 	handshake->since_ns += duration_ns;
-	handshake->blocked_off_ns += thread->off_ns - thread->off_before_ns;
-	thread->off_ns = thread->off_before_ns;
+	away = away_since(&thread->phase, now);
+	thread->blocked_off_ns += away.off_ns;
+	thread->blocked_delay_ns += away.delay_ns;
+	handshake->blocked_off_ns += away.off_ns;
+	handshake->blocked_delay_ns += away.delay_ns;
 }
 
 /* The part's time, which it has no longer. */
@@ -104,8 +108,11 @@ static __always_inline void transport_returns(struct ssll_handshake *handshake)
 	}
 	waits_ns += take_part(handshake, SSLL_PART_QUEUE_SERVER);
 	take_part(handshake, SSLL_PART_ROUND_TRIPS);
+	take_part(handshake, SSLL_PART_LOSSES);
 	handshake->parts[SSLL_PART_CALLS] += waits_ns;
 	handshake->parts[SSLL_PART_OFF_CPU] += handshake->blocked_off_ns;
+	handshake->parts[SSLL_PART_OFF_CPU_RUNNABLE] += handshake->blocked_delay_ns;
+	handshake->parts[SSLL_PART_REST_ASLEEP] += handshake->blocked_off_ns - handshake->blocked_delay_ns;
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "common/tiers.bpf.h"
 #include "handshakes/ending.bpf.h"
 #include "handshakes/parts.bpf.h"
+#include "handshakes/reads.bpf.h"
 #include "handshakes/running.bpf.h"
 
 /* A call on an SSL that has no handshake begins one only where the SSL says that one is to be done. */
@@ -62,6 +63,8 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		count(&handshake_counters.within_data);
 	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
 		close_lost_call(handshake, thread, now);
+	if (!thread->ssl)
+		own_fed(handshake, thread, ssl, now);
 	call.outer = thread->ssl;
 	keep_open_call(&key, &call);
 	if (!thread->ssl || !thread->busy_since_ns)
@@ -70,7 +73,8 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	if (handshake->depth++)
 		return 0;
 	end_wait(handshake, ssl, now);
-	begin_off_cpu(thread);
+	look_for_peer(handshake);
+	begin_away(thread, now);
 	has_slept(thread);
 	handshake->calls++;
 	handshake->error = 0;
@@ -113,6 +117,8 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 		return 0;
 	judge_split(handshake);
 	close_call(handshake, thread, same_thread, is_paused(ssl, handshake, value), now);
+	if (thread && thread->ssl)
+		lose_away(thread);
 	return continue_or_finish(handshake, ssl, field(cookie, SSLL_COOKIE_CONVENTION, 4), value, now);
 }
 

@@ -33,10 +33,15 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, __u
 	handshake->parts[SSLL_PART_REST] = handshake->parts[SSLL_PART_CALLS] - phases;
 	handshake->parts[SSLL_PART_QUEUE] = handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_QUEUE_SERVER];
 	if (handshake->flags & SSLL_FLAG_UNSPLIT) {
+		for (__u32 part = SSLL_PART_OFF_CPU_RUNNABLE; part <= SSLL_PART_REST_ASLEEP; part++)
+			handshake->parts[part] = 0;
 		handshake->parts[SSLL_PART_OFF_CPU] = 0;
 		count(&handshake_counters.unsplit);
-	} else if (handshake_config.off_cpu)
-		handshake->parts[SSLL_PART_ON_CPU] = handshake->parts[SSLL_PART_CALLS] - handshake->parts[SSLL_PART_OFF_CPU];
+		return;
+	}
+	handshake->parts[SSLL_PART_ON_CPU] = handshake->parts[SSLL_PART_CALLS] - handshake->parts[SSLL_PART_OFF_CPU];
+	handshake->parts[SSLL_PART_REST_ASLEEP] =
+	        at_most(handshake->parts[SSLL_PART_REST_ASLEEP], handshake->parts[SSLL_PART_REST]);
 }
 
 static __always_inline void emit_single(
@@ -91,6 +96,9 @@ static __always_inline void finish_handshake(
 		count(&handshake_counters.slept);
 	if (handshake->flags & SSLL_FLAG_BOUNDED)
 		count(&handshake_counters.bounded);
+	if (server && !handshake->socket && handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER])
+		count(&handshake_counters.without_socket);
+	forget_arrivals(handshake);
 	complete_parts(handshake, now);
 	set_label(&labels, SSLL_LABEL_ROLE, server);
 	set_label(&labels, SSLL_LABEL_PROCESS, tgid);

@@ -1,66 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What a handshake's time is spent on: phases within its calls, from the site in front of a function's work to the site behind
- * it; the time off the processor; and the borders between its calls and its waits, each of which closes one part and opens the
- * next at the same time stamp, so that wall = calls + waits without remainder.
- *
- * Off the processor is from one switch away to the next switch back. A kernel doesn't announce every switch (leaving the idle
- * loop, above all), but counts them all: so a call is only split where as many were seen as counted.
+ * it; and the borders between its calls and its waits, each of which closes one part and opens the next at the same time stamp,
+ * so that wall = calls + waits without remainder.
  */
 #ifndef HANDSHAKES_PARTS_BPF_H
 #define HANDSHAKES_PARTS_BPF_H
 
 #include "common/registers.bpf.h"
-#include "common/tasks.bpf.h"
 #include "handshakes/blocking.bpf.h"
 #include "handshakes/offload.bpf.h"
 #include "handshakes/running.bpf.h"
-
-static __always_inline int switch_threads(struct task_struct *from, struct task_struct *to)
-{
-	__u32 tid = BPF_CORE_READ(from, pid);
-	struct ssll_thread *thread = bpf_map_lookup_elem(&threads, &tid);
-
-	if (thread && thread->ssl) {
-		thread->off_since_ns = bpf_ktime_get_ns();
-		thread->away++;
-	}
-	tid = BPF_CORE_READ(to, pid);
-	thread = bpf_map_lookup_elem(&threads, &tid);
-	if (thread && thread->ssl && thread->off_since_ns) {
-		thread->off_ns += bpf_ktime_get_ns() - thread->off_since_ns;
-		thread->off_since_ns = 0;
-		thread->back++;
-	}
-	return 0;
-}
-
-static __always_inline __u64 counted_switches(void)
-{
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-
-	return BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
-}
-
-static __always_inline void begin_off_cpu(struct ssll_thread *thread)
-{
-	thread->off_ns = thread->off_since_ns = 0;
-	if (!handshake_config.off_cpu)
-		return;
-	thread->away = thread->back = 0;
-	thread->switches = counted_switches();
-}
-
-/* Adds what the call that ends was off the processor. `thread`: NULL where it isn't known which one the call was made by. */
-static __always_inline void add_off_cpu(struct ssll_handshake *handshake, const struct ssll_thread *thread)
-{
-	if (!handshake_config.off_cpu)
-		return;
-	if (thread && thread->away == thread->back && thread->away == counted_switches() - thread->switches)
-		handshake->parts[SSLL_PART_OFF_CPU] += thread->off_ns;
-	else
-		handshake->flags |= SSLL_FLAG_UNSPLIT;
-}
 
 /* The key's size in bytes as the call's argument tells it, 0 where it doesn't. */
 static __always_inline __u32 key_bytes(const struct pt_regs *ctx, __u64 cookie)
@@ -99,17 +49,21 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 		handshake->key_bytes = key_bytes(ctx, cookie);
 	}
 	handshake->phase_since_ns = bpf_ktime_get_ns();
+	begin_phase_away(handshake->phase_since_ns);
 	if (is_transport(handshake->phase))
 		begin_transport(handshake);
 	return 0;
 }
 
-static __always_inline void add_phase(struct ssll_handshake *handshake, __u64 now)
+static __always_inline void add_phase(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 now)
 {
-	if (is_transport(handshake->phase))
+	if (is_transport(handshake->phase)) {
 		end_transport(handshake, now - handshake->phase_since_ns);
-	else
-		add_part(handshake, handshake->phase, now - handshake->phase_since_ns);
+		return;
+	}
+	add_part(handshake, handshake->phase, now - handshake->phase_since_ns);
+	if (handshake->phase)
+		end_phase_away(thread, now);
 }
 
 /* Other ways lead to the site, too: the frame tells whether it is the end of the phase that is open. */
@@ -120,7 +74,7 @@ static __always_inline int end_phase(const struct pt_regs *ctx, __u64 cookie)
 
 	if (!handshake || handshake->phase != field(cookie, SSLL_PHASE_COOKIE_PART, 4) || handshake->phase_stack != stack)
 		return 0;
-	add_phase(handshake, now);
+	add_phase(handshake, find_thread(), now);
 	handshake->phase = 0;
 	return 0;
 }
@@ -142,14 +96,15 @@ static __always_inline void end_wait(struct ssll_handshake *handshake, __u64 ssl
 static __always_inline void close_call(
         struct ssll_handshake *handshake, struct ssll_thread *thread, bool same_thread, bool paused, __u64 now)
 {
-	add_phase(handshake, now);
+	add_phase(handshake, same_thread ? thread : NULL, now);
 	if (!paused)
 		handshake->phase = 0;
 	if (!same_thread)
 		handshake->flags |= SSLL_FLAG_UNATTRIBUTED;
 	if (same_thread && thread)
 		note_sleep(handshake, thread);
-	add_off_cpu(handshake, same_thread ? thread : NULL);
+	add_away(handshake, same_thread ? thread : NULL, now);
+	add_gone(handshake, now);
 	handshake->parts[SSLL_PART_CALLS] += now - handshake->since_ns;
 	handshake->since_ns = now;
 }

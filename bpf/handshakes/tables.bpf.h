@@ -104,6 +104,25 @@ __noinline int add_row(struct ssll_handshake_row *row, const struct ssll_handsha
 	return 0;
 }
 
+static __always_inline void add_fact(struct ssll_handshake_row *row, enum ssll_fact fact, __u64 number)
+{
+	if (number)
+		__sync_fetch_and_add(&row->facts[fact], number);
+}
+
+static __always_inline void add_facts(struct ssll_handshake_row *row, const struct ssll_handshake *handshake)
+{
+	if (!handshake->socket)
+		return;
+	add_fact(row, SSLL_FACT_SOCKET, 1);
+	add_fact(row, SSLL_FACT_FLIGHTS, handshake->flights);
+	add_fact(row, SSLL_FACT_FLIGHT_BYTES, handshake->flight_bytes);
+	add_fact(row, SSLL_FACT_UNSENT, !!(handshake->flags & SSLL_FLAG_UNSENT));
+	add_fact(row, SSLL_FACT_RETRANSMITTED, handshake->lost);
+	add_fact(row, SSLL_FACT_RETRANSMISSIONS, handshake->retransmissions);
+	add_fact(row, SSLL_FACT_GONE, !!(handshake->flags & SSLL_FLAG_GONE));
+}
+
 static __always_inline void add_resumption(struct ssll_handshake_row *row, const struct ssll_labels *labels)
 {
 	if (labels->ending != SSLL_ENDING_SUCCESS || !is_known(labels, SSLL_LABEL_RESUMED))
@@ -130,6 +149,7 @@ static __noinline __u32 add_times(const struct ssll_labels *labels, const struct
 	}
 	add_row(row, handshake);
 	add_resumption(row, labels);
+	add_facts(row, handshake);
 	return key.labels.values[SSLL_LABEL_PROCESS];
 }
 

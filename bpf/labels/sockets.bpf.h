@@ -48,6 +48,7 @@ struct sock_common {
 	__u32 skc_daddr;
 	__u16 skc_dport;
 	unsigned short skc_family;
+	volatile unsigned char skc_state;
 	struct in6_addr skc_v6_daddr;
 } __attribute__((preserve_access_index));
 
@@ -74,12 +75,26 @@ struct tcp_sock {
 	__u64 bytes_received;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	__u32 write_seq;
+	__u32 snd_nxt;
+	__u32 packets_out;
+	__u32 snd_cwnd;
+	__u32 total_retrans;
+	__u32 rcv_ooopack;
 	struct minmax rtt_min;
 } __attribute__((preserve_access_index));
 
 struct socket {
 	struct sock *sk;
 } __attribute__((preserve_access_index));
+
+/* include/net/tcp_states.h */
+enum {
+	TCP_STATE_ESTABLISHED = 1,
+	TCP_STATE_SYN_RECV = 3,
+	TCP_STATE_CLOSE = 7,
+	TCP_STATE_CLOSE_WAIT = 8,
+};
 
 /* The ends of a socket. IPv4 in an IPv6 socket (::ffff:0:0/96) is IPv4. */
 struct ends {
@@ -144,6 +159,14 @@ static __always_inline __u64 least_round_trip_ns(struct sock *sock)
 	__u32 least_us = BPF_CORE_READ((struct tcp_sock *)sock, rtt_min.s[0].v);
 
 	return least_us == ~0U ? 0 : least_us * 1000ULL;
+}
+
+/* Whether the peer has closed or reset its connection, as far as this side hasn't closed it. */
+static __always_inline bool is_left_by_peer(struct sock *sock)
+{
+	__u8 state = BPF_CORE_READ(sock, __sk_common.skc_state);
+
+	return state == TCP_STATE_CLOSE || state == TCP_STATE_CLOSE_WAIT;
 }
 
 /* This side's port. */

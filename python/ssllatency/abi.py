@@ -114,6 +114,11 @@ class Flag(IntEnum):
     BOUNDED = 1024
     SEVERAL = 2048
     UNSPLIT = 16
+    FED = 16384
+    DISOWNED = 32768
+    UNSENT = 65536
+    GONE = 131072
+    GONE_NOW = 262144
 
 
 class FollowLimits(IntEnum):
@@ -369,10 +374,12 @@ class Arrival(ctypes.Structure):
         ("tid", ctypes.c_uint32),
         ("seq", ctypes.c_uint32),
         ("clocks", Clocks),
+        ("is_read", ctypes.c_uint32),
+        ("is_late", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Arrival) == 104
+assert ctypes.sizeof(Arrival) == 112
 
 
 class BatchKey(ctypes.Structure):
@@ -383,6 +390,20 @@ class BatchKey(ctypes.Structure):
 
 
 assert ctypes.sizeof(BatchKey) == 8
+
+
+class Border(ctypes.Structure):
+    _fields_ = (
+        ("at_ns", ctypes.c_uint64),
+        ("ahead_ns", ctypes.c_uint64),
+        ("run_ns", ctypes.c_uint64),
+        ("delay_ns", ctypes.c_uint64),
+        ("switches", ctypes.c_uint32),
+        ("processor", ctypes.c_uint32),
+    )
+
+
+assert ctypes.sizeof(Border) == 40
 
 
 class CauseKey(ctypes.Structure):
@@ -515,6 +536,7 @@ class Handshake(ctypes.Structure):
         ("phase_stack", ctypes.c_uint64),
         ("completed_ns", ctypes.c_uint64),
         ("blocked_off_ns", ctypes.c_uint64),
+        ("blocked_delay_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
         ("parts", ctypes.c_uint64 * 32),
         ("calls", ctypes.c_uint32),
@@ -528,13 +550,18 @@ class Handshake(ctypes.Structure):
         ("alert", ctypes.c_uint8),
         ("key_operation", ctypes.c_uint8),
         ("library", ctypes.c_uint16),
-        ("pad", ctypes.c_uint16),
+        ("flights", ctypes.c_uint16),
         ("arrived_seq", ctypes.c_uint32),
-        ("pad2", ctypes.c_uint32),
+        ("written_seq", ctypes.c_uint32),
+        ("flight_bytes", ctypes.c_uint32),
+        ("losses", ctypes.c_uint32),
+        ("resent", ctypes.c_uint32),
+        ("retransmissions", ctypes.c_uint32),
+        ("lost", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Handshake) == 352
+assert ctypes.sizeof(Handshake) == 384
 
 
 class Labels(ctypes.Structure):
@@ -553,14 +580,13 @@ assert ctypes.sizeof(Labels) == 56
 class HandshakeConfig(ctypes.Structure):
     _fields_ = (
         ("mask", Labels),
-        ("off_cpu", ctypes.c_uint32),
         ("most_handshakes", ctypes.c_uint32),
         ("most_rows", ctypes.c_uint32),
         ("most_texts", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(HandshakeConfig) == 72
+assert ctypes.sizeof(HandshakeConfig) == 68
 
 
 class HandshakeCounters(ctypes.Structure):
@@ -583,11 +609,13 @@ class HandshakeCounters(ctypes.Structure):
         ("within_data", ctypes.c_uint64),
         ("bounded", ctypes.c_uint64),
         ("watches_arrivals", ctypes.c_uint64),
+        ("watches_reads_ns", ctypes.c_uint64),
+        ("without_socket", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 152
+assert ctypes.sizeof(HandshakeCounters) == 168
 
 
 class HandshakeKey(ctypes.Structure):
@@ -862,20 +890,20 @@ assert ctypes.sizeof(Text) == 72
 class Thread(ctypes.Structure):
     _fields_ = (
         ("ssl", ctypes.c_uint64),
-        ("off_since_ns", ctypes.c_uint64),
-        ("off_ns", ctypes.c_uint64),
-        ("switches", ctypes.c_uint64),
-        ("away", ctypes.c_uint32),
-        ("back", ctypes.c_uint32),
         ("sleeps", ctypes.c_uint64),
-        ("off_before_ns", ctypes.c_uint64),
         ("busy_ns", ctypes.c_uint64),
         ("busy_since_ns", ctypes.c_uint64),
         ("run_delay_ns", ctypes.c_uint64),
+        ("call", Border),
+        ("phase", Border),
+        ("phases_asleep_ns", ctypes.c_uint64),
+        ("blocked_off_ns", ctypes.c_uint64),
+        ("blocked_delay_ns", ctypes.c_uint64),
+        ("read_socket", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Thread) == 80
+assert ctypes.sizeof(Thread) == 152
 
 
 class WhoConfig(ctypes.Structure):

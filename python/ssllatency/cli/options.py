@@ -254,7 +254,7 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slowest", type=count, default=0, metavar="N", help="list the N slowest handshakes, each with its phases and waits"
     )
-    parser.add_argument("--off-cpu", action="store_true", help="split the time in calls into time on and off the processor")
+    parser.add_argument("--off-cpu", action="store_true", help=argparse.SUPPRESS)  # older versions asked
     add_role_option(parser)
     group = expert(parser)
     group.add_argument("--max-groups", type=count, default=64, metavar="N",

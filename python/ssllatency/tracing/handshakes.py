@@ -47,7 +47,6 @@ def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: ar
         names=_names_of(images, resolved.source),
         by=arguments.by,
         most_rows=arguments.max_groups,
-        off_cpu=arguments.off_cpu,
         slowest=arguments.slowest,
         over_ns=arguments.over,
         in_flight=arguments.max_in_flight,

@@ -106,7 +106,7 @@ def handshakes(*options: str) -> dict[str, Any]:
 def handshakes_of_whom() -> dict[str, Any]:
     """With every switch of threads, and each handshake's listener and peer: clients here are on the loopback network."""
     nginx = server()
-    with Handshakes(nginx.master_pid, options=("--off-cpu", "--by", "sni,alpn,port,peer")) as command:
+    with Handshakes(nginx.master_pid, options=("--by", "sni,alpn,port,peer")) as command:
         expected = connect(nginx)
     assert losses(command.document) == {}, f"lost: {losses(command.document)}"
     groups = command.document["handshakes"]["groups"]

@@ -92,8 +92,8 @@ def assert_books(shakes: Shakes) -> None:
     assert sum(cause["total_ns"] for cause in handshakes["causes"]) == sum(one["parts_ns"]["wall"] for one in _bad(shakes))
     assert {name: number for name, number in shakes.document["losses"].items() if number} == {}
     assert handshakes["dropped"] == handshakes["unattributed"] == 0
-    assert handshakes["off_cpu"] or not any("on_cpu" in single["parts_ns"] for single in shakes.singles)
-    assert handshakes["unsplit"] == (len(shakes.singles) - len(split(shakes.singles)) if handshakes["off_cpu"] else 0)
+    assert handshakes["off_cpu"]
+    assert handshakes["unsplit"] == len(shakes.singles) - len(split(shakes.singles))
 
 
 def _bad(shakes: Shakes) -> list[Shake]:
@@ -107,6 +107,10 @@ def _assert_adds_up(single: Shake) -> None:
     assert parts["calls"] == total["phases"]
     if "on_cpu" in parts:
         assert parts["calls"] == parts["on_cpu"] + parts.get("off_cpu", 0)
+    assert parts.get("off_cpu_runnable", 0) + parts.get("rest_asleep", 0) <= parts.get("off_cpu", 0)
+    assert parts.get("rest_asleep", 0) <= parts["rest"]
+    assert parts.get("gone", 0) <= parts["calls"]
+    assert parts.get("losses", 0) <= parts.get("wait_peer", 0)
     assert parts.get("offload_completion", 0) + parts.get("offload_resumption", 0) <= parts.get("wait_offload", 0)
     assert parts.get("queue", 0) == sum(parts.get(part, 0) for part in QUEUE)
     assert sum(parts.get(part, 0) for part in MEANWHILE) <= parts.get("queue", 0)

@@ -112,7 +112,7 @@ def test_a_server_that_only_reads(certificates: Path, version) -> None:  # type:
 
 def test_a_socket_that_blocks(certificates: Path) -> None:
     """The handshake is one call, and the wait for the client's last flight lies in it."""
-    with TlsServer(certificates, TlsSettings(timeout_s=0)) as server, Shakes(server.pid, options=("--off-cpu",)) as shakes:
+    with TlsServer(certificates, TlsSettings(timeout_s=0)) as server, Shakes(server.pid) as shakes:
         Client(server.port, TLS_1_3).connect_times(TIMES)
         assert server.ends() == {"": TIMES}
     for single in shakes.singles:
@@ -128,15 +128,16 @@ def test_a_callback_that_sleeps(certificates: Path) -> None:
     nap_ns = 30_000_000
     with (
         TlsServer(certificates, TlsSettings(sleep_s=nap_ns / 1e9)) as server,
-        Shakes(server.pid, options=("--off-cpu",)) as shakes,
+        Shakes(server.pid) as shakes,
     ):
         Client(server.port, TLS_1_3).connect_times(TIMES)
         assert server.ends() == {"": TIMES}
     assert endings(shakes.document) == {"success": TIMES}
     for single in shakes.singles:
         assert single["parts_ns"]["callbacks"] >= nap_ns
-    assert split(shakes.singles)
-    assert all(single["parts_ns"]["off_cpu"] >= nap_ns for single in split(shakes.singles))
+    assert split(shakes.singles) == list(shakes.singles)
+    assert all(single["parts_ns"]["off_cpu"] >= nap_ns for single in shakes.singles)
+    assert all(single["parts_ns"].get("rest_asleep", 0) < nap_ns / 2 for single in shakes.singles)
     assert_books(shakes)
 
 
@@ -159,7 +160,7 @@ def test_on_and_off_the_processor_under_load(certificates: Path) -> None:
     """More workers than processors: each handshake's time in calls is split without remainder."""
     with (
         Nginx(certificates, Settings(workers=8, reuseport=True, tickets=False)) as server,
-        Shakes(server.master_pid, options=("--off-cpu",)) as shakes,
+        Shakes(server.master_pid) as shakes,
     ):
         assert h2load(server.port["rsa"], 600, parallel=60) == 600
         server.wait_idle()

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_peer_prefix_option(parser)
     options.add_budget_option(parser)
     options.add_attaching_options(parser)
-    parser.set_defaults(over=None, slowest=0, off_cpu=False)
+    parser.set_defaults(over=None, slowest=0)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ import heapq
 import math
 import mmap
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -61,12 +62,13 @@ from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import SslOffsets
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
-_TRACEPOINTS = ("at_write", "at_switch", "at_thread_end", "at_socket_state", "at_arrival", "at_segment")
+_TRACEPOINTS = ("at_write", "at_thread_end", "at_socket_state", "at_arrival", "at_segment", "at_read")
 _SINGLES_BYTES = 1 << 20
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
 # Sockets of handshakes that wait, and of connections that were just established. Those that are pushed out aren't split.
 _FEWEST_ARRIVALS, _MOST_ARRIVALS = 1024, 32768
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
+_ENOUGH_WITHOUT_SOCKET = 3
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
 # The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
@@ -85,12 +87,12 @@ _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
 class HandshakeRequest:
     """What to measure: `base` says where and whom, `plans` how each of its images is split into phases, in their order.
 
-    `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `off_cpu`:
-    whether switches of threads are traced. `slowest`: how many of the slowest handshakes are kept; `over_ns`: those that took
-    at least so long are handed over one by one. `in_flight`: how many handshakes can be in flight in one process; there is room
-    for a quarter more, so that others have some beside it, and of the rows it has seven eighths. `blocking`: sockets that
-    block are expected, so that reads and writes are watched from the start, and not only once calls were seen to sleep.
-    `peer_prefix`: what of an address tells a peer's network.
+    `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `slowest`: how
+    many of the slowest handshakes are kept; `over_ns`: those that took at least so long are handed over one by one.
+    `in_flight`: how many handshakes can be in flight in one process; there is room for a quarter more, so that others have some
+    beside it, and of the rows it has seven eighths. `blocking`: sockets that block are expected, so that reads and writes are
+    watched from the start, and not only once calls were seen to sleep. `peer_prefix`: what of an address tells a peer's
+    network.
     """
 
     base: Request
@@ -98,7 +100,6 @@ class HandshakeRequest:
     names: Callable[[int], Names]
     by: tuple[Label, ...] = ()
     most_rows: int = 64
-    off_cpu: bool = False
     slowest: int = 0
     over_ns: int | None = None
     in_flight: int = 131072
@@ -120,7 +121,7 @@ class HandshakeSession:
         self._seen = 0
         self._watches_wakes = False
         self._watches_transport = request.blocking
-        self._watches_arrivals = False
+        self._watches_arrivals = self._watches_reads = False
         self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
         self._kept_names: dict[int, str] = {}
@@ -131,7 +132,7 @@ class HandshakeSession:
         """Loads the object, fills its maps and attaches."""
         loaded = self.attachment.object
         config = loaded.section(".rodata.handshake_config", abi.HandshakeConfig)
-        config.mask, config.off_cpu = row_mask(self._request.by), int(self._request.off_cpu)
+        config.mask = row_mask(self._request.by)
         in_flight, rows = self._request.in_flight, self._request.most_rows if self._request.by else len(ENDINGS)
         excess = max(1, in_flight // 4)
         config.most_handshakes = in_flight - excess
@@ -152,8 +153,6 @@ class HandshakeSession:
         self.attachment.attach_tracepoint("at_thread_end")
         self._watch_arrivals()
         self.attachment.attach(self._sites(0, self._images, self._plans))
-        if self._request.off_cpu:
-            self.attachment.attach_tracepoint("at_switch")
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
         if self._request.base.budget is not None and self._beside is None:
@@ -262,6 +261,16 @@ class HandshakeSession:
             self._watches_arrivals = True
             self._counters.watches_arrivals = 1
 
+    def _watch_reads(self) -> None:
+        """Traces what threads read, once a few handshakes have waited at no socket that is known: their servers read it
+        themselves."""
+        if self._watches_reads or not self._watches_arrivals or self._counters.without_socket < _ENOUGH_WITHOUT_SOCKET:
+            return
+        self._watches_reads = True
+        with suppress(OSError):  # then their waits stay those for the peer or this server
+            self.attachment.attach_tracepoint("at_read")
+            self._counters.watches_reads_ns = time.monotonic_ns()
+
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
         offloaded."""
@@ -305,6 +314,7 @@ class HandshakeSession:
         self._watch_data()
         self._watch_wakes()
         self._watch_transport()
+        self._watch_reads()
         over: list[Single] = []
         wall_ns = wall_clock_ns()
         for raw in self._singles.records(abi.Single) if self._singles else ():
@@ -394,7 +404,7 @@ class HandshakeSession:
             partial=counters.partial,
             bounded=counters.bounded,
             arrivals=self._watches_arrivals,
-            off_cpu=self._request.off_cpu,
+            off_cpu=True,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),
             by_process=by_process if Label.PROCESS in by else {},

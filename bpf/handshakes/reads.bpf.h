@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The socket of a handshake whose library reads none by itself: the application does, in a BIO of its own within the calls, or
+ * before them, and hands the bytes over. The kernel tells of each read of a TCP socket, in the thread that reads.
+ *
+ * Only a connection that was asked for by its peer counts, and only one that no other handshake has. A read within a call tells
+ * its socket, but for those in callbacks. Before a call, it is the socket that its thread has read since its last call, if that
+ * was one alone; and a handshake whose calls follow reads of different sockets has none.
+ */
+#ifndef HANDSHAKES_READS_BPF_H
+#define HANDSHAKES_READS_BPF_H
+
+#include "handshakes/arrivals.bpf.h"
+#include "handshakes/blocking.bpf.h"
+
+/* `read_socket` of a thread that has read from more than one. */
+#define SEVERAL_SOCKETS (~0ULL)
+
+/* What was told of it by its socket may be another handshake's. */
+static __always_inline void disown(struct ssll_handshake *handshake)
+{
+	handshake->socket = 0;
+	handshake->flags &= ~(
+	        SSLL_FLAG_FED | SSLL_FLAG_SEVERAL | SSLL_FLAG_BOUNDED | SSLL_FLAG_UNSENT | SSLL_FLAG_GONE | SSLL_FLAG_GONE_NOW);
+	handshake->flags |= SSLL_FLAG_DISOWNED;
+	handshake->flights = 0;
+	handshake->flight_bytes = handshake->retransmissions = handshake->lost = 0;
+	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += handshake->parts[SSLL_PART_WAIT_PEER];
+	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += handshake->parts[SSLL_PART_QUEUE_SERVER];
+	handshake->parts[SSLL_PART_WAIT_PEER] = handshake->parts[SSLL_PART_QUEUE_SERVER] = 0;
+	for (__u32 part = SSLL_PART_QUEUE_HANDSHAKES; part <= SSLL_PART_ROUND_TRIPS; part++)
+		handshake->parts[part] = 0;
+	handshake->parts[SSLL_PART_WAIT_HELLO] = handshake->parts[SSLL_PART_QUEUE_START] = 0;
+	handshake->parts[SSLL_PART_LOSSES] = handshake->parts[SSLL_PART_GONE] = 0;
+}
+
+/* Whether the handshake may have this socket, of which it isn't known whose it is. */
+static __always_inline bool may_own(const struct ssll_handshake *handshake, __u64 ssl, const struct ssll_arrival *arrival)
+{
+	return !(handshake->flags & SSLL_FLAG_DISOWNED) && (!arrival->ssl || arrival->ssl == ssl);
+}
+
+/* A call that reads the socket itself. The bytes that it has read first are its ClientHello, if nothing was read before. */
+static __always_inline void own_within(
+        struct ssll_handshake *handshake, __u64 ssl, __u64 socket, struct ssll_arrival *arrival, __u64 watched_since)
+{
+	if (handshake->socket || !may_own(handshake, ssl, arrival) || (handshake->phase && !is_transport(handshake->phase)))
+		return;
+	handshake->socket = socket;
+	begin_wire(handshake);
+	look_for_peer(handshake);
+	if (handshake->calls == 1 && arrival->established_ns > watched_since && !arrival->is_read)
+		add_hello(handshake, arrival, handshake->began_ns);
+	arrival->ssl = NOBODY_WAITS;
+}
+
+/* The thread that runs has read from a TCP socket. */
+static __always_inline int note_read(__u64 socket)
+{
+	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
+	__u64 watched_since = *(volatile __u64 *)&handshake_counters.watches_reads_ns;
+	struct ssll_handshake *handshake;
+	struct ssll_thread *thread;
+
+	if (!arrival || !watched_since)
+		return 0;
+	thread = find_thread();
+	handshake = thread ? find_handshake(thread->ssl, this_process()) : NULL;
+	if (handshake && handshake->depth)
+		own_within(handshake, thread->ssl, socket, arrival, watched_since);
+	else if (thread)
+		thread->read_socket = thread->read_socket && thread->read_socket != socket ? SEVERAL_SOCKETS : socket;
+	if (!arrival->ssl)
+		arrival->is_read = 1;
+	return 0;
+}
+
+/* A call begins in a thread that works for no other handshake, of a handshake that may be fed. */
+__noinline int own_fed(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 ssl, __u64 now)
+{
+	__u64 watched_since = *(volatile __u64 *)&handshake_counters.watches_reads_ns, socket;
+	struct ssll_arrival *arrival;
+
+	if (!handshake || !thread)
+		return 0;
+	socket = thread->read_socket;
+	thread->read_socket = 0;
+	if (!socket || socket == SEVERAL_SOCKETS || socket == handshake->socket)
+		return 0;
+	if (handshake->socket) {
+		if (handshake->flags & SSLL_FLAG_FED)
+			disown(handshake);
+		return 0;
+	}
+	arrival = bpf_map_lookup_elem(&arrivals, &socket);
+	if (!arrival || !may_own(handshake, ssl, arrival))
+		return 0;
+	handshake->socket = socket;
+	handshake->flags |= SSLL_FLAG_FED;
+	begin_wire(handshake);
+	if (!handshake->calls && arrival->established_ns > watched_since && !arrival->is_late)
+		add_hello(handshake, arrival, now);
+	arrival->ssl = NOBODY_WAITS;
+	return 0;
+}
+
+#endif

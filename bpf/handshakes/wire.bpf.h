@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a handshake's connection says of its own: how large this side's flights are and whether they could be sent at once, what
+ * was lost on the way, and whether the peer is still there. Read where a call begins and ends, so it costs no event.
+ */
+#ifndef HANDSHAKES_WIRE_BPF_H
+#define HANDSHAKES_WIRE_BPF_H
+
+#include "handshakes/running.bpf.h"
+#include "labels/sockets.bpf.h"
+
+static __always_inline void read_losses(struct sock *sock, __u32 *resent, __u32 *losses)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sock;
+
+	*resent = BPF_CORE_READ(tcp, total_retrans);
+	*losses = *resent + BPF_CORE_READ(tcp, rcv_ooopack);
+}
+
+/* The handshake's socket is known from now on. */
+static __always_inline void begin_wire(struct ssll_handshake *handshake)
+{
+	struct sock *sock = (struct sock *)handshake->socket;
+
+	handshake->written_seq = BPF_CORE_READ((struct tcp_sock *)sock, write_seq);
+	read_losses(sock, &handshake->resent, &handshake->losses);
+}
+
+/* The library waits for its peer: what it has written since it last did is a flight. */
+static __always_inline void end_flight(struct ssll_handshake *handshake)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)handshake->socket;
+	__u32 written_seq = BPF_CORE_READ(tcp, write_seq), bytes = written_seq - handshake->written_seq;
+
+	read_losses((struct sock *)tcp, &handshake->resent, &handshake->losses);
+	handshake->written_seq = written_seq;
+	if ((__s32)bytes <= 0)
+		return;
+	if (bytes > handshake->flight_bytes)
+		handshake->flight_bytes = bytes;
+	if (BPF_CORE_READ(tcp, snd_nxt) != written_seq && BPF_CORE_READ(tcp, packets_out) >= BPF_CORE_READ(tcp, snd_cwnd))
+		handshake->flags |= SSLL_FLAG_UNSENT;
+}
+
+/* A wait for the peer has ended, of which so much was the peer's. */
+static __always_inline void add_losses(struct ssll_handshake *handshake, __u64 peers_ns)
+{
+	__u32 resent, losses;
+
+	read_losses((struct sock *)handshake->socket, &resent, &losses);
+	if (losses == handshake->losses)
+		return;
+	handshake->retransmissions += resent - handshake->resent;
+	handshake->resent = resent;
+	handshake->losses = losses;
+	handshake->lost = 1;
+	handshake->parts[SSLL_PART_LOSSES] += peers_ns;
+}
+
+/* A call begins, or its socket becomes known. */
+static __always_inline void look_for_peer(struct ssll_handshake *handshake)
+{
+	if (handshake->socket && is_left_by_peer((struct sock *)handshake->socket))
+		handshake->flags |= SSLL_FLAG_GONE | SSLL_FLAG_GONE_NOW;
+}
+
+/* A call that has taken from since_ns until now ends. */
+static __always_inline void add_gone(struct ssll_handshake *handshake, __u64 now)
+{
+	if (handshake->flags & SSLL_FLAG_GONE_NOW)
+		handshake->parts[SSLL_PART_GONE] += now - handshake->since_ns;
+	handshake->flags &= ~SSLL_FLAG_GONE_NOW;
+}
+
+#endif
