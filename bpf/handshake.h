@@ -280,6 +280,7 @@ struct ssll_handshake {
 	__u64 completed_ns;     /* since the last call began; 0: no completion was seen */
 	__u64 blocked_off_ns;   /* off the processor in reads and writes that count as waits, and so not in OFF_CPU, */
 	__u64 blocked_delay_ns; /* and ready to run meanwhile */
+	__u64 unsplit_since_ns; /* when the wait before the call that runs began, if it isn't split; else 0 */
 	__u64 socket;           /* that it waits on: the kernel's address of it; 0: not known */
 	__u64 parts[SSLL_PARTS];
 	__u32 calls;
@@ -484,7 +485,7 @@ _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 64 + 8 * SSLL_PARTS + 64, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 72 + 8 * SSLL_PARTS + 64, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 48, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 40, "border");
 _Static_assert(sizeof(struct ssll_arrival) == 112, "arrival");

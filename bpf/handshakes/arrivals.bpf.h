@@ -153,6 +153,13 @@ static __always_inline void find_socket_again(struct ssll_handshake *handshake, 
 	begin_wire(handshake);
 }
 
+/* The arrival turns out to be the one that the handshake has awaited since then. */
+static __always_inline void adopt_arrival(struct ssll_arrival *arrival, __u64 ssl, __u64 since)
+{
+	arrival->since_ns = since;
+	arrival->ssl = ssl;
+}
+
 /* The arrival that was awaited since then; NULL where none was, or it was pushed out. */
 static __always_inline struct ssll_arrival *awaited_arrival(const struct ssll_handshake *handshake, __u64 ssl, __u64 since)
 {
@@ -191,6 +198,7 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 	arrived = arrival ? arrival->arrived_ns : 0;
 	if (!arrival || (!arrived && (handshake->flags & SSLL_FLAG_FED || unread_bytes((struct sock *)handshake->socket)))) {
 		handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += now - since;
+		handshake->unsplit_since_ns = since;
 		return 0;
 	}
 	if (arrived)

@@ -83,6 +83,7 @@ static __always_inline void end_wait(struct ssll_handshake *handshake, __u64 ssl
 {
 	__u32 part = handshake->waiting;
 
+	handshake->unsplit_since_ns = 0;
 	if (part == SSLL_PART_WAIT_OFFLOAD)
 		end_offload_wait(handshake, now);
 	if (part == SSLL_PART_WAIT_PEER)

@@ -40,18 +40,48 @@ static __always_inline bool may_own(const struct ssll_handshake *handshake, __u6
 	return !(handshake->flags & SSLL_FLAG_DISOWNED) && (!arrival->ssl || arrival->ssl == ssl);
 }
 
-/* A call that reads the socket itself. The bytes that it has read first are its ClientHello, if nothing was read before. */
-static __always_inline void own_within(
-        struct ssll_handshake *handshake, __u64 ssl, __u64 socket, struct ssll_arrival *arrival, __u64 watched_since)
+/* Whether the first bytes of its connection are those that were read last. */
+static __always_inline bool reads_first_bytes(const struct ssll_arrival *arrival, __u64 watched_since)
 {
-	if (handshake->socket || !may_own(handshake, ssl, arrival) || (handshake->phase && !is_transport(handshake->phase)))
+	return arrival->established_ns > watched_since && !arrival->ssl && arrival->arrived_ns;
+}
+
+/* The wait before the call that began then was for the ClientHello, which the call has read. */
+static __always_inline void split_wait(
+        struct ssll_handshake *handshake, __u64 ssl, struct ssll_arrival *arrival, __u64 call_began)
+{
+	__u64 since = handshake->unsplit_since_ns;
+
+	if (!call_began || !since)
 		return;
+	handshake->unsplit_since_ns = 0;
+	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] -= call_began - since;
+	adopt_arrival(arrival, ssl, since);
+	end_peer_wait(handshake, ssl, since, call_began);
+}
+
+/* A call that reads the socket itself. */
+__noinline int own_within(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 socket)
+{
+	__u64 watched_since = *(volatile __u64 *)&handshake_counters.watches_reads_ns, address = socket, ssl;
+	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &address);
+
+	if (!handshake || !thread || !arrival || handshake->socket)
+		return 0;
+	ssl = thread->ssl;
+	if (!may_own(handshake, ssl, arrival) || (handshake->phase && !is_transport(handshake->phase)))
+		return 0;
 	handshake->socket = socket;
 	begin_wire(handshake);
 	look_for_peer(handshake);
-	if (handshake->calls == 1 && arrival->established_ns > watched_since && !arrival->is_read)
-		add_hello(handshake, arrival, handshake->began_ns);
+	if (reads_first_bytes(arrival, watched_since) && !arrival->is_read) {
+		if (handshake->calls == 1)
+			add_hello(handshake, arrival, handshake->began_ns);
+		else
+			split_wait(handshake, ssl, arrival, thread->call.at_ns);
+	}
 	arrival->ssl = NOBODY_WAITS;
+	return 0;
 }
 
 /* The thread that runs has read from a TCP socket. */
@@ -67,7 +97,7 @@ static __always_inline int note_read(__u64 socket)
 	thread = find_thread();
 	handshake = thread ? find_handshake(thread->ssl, this_process()) : NULL;
 	if (handshake && handshake->depth)
-		own_within(handshake, thread->ssl, socket, arrival, watched_since);
+		own_within(handshake, thread, socket);
 	else if (thread)
 		thread->read_socket = thread->read_socket && thread->read_socket != socket ? SEVERAL_SOCKETS : socket;
 	if (!arrival->ssl)
@@ -98,9 +128,15 @@ __noinline int own_fed(struct ssll_handshake *handshake, struct ssll_thread *thr
 	handshake->socket = socket;
 	handshake->flags |= SSLL_FLAG_FED;
 	begin_wire(handshake);
-	if (!handshake->calls && arrival->established_ns > watched_since && !arrival->is_late)
-		add_hello(handshake, arrival, now);
-	arrival->ssl = NOBODY_WAITS;
+	if (!reads_first_bytes(arrival, watched_since) || arrival->is_late)
+		arrival->ssl = NOBODY_WAITS;
+	else if (handshake->waiting == SSLL_PART_WAIT_PEER)
+		adopt_arrival(arrival, ssl, handshake->since_ns);
+	else {
+		if (!handshake->calls)
+			add_hello(handshake, arrival, now);
+		arrival->ssl = NOBODY_WAITS;
+	}
 	return 0;
 }
 

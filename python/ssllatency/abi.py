@@ -537,6 +537,7 @@ class Handshake(ctypes.Structure):
         ("completed_ns", ctypes.c_uint64),
         ("blocked_off_ns", ctypes.c_uint64),
         ("blocked_delay_ns", ctypes.c_uint64),
+        ("unsplit_since_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
         ("parts", ctypes.c_uint64 * 32),
         ("calls", ctypes.c_uint32),
@@ -561,7 +562,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 384
+assert ctypes.sizeof(Handshake) == 392
 
 
 class Labels(ctypes.Structure):
