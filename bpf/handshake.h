@@ -342,9 +342,10 @@ struct ssll_clocks {
 	__u64 run_ns;       /* on a processor */
 	__u64 delay_ns;     /* runnable without one, held by a CPU quota included */
 	__u64 throttled_ns; /* that quotas held its control groups, on all processors */
-	__u64 sleeps;       /* how often it gave up the processor by itself */
+	__u64 sleeps;       /* how often it gave up the processor by itself, */
+	__u64 switches;     /* or at all */
 	__u32 tid;          /* 0: the thread isn't known */
-	__u32 pad;
+	__u32 is_off;       /* 1: it was on no processor */
 };
 
 /*
@@ -468,6 +469,9 @@ struct ssll_handshake_counters {
 	__u64 watches_arrivals;  /* written by user space: 1 where it is told when bytes arrive */
 	__u64 watches_reads_ns;  /* written by user space: since when it is told what threads read; 0: it isn't */
 	__u64 without_socket;    /* handshakes of servers that waited for bytes at no socket that is known */
+	__u64 ahead_since_ns;    /* since when the next is the least distance from the scheduler's clock to this one, */
+	__u64 ahead_ns;          /* which is a little more where the thread had run for a little, */
+	__u64 ahead_before_ns;   /* and that of the time before */
 	__u64 excess_used;       /* 1: a process has more than its share, so what isn't found may lie in the tables for such */
 };
 
@@ -486,16 +490,16 @@ _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 72 + 8 * SSLL_PARTS + 64, "handshake");
-_Static_assert(sizeof(struct ssll_clocks) == 48, "clocks");
+_Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 40, "border");
-_Static_assert(sizeof(struct ssll_arrival) == 112, "arrival");
+_Static_assert(sizeof(struct ssll_arrival) == 120, "arrival");
 _Static_assert(sizeof(struct ssll_starter) == 16, "starter");
 _Static_assert(sizeof(struct ssll_cause_key) == 16, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
 _Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 16 + 16 + SSLL_COMM, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
-_Static_assert(sizeof(struct ssll_handshake_counters) == 168, "handshake counters");
+_Static_assert(sizeof(struct ssll_handshake_counters) == 192, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 68, "handshake config");
 
 #endif

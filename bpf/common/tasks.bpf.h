@@ -24,6 +24,7 @@ struct sched_entity {
 
 struct sched_info {
 	unsigned long long run_delay;
+	unsigned long long last_arrival;
 } __attribute__((preserve_access_index));
 
 struct cfs_bandwidth {
@@ -38,6 +39,7 @@ struct task_group {
 struct task_struct {
 	int pid;
 	int tgid;
+	int on_cpu;
 	struct sched_entity se;
 	struct task_group *sched_task_group;
 	struct sched_info sched_info;

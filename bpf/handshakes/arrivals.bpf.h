@@ -183,7 +183,7 @@ static __always_inline void add_queue(
 		return; /* another thread came for it: what that one did before isn't known */
 	read_clocks((struct task_struct *)bpf_get_current_task(), arrival->clocks.tid, &clocks, now);
 	if (clocks.tid)
-		add_doings(handshake, &arrival->clocks, &clocks, now - arrived);
+		add_doings(handshake, &arrival->clocks, &clocks, now - arrived, now);
 }
 
 /* A wait for the peer ends at `now`: splits it at the arrival. */

@@ -27,6 +27,8 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 	border->delay_ns = bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
 	border->switches = task->nvcsw + task->nivcsw;
 	border->processor = bpf_get_smp_processor_id();
+	if (bpf_core_field_exists(task->sched_info.last_arrival))
+		compare_clocks(task->sched_info.last_arrival, now);
 }
 
 static __always_inline __u64 at_most(__u64 time_ns, __u64 most_ns)

@@ -4,7 +4,9 @@
  * at two moments, they tell what it did in between, without an event for each switch.
  *
  * The scheduler's time on a processor lags by up to a tick while the thread runs. So it only tells work from sleep where the
- * thread has slept in between; where it hasn't, what wasn't spent waiting for a processor was work.
+ * thread has slept in between; where it hasn't, what wasn't spent waiting for a processor was work. Where it slept at the first
+ * moment and has run ever since it woke, the work is what passed since then; when that was, the scheduler's clock says, whose
+ * distance from ours is the least that was seen of late in a thread that runs.
  */
 #ifndef HANDSHAKES_CLOCKS_BPF_H
 #define HANDSHAKES_CLOCKS_BPF_H
@@ -13,8 +15,36 @@
 #include "handshakes/running.bpf.h"
 
 enum {
-	MOST_CONTROL_GROUPS = 8, /* above one another, whose quotas are looked at */
+	MOST_CONTROL_GROUPS = 8,              /* above one another, whose quotas are looked at */
+	CLOCKS_AGREE_NS = 1000 * 1000 * 1000, /* for so long the distance of two clocks stays the same */
 };
+
+/* The thread that runs says how far the scheduler's clock is behind ours, at most. */
+static __always_inline void compare_clocks(__u64 switched_in, __u64 now)
+{
+	volatile struct ssll_handshake_counters *counters = &handshake_counters;
+	__u64 ahead_ns = now - switched_in;
+
+	if (now - counters->ahead_since_ns > CLOCKS_AGREE_NS) {
+		counters->ahead_before_ns = counters->ahead_since_ns ? counters->ahead_ns : ahead_ns;
+		counters->ahead_ns = ahead_ns;
+		counters->ahead_since_ns = now;
+	} else if ((__s64)(ahead_ns - counters->ahead_ns) < 0)
+		counters->ahead_ns = ahead_ns;
+}
+
+/* How long the thread that runs has had its processor. */
+static __always_inline __u64 run_since_switch(const struct task_struct *task, __u64 now)
+{
+	volatile struct ssll_handshake_counters *counters = &handshake_counters;
+	__u64 ahead_ns = counters->ahead_ns, before_ns = counters->ahead_before_ns;
+	__s64 ran_ns;
+
+	if ((__s64)(before_ns - ahead_ns) < 0)
+		ahead_ns = before_ns;
+	ran_ns = now - BPF_CORE_READ(task, sched_info.last_arrival) - ahead_ns;
+	return ran_ns > 0 ? ran_ns : 0;
+}
 
 /* How long the thread was runnable without a processor, ns since its start; 0 where the kernel doesn't count it. */
 static __always_inline __u64 run_delay_of(struct task_struct *task)
@@ -73,6 +103,8 @@ static __always_inline void read_clocks(struct task_struct *task, __u32 tid, str
 	clocks->delay_ns = run_delay_of(task);
 	clocks->throttled_ns = throttled_of(task);
 	clocks->sleeps = BPF_CORE_READ(task, nvcsw);
+	clocks->switches = clocks->sleeps + BPF_CORE_READ(task, nivcsw);
+	clocks->is_off = bpf_core_field_exists(task->on_cpu) && !BPF_CORE_READ(task, on_cpu);
 	clocks->busy_ns = thread->busy_ns + busy_now(thread, clocks->delay_ns, now);
 }
 
@@ -87,22 +119,32 @@ static __always_inline __u64 take_of(__u64 *left_ns, __u64 before_ns, __u64 afte
 	return taken_ns;
 }
 
-/* Adds what the thread did in `duration_ns`, at whose borders its clocks stood so. */
-static __always_inline void add_doings(
-        struct ssll_handshake *handshake, const struct ssll_clocks *before, const struct ssll_clocks *after, __u64 duration_ns)
+/* How long the thread that runs has had a processor since its clocks stood so; more than can be where it has ever since. */
+static __always_inline __u64 run_between(const struct ssll_clocks *before, const struct ssll_clocks *after, __u64 now)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	if (!before->is_off && after->sleeps == before->sleeps)
+		return ~0ULL;
+	if (after->switches != before->switches || !bpf_core_field_exists(task->sched_info.last_arrival))
+		return after->run_ns - before->run_ns;
+	return run_since_switch(task, now);
+}
+
+/* Adds what the thread did in `duration_ns` until `now`, at whose borders its clocks stood so. */
+static __always_inline void add_doings(struct ssll_handshake *handshake, const struct ssll_clocks *before,
+        const struct ssll_clocks *after, __u64 duration_ns, __u64 now)
 {
 	__u64 left_ns = duration_ns, delay_ns, throttled_ns, busy_ns, run_ns;
 
 	delay_ns = take_of(&left_ns, before->delay_ns, after->delay_ns);
 	throttled_ns = take_of(&delay_ns, before->throttled_ns, after->throttled_ns);
 	busy_ns = take_of(&left_ns, before->busy_ns, after->busy_ns);
-	run_ns = after->run_ns - before->run_ns;
+	run_ns = run_between(before, after, now);
 	run_ns = run_ns > busy_ns ? run_ns - busy_ns : 0;
 	handshake->parts[SSLL_PART_QUEUE_RUNNABLE] += delay_ns;
 	handshake->parts[SSLL_PART_QUEUE_THROTTLED] += throttled_ns;
 	handshake->parts[SSLL_PART_QUEUE_HANDSHAKES] += busy_ns;
-	if (after->sleeps == before->sleeps)
-		run_ns = left_ns;
 	handshake->parts[SSLL_PART_QUEUE_OTHER] += take_of(&left_ns, 0, run_ns);
 	handshake->parts[SSLL_PART_QUEUE_ASLEEP] += left_ns;
 }

@@ -355,12 +355,13 @@ class Clocks(ctypes.Structure):
         ("delay_ns", ctypes.c_uint64),
         ("throttled_ns", ctypes.c_uint64),
         ("sleeps", ctypes.c_uint64),
+        ("switches", ctypes.c_uint64),
         ("tid", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("is_off", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Clocks) == 48
+assert ctypes.sizeof(Clocks) == 56
 
 
 class Arrival(ctypes.Structure):
@@ -379,7 +380,7 @@ class Arrival(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Arrival) == 112
+assert ctypes.sizeof(Arrival) == 120
 
 
 class BatchKey(ctypes.Structure):
@@ -612,11 +613,14 @@ class HandshakeCounters(ctypes.Structure):
         ("watches_arrivals", ctypes.c_uint64),
         ("watches_reads_ns", ctypes.c_uint64),
         ("without_socket", ctypes.c_uint64),
+        ("ahead_since_ns", ctypes.c_uint64),
+        ("ahead_ns", ctypes.c_uint64),
+        ("ahead_before_ns", ctypes.c_uint64),
         ("excess_used", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(HandshakeCounters) == 168
+assert ctypes.sizeof(HandshakeCounters) == 192
 
 
 class HandshakeKey(ctypes.Structure):
