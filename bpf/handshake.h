@@ -93,7 +93,8 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_ALPN_LENGTH = 14,
 	SSLL_PLACE_OF_BIO_TYPE = 15,
 	SSLL_PLACE_OF_BIO_DESCRIPTOR = 16,
-	SSLL_PLACES = 17,
+	SSLL_PLACE_OF_HELLO_RETRY = 17,
+	SSLL_PLACES = 18,
 	SSLL_PATH_LENGTH = 4,
 };
 
@@ -167,6 +168,7 @@ enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_CONDITION = 13,    /* 4 bits: the condition code of the branch at the site, as in its opcode */
 	SSLL_PHASE_COOKIE_CONDITIONAL = 17,  /* 1 bit: the phase begins only where the branch … */
 	SSLL_PHASE_COOKIE_TAKEN = 18,        /* 1 bit: … is taken (1) or not (0) */
+	SSLL_PHASE_COOKIE_TICKET = 19,       /* 1 bit: the session lookup looks at a ticket, not in the cache */
 	SSLL_PHASE_COOKIE_STACK = SSLL_COOKIE_STACK, /* 16 bits */
 };
 
@@ -196,6 +198,8 @@ enum ssll_flag {
 	SSLL_FLAG_NONBLOCKING = 512, /* a call has come back to wait though its last read or write had not */
 	SSLL_FLAG_BOUNDED = 1024,    /* the first bytes to arrive weren't all that were read, so a wait's split is a bound */
 	SSLL_FLAG_SEVERAL = 2048,    /* bytes came more than once in the last wait, first those up to arrived_seq */
+	SSLL_FLAG_TICKET = 4096,     /* a ticket of the client's was looked at */
+	SSLL_FLAG_CACHE = 8192,      /* a session was looked up in the server's cache */
 	SSLL_FLAG_UNSPLIT = 16,      /* its calls moved between threads: time on and off the processor can't be told */
 	SSLL_FLAG_FED = 16384,       /* the application reads the socket itself and hands the bytes to the library */
 	SSLL_FLAG_DISOWNED = 32768,  /* its calls followed reads of different sockets: it isn't known which one is its */
@@ -483,7 +487,7 @@ struct ssll_handshake_config {
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_layout) == 392, "layout");
+_Static_assert(sizeof(struct ssll_layout) == 412, "layout");
 _Static_assert(sizeof(struct ssll_labels) == 56, "labels");
 _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");

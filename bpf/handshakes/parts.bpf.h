@@ -48,6 +48,8 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 		handshake->key_operation = operation;
 		handshake->key_bytes = key_bytes(ctx, cookie);
 	}
+	if (handshake->phase == SSLL_PART_SESSION_LOOKUP)
+		handshake->flags |= field(cookie, SSLL_PHASE_COOKIE_TICKET, 1) ? SSLL_FLAG_TICKET : SSLL_FLAG_CACHE;
 	handshake->phase_since_ns = bpf_ktime_get_ns();
 	begin_phase_away(handshake->phase_since_ns);
 	if (is_transport(handshake->phase))

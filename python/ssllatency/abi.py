@@ -113,6 +113,8 @@ class Flag(IntEnum):
     NONBLOCKING = 512
     BOUNDED = 1024
     SEVERAL = 2048
+    TICKET = 4096
+    CACHE = 8192
     UNSPLIT = 16
     FED = 16384
     DISOWNED = 32768
@@ -223,6 +225,7 @@ class PhaseCookie(IntEnum):
     CONDITION = 13
     CONDITIONAL = 17
     TAKEN = 18
+    TICKET = 19
     STACK = 32
 
 
@@ -244,7 +247,8 @@ class PlaceOf(IntEnum):
     ALPN_LENGTH = 14
     BIO_TYPE = 15
     BIO_DESCRIPTOR = 16
-    PLACES = 17
+    HELLO_RETRY = 17
+    PLACES = 18
     PATH_LENGTH = 4
 
 
@@ -726,11 +730,11 @@ assert ctypes.sizeof(Path) == 20
 class Layout(ctypes.Structure):
     _fields_ = (
         ("library", Library),
-        ("paths", Path * 17),
+        ("paths", Path * 18),
     )
 
 
-assert ctypes.sizeof(Layout) == 392
+assert ctypes.sizeof(Layout) == 412
 
 
 class MixKey(ctypes.Structure):

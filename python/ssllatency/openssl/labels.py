@@ -5,9 +5,10 @@ table of versions; what the code doesn't show, or shows in a way that leaves roo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from ssllatency.code.values import Case, Field, FieldPath, Place
+from ssllatency.code.evaluation import Evaluation
+from ssllatency.code.values import MASK, Call, Case, Field, FieldPath, Place
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.openssl.connection import Accessors, UnclearError, only
 from ssllatency.openssl.signatures import code_point_offset
@@ -17,6 +18,7 @@ _GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 132, 134
 _CONNECTION = Place("argument", 0)
 _HOST_NAME = 0  # TLSEXT_NAMETYPE_host_name: include/openssl/tls1.h
 _SERVER_NAME, _ALPN = "SSL_get_servername", "SSL_get0_alpn_selected"
+_STATELESS, _INT_MINUS_1 = "SSL_stateless", 0xFFFFFFFF
 _FIRST_OUTPUT, _SECOND_OUTPUT = Place("first output", 0), Place("second output", 0)
 _NO_GROUP = "SSL_ctrl doesn't show the negotiated group"
 
@@ -31,7 +33,8 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
 
     "server_name" and "server_name_session" point to the name that the client asked for, which ends in a zero byte; the latter
     counts where it isn't NULL and the session was resumed in a version before TLS 1.3. "alpn" points to the protocol that was
-    agreed on, of "alpn_length" bytes.
+    agreed on, of "alpn_length" bytes. "hello_retry" is 0 where there was no HelloRetryRequest; else, in a server,
+    1 until the ClientHello has come that it asked for, and 2 from then on, in a client 1.
     """
     try:
         accessors = Accessors(image)
@@ -150,6 +153,28 @@ def _alpn_stored(accessors: Accessors, output: Place, size: int) -> Field:
     return only((value for value in values if isinstance(value, Field)), f"{_ALPN} doesn't simply store it", size)
 
 
+def _hello_retry(accessors: Accessors) -> Field:
+    """The number that SSL_stateless looks at where SSL_accept fails: it returns -1 then, but asks first whether that was an
+    error where the number is 1."""
+
+    def follow(fields: Mapping[tuple[int, ...], int]) -> Evaluation:
+        return accessors.follow_in(_STATELESS, Case({}, fields, {"SSL_clear": 1, "SSL_accept": MASK}))
+
+    def decides(field: Field) -> bool:
+        none, pending, *others = (follow({field.path: value}) for value in range(4))
+        returns = set(none.results)
+        usual = _course(none) < _course(pending) and all(_course(way) == _course(none) for way in others)
+        return usual and _INT_MINUS_1 in returns and returns <= {0, _INT_MINUS_1}
+
+    numbers = {field for field in follow({}).fields if len(field.path) == 1 and field.size == 4}
+    return only(filter(decides, numbers), f"{_STATELESS} doesn't simply look at one number")
+
+
+def _course(evaluation: Evaluation) -> frozenset[Call | Field]:
+    """What the function does on its ways."""
+    return frozenset((*evaluation.calls, *evaluation.fields))
+
+
 def _waitctx(accessors: Accessors) -> Field:
     names = ("SSL_get_all_async_fds", "SSL_get_changed_async_fds")
     return only({accessors.passed(name) for name in names}, f"{names[0]} and {names[1]} don't agree", 8, 1)
@@ -176,4 +201,5 @@ _LABELS: dict[str, _Source] = {
     "server_name_session": _server_name_session,
     "alpn": _alpn,
     "alpn_length": _alpn_length,
+    "hello_retry": _hello_retry,
 }

@@ -21,7 +21,7 @@ LAYOUTS = pytest.mark.parametrize("layout", [(), ("-DSINCE_3_2",)], ids=["up-to-
 SIZES = {
     "version": 4, "in_init": 4, "hand_state": 4, "resumed": 4, "verify_mode": 4, "verify_result": 8, "ctx": 8, "session": 8,
     "cipher": 4, "peer_certificate": 8, "group_tls13": 2, "group_session": 2, "did_kex": 1, "signature": 2, "waitctx": 8,
-    "server_name": 8, "server_name_session": 8, "alpn": 8, "alpn_length": 4,
+    "server_name": 8, "server_name_session": 8, "alpn": 8, "alpn_length": 4, "hello_retry": 4,
 }  # fmt: skip
 GROUP = {"group_tls13", "group_session", "did_kex"}
 
@@ -75,19 +75,20 @@ V1_1 = COMMON | {
     "resumed": (200,), "verify_mode": (1376,), "verify_result": (1456,), "ctx": (1440,), "session": (1296,),
     "cipher": (1296, 496, 24), "peer_certificate": (1296, 440), "signature": (168, 728, 8), "waitctx": (6160,),
     "server_name": (1600,), "server_name_session": (1296, 536), "alpn": (168, 992), "alpn_length": (168, 1000),
+    "hello_retry": (1248,),
 }  # fmt: skip
 V3_0 = COMMON | {
     "resumed": (1232,), "verify_mode": (2408,), "verify_result": (2488,), "ctx": (2472,), "session": (2328,),
     "cipher": (2328, 760, 24), "peer_certificate": (2328, 696), "signature": (896, 8), "waitctx": (7488,),
     "group_tls13": (1198,), "group_session": (2328, 776), "did_kex": (1197,),
-    "server_name": (2648,), "server_name_session": (2328, 816), "alpn": (1160,), "alpn_length": (1168,),
+    "server_name": (2648,), "server_name_session": (2328, 816), "alpn": (1160,), "alpn_length": (1168,), "hello_retry": (2280,),
 }  # fmt: skip
 V3_5 = {
     "version": (72,), "hand_state": (172,), "in_init": (180,),
     "resumed": (1288,), "verify_mode": (2384,), "verify_result": (2456,), "ctx": (8,), "session": (2304,),
     "cipher": (2304, 760, 24), "peer_certificate": (2304, 704), "signature": (976, 16), "waitctx": (5424,),
     "group_tls13": (1246,), "group_session": (2304, 776), "did_kex": (1245,),
-    "server_name": (2592,), "server_name_session": (2304, 800), "alpn": (1208,), "alpn_length": (1216,),
+    "server_name": (2592,), "server_name_session": (2304, 800), "alpn": (1208,), "alpn_length": (1216,), "hello_retry": (2256,),
 }  # fmt: skip
 GOLDEN = {
     "libssl-1.1-x86-64": V1_1,
@@ -154,6 +155,7 @@ KEYS = {"rsa": ("rsa:2048",), "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:P-2
 GROUPS = {0: 0, 415: 23, 1034: 29}
 SIGNATURES = {(0, 0): 0, (408, 672): 0x0403, (912, 672): 0x0804}
 TLS_1_2, TLS_1_3 = 0x303, 0x304
+HRR_NONE, HRR_PENDING, HRR_COMPLETE = range(3)
 
 
 @pytest.fixture(scope="session")
@@ -219,18 +221,25 @@ def test_places_are_what_the_accessors_read(
         assert_found_as_said(step)
     # The last word on each connection and side, and that the runs were what they are meant to be.
     final = {(connection, side): step for connection, side, step in steps}
-    connections = ["full", "resumed", "without_group"] if protocol == TLS_1_3 else ["full", "resumed"]
+    connections = ["full", "resumed", "without_group", "retried"] if protocol == TLS_1_3 else ["full", "resumed"]
     assert set(final) == {(connection, side) for connection in connections for side in ("client", "server")}
     for (connection, side), step in final.items():
         assert int(step["version"][1]) == protocol
         assert int(step["in_init"][1]) == 0
-        assert int(step["resumed"][1]) == (connection != "full")
+        full = connection in ("full", "retried")
+        assert int(step["resumed"][1]) == (not full)
         assert step["waitctx"] == ("1000", "1000")
         assert bool(int(step["peer_certificate"][1])) == (side == "client" or bool(client_certificate))
         assert int(step["name"][1]).to_bytes(8, "little") == b"a.example"[:8]
         assert step["alpn_length"] == ("8", "8")
-        assert bool(int(step["signature"][1])) == (connection == "full" and (side == "server" or bool(client_certificate)))
+        assert bool(int(step["signature"][1])) == (full and (side == "server" or bool(client_certificate)))
         if "did_kex" in step and protocol == TLS_1_3:
             assert int(step["did_kex"][1]) == (connection != "without_group")
+        retried = HRR_COMPLETE if side == "server" else HRR_PENDING
+        assert int(step["hello_retry"][1]) == (retried if connection == "retried" else HRR_NONE)
     assert {int(step["in_init"][1]) for _, _, step in steps} == {0, 1}
     assert len({step["hand_state"][1] for _, _, step in steps}) > 2
+    retries = {(connection, int(step["hello_retry"][1])) for connection, side, step in steps if side == "server"}
+    assert {value for connection, value in retries if connection != "retried"} == {HRR_NONE}
+    if protocol == TLS_1_3:
+        assert {value for connection, value in retries if connection == "retried"} == {HRR_PENDING, HRR_COMPLETE}

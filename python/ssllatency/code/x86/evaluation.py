@@ -205,7 +205,7 @@ def _widen(_: X86Evaluation, state: State, __: Any) -> None:
 
 
 def _logic(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
-    """xor of a register with itself is 0."""
+    """xor of a register with itself is 0; or with all ones is that."""
     target, other = instruction.operands
     left, right = (evaluation.read(state, instruction, operand) for operand in (target, other))
     value: Value = None
@@ -213,6 +213,8 @@ def _logic(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
         value = 0
     elif instruction.mnemonic == "and":
         value = masked(left, right)
+    elif instruction.mnemonic == "or" and narrowed(right, target.size) == (1 << 8 * target.size) - 1:
+        value = right
     state.flags = Comparison(value, 0, target.size) if isinstance(value, int) else None
     evaluation.write(state, instruction, target, value)
 

@@ -13,7 +13,7 @@ from ssllatency.engines.attach.sites import Sites, argument, library_record, pac
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import CATALOGUE
-from ssllatency.probes.handshake.plan import ErrorKind, ErrorSite, HandshakePlan, InnerCall, Phase, PhaseCall, Transport
+from ssllatency.probes.handshake.plan import TICKET, ErrorKind, ErrorSite, HandshakePlan, InnerCall, Phase, PhaseCall, Transport
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
 
 _CALLS = (
@@ -68,6 +68,7 @@ def _phase_cookie(call: PhaseCall) -> int:
         bits.PART: abi.Part[call.phase.name],
         bits.STACK: call.begin.stack_delta,
         bits.OPERATION: abi.KeyOperation[call.operation.upper() or "NONE"],
+        bits.TICKET: int(call.callee == TICKET),
     }
     if call.condition:  # a branch in front of the call, where its arguments aren't set yet
         fields |= {bits.CONDITIONAL: 1, bits.CONDITION: CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}

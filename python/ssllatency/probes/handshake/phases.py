@@ -28,6 +28,7 @@ from ssllatency.probes.handshake.error_sites import Entries, probe_at
 from ssllatency.probes.handshake.inner_calls import inner_calls
 from ssllatency.probes.handshake.phase_calls import CALLEES, TRANSPORT, Callee
 from ssllatency.probes.handshake.plan import (
+    TICKET,
     ErrorKind,
     ErrorSite,
     HandshakePlan,
@@ -210,7 +211,7 @@ class _Planner:
 
     def _lookups(self) -> Iterator[_Call]:
         for name, find in (
-            ("tls_decrypt_ticket", self._hidden.tls_decrypt_ticket),
+            (TICKET, self._hidden.tls_decrypt_ticket),
             ("lookup_sess_in_cache", self._hidden.lookup_sess_in_cache),
         ):
             try:

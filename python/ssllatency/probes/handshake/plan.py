@@ -16,6 +16,8 @@ from enum import StrEnum
 from ssllatency.code.values import FieldPath
 from ssllatency.probes.plan import CodeRange, Probe
 
+TICKET = "tls_decrypt_ticket"  # the callee of the session lookups that look at a ticket; the others look in the cache
+
 
 class Phase(StrEnum):
     """What the time of a call goes to."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel is told of the labels that tell rows apart."""
+"""What the kernel is told of the labels that tell rows apart, and of the sites at which phases begin."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import ctypes
 import pytest
 
 from ssllatency import abi
-from ssllatency.engines.sessions.handshake_sites import row_mask
+from ssllatency.code.machine import Cost
+from ssllatency.engines.sessions.handshake_sites import phase_sites, row_mask
 from ssllatency.model.handshakes import Label
+from ssllatency.probes.handshake.plan import Phase, PhaseCall
+from ssllatency.probes.plan import Probe, Role
 
 
 def masked(labels: abi.Labels, mask: abi.Labels) -> abi.Labels:
@@ -44,3 +47,11 @@ def test_rows_differ_by_the_labels_asked_for_and_by_the_ending(by: tuple[Label, 
     assert kept_of(key) == {*by, *(["library"] if library else [])}
     known = {abi.Label(bit) for bit in range(32) if key.known >> bit & 1}
     assert known == {abi.Label.OTHER, *(abi.Label[label.name] for label in by)}
+
+
+@pytest.mark.parametrize(("callee", "ticket"), [("tls_decrypt_ticket", 1), ("lookup_sess_in_cache", 0)])
+def test_only_a_lookup_of_a_ticket_is_marked_so(callee: str, ticket: int) -> None:
+    begin, end = (Probe(at, at, role, "call 0x10", Cost.EMULATED, 8) for at, role in ((16, Role.ENTRY), (21, Role.EXIT)))
+    ((_, cookie),), _ = phase_sites([PhaseCall(Phase.SESSION_LOOKUP, callee, begin, (end,))])
+    assert cookie >> abi.PhaseCookie.TICKET & 1 == ticket
+    assert cookie & ~(1 << abi.PhaseCookie.TICKET) == abi.Part.SESSION_LOOKUP | 8 << abi.PhaseCookie.STACK
