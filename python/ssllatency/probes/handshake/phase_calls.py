@@ -2,8 +2,8 @@
 """The calls that libssl makes of libcrypto's functions, and what of a handshake each of them is.
 
 Where one of these functions serves other ends as well, what is called beside it in the same function tells: a cookie's HMAC is
-made with a raw key, TLS 1.2's and 1.3's key derivation of OpenSSL 1.1.1 with a context of its own, and only the check of the
-peer's certificate hands the SSL over to the callbacks.
+made with a raw key, TLS 1.2's and 1.3's key derivation of OpenSSL 1.1.1 with a context of its own, only the check of the peer's
+certificate hands the SSL over to the callbacks, and of what collects certificates only DANE's records may be bare keys as well.
 """
 
 from __future__ import annotations
@@ -56,9 +56,12 @@ CALLEES = (
     Callee(Phase.PRIVATE_KEY, "RSA_decrypt", operation="decrypt", size_argument=3),  # BoringSSL's
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_keygen"),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_generate"),
+    Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_derive_set_peer"),  # checks the peer's key, which may take longer than all else
+    Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_public_check"),  # the same in a client of a version before TLS 1.3
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_derive", skip_null=1, never_beside=("EVP_PKEY_CTX_new_id",)),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_encapsulate", skip_null=1),
     Callee(Phase.KEY_EXCHANGE, "EVP_PKEY_decapsulate", skip_null=1),
+    Callee(Phase.PEER_VERIFICATION, "d2i_X509", beside=("OPENSSL_sk_push",), never_beside=("d2i_PUBKEY",)),
     Callee(Phase.PEER_VERIFICATION, "X509_verify_cert", beside=("X509_STORE_CTX_set_ex_data",)),
     Callee(Phase.PEER_VERIFICATION, _VERIFY),
     Callee(Phase.PEER_VERIFICATION, "EVP_DigestVerifyFinal", beside=(_VERIFY,)),

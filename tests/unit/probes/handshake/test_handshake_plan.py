@@ -41,8 +41,11 @@ OF_3 = {
     "EVP_PKEY_decrypt": 3,
     "EVP_PKEY_keygen": 2,
     "EVP_PKEY_derive": 2,
+    "EVP_PKEY_derive_set_peer": 2,
+    "EVP_PKEY_public_check": 1,
     "EVP_PKEY_encapsulate": 2,
     "EVP_PKEY_decapsulate": 2,
+    "d2i_X509": 2,
     "X509_verify_cert": 1,
     "app_verify_callback": 1,
 }
@@ -55,11 +58,20 @@ OF_1_1 = {
     "EVP_PKEY_decrypt": 1,
     "EVP_PKEY_keygen": 2,
     "EVP_PKEY_derive": 2,
+    "EVP_PKEY_derive_set_peer": 2,
     "RSA_private_decrypt": 1,
+    "d2i_X509": 2,
     "X509_verify_cert": 1,
     "app_verify_callback": 1,
 }
-OF_NODE = {**OF_3, "EVP_PKEY_decrypt": 1, "X509_verify_cert": 2, "app_verify_callback": 2, "status_cb": 3}
+OF_NODE = {
+    **OF_3,
+    "EVP_PKEY_decrypt": 1,
+    "EVP_PKEY_derive_set_peer": 1,
+    "X509_verify_cert": 2,
+    "app_verify_callback": 2,
+    "status_cb": 3,
+}
 EXPECTED = {name: OF_1_1 if "1.1" in name else OF_NODE if name == "node" else OF_3 for name in LIBSSL}
 
 

@@ -52,8 +52,14 @@ def test_a_signature_counts_and_a_cookies_hmac_does_not(assembled: Assemble) -> 
 
 
 def test_keys_that_are_derived_without_a_peer_do_not_count(assembled: Assemble) -> None:
-    made = assembled(LIBSSL + calling("derive", "EVP_PKEY_derive") + calling("prf", "EVP_PKEY_CTX_new_id", "EVP_PKEY_derive"))
-    assert labels(made, plan_handshake(made.image)) == ["derive_EVP_PKEY_derive"]
+    made = assembled(
+        LIBSSL
+        + calling("derive", "EVP_PKEY_derive_set_peer", "EVP_PKEY_derive")
+        + calling("prf", "EVP_PKEY_CTX_new_id", "EVP_PKEY_derive")
+    )
+    plan = plan_handshake(made.image)
+    assert labels(made, plan) == ["derive_EVP_PKEY_derive", "derive_EVP_PKEY_derive_set_peer"]
+    assert {call.phase for call in plan.calls} == {"key_exchange"}
 
 
 def test_only_the_peers_chain_is_verified_for_the_handshake(assembled: Assemble) -> None:
@@ -63,6 +69,16 @@ def test_only_the_peers_chain_is_verified_for_the_handshake(assembled: Assemble)
         + calling("own", "X509_STORE_CTX_init", "X509_verify_cert")
     )
     assert labels(made, plan_handshake(made.image)) == ["peer_X509_verify_cert"]
+
+
+def test_only_the_peers_own_certificates_are_read_for_the_handshake(assembled: Assemble) -> None:
+    made = assembled(
+        LIBSSL
+        + calling("peer", "d2i_X509", "OPENSSL_sk_push")
+        + calling("use", "d2i_X509")
+        + calling("dane", "d2i_X509", "d2i_PUBKEY", "OPENSSL_sk_push")
+    )
+    assert labels(made, plan_handshake(made.image)) == ["peer_d2i_X509"]
 
 
 def test_a_phase_that_no_call_is_found_of_is_missing(assembled: Assemble) -> None:
