@@ -189,23 +189,25 @@ enum ssll_error {
 enum ssll_flag {
 	SSLL_FLAG_UNATTRIBUTED = 1, /* the calls moved between threads: the phases can't be told */
 	SSLL_FLAG_ALERT_SENT = 2,
-	SSLL_FLAG_ADMITTED = 4,      /* known to be on the side that is asked for */
-	SSLL_FLAG_PARTIAL = 8,       /* it was under way already when its first call was seen */
-	SSLL_FLAG_ENDED = 64,        /* it failed, and only SSL_free tells that its SSL won't shake hands again */
-	SSLL_FLAG_SLEPT = 32,        /* a call has slept, and it isn't known what for */
-	SSLL_FLAG_RETURNS = 128,     /* a call has come back to wait for the peer or its window, so none sleeps for that */
-	SSLL_FLAG_BLOCKED = 256,     /* the last read or write has slept */
-	SSLL_FLAG_NONBLOCKING = 512, /* a call has come back to wait though its last read or write had not */
-	SSLL_FLAG_BOUNDED = 1024,    /* the first bytes to arrive weren't all that were read, so a wait's split is a bound */
-	SSLL_FLAG_SEVERAL = 2048,    /* bytes came more than once in the last wait, first those up to arrived_seq */
-	SSLL_FLAG_TICKET = 4096,     /* a ticket of the client's was looked at */
-	SSLL_FLAG_CACHE = 8192,      /* a session was looked up in the server's cache */
-	SSLL_FLAG_UNSPLIT = 16,      /* its calls moved between threads: time on and off the processor can't be told */
-	SSLL_FLAG_FED = 16384,       /* the application reads the socket itself and hands the bytes to the library */
-	SSLL_FLAG_DISOWNED = 32768,  /* its calls followed reads of different sockets: it isn't known which one is its */
-	SSLL_FLAG_UNSENT = 65536,    /* a part of a flight waited for an acknowledgement */
-	SSLL_FLAG_GONE = 131072,     /* a call began after the peer had closed or reset the connection, */
-	SSLL_FLAG_GONE_NOW = 262144, /* the one that runs */
+	SSLL_FLAG_ADMITTED = 4,         /* known to be on the side that is asked for */
+	SSLL_FLAG_PARTIAL = 8,          /* it was under way already when its first call was seen */
+	SSLL_FLAG_ENDED = 64,           /* it failed, and only SSL_free tells that its SSL won't shake hands again */
+	SSLL_FLAG_SLEPT = 32,           /* a call has slept, and it isn't known what for */
+	SSLL_FLAG_RETURNS = 128,        /* a call has come back to wait for the peer or its window, so none sleeps for that */
+	SSLL_FLAG_BLOCKED = 256,        /* the last read or write has slept */
+	SSLL_FLAG_NONBLOCKING = 512,    /* a call has come back to wait though its last read or write had not */
+	SSLL_FLAG_BOUNDED = 1024,       /* the first bytes to arrive weren't all that were read, so a wait's split is a bound */
+	SSLL_FLAG_SEVERAL = 2048,       /* bytes came more than once in the last wait, first those up to arrived_seq */
+	SSLL_FLAG_TICKET = 4096,        /* a ticket of the client's was looked at */
+	SSLL_FLAG_CACHE = 8192,         /* a session was looked up in the server's cache */
+	SSLL_FLAG_UNSPLIT = 16,         /* its calls moved between threads: time on and off the processor can't be told */
+	SSLL_FLAG_FED = 16384,          /* the application reads the socket itself and hands the bytes to the library */
+	SSLL_FLAG_DISOWNED = 32768,     /* its calls followed reads of different sockets: it isn't known which one is its */
+	SSLL_FLAG_UNSENT = 65536,       /* a part of a flight waited for an acknowledgement */
+	SSLL_FLAG_GONE = 131072,        /* a call began after the peer had closed or reset the connection, */
+	SSLL_FLAG_GONE_NOW = 262144,    /* the one that runs */
+	SSLL_FLAG_RETRY_KNOWN = 524288, /* it is known whether a HelloRetryRequest was sent, */
+	SSLL_FLAG_RETRY = 1048576,      /* and it was */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */

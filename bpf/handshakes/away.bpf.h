@@ -57,12 +57,16 @@ static __always_inline struct away away_between(const struct ssll_border *from, 
 	return away;
 }
 
-static __always_inline struct away away_since(const struct ssll_border *from, __u64 now)
+/* Not inlined: what it needs of the stack, its callers have not. */
+__noinline int measure_away(const struct ssll_border *from, struct away *away, __u64 now)
 {
 	struct ssll_border here;
 
+	if (!from || !away)
+		return 0;
 	read_border(&here, now);
-	return away_between(from, &here);
+	*away = away_between(from, &here);
+	return 0;
 }
 
 /* A call of a handshake begins; of a phase that was paused, its next part does. */
@@ -89,11 +93,11 @@ static __always_inline void begin_phase_away(__u64 now)
 
 static __always_inline void end_phase_away(struct ssll_thread *thread, __u64 now)
 {
-	struct away away;
+	struct away away = {};
 
 	if (!thread || !thread->phase.at_ns)
 		return;
-	away = away_since(&thread->phase, now);
+	measure_away(&thread->phase, &away, now);
 	thread->phases_asleep_ns += away.off_ns - away.delay_ns;
 }
 
@@ -101,13 +105,13 @@ static __always_inline void end_phase_away(struct ssll_thread *thread, __u64 now
  * call was made. */
 static __always_inline void add_away(struct ssll_handshake *handshake, const struct ssll_thread *thread, __u64 now)
 {
-	struct away away;
+	struct away away = {};
 
 	if (!thread || !thread->call.at_ns) {
 		handshake->flags |= SSLL_FLAG_UNSPLIT;
 		return;
 	}
-	away = away_since(&thread->call, now);
+	measure_away(&thread->call, &away, now);
 	away.off_ns = at_most(less(away.off_ns, thread->blocked_off_ns), now - handshake->since_ns);
 	away.delay_ns = at_most(less(away.delay_ns, thread->blocked_delay_ns), away.off_ns);
 	handshake->parts[SSLL_PART_OFF_CPU] += away.off_ns;

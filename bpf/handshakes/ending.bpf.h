@@ -66,6 +66,16 @@ static __always_inline void emit_single(
 	bpf_ringbuf_submit(single, 0);
 }
 
+/* What only a server knows: OpenSSL's number is 0 until a HelloRetryRequest is sent. */
+static __always_inline void find_retry(struct ssll_handshake *handshake, __u64 ssl, const struct ssll_layout *layout)
+{
+	__u64 retry = 0;
+
+	if (!read_place(ssl, layout, SSLL_PLACE_OF_HELLO_RETRY, &retry))
+		return;
+	handshake->flags |= retry ? SSLL_FLAG_RETRY_KNOWN | SSLL_FLAG_RETRY : SSLL_FLAG_RETRY_KNOWN;
+}
+
 /* The handshake is over: counts it under its labels and its ending, and closes its record. Of one that is freed no call has
  * just come back. */
 static __always_inline void finish_handshake(
@@ -99,6 +109,8 @@ static __always_inline void finish_handshake(
 	if (server && !handshake->socket && handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER])
 		count(&handshake_counters.without_socket);
 	forget_arrivals(handshake);
+	if (server)
+		find_retry(handshake, ssl, layout);
 	complete_parts(handshake, now);
 	set_label(&labels, SSLL_LABEL_ROLE, server);
 	set_label(&labels, SSLL_LABEL_PROCESS, tgid);

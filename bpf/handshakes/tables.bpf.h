@@ -110,17 +110,43 @@ static __always_inline void add_fact(struct ssll_handshake_row *row, enum ssll_f
 		__sync_fetch_and_add(&row->facts[fact], number);
 }
 
-static __always_inline void add_facts(struct ssll_handshake_row *row, const struct ssll_handshake *handshake)
+static __always_inline void add_flag(
+        struct ssll_handshake_row *row, enum ssll_fact fact, const struct ssll_handshake *handshake, enum ssll_flag flag)
 {
-	if (!handshake->socket)
+	add_fact(row, fact, !!(handshake->flags & flag));
+}
+
+/* Why a handshake that its client wanted to resume was not. */
+static __always_inline void add_refusal(
+        struct ssll_handshake_row *row, const struct ssll_handshake *handshake, const struct ssll_labels *labels)
+{
+	if (labels->ending != SSLL_ENDING_SUCCESS || !is_known(labels, SSLL_LABEL_RESUMED) ||
+	        labels->values[SSLL_LABEL_RESUMED])
 		return;
+	if (handshake->flags & SSLL_FLAG_TICKET)
+		add_fact(row, SSLL_FACT_TICKETS_REFUSED, 1);
+	else
+		add_flag(row, SSLL_FACT_CACHE_MISSES, handshake, SSLL_FLAG_CACHE);
+}
+
+__noinline int add_facts(
+        struct ssll_handshake_row *row, const struct ssll_handshake *handshake, const struct ssll_labels *labels)
+{
+	if (!row || !handshake || !labels)
+		return 0;
+	add_refusal(row, handshake, labels);
+	add_flag(row, SSLL_FACT_HELLO_RETRY_KNOWN, handshake, SSLL_FLAG_RETRY_KNOWN);
+	add_flag(row, SSLL_FACT_HELLO_RETRIES, handshake, SSLL_FLAG_RETRY);
+	if (!handshake->socket)
+		return 0;
 	add_fact(row, SSLL_FACT_SOCKET, 1);
 	add_fact(row, SSLL_FACT_FLIGHTS, handshake->flights);
 	add_fact(row, SSLL_FACT_FLIGHT_BYTES, handshake->flight_bytes);
-	add_fact(row, SSLL_FACT_UNSENT, !!(handshake->flags & SSLL_FLAG_UNSENT));
+	add_flag(row, SSLL_FACT_UNSENT, handshake, SSLL_FLAG_UNSENT);
 	add_fact(row, SSLL_FACT_RETRANSMITTED, handshake->lost);
 	add_fact(row, SSLL_FACT_RETRANSMISSIONS, handshake->retransmissions);
-	add_fact(row, SSLL_FACT_GONE, !!(handshake->flags & SSLL_FLAG_GONE));
+	add_flag(row, SSLL_FACT_GONE, handshake, SSLL_FLAG_GONE);
+	return 0;
 }
 
 static __always_inline void add_resumption(struct ssll_handshake_row *row, const struct ssll_labels *labels)
@@ -149,7 +175,7 @@ static __noinline __u32 add_times(const struct ssll_labels *labels, const struct
 	}
 	add_row(row, handshake);
 	add_resumption(row, labels);
-	add_facts(row, handshake);
+	add_facts(row, handshake, labels);
 	return key.labels.values[SSLL_LABEL_PROCESS];
 }
 

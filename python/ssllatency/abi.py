@@ -121,6 +121,8 @@ class Flag(IntEnum):
     UNSENT = 65536
     GONE = 131072
     GONE_NOW = 262144
+    RETRY_KNOWN = 524288
+    RETRY = 1048576
 
 
 class FollowLimits(IntEnum):
