@@ -307,7 +307,8 @@ struct ssll_handshake {
 	__u32 losses;       /* of the connection so far: segments sent again or received out of order */
 	__u32 resent;       /* the same, those sent again alone */
 	__u32 retransmissions;
-	__u32 lost; /* 1: the connection had losses while the handshake waited */
+	__u16 lost;          /* 1: the connection had losses while the handshake waited */
+	__u16 awaits_answer; /* 1: this side has sent a flight that the peer hasn't answered yet */
 };
 
 /* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the

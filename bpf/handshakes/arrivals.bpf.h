@@ -201,8 +201,10 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 		handshake->unsplit_since_ns = since;
 		return 0;
 	}
-	if (arrived)
-		handshake->flights++;
+	if (arrived) {
+		handshake->flights += handshake->awaits_answer;
+		handshake->awaits_answer = 0;
+	}
 	if (!arrived || arrived > now)
 		arrived = now;
 	if (arrived < since)

@@ -36,6 +36,7 @@ static __always_inline void end_flight(struct ssll_handshake *handshake)
 	handshake->written_seq = written_seq;
 	if ((__s32)bytes <= 0)
 		return;
+	handshake->awaits_answer = 1;
 	if (bytes > handshake->flight_bytes)
 		handshake->flight_bytes = bytes;
 	if (BPF_CORE_READ(tcp, snd_nxt) != written_seq && BPF_CORE_READ(tcp, packets_out) >= BPF_CORE_READ(tcp, snd_cwnd))

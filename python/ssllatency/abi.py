@@ -565,7 +565,8 @@ class Handshake(ctypes.Structure):
         ("losses", ctypes.c_uint32),
         ("resent", ctypes.c_uint32),
         ("retransmissions", ctypes.c_uint32),
-        ("lost", ctypes.c_uint32),
+        ("lost", ctypes.c_uint16),
+        ("awaits_answer", ctypes.c_uint16),
     )
 
 
