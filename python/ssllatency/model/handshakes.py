@@ -369,12 +369,12 @@ class Handshakes:
     all; empty unless the handshakes are grouped by process, and in sums and differences. `dropped`: records of handshakes that
     were evicted by newer ones. `partial`: handshakes that ended and aren't counted, as they were under way when the trace
     began, or had been evicted. `unattributed`: handshakes that couldn't be split into phases, as their calls moved between
-    threads; all their time in calls is REST. `unsplit`: those without ON_CPU and OFF_CPU though these were asked for, as the
-    kernel didn't announce all switches of their threads. `slept`: those whose calls slept before reads and writes were watched,
-    so that waits in them may be part of their phases and REST. `arrivals`: whether it was looked at when the peer's bytes
-    arrived; where it wasn't, as in recordings of older versions, WAIT_PEER is a wait for the peer or the server. `bounded`:
-    those of which a wait's split is a bound, as the library read more than had arrived first. `unknown_labels`: the labels
-    that the libraries' code doesn't show, with the reasons.
+    threads; all their time in calls is REST. `unsplit`: those without ON_CPU and OFF_CPU, as their calls moved between
+    threads. `slept`: those whose calls slept before reads and writes were watched, so that waits in them may be part of
+    their phases and REST. `arrivals`: whether it was looked at when the peer's bytes arrived; where it wasn't, as in
+    recordings of older versions, WAIT_PEER is a wait for the peer or the server. `bounded`: those of which a wait's split
+    is a bound, as the library read more than had arrived first. `unknown_labels`: the labels that the libraries' code
+    doesn't show, with the reasons.
     """
 
     groups: tuple[Group, ...]

@@ -26,7 +26,6 @@ EXAMPLES = (
         "new and resumed sessions apart, and the five slowest",
     ),
     ("ssllatency handshakes --container web -d 60 --over 50ms", "each that takes 50 ms or more, as it ends"),
-    ("ssllatency handshakes -p 812 -d 10 --off-cpu", "whether the thread had a processor meanwhile"),
 )
 STATUS = options.FAIL_STATUS
 

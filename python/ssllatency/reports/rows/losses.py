@@ -30,7 +30,7 @@ def _of_handshakes(handshakes: Handshakes) -> list[tuple[int, str, str]]:
     return [
         (handshakes.dropped, "handshake", "not counted, pushed out by newer ones before the end"),
         (handshakes.unattributed, "handshake", "whose calls moved between threads, so that all of them is rest"),
-        (handshakes.unsplit, "handshake", "not split into on and off CPU, as the kernel didn't announce all switches"),
+        (handshakes.unsplit, "handshake", "not split into on and off CPU, as their calls moved between threads"),
         (
             handshakes.slept,
             "handshake",
