@@ -169,8 +169,9 @@ static __always_inline struct ssll_arrival *awaited_arrival(const struct ssll_ha
 	return arrival && arrival->ssl == ssl && arrival->since_ns == since ? arrival : NULL;
 }
 
-static __always_inline void add_queue(
-        struct ssll_handshake *handshake, enum ssll_part part, const struct ssll_arrival *arrival, __u64 arrived, __u64 now)
+/* `before_ns`: what of the same queue is counted already. */
+static __always_inline void add_queue(struct ssll_handshake *handshake, enum ssll_part part, const struct ssll_arrival *arrival,
+        __u64 arrived, __u64 now, __u64 before_ns)
 {
 	struct ssll_clocks clocks = {};
 
@@ -183,14 +184,26 @@ static __always_inline void add_queue(
 		return; /* another thread came for it: what that one did before isn't known */
 	read_clocks((struct task_struct *)bpf_get_current_task(), arrival->clocks.tid, &clocks, now);
 	if (clocks.tid)
-		add_doings(handshake, &arrival->clocks, &clocks, now - arrived, now);
+		add_doings(handshake, &arrival->clocks, &clocks, now - arrived + before_ns, now);
+}
+
+/* The ClientHello had arrived before the first call, which came back to wait for it all the same. Returns how long before. */
+static __always_inline __u64 add_early_hello(struct ssll_handshake *handshake, const struct ssll_arrival *arrival)
+{
+	__u64 arrived = arrival->arrived_ns;
+
+	if (!arrived || arrived >= handshake->began_ns)
+		return 0;
+	handshake->parts[SSLL_PART_WAIT_HELLO] = arrived - arrival->established_ns;
+	handshake->parts[SSLL_PART_QUEUE_START] = handshake->began_ns - arrived;
+	return handshake->began_ns - arrived;
 }
 
 /* A wait for the peer ends at `now`: splits it at the arrival. */
 __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 since, __u64 now)
 {
 	struct ssll_arrival *arrival;
-	__u64 arrived, round_trip;
+	__u64 arrived, round_trip, early_ns;
 
 	if (!handshake)
 		return 0;
@@ -205,6 +218,7 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 		handshake->flights += handshake->awaits_answer;
 		handshake->awaits_answer = 0;
 	}
+	early_ns = add_early_hello(handshake, arrival);
 	if (!arrived || arrived > now)
 		arrived = now;
 	if (arrived < since)
@@ -216,7 +230,7 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 	handshake->parts[SSLL_PART_ROUND_TRIPS] += round_trip;
 	add_losses(handshake, arrived - since);
 	if (now > arrived)
-		add_queue(handshake, SSLL_PART_QUEUE_SERVER, arrival, arrived, now);
+		add_queue(handshake, SSLL_PART_QUEUE_SERVER, arrival, arrived, now, early_ns);
 	arrival->ssl = NOBODY_WAITS;
 	return 0;
 }
@@ -249,7 +263,7 @@ static __always_inline void add_hello(struct ssll_handshake *handshake, const st
 
 	if (arrived && arrived < began) {
 		handshake->parts[SSLL_PART_WAIT_HELLO] = arrived - arrival->established_ns;
-		add_queue(handshake, SSLL_PART_QUEUE_START, arrival, arrived, began);
+		add_queue(handshake, SSLL_PART_QUEUE_START, arrival, arrived, began, 0);
 	}
 	keep_starter(handshake->socket);
 }
