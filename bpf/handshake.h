@@ -168,7 +168,8 @@ enum ssll_phase_cookie {
 	SSLL_PHASE_COOKIE_CONDITION = 13,    /* 4 bits: the condition code of the branch at the site, as in its opcode */
 	SSLL_PHASE_COOKIE_CONDITIONAL = 17,  /* 1 bit: the phase begins only where the branch … */
 	SSLL_PHASE_COOKIE_TAKEN = 18,        /* 1 bit: … is taken (1) or not (0) */
-	SSLL_PHASE_COOKIE_TICKET = 19,       /* 1 bit: the session lookup looks at a ticket, not in the cache */
+	SSLL_PHASE_COOKIE_TICKET = 19,       /* 1 bit: it is no phase of its own, but tells that there is a ticket */
+	SSLL_PHASE_COOKIE_CACHE = 20,        /* 1 bit: the session lookup looks in the cache */
 	SSLL_PHASE_COOKIE_STACK = SSLL_COOKIE_STACK, /* 16 bits */
 };
 
@@ -198,7 +199,7 @@ enum ssll_flag {
 	SSLL_FLAG_NONBLOCKING = 512,    /* a call has come back to wait though its last read or write had not */
 	SSLL_FLAG_BOUNDED = 1024,       /* the first bytes to arrive weren't all that were read, so a wait's split is a bound */
 	SSLL_FLAG_SEVERAL = 2048,       /* bytes came more than once in the last wait, first those up to arrived_seq */
-	SSLL_FLAG_TICKET = 4096,        /* a ticket of the client's was looked at */
+	SSLL_FLAG_TICKET = 4096,        /* the client sent a ticket, which was looked at */
 	SSLL_FLAG_CACHE = 8192,         /* a session was looked up in the server's cache */
 	SSLL_FLAG_UNSPLIT = 16,         /* its calls moved between threads: time on and off the processor can't be told */
 	SSLL_FLAG_FED = 16384,          /* the application reads the socket itself and hands the bytes to the library */
@@ -283,6 +284,7 @@ struct ssll_handshake {
 	__u64 since_ns;
 	__u64 phase_since_ns;
 	__u64 phase_stack;      /* stack pointer at entry of the function in which the open phase began */
+	__u64 outer_stack;      /* the same of the session lookup that the open callback interrupts; 0: of none */
 	__u64 completed_ns;     /* since the last call began; 0: no completion was seen */
 	__u64 blocked_off_ns;   /* off the processor in reads and writes that count as waits, and so not in OFF_CPU, */
 	__u64 blocked_delay_ns; /* and ready to run meanwhile */
@@ -496,7 +498,7 @@ _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 72 + 8 * SSLL_PARTS + 64, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 80 + 8 * SSLL_PARTS + 64, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 40, "border");
 _Static_assert(sizeof(struct ssll_arrival) == 120, "arrival");

@@ -33,32 +33,16 @@ static __always_inline bool branches_away(const struct pt_regs *ctx, __u64 cooki
 	       branch_taken(ctx, field(cookie, SSLL_PHASE_COOKIE_CONDITION, 4)) != field(cookie, SSLL_PHASE_COOKIE_TAKEN, 1);
 }
 
-/* The outermost phase counts: what begins inside another one is part of that. */
-static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
+/* Before TLS 1.3 libssl's function for tickets is called even if the client sent none. That is no session lookup. */
+static __always_inline bool looks_for_nothing(const struct ssll_handshake *handshake)
 {
-	struct ssll_handshake *handshake = current_handshake();
-	__u32 operation = field(cookie, SSLL_PHASE_COOKIE_OPERATION, 2);
-
-	if (!handshake || handshake->phase || is_size_query(ctx, field(cookie, SSLL_PHASE_COOKIE_SKIP_NULL, 3)) ||
-	        branches_away(ctx, cookie))
-		return 0;
-	handshake->phase = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
-	handshake->phase_stack = stack_at_entry(ctx, cookie);
-	if (operation) {
-		handshake->key_operation = operation;
-		handshake->key_bytes = key_bytes(ctx, cookie);
-	}
-	if (handshake->phase == SSLL_PART_SESSION_LOOKUP)
-		handshake->flags |= field(cookie, SSLL_PHASE_COOKIE_TICKET, 1) ? SSLL_FLAG_TICKET : SSLL_FLAG_CACHE;
-	handshake->phase_since_ns = bpf_ktime_get_ns();
-	begin_phase_away(handshake->phase_since_ns);
-	if (is_transport(handshake->phase))
-		begin_transport(handshake);
-	return 0;
+	return handshake->phase == SSLL_PART_SESSION_LOOKUP && !(handshake->flags & (SSLL_FLAG_TICKET | SSLL_FLAG_CACHE));
 }
 
 static __always_inline void add_phase(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 now)
 {
+	if (looks_for_nothing(handshake))
+		return;
 	if (is_transport(handshake->phase)) {
 		end_transport(handshake, now - handshake->phase_since_ns);
 		return;
@@ -66,6 +50,46 @@ static __always_inline void add_phase(struct ssll_handshake *handshake, struct s
 	add_part(handshake, handshake->phase, now - handshake->phase_since_ns);
 	if (handshake->phase)
 		end_phase_away(thread, now);
+}
+
+/* The callback for a ticket's keys is the application's, not part of the session lookup that it is called in. */
+static __always_inline bool interrupts(const struct ssll_handshake *handshake, __u8 phase)
+{
+	return handshake->phase == SSLL_PART_SESSION_LOOKUP && phase == SSLL_PART_CALLBACKS;
+}
+
+/* The outermost phase counts: what begins inside another one is part of that, unless it interrupts it. */
+static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
+{
+	struct ssll_handshake *handshake = current_handshake();
+	__u32 operation = field(cookie, SSLL_PHASE_COOKIE_OPERATION, 2);
+	__u8 phase = field(cookie, SSLL_PHASE_COOKIE_PART, 4);
+	__u64 outer_stack = 0;
+
+	if (!handshake || is_size_query(ctx, field(cookie, SSLL_PHASE_COOKIE_SKIP_NULL, 3)) || branches_away(ctx, cookie))
+		return 0;
+	if (field(cookie, SSLL_PHASE_COOKIE_TICKET, 1))
+		handshake->flags |= SSLL_FLAG_TICKET;
+	if (field(cookie, SSLL_PHASE_COOKIE_TICKET, 1) || (handshake->phase && !interrupts(handshake, phase)))
+		return 0;
+	if (handshake->phase) {
+		add_phase(handshake, find_thread(), bpf_ktime_get_ns());
+		outer_stack = handshake->phase_stack;
+	}
+	handshake->phase = phase;
+	handshake->phase_stack = stack_at_entry(ctx, cookie);
+	handshake->outer_stack = outer_stack;
+	if (operation) {
+		handshake->key_operation = operation;
+		handshake->key_bytes = key_bytes(ctx, cookie);
+	}
+	if (field(cookie, SSLL_PHASE_COOKIE_CACHE, 1))
+		handshake->flags |= SSLL_FLAG_CACHE;
+	handshake->phase_since_ns = bpf_ktime_get_ns();
+	begin_phase_away(handshake->phase_since_ns);
+	if (is_transport(phase))
+		begin_transport(handshake);
+	return 0;
 }
 
 /* Other ways lead to the site, too: the frame tells whether it is the end of the phase that is open. */
@@ -78,6 +102,13 @@ static __always_inline int end_phase(const struct pt_regs *ctx, __u64 cookie)
 		return 0;
 	add_phase(handshake, find_thread(), now);
 	handshake->phase = 0;
+	if (!handshake->outer_stack)
+		return 0;
+	handshake->phase = SSLL_PART_SESSION_LOOKUP;
+	handshake->phase_stack = handshake->outer_stack;
+	handshake->outer_stack = 0;
+	handshake->phase_since_ns = now;
+	begin_phase_away(now);
 	return 0;
 }
 
@@ -100,8 +131,10 @@ static __always_inline void close_call(
         struct ssll_handshake *handshake, struct ssll_thread *thread, bool same_thread, bool paused, __u64 now)
 {
 	add_phase(handshake, same_thread ? thread : NULL, now);
-	if (!paused)
+	if (!paused) {
 		handshake->phase = 0;
+		handshake->outer_stack = 0;
+	}
 	if (!same_thread)
 		handshake->flags |= SSLL_FLAG_UNATTRIBUTED;
 	if (same_thread && thread)

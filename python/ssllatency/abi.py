@@ -228,6 +228,7 @@ class PhaseCookie(IntEnum):
     CONDITIONAL = 17
     TAKEN = 18
     TICKET = 19
+    CACHE = 20
     STACK = 32
 
 
@@ -541,6 +542,7 @@ class Handshake(ctypes.Structure):
         ("since_ns", ctypes.c_uint64),
         ("phase_since_ns", ctypes.c_uint64),
         ("phase_stack", ctypes.c_uint64),
+        ("outer_stack", ctypes.c_uint64),
         ("completed_ns", ctypes.c_uint64),
         ("blocked_off_ns", ctypes.c_uint64),
         ("blocked_delay_ns", ctypes.c_uint64),
@@ -570,7 +572,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 392
+assert ctypes.sizeof(Handshake) == 400
 
 
 class Labels(ctypes.Structure):

@@ -16,6 +16,9 @@ _METHODS = ("TLS_method", "TLS_server_method", "TLS_client_method")
 # By the field's name in OpenSSL's source, the command of SSL_CTX_callback_ctrl that sets it: SSL_CTRL_SET_TLSEXT_SERVERNAME_CB
 # and SSL_CTRL_SET_TLSEXT_STATUS_REQ_CB of include/openssl/tls1.h.
 _COMMANDS = {"servername_cb": 53, "status_cb": 63}
+# The keys of tickets come from whichever is set of two callbacks: by SSL_CTRL_SET_TLSEXT_TICKET_KEY_CB, or since OpenSSL 3.0 by
+# this function.
+_TICKET_KEY_COMMAND, _TICKET_KEY_SETTER = 72, "SSL_CTX_set_tlsext_ticket_key_evp_cb"
 # By the field's name, the function that sets it in SSL_CTX.
 _SETTERS = {
     "alpn_select_cb": "SSL_CTX_set_alpn_select_cb",
@@ -23,9 +26,11 @@ _SETTERS = {
     "app_verify_callback": "SSL_CTX_set_cert_verify_callback",
     "new_session_cb": "SSL_CTX_sess_set_new_cb",
 }
-NAMES = ("cert_cb", *_COMMANDS, *_SETTERS)
+TICKET_KEY = "ticket_key_cb"
+NAMES = ("cert_cb", *_COMMANDS, *_SETTERS, TICKET_KEY)
 
-CallbackPath = tuple[int, int]  # the offset of a pointer in SSL, and of the callback behind that pointer
+# The offset of a pointer in SSL, and of the callback behind that pointer; where one call is of several callbacks, of each.
+CallbackPath = tuple[int, ...]
 
 
 def callback_paths(image: Image) -> dict[str, CallbackPath | str]:
@@ -39,6 +44,8 @@ def callback_paths(image: Image) -> dict[str, CallbackPath | str]:
 
 def _finding(accessors: Accessors, name: str) -> CallbackPath | str:
     try:
+        if name == TICKET_KEY:
+            return (_session_ctx(accessors), *_ticket_keys(accessors.image))
         if name == "cert_cb":
             path = _stored(accessors.follow("SSL_set_cert_cb", rsi=_CALLBACK), name)
         elif name == "new_session_cb":
@@ -63,13 +70,33 @@ def _session_ctx(accessors: Accessors) -> int:
 
 
 def _in_ctx(image: Image, name: str) -> tuple[int, ...]:
-    if name in _COMMANDS:
-        arguments: dict[str, Value] = {"rdi": _CTX, "rsi": _COMMANDS[name], "rdx": _CALLBACK}
-        return _stored(followed(image, _control(image, arguments), arguments), name)
-    function = image.function(_SETTERS[name])
+    return _set_by_command(image, _COMMANDS[name], name) if name in _COMMANDS else _set_by(image, _SETTERS[name], name)
+
+
+def _set_by_command(image: Image, command: int, name: str) -> tuple[int, ...]:
+    arguments: dict[str, Value] = {"rdi": _CTX, "rsi": command, "rdx": _CALLBACK}
+    return _stored(followed(image, _control(image, arguments), arguments), name)
+
+
+def _set_by(image: Image, setter: str, name: str) -> tuple[int, ...]:
+    function = image.function(setter)
     if function is None:
-        raise UnclearError(f"the library has no {_SETTERS[name]}")
+        raise UnclearError(f"the library has no {setter}")
     return _stored(followed(image, function.address, {"rdi": _CTX, "rsi": _CALLBACK}), name)
+
+
+def _ticket_keys(image: Image) -> tuple[int, ...]:
+    """The offsets in SSL_CTX of the two callbacks; of one where the library has no other."""
+    newer = _set_by(image, _TICKET_KEY_SETTER, TICKET_KEY) if image.function(_TICKET_KEY_SETTER) else ()
+    try:
+        older = _set_by_command(image, _TICKET_KEY_COMMAND, TICKET_KEY)
+    except UnclearError:  # a library without what is deprecated since 3.0
+        older = ()
+    if len(newer) > 1 or len(older) > 1 or not all(0 <= offset < _MAX_OFFSET for offset in (*newer, *older)):
+        raise UnclearError(f"{TICKET_KEY} isn't where it is known to be")
+    if not newer and not older:
+        raise UnclearError(f"what sets {TICKET_KEY} doesn't simply store it")
+    return (*newer, *older)
 
 
 def _control(image: Image, arguments: dict[str, Value]) -> int:

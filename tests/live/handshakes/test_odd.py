@@ -156,6 +156,26 @@ def test_what_the_server_does_for_sessions_and_certificates(certificates: Path, 
     assert_books(shakes)
 
 
+@pytest.mark.parametrize(("how", "naps"), [("ticket12", (1, 1)), ("old12", (1, 1)), ("ticket13", (2, 1)), ("old13", (2, 1))])
+def test_a_callback_for_the_keys_of_tickets(certificates: Path, shaker: Path, how: str, naps: tuple[int, int]) -> None:
+    """It is the application's where a ticket is made, and where one is opened, which is a session lookup otherwise."""
+    with shaking(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+        do(f"{how} {TIMES}")
+        do(f"accept {TIMES}")
+    assert endings(shakes.document) == {"success": 3 * TIMES}
+    asked, control = shakes.singles[: 2 * TIMES], shakes.singles[2 * TIMES :]
+    assert labels_of(asked, "resumed") == [("no",), ("yes",)] * TIMES
+    for single, times in zip(asked, naps * TIMES, strict=True):
+        parts = single["parts_ns"]
+        assert parts["callbacks"] >= times * 20_000_000
+        assert ("session_lookup" in parts) == (single["labels"]["resumed"] == "yes")
+    for part in ("rest", "session_lookup"):
+        times_ns = sorted(single["parts_ns"].get(part, 0) for single in asked)
+        assert times_ns[TIMES] < 20_000_000
+    assert all("callbacks" not in single["parts_ns"] for single in control)
+    assert_books(shakes)
+
+
 def test_on_and_off_the_processor_under_load(certificates: Path) -> None:
     """More workers than processors: each handshake's time in calls is split without remainder."""
     with (

@@ -10,13 +10,21 @@
 //   again        SSL_clear, and the same two SSLs shake hands once more
 //   keep12       TLS 1.2: the server keeps the session by a callback that takes a nap
 //   keep13       TLS 1.3: the same, for each of two tickets
+//   ticket12     TLS 1.2: two connections of which the second resumes the first, and the server's callback for the keys of
+//                tickets takes a nap
+//   ticket13     TLS 1.3: the same
+//   old12        TLS 1.2: the same by the callback that OpenSSL 3.0 has deprecated
+//   old13        TLS 1.3: the same
 //   staple       the client asks for a certificate's status, and the server's callback for it takes a nap
 //   listen       opens a socket on which it listens, and which blocks
 //   stall        the server's reads come back at once where there is nothing to read, else they take a nap first
 //   begin        a server that waits for its client's first message, and is kept
 //   free         of those that are kept, the one that began last is freed
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include <alloca.h>
+#include <openssl/core_names.h>
 #include <openssl/err.h>
+#include <openssl/hmac.h>
 #include <openssl/ssl.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -214,6 +222,54 @@ static int keep(SSL *ssl, SSL_SESSION *session)
 	return 0;
 }
 
+static const unsigned char ticket_key[32] = "the key of every ticket, and MAC";
+
+static int start_cipher(unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, int makes)
+{
+	usleep(NAP_US);
+	if (makes) {
+		memset(name, 1, 16);
+		memset(iv, 2, EVP_MAX_IV_LENGTH);
+	}
+	return EVP_CipherInit_ex(cipher, EVP_aes_256_cbc(), NULL, ticket_key, iv, makes);
+}
+
+static int give_keys(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, EVP_MAC_CTX *mac, int makes)
+{
+	OSSL_PARAM parameters[] = {
+	        OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, (void *)ticket_key, sizeof(ticket_key)),
+	        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)"SHA256", 0),
+	        OSSL_PARAM_construct_end(),
+	};
+
+	(void)ssl;
+	return start_cipher(name, iv, cipher, makes) && EVP_MAC_CTX_set_params(mac, parameters) ? 1 : -1;
+}
+
+static int give_old_keys(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, HMAC_CTX *mac, int makes)
+{
+	(void)ssl;
+	if (!start_cipher(name, iv, cipher, makes))
+		return -1;
+	return HMAC_Init_ex(mac, ticket_key, sizeof(ticket_key), EVP_sha256(), NULL) ? 1 : -1;
+}
+
+static void resume(SSL_CTX *context)
+{
+	SSL_SESSION *session;
+
+	both(SSL_accept, SSL_connect);
+	read_some(client); // takes the tickets
+	session = SSL_get1_session(client);
+	SSL_shutdown(client);
+	close_pair();
+	open_pair(context);
+	expect(SSL_set_session(client, session), "SSL_set_session");
+	both(SSL_accept, SSL_connect);
+	expect(SSL_session_reused(server), "resumption");
+	SSL_SESSION_free(session);
+}
+
 static int staple(SSL *ssl, void *nothing)
 {
 	(void)nothing;
@@ -225,13 +281,15 @@ static int staple(SSL *ssl, void *nothing)
 static void set_up(SSL_CTX *context, const char *how)
 {
 	int keeps_sessions = !strncmp(how, "keep", 4);
-	int old = !strcmp(how, "renegotiate") || !strcmp(how, "keep12");
+	int old = !strcmp(how, "renegotiate") || strstr(how, "12");
 
 	SSL_CTX_set_max_proto_version(context, old ? TLS1_2_VERSION : TLS1_3_VERSION);
 	SSL_CTX_clear_options(context, SSL_OP_NO_TICKET);
 	if (keeps_sessions && old)
 		SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
 	SSL_CTX_sess_set_new_cb(context, keeps_sessions ? keep : NULL);
+	SSL_CTX_set_tlsext_ticket_key_evp_cb(context, strncmp(how, "ticket", 6) ? NULL : give_keys);
+	SSL_CTX_set_tlsext_ticket_key_cb(context, strncmp(how, "old", 3) ? NULL : (void (*)(void))give_old_keys);
 	SSL_CTX_set_tlsext_status_cb(context, staple);
 }
 
@@ -271,6 +329,8 @@ static void talk(const char *how, SSL_CTX *context, int number)
 		SSL_set_tlsext_status_type(client, TLSEXT_STATUSTYPE_ocsp);
 	if (!strcmp(how, "accept") || !strncmp(how, "keep", 4) || !strcmp(how, "staple"))
 		both(SSL_accept, SSL_connect);
+	else if (!strncmp(how, "ticket", 6) || !strncmp(how, "old", 3))
+		resume(context);
 	else if (!strcmp(how, "io"))
 		both(read_some, write_some);
 	else if (!strcmp(how, "renegotiate"))

@@ -13,7 +13,17 @@ from ssllatency.engines.attach.sites import Sites, argument, library_record, pac
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
 from ssllatency.probes.catalogue import CATALOGUE
-from ssllatency.probes.handshake.plan import TICKET, ErrorKind, ErrorSite, HandshakePlan, InnerCall, Phase, PhaseCall, Transport
+from ssllatency.probes.handshake.plan import (
+    CACHE,
+    OPENS_TICKET,
+    ErrorKind,
+    ErrorSite,
+    HandshakePlan,
+    InnerCall,
+    Phase,
+    PhaseCall,
+    Transport,
+)
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
 
 _CALLS = (
@@ -68,7 +78,8 @@ def _phase_cookie(call: PhaseCall) -> int:
         bits.PART: abi.Part[call.phase.name],
         bits.STACK: call.begin.stack_delta,
         bits.OPERATION: abi.KeyOperation[call.operation.upper() or "NONE"],
-        bits.TICKET: int(call.callee == TICKET),
+        bits.TICKET: int(call.callee == OPENS_TICKET),
+        bits.CACHE: int(call.callee == CACHE),
     }
     if call.condition:  # a branch in front of the call, where its arguments aren't set yet
         fields |= {bits.CONDITIONAL: 1, bits.CONDITION: CONDITIONS.index(call.condition), bits.TAKEN: int(call.taken)}

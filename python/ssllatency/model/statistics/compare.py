@@ -43,6 +43,7 @@ UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
     "phases": tuple(phase for phase in PHASES if phase is not Part.REST),
     "tls_decrypt_ticket": (Part.SESSION_LOOKUP,),
     "lookup_sess_in_cache": (Part.SESSION_LOOKUP,),
+    "EVP_CIPHER_CTX_new": (Part.SESSION_LOOKUP,),
     "client_hello_cb": (Part.CALLBACKS,),
     "servername_cb": (Part.CALLBACKS,),
     "alpn_select_cb": (Part.CALLBACKS,),
@@ -50,6 +51,7 @@ UNTOLD_WITHOUT: dict[str, tuple[Part, ...]] = {
     "status_cb": (Part.CALLBACKS,),
     "app_verify_callback": (Part.CALLBACKS,),
     "new_session_cb": (Part.CALLBACKS,),
+    "ticket_key_cb": (Part.CALLBACKS, Part.SESSION_LOOKUP),
     "offload": (Part.COMPLETION, Part.RESUMPTION),
 }
 

@@ -18,7 +18,7 @@ from ssllatency.code.machine import BASELINE, Emulation, Flow
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.openssl import hidden
 from ssllatency.openssl.boringssl import boringssl_paths
-from ssllatency.openssl.callbacks import callback_paths
+from ssllatency.openssl.callbacks import TICKET_KEY, CallbackPath, callback_paths
 from ssllatency.openssl.hidden import Hidden
 from ssllatency.openssl.labels import label_paths
 from ssllatency.openssl.libssl_code import LibsslCode, static_code
@@ -28,6 +28,8 @@ from ssllatency.probes.handshake.error_sites import Entries, probe_at
 from ssllatency.probes.handshake.inner_calls import inner_calls
 from ssllatency.probes.handshake.phase_calls import CALLEES, TRANSPORT, Callee
 from ssllatency.probes.handshake.plan import (
+    CACHE,
+    OPENS_TICKET,
     TICKET,
     ErrorKind,
     ErrorSite,
@@ -38,11 +40,12 @@ from ssllatency.probes.handshake.plan import (
     PhaseCall,
     Transport,
 )
-from ssllatency.probes.handshake.pointer_calls import calls_through
+from ssllatency.probes.handshake.pointer_calls import calls_in, calls_through
 from ssllatency.probes.plan import Probe, Role
 from ssllatency.probes.planner import kind_of, libraries_in, machine_of
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 
+_OF_TICKETS = ("EVP_EncryptFinal", "EVP_DecryptFinal")
 _TAKES_A_REFERENCE = "SSL_SESSION_up_ref"  # libssl calls it for the callback that follows, and nothing else does it do
 _NOT_FOUND = {
     Phase.PRIVATE_KEY: "libssl calls no function that is known to use a private key",
@@ -174,7 +177,9 @@ class _Planner:
 
     @cached_property
     def _sites(self) -> dict[str, list[int]]:
-        sites_by_name = calls_of(self._image, phase_calls.NAMES | hidden.NAMES | {_TAKES_A_REFERENCE}, self._code.within)
+        sites_by_name = calls_of(
+            self._image, phase_calls.NAMES | hidden.NAMES | {_TAKES_A_REFERENCE, OPENS_TICKET, *_OF_TICKETS}, self._code.within
+        )
         return {name: [site for site in sites if self._inside(site)] for name, sites in sites_by_name.items()}
 
     def _inside(self, site: int) -> bool:
@@ -212,10 +217,12 @@ class _Planner:
     def _lookups(self) -> Iterator[_Call]:
         for name, find in (
             (TICKET, self._hidden.tls_decrypt_ticket),
-            ("lookup_sess_in_cache", self._hidden.lookup_sess_in_cache),
+            (CACHE, self._hidden.lookup_sess_in_cache),
         ):
             try:
                 start = find()
+                if name == TICKET:
+                    yield _Call(Callee(Phase.SESSION_LOOKUP, OPENS_TICKET), self._opens_ticket(start))
             except (Unplannable, ElfError) as reason:
                 self.missing.append(MissingPart(name, str(reason)))
                 continue
@@ -223,6 +230,13 @@ class _Planner:
             if not sites:
                 self.missing.append(MissingPart(name, "nothing calls it"))
             yield from (_Call(Callee(Phase.SESSION_LOOKUP, name), site) for site in sites)
+
+    def _opens_ticket(self, start: int) -> int:
+        """The call that the function at `start` makes only where the client sent a ticket that is long enough to be one."""
+        sites = [site for site in self._sites[OPENS_TICKET] if self._bodies.function(site) == start]
+        if len(sites) != 1:
+            raise Unplannable(f"it has {len(sites) or 'no'} calls of {OPENS_TICKET}, where one is expected")
+        return sites[0]
 
     def _calls_to(self, start: int, depth: int = 2) -> list[int]:
         """The calls of the function that begins at `start`, and of those that end in it by a tail call."""
@@ -250,10 +264,17 @@ class _Planner:
             if isinstance(path, str):
                 self.missing.append(MissingPart(name, path))
                 continue
-            sites = calls_through(self._image, self._machine, self._bodies, path, code)
+            sites = self._calls_through(name, path, code)
             if not sites:
                 self.missing.append(MissingPart(name, "no call of it is found"))
             yield from (_Call(Callee(Phase.CALLBACKS, name), site) for site in sites)
+
+    def _calls_through(self, name: str, path: CallbackPath, code: LibsslCode) -> list[int]:
+        """Those of the callback for a ticket's keys are where tickets are made and opened."""
+        if name != TICKET_KEY:
+            return calls_through(self._image, self._machine, self._bodies, (path[0], path[1]), code)
+        starts = self._bodies.functions(site for callee in _OF_TICKETS for site in self._sites[callee])
+        return calls_in(self._bodies, sorted(starts), path)
 
     # Sites.
 

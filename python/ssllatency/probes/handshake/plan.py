@@ -16,7 +16,9 @@ from enum import StrEnum
 from ssllatency.code.values import FieldPath
 from ssllatency.probes.plan import CodeRange, Probe
 
-TICKET = "tls_decrypt_ticket"  # the callee of the session lookups that look at a ticket; the others look in the cache
+# The callees of session lookups: what is called whether there is a ticket or not, what that calls only where there is one, and
+# what looks in the cache.
+TICKET, OPENS_TICKET, CACHE = "tls_decrypt_ticket", "EVP_CIPHER_CTX_new", "lookup_sess_in_cache"
 
 
 class Phase(StrEnum):
@@ -50,7 +52,8 @@ class PhaseCall:
     """One call site of `callee`: a function's name, or of an indirect call the callback's.
 
     `begin` has the role ENTRY, `ends` EXIT; a call has run when any end is crossed with the frame of its begin. `skip_null` is
-    an argument that is NULL where only the size is asked for: that call isn't counted. `operation` is "sign" or "decrypt" for
+    an argument that is NULL where only the size is asked for: that call isn't counted. The one of OPENS_TICKET, which lies in
+    another phase, is none of its own: it tells that there is a ticket. `operation` is "sign" or "decrypt" for
     PRIVATE_KEY. `size_argument` tells the key's size in bytes, or where `size_is_pointer` points to a size_t that does: before
     the call it is the buffer's size. Arguments are in their registers at `begin`.
 

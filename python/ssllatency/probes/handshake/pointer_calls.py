@@ -2,14 +2,14 @@
 """Calls through a pointer that lies in a structure behind another one: `connection->structure->callback(…)`.
 
 Where the offsets of both pointers are known, the code shows the calls: the called register is loaded from the one offset, past
-a base that is loaded from the other, on every way to the call.
+a base that is loaded from the other, on every way to the call. Meanwhile it may have been in other registers and on the stack.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -38,20 +38,36 @@ class _Load:
     offset: int
 
 
+@dataclass(frozen=True)
+class _Store:
+    """`size` bytes that are stored; of the whole of `register`, "" for what isn't one."""
+
+    register: str
+    base: str
+    offset: int
+    size: int
+
+
 def calls_through(image: Image, machine: Machine, bodies: Bodies, path: tuple[int, int], libssl: LibsslCode) -> list[int]:
     """The addresses of the calls through the second offset of `path`, in the structure that the pointer at the first leads to.
 
     A function of `libssl` that has one such call may have others through the same field of another structure of the kind: they
     count as well.
     """
+    return calls_in(bodies, sorted(_functions(image, machine, bodies, path, libssl)), path)
+
+
+def calls_in(bodies: Bodies, starts: Iterable[int], path: tuple[int, ...]) -> list[int]:
+    """The same in the functions that begin at `starts`; a call may be through any of the offsets after the first."""
+    pointer, fields = path[0], path[1:]
     sites = []
-    for start in sorted(_functions(image, machine, bodies, path, libssl)):
+    for start in starts:
         try:
             graph = bodies.graph(start)
         except Unplannable:
             continue
-        calls = {call: loads for call, instruction in graph.nodes.items() if (loads := _through(graph, instruction, path[1]))}
-        if any(_leads(graph, load, path[0]) for loads in calls.values() for load in loads):
+        calls = {call: loads for call, instruction in graph.nodes.items() if (loads := _through(graph, instruction, fields))}
+        if any(_leads(graph, load, pointer) for loads in calls.values() for load in loads):
             sites += sorted(calls)
     return sites
 
@@ -120,12 +136,12 @@ def _called_soon(path: Iterable[Instruction], field: int) -> bool:
     return False
 
 
-def _through(graph: Graph, call: Instruction, field: int) -> list[_Load]:
+def _through(graph: Graph, call: Instruction, fields: Collection[int]) -> list[_Load]:
     """The loads that tell where an indirect call goes; none if there is a way to it that has another."""
     if call.flow is not Flow.INDIRECT_CALL:
         return []
     origins = list(loads(call)) or _origins(graph, call.address, callee(call))
-    return origins if all(load.offset == field for load in origins) else []
+    return origins if all(load.offset in fields for load in origins) else []
 
 
 def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
@@ -134,33 +150,66 @@ def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
     return bool(bases) and all(base.offset == pointer for base in bases)
 
 
+# Where a value is: in the register of that name, or on the stack, as far from the stack pointer at the function's entry.
+_Location = str | int
+
+
 def _origins(graph: Graph, address: int, register: str) -> list[_Load]:
     """The loads that `register` may come from before the instruction at `address`; none if it may come from elsewhere."""
     origins = []
-    seen = {(address, register)}
-    work = [(address, register)]
+    start: tuple[int, _Location] = address, register
+    seen, work = {start}, [start]
     while work:
-        at, name = work.pop()
+        at, location = work.pop()
         if at == graph.entry:
             return []
         for before in graph.predecessors[at]:
-            instruction = graph.nodes[before]
-            loaded = [load for load in loads(instruction) if load.register == name]
-            if not loaded and name in instruction.writes and not _copies(instruction, name):
+            origin = _before(graph, graph.nodes[before], location)
+            if origin is None:
                 return []
-            origins += loaded
-            following = (before, instruction.copy[1] if instruction.copy and _copies(instruction, name) else name)
-            if not loaded and following not in seen:
-                seen.add(following)
-                work.append(following)
+            if isinstance(origin, _Load):
+                origins.append(origin)
+            elif (before, origin) not in seen:
+                seen.add((before, origin))
+                work.append((before, origin))
     return origins
+
+
+def _before(graph: Graph, instruction: Instruction, location: _Location) -> _Location | _Load | None:
+    """Where the value that is at `location` after the instruction was before it, or what loaded it; None if it may have been
+    made there."""
+    if isinstance(location, int):
+        return _before_on_stack(graph, instruction, location)
+    for load in loads(instruction):
+        if load.register == location:
+            place = _on_stack(graph, instruction.address, load.base, load.offset)
+            return load if place is None else place
+    if instruction.copy is not None and _copies(instruction, location):
+        return instruction.copy[1]
+    return None if location in instruction.writes else location
+
+
+def _before_on_stack(graph: Graph, instruction: Instruction, location: int) -> _Location | None:
+    for store in _stores(instruction):
+        place = _on_stack(graph, instruction.address, store.base, store.offset)
+        if place == location and store.size == 8 and store.register:
+            return store.register
+        if place is not None and place < location + 8 and location < place + store.size:
+            return None
+    return location
+
+
+def _on_stack(graph: Graph, address: int, base: str, offset: int) -> int | None:
+    """Where on the stack `base` plus `offset` is; None if the base isn't known to point there."""
+    delta = graph.frames.get(address, {}).get(base)
+    return None if delta is None else offset - delta
 
 
 def _copies(instruction: Instruction, name: str) -> bool:
     return instruction.copy is not None and instruction.copy[0] == name and instruction.copy[2] == 64
 
 
-# What the two machines call and load.
+# What the two machines call, load and store.
 
 
 def callee(call: Instruction) -> str:
@@ -189,6 +238,19 @@ def loads(instruction: Instruction) -> tuple[_Load, ...]:
     )
 
 
+def _stores(instruction: Instruction) -> tuple[_Store, ...]:
+    """What an instruction may store in memory past a register; too much rather than too little."""
+    if hasattr(instruction, "word"):
+        return tuple(_aarch64_stored(cast("Aarch64Instruction", instruction)))
+    x86_instruction = cast("X86Instruction", instruction)
+    operands = x86_instruction.raw.operands
+    if not operands or operands[0].type != _MEMORY:
+        return ()
+    memory, whole = operands[0].mem, x86_instruction.opcode == 0x89 and x86_instruction.rex & 8
+    register = _x86_name(operands[1].reg) if whole else ""
+    return (_Store(register, _x86_name(memory.base), memory.disp, operands[0].size),)
+
+
 _REGISTER, _MEMORY = 1, 3  # capstone.CS_OP_REG, CS_OP_MEM
 
 
@@ -203,4 +265,15 @@ def _aarch64_loaded(instruction: Aarch64Instruction) -> Iterator[_Load]:
     if memory is None or memory.offset is None or memory.size != 8 or memory.moves_base:
         return
     for position, number in enumerate(memory.loaded):
-        yield _Load(instruction.address, f"x{number}", f"x{memory.base}", memory.offset + 8 * position)
+        base = "sp" if memory.base == 31 else f"x{memory.base}"
+        yield _Load(instruction.address, f"x{number}", base, memory.offset + 8 * position)
+
+
+def _aarch64_stored(instruction: Aarch64Instruction) -> Iterator[_Store]:
+    memory = instruction.memory
+    if memory is None or memory.offset is None:
+        return
+    base = "sp" if memory.base == 31 else f"x{memory.base}"
+    for position, number in enumerate(memory.stored):
+        register = f"x{number}" if memory.size == 8 and not memory.moves_base else ""
+        yield _Store(register, base, memory.offset + memory.size * position, memory.size)

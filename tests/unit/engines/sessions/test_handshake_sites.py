@@ -49,9 +49,12 @@ def test_rows_differ_by_the_labels_asked_for_and_by_the_ending(by: tuple[Label, 
     assert known == {abi.Label.OTHER, *(abi.Label[label.name] for label in by)}
 
 
-@pytest.mark.parametrize(("callee", "ticket"), [("tls_decrypt_ticket", 1), ("lookup_sess_in_cache", 0)])
-def test_only_a_lookup_of_a_ticket_is_marked_so(callee: str, ticket: int) -> None:
+@pytest.mark.parametrize(("callee", "mark"), [
+    ("tls_decrypt_ticket", 0),
+    ("EVP_CIPHER_CTX_new", 1 << abi.PhaseCookie.TICKET),
+    ("lookup_sess_in_cache", 1 << abi.PhaseCookie.CACHE),
+])  # fmt: skip
+def test_session_lookups_are_marked_by_what_they_look_at(callee: str, mark: int) -> None:
     begin, end = (Probe(at, at, role, "call 0x10", Cost.EMULATED, 8) for at, role in ((16, Role.ENTRY), (21, Role.EXIT)))
     ((_, cookie),), _ = phase_sites([PhaseCall(Phase.SESSION_LOOKUP, callee, begin, (end,))])
-    assert cookie >> abi.PhaseCookie.TICKET & 1 == ticket
-    assert cookie & ~(1 << abi.PhaseCookie.TICKET) == abi.Part.SESSION_LOOKUP | 8 << abi.PhaseCookie.STACK
+    assert cookie == abi.Part.SESSION_LOOKUP | 8 << abi.PhaseCookie.STACK | mark

@@ -14,7 +14,7 @@ from ssllatency.elf.image import Image
 from ssllatency.openssl.libssl_code import LibsslCode
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.probes.handshake.pointer_calls import calls_through
+from ssllatency.probes.handshake.pointer_calls import calls_in, calls_through
 
 Assemble = Callable[[str], Assembled]
 
@@ -23,6 +23,12 @@ def calling(name: str, *callees: str, binding: str = ".globl") -> str:
     """A function that calls others one after the other, each at a label of its own."""
     calls = "".join(f"at_{name}_{callee}: call {callee}@PLT\ntest %eax,%eax\njs 1f\n" for callee in callees)
     return function(name, f"push %rbx\n{calls}1: pop %rbx\nret", binding=binding)
+
+
+def start_of(made: Assembled, name: str) -> int:
+    found = made.image.function(name)
+    assert found is not None
+    return found.address
 
 
 LIBSSL = calling("SSL_do_handshake", "SSL_version") + calling("SSL_read", "x")
@@ -95,7 +101,7 @@ def test_a_tail_call_has_no_end_and_is_missing(assembled: Assemble) -> None:
     assert reason.endswith("is no call")
 
 
-TICKET = calling("ticket", "EVP_DecryptUpdate", "EVP_DecryptFinal", binding=".local")
+TICKET = calling("ticket", "EVP_CIPHER_CTX_new", "EVP_DecryptUpdate", "EVP_DecryptFinal", binding=".local")
 FROM_CLIENT = function("from_client", "test %rsi,%rsi\nje 1f\n{disp32} jmp ticket\n1: ret", binding=".local")
 
 
@@ -106,9 +112,16 @@ def test_tickets_are_decrypted_in_the_one_function_that_decrypts(assembled: Asse
     )
     made = assembled(LIBSSL + TICKET + FROM_CLIENT + caller)
     plan = plan_handshake(made.image)
-    assert labels(made, plan) == ["one", "two"]
-    assert {(call.phase, call.callee) for call in plan.calls} == {("session_lookup", "tls_decrypt_ticket")}
-    assert made.label(plan.calls[0].begin.address) == "at_one"
+    assert labels(made, plan) == ["one", "ticket_EVP_CIPHER_CTX_new", "two"]
+    callees = ["EVP_CIPHER_CTX_new", "tls_decrypt_ticket", "tls_decrypt_ticket"]
+    assert sorted((call.phase, call.callee) for call in plan.calls) == [("session_lookup", callee) for callee in callees]
+
+
+def test_where_it_is_unknown_whether_there_is_a_ticket_none_is_looked_up(assembled: Assemble) -> None:
+    ticket = TICKET.replace("call EVP_CIPHER_CTX_new", "call EVP_CIPHER_CTX_reset")
+    plan = plan_handshake(assembled(LIBSSL + ticket + function("find", "push %rbx\ncall ticket\npop %rbx\nret")).image)
+    assert plan.calls == ()
+    assert missing(plan, "tls_decrypt_ticket") == ["it has no calls of EVP_CIPHER_CTX_new, where one is expected"]
 
 
 def test_two_functions_that_decrypt_leave_doubt(assembled: Assemble) -> None:
@@ -171,6 +184,10 @@ def test_a_static_program_that_names_no_files_leaves_libssl_unknown(assembled: A
 # Callbacks.
 
 LOADED = "push %rbx\nmov 0x580(%rdi),%rbx\nmov 0x298(%rbx),%rax\ntest %rax,%rax\nje 1f\nat_call: call *%rax\n1: pop %rbx\nret"
+ON_STACK = (
+    "push %rbx\nsub $32,%rsp\nmov 0x580(%rdi),%rbx\nmov 0x298(%rbx),%rax\ntest %rax,%rax\nje 1f\nmov %rax,16(%rsp)\n"
+    "call f\nnop\nmov 16(%rsp),%rdx\nat_call: call *%rdx\n1: add $32,%rsp\npop %rbx\nret"
+)
 CALLBACK_CODE = {
     "loaded and called": (LOADED, ["at_call"]),
     "called through memory": (
@@ -181,6 +198,9 @@ CALLBACK_CODE = {
         LOADED.replace("at_call:", "mov %rax,%rdx\nat_call:").replace("*%rax", "*%rdx"),
         ["at_call"],
     ),
+    "by way of the stack": (ON_STACK, ["at_call"]),
+    "from another place on the stack": (ON_STACK.replace("mov 16(%rsp),%rdx", "mov 24(%rsp),%rdx"), []),
+    "overwritten on the stack": (ON_STACK.replace("nop", "movb $1,19(%rsp)"), []),
     "of another structure": (LOADED.replace("0x580", "0x588"), []),
     "another field": (LOADED.replace("0x298", "0x2a8"), []),
     "of two structures on two ways": (
@@ -199,8 +219,11 @@ def test_a_callback_is_what_is_called_through_both_pointers(assembled: Assemble,
     made = assembled(function("f", body))
     machine = X86()
     image = Image.open(made.path)
-    found = calls_through(image, machine, Bodies(image, machine), (0x580, 0x298), LibsslCode())
-    assert [made.label(address) for address in found] == expected
+    bodies = Bodies(image, machine)
+    assert [made.label(address) for address in calls_in(bodies, [start_of(made, "f")], (0x580, 0x298))] == expected
+    if code != "by way of the stack":
+        found = calls_through(image, machine, bodies, (0x580, 0x298), LibsslCode())
+        assert [made.label(address) for address in found] == expected
 
 
 def test_a_callback_by_the_same_field_of_another_structure_counts_beside_it(assembled: Assemble) -> None:
@@ -209,3 +232,18 @@ def test_a_callback_by_the_same_field_of_another_structure_counts_beside_it(asse
     machine = X86()
     found = calls_through(made.image, machine, Bodies(made.image, machine), (0x580, 0x298), LibsslCode())
     assert sorted(made.label(address) for address in found) == ["at_call", "at_other"]
+
+
+EITHER = (
+    "push %rbx\nsub $16,%rsp\nmov 0x580(%rdi),%rbx\nmov 0x298(%rbx),%rax\ntest %rax,%rax\njne 2f\nmov 0x290(%rbx),%rax\n"
+    "test %rax,%rax\nje 1f\n2: mov %rax,8(%rsp)\ncall f\nmov 8(%rsp),%rdx\nat_call: call *%rdx\n1: add $16,%rsp\npop %rbx\nret"
+)
+
+
+@pytest.mark.parametrize(("fields", "expected"), [((0x298, 0x290), ["at_call"]), ((0x298,), []), ((0x290,), [])])
+def test_a_call_of_either_of_two_callbacks_counts_where_both_are_meant(
+    assembled: Assemble, fields: tuple[int, ...], expected: list[str]
+) -> None:
+    made = assembled(function("f", EITHER))
+    bodies = Bodies(made.image, X86())
+    assert [made.label(address) for address in calls_in(bodies, [start_of(made, "f")], (0x580, *fields))] == expected
