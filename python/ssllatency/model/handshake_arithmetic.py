@@ -31,6 +31,12 @@ from ssllatency.model.timed import greatest_ns, interval_extremes, least_ns
 _Mix = Mapping[Label, Mapping[str, int]]
 
 
+def client_wait_ns(parts: Mapping[Part, int]) -> int:
+    """How long the client of one handshake waited since its ClientHello arrived: the queue before the first call, as far as it
+    is known, and the wall time."""
+    return parts.get(Part.QUEUE_START, 0) + parts[Part.WALL]
+
+
 def add_times(times: Sequence[Times]) -> Times:
     """The durations of all, at least one; the extremes are kept where they are sure."""
     total_ns = sum(timed.total_ns for timed in times)
@@ -103,7 +109,7 @@ def merge(*parts: Handshakes) -> Handshakes:
         keys=add_keys(chain.from_iterable(part.keys for part in parts)),
         mix=_mix_sum([part.mix for part in parts]),
         slowest=tuple(
-            sorted(chain.from_iterable(part.slowest for part in parts), key=lambda handshake: -handshake.parts[Part.WALL])
+            sorted(chain.from_iterable(part.slowest for part in parts), key=lambda handshake: -client_wait_ns(handshake.parts))
         ),
         by=by,
         in_flight=sum(part.in_flight for part in parts),

@@ -208,6 +208,14 @@ def test_slowest_are_all_kept_the_longest_first_and_an_interval_has_its_own() ->
     assert difference(merge(first, second), first).slowest == (lasting(70),)
 
 
+def test_a_queue_before_the_first_call_makes_a_handshake_slow() -> None:
+    queued, long = (
+        Single(1.0, 17, 17, "nginx", Ending.SUCCESS, parts, {}, 1, 0)
+        for parts in ({Part.WALL: 20, Part.QUEUE_START: 80}, {Part.WALL: 90})
+    )
+    assert merge(*(replace(handshakes_of([]), slowest=(single,)) for single in (long, queued))).slowest == (queued, long)
+
+
 @pytest.mark.parametrize(
     "later",
     [

@@ -28,6 +28,18 @@ _12 = {Label.VERSION: "TLSv1.2", Label.CIPHER: "ECDHE-RSA-AES128-GCM-SHA256", La
 _FULL = {Label.RESUMED: NO, Label.SIGNATURE: "rsa_pss_rsae_sha256", Label.CLIENT_CERTIFICATE: NOT_ASKED}
 
 
+# A queue before the first call and later, and what the thread did meanwhile.
+_QUEUED = {
+    Part.WAIT_HELLO: 31_900_000,
+    Part.QUEUE_START: 41_000_000,
+    Part.QUEUE_SERVER: 6_100_000,
+    Part.QUEUE_HANDSHAKES: 29_700_000,
+    Part.QUEUE_OTHER: 1_200_000,
+    Part.QUEUE_RUNNABLE: 12_300_000,
+    Part.QUEUE_ASLEEP: 3_900_000,
+}
+
+
 def _full(random: Random, labels: Mapping[Label, str], wait_ns: int) -> Shake:
     """A full handshake with an RSA-2048 key, and a peer that is `wait_ns` away or a little more."""
     times = {
@@ -77,6 +89,7 @@ def distant() -> Snapshot:
     shakes = [*_works(32_000_000), *failed, *[gone] * 3]
     made = handshakes_of(shakes, (Label.VERSION, Label.RESUMED))
     slow = sorted((one for one in shakes if one.ending is Ending.SUCCESS), key=lambda one: -one.parts[Part.WALL])[:2]
+    slow[0] = replace(slow[0], times={**slow[0].times, **_QUEUED})
     singles = [Single(1_896_091_207.482, 1240, 1240, "nginx", one.ending, one.parts, one.labels, 3, 0) for one in (gone, *slow)]
     singles[0] = replace(singles[0], reason="freed", state=EARLY)
     unknown = {Label.SIGNATURE: "the library shows no place of it"}

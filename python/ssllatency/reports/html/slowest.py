@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssllatency.model.handshakes import Handshakes, Part
+from ssllatency.model.handshake_arithmetic import client_wait_ns
+from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports.html.blocks import Figure, Section, Tabular
 from ssllatency.reports.html.plots.bars import Bar, bars
 from ssllatency.reports.html.tables import Table, table
@@ -18,28 +19,30 @@ _MOST = 10
 
 def slowest(handshakes: Handshakes) -> Section | None:
     """The section; None where no handshake is known by itself."""
-    ordered = sorted(handshakes.slowest, key=lambda single: -single.parts[Part.WALL])
+    ordered = sorted(handshakes.slowest, key=lambda single: -client_wait_ns(single.parts))
     singles = [single_words(single) for single in ordered[:_MOST]]
     if not singles:
         return None
     shown = [Bar(in_plot(_name(number, single)), single.times_ns) for number, single in enumerate(singles, 1)]
     title, caption = (
-        "What the slowest handshakes spent their time on",
-        "Each bar is all of one handshake. Hatched pieces are waits.",
+        "What the clients of the slowest handshakes waited for",
+        "Each bar is all of one handshake, from its ClientHello's arrival on where that is known. Hatched pieces are waits.",
     )
     drawn = bars("singles", shown, title, caption, one_scale=False)
     return Section("slowest", "The slowest handshakes", [Figure(drawn), Tabular(_table(singles))])
 
 
 def _table(singles: Sequence[SingleWords]) -> Table:
-    headings = ("Handshake", "What it was", "Longest parts", "Time", "Calls", "Ended")
-    return table("What they were", headings, [_row(number, single) for number, single in enumerate(singles, 1)])
+    queues = any(single.queue for single in singles)
+    headings = ("Handshake", "What it was", "Longest parts", *(("Queue",) if queues else ()), "Time", "Calls", "Ended")
+    return table("What they were", headings, [_row(number, single, queues=queues) for number, single in enumerate(singles, 1)])
 
 
-def _row(number: int, single: SingleWords) -> Row:
+def _row(number: int, single: SingleWords, *, queues: bool) -> Row:
     ended = f"{single.ending}: {single.why}" if single.why else single.ending
     what = f"{ended}; {single.labels}" if single.labels else ended
-    return Row((_name(number, single), what, typeset(single.longest)), (single.wall, single.calls, single.ended))
+    parts = (single.longest, *((single.queue,) if queues else ()))
+    return Row((_name(number, single), what, *map(typeset, parts)), (single.waited, single.calls, single.ended))
 
 
 def _name(number: int, single: SingleWords) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ssllatency.model.handshakes import Cause, Ending, Handshakes, Part, Single
+from ssllatency.model.handshake_arithmetic import client_wait_ns
+from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Part, Single
 from ssllatency.reports.words.handshakes import ADJECTIVES, labels_words
-from ssllatency.reports.words.parts import PARTS, PIECES
+from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS
 from ssllatency.reports.words.units import counted, duration, rate, seconds, share
 
 _MOST_PARTS = 3
@@ -45,35 +46,56 @@ def cause_words(cause: Cause) -> str:
 
 @dataclass(frozen=True)
 class SingleWords:
-    """A handshake by itself in words: how long it took, when it ended (RFC 3339), whose it was and how it ended, its calls and
-    pauses, why it failed, the longest of its parts, its labels; and its phases and waits in nanoseconds."""
+    """A handshake by itself in words: how long its client waited, when it ended (RFC 3339), whose it was and how it ended, its
+    calls and pauses, why it failed, the longest of its parts, what is known of its queue and of the time before it, its labels;
+    and the pieces of that wait in nanoseconds."""
 
-    wall: str
+    waited: str
     ended: str
     process: str
     ending: str
     calls: str
     why: str
     longest: str
+    queue: str
     labels: str
     times_ns: Mapping[Part, int]
 
 
 def single_words(single: Single) -> SingleWords:
     """The words about one handshake; "" for what isn't known or doesn't apply."""
-    times_ns = {part: single.parts[part] for part in PIECES if single.parts.get(part)}
-    longest = sorted(times_ns, key=lambda part: -times_ns[part])[:_MOST_PARTS]
+    times_ns = {part: single.parts[part] for part in CLIENT_PIECES if single.parts.get(part)}
     return SingleWords(
-        wall=duration(single.parts[Part.WALL]),
+        waited=duration(client_wait_ns(single.parts)),
         ended=f"{datetime.fromtimestamp(single.ended_s, UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
         process=f"{single.comm} ({single.pid})",
         ending=ADJECTIVES[single.ending],
         calls=_joined(counted(single.calls, "call"), counted(single.pauses, "pause") if single.pauses else ""),
         why=_joined(single.reason, _alert(single.alert), _state(single.state)),
-        longest=", ".join(f"{PARTS[part]} {duration(times_ns[part])}" for part in longest),
+        longest=_longest(times_ns),
+        queue=_queue(single.parts),
         labels=labels_words(single.labels),
         times_ns=times_ns,
     )
+
+
+def _longest(times_ns: Mapping[Part, int]) -> str:
+    longest = sorted(times_ns, key=lambda part: -times_ns[part])[:_MOST_PARTS]
+    return ", ".join(_timed(part, times_ns) for part in longest)
+
+
+def _queue(parts: Mapping[Part, int]) -> str:
+    """Where the queue is known: what it was in all, and what the thread did meanwhile; how much of the client's wait was before
+    the first call; and how long the ClientHello was waited for, which is no part of it."""
+    meanwhile = _longest({part: parts[part] for part in MEANWHILE if parts.get(part)})
+    queue = f"{_timed(Part.QUEUE, parts)}{f' ({meanwhile})' if meanwhile else ''}" if parts.get(Part.QUEUE) else ""
+    before = f"{_timed(Part.QUEUE_START, parts)}, {_timed(Part.WALL, parts)}" if parts.get(Part.QUEUE_START) else ""
+    hello = _timed(Part.WAIT_HELLO, parts) if parts.get(Part.WAIT_HELLO) else ""
+    return "; ".join(filter(None, (before, queue, hello)))
+
+
+def _timed(part: Part, times_ns: Mapping[Part, int]) -> str:
+    return f"{PARTS[part]} {duration(times_ns[part])}"
 
 
 def _joined(*phrases: str) -> str:

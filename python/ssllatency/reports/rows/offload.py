@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ssllatency.model.handshakes import Batches, Group, Offload, Part, PollingThread
+from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.units import counted, duration, seconds, share
 
 
@@ -53,9 +54,9 @@ def _split(offload: Offload, successful: Group | None) -> Iterator[str]:
     done, resumed = parts.get(Part.COMPLETION), parts.get(Part.RESUMPTION)
     if done and resumed and done.count and resumed.count:
         both = done.total_ns + resumed.total_ns
-        yield f"submission to completion: {duration(done.total_ns / done.count)} on average, {share(done.total_ns, both)}"
+        yield f"{PARTS[Part.COMPLETION]}: {duration(done.total_ns / done.count)} on average, {share(done.total_ns, both)}"
         words = f"{duration(resumed.total_ns / resumed.count)} on average, {share(resumed.total_ns, both)}"
-        yield f"completion to resumption by the event loop: {words}"
+        yield f"{PARTS[Part.RESUMPTION]}, until the event loop came back: {words}"
     if offload.unseen:
         yield f"{counted(offload.unseen, 'wait')} not split, as the completion wasn't seen"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ssllatency.model.handshakes import Part
 from ssllatency.reports.text.page import Page
-from ssllatency.reports.words.parts import PARTS, PIECES, STYLES
+from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS, STYLES
 from ssllatency.reports.words.units import duration, share
 
 
@@ -18,7 +18,7 @@ def split_bar(times_ns: Mapping[Part, float], cells: int, page: Page) -> str:
 
 def bar_pieces(times_ns: Mapping[Part, float], cells: int, page: Page) -> list[tuple[Part, str]]:
     """The parts that such a bar consists of, each with what it is filled with."""
-    present = [part for part in PIECES if times_ns.get(part)]
+    present = [part for part in CLIENT_PIECES if times_ns.get(part)]
     widths = _shared_out([times_ns[part] for part in present], cells)
     return [(part, _fill(part, page) * width) for part, width in zip(present, widths, strict=True)]
 
@@ -30,10 +30,10 @@ def legend(times_ns: Mapping[Part, float], page: Page) -> list[str]:
 
 def legend_entries(times_ns: Mapping[Part, float], page: Page) -> dict[Part, str]:
     """What fills each part's piece, its share and its time."""
-    whole = sum(times_ns.get(part, 0) for part in PIECES)
+    whole = sum(times_ns.get(part, 0) for part in CLIENT_PIECES)
     return {
         part: f"{_fill(part, page)} {PARTS[part]} {share(times_ns[part], whole)} ({duration(times_ns[part])})"
-        for part in PIECES
+        for part in CLIENT_PIECES
         if times_ns.get(part)
     }
 

@@ -12,7 +12,7 @@ from ssllatency.model.handshakes import PHASES, WAITS, Part
 class Style:
     """How a part is shown. `name` is what it is called in text; `letter` stands for it where its name has no room. In bars a
     piece of it consists of `ascii`, of `unicode` where the terminal shows more, and of `hatch` (matplotlib's) in pictures: work
-    is dark and plain, waits are light and hatched. Only the pieces of a handshake have these."""
+    is dark and plain, waits are light and hatched. Only CLIENT_PIECES have these."""
 
     name: str
     letter: str = ""
@@ -43,9 +43,9 @@ STYLES = {
     Part.REST_ASLEEP: Style("(asleep)"),
     Part.GONE: Style("(peer gone)"),
     Part.COMPLETION: Style("submit to done"),
-    Part.RESUMPTION: Style("done to resume"),
+    Part.RESUMPTION: Style("queue: offload"),
     Part.WAIT_HELLO: Style("before: ClientHello"),
-    Part.QUEUE_START: Style("before: queue"),
+    Part.QUEUE_START: Style("before: queue", "B", "b", "\u259e", "oo"),
     Part.QUEUE: Style("queue"),
     Part.QUEUE_HANDSHAKES: Style("in handshakes"),
     Part.QUEUE_OTHER: Style("in other work"),
@@ -58,4 +58,6 @@ STYLES = {
 PARTS = {part: style.name for part, style in STYLES.items()}
 # What a handshake is made up of without remainder, in the order in which it is shown: work, then waits.
 PIECES = (*PHASES, *WAITS)
+# What the wait of a client is made up of since its ClientHello arrived.
+CLIENT_PIECES = (Part.QUEUE_START, *PIECES)
 LETTERS = {part: STYLES[part].letter for part in PIECES}

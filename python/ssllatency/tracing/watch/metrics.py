@@ -236,6 +236,7 @@ def handshake_subjects() -> Subjects:
         *(Subject(name, _ending(ending), _COUNTED, "share") for name, ending in _ENDINGS.items()),
         Subject("resumed", _resumed, _COUNTED, "share"),
         *(Subject(part.replace("_", " "), _part(part), (*_TIMED, "share")) for part in parts),
+        Subject("queue offload", _part(Part.RESUMPTION), (*_TIMED, "share")),
     ]
     return {subject.name: subject for subject in subjects}
 

@@ -13,17 +13,17 @@ import pytest
 from tests.browser import Tab, browser, chromium
 from tests.unit.reports.html.html_samples import RECORDINGS
 
-from ssllatency.model.handshakes import WAITS
+from ssllatency.model.handshakes import PHASES
 from ssllatency.reports.html.page import page
 from ssllatency.reports.html.plots.heatmap import HEAT
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import style_name
-from ssllatency.reports.words.parts import PIECES
+from ssllatency.reports.words.parts import CLIENT_PIECES
 
 CSS = files("ssllatency.reports.html").joinpath("templates/page.css").read_text(encoding="utf-8")
 WIDTHS = (320, 390, 820, 1400)
-_WAITS = tuple(style_name(part) for part in PIECES if part in WAITS)
-_WORK = tuple(style_name(part) for part in PIECES if part not in WAITS)
+_WAITS = tuple(style_name(part) for part in CLIENT_PIECES if part not in PHASES)
+_WORK = tuple(style_name(part) for part in CLIENT_PIECES if part in PHASES)
 # What is written on what.
 PAIRS = (
     *((text, "paper") for text in ("ink", "muted", "link", "good", "look", "bad", "p50", "p90", "p99", "after", "before")),

@@ -16,7 +16,7 @@ from tests.unit.reports.report_samples import LIBSSL, busy, series_of, snapshot_
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import by_function
-from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshake_arithmetic import client_wait_ns, total
 from ssllatency.model.handshakes import Cause, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot, Target
@@ -164,10 +164,14 @@ def test_slowest_handshakes_are_bars_with_their_numbers_beside_them() -> None:
     recording, _ = RECORDINGS["kinds"]()
     handshakes = recording.total().handshakes
     assert handshakes
-    walls = sorted((single.parts[Part.WALL] for single in handshakes.slowest), reverse=True)
+    waited_ns = sorted((client_wait_ns(single.parts) for single in handshakes.slowest), reverse=True)
     read = Reading(_page("kinds"))
     table = next(table for table in read.tables if table[0][0] == "Handshake")
-    assert [row[3] for row in table[1:]] == [typeset(duration(wall)) for wall in walls]
+    assert table[0][3:5] == ["Queue", "Time"]
+    assert [row[4] for row in table[1:]] == list(map(typeset, map(duration, waited_ns)))
+    assert "queue 47.1\u00a0ms (in handshakes 29.7\u00a0ms, no processor 12.3\u00a0ms, asleep 3.90\u00a0ms)" in table[2][3]
+    assert table[3][3] == ""
+    assert "2: nginx (1240): 158 ms, of it before: queue 41.0 ms (" in read.text
     assert "1: nginx (1240): 30.0 s, of it rest" in read.text
     assert "wait: peer 27.0\u00a0s, rest 3.00\u00a0s" in table[1]
 

@@ -12,9 +12,10 @@ from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.handshake_samples import GOLDEN, REPORTS, SAMPLES, distant, near, offloaded
 from tests.unit.reports.report_samples import busy, snapshot_of
 
-from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Batches, Ending, Label, Offload, Part
+from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Batches, Ending, Label, Offload, Part, Single
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.text.bars import count_bar, legend, split_bar
+from ssllatency.reports.text.handshakes.endings import single_lines
 from ssllatency.reports.text.handshakes.report import render
 from ssllatency.reports.text.page import PLAIN, Page
 from ssllatency.reports.words.units import share
@@ -67,7 +68,8 @@ def test_bar_has_its_cells_and_each_part_its_share_of_them(times: dict[Part, flo
 def test_each_part_has_its_own_character_in_the_order_of_the_parts() -> None:
     times = dict.fromkeys([*PHASES, *WAITS], 1)
     assert split_bar(times, 13, PLAIN) == "|KXVSC=.q:wo-?|"
-    assert len(set(split_bar(times, 11, UNICODE))) == 12
+    assert split_bar({**times, Part.QUEUE_START: 1}, 14, PLAIN) == "|bKXVSC=.q:wo-?|"
+    assert len(set(split_bar({**times, Part.QUEUE_START: 1}, 14, UNICODE))) == 15
 
 
 def test_count_bar_shows_even_the_few() -> None:
@@ -183,6 +185,28 @@ def test_empty_batches_are_no_batches() -> None:
     assert snapshot.handshakes.offload is not None
     offload = replace(snapshot.handshakes.offload, batches=(Batches("mbx_sm2", (0,) * 9),))
     assert "mbx" not in render(replace(snapshot, handshakes=replace(snapshot.handshakes, offload=offload)))
+
+
+def single_of(times: dict[Part, int]) -> list[str]:
+    one = Shake({Part.REST: 5_000_000, **times})
+    return single_lines(Single(0.0, 7, 7, "nginx", Ending.SUCCESS, one.parts, {}, 2, 0), PLAIN)
+
+
+def test_a_slow_one_begins_with_what_its_client_waited() -> None:
+    queued = {Part.QUEUE_START: 95_000_000, Part.QUEUE_OTHER: 90_000_000, Part.WAIT_HELLO: 1_000_000}
+    heading, bar, longest, *queue = single_of(queued)
+    assert heading.startswith("  100 ms  1970-")
+    assert bar.count("b") == 38
+    assert longest == "    before: queue 95.0 ms, rest 5.00 ms"
+    assert " ".join(" ".join(queue).split()) == (
+        "before: queue 95.0 ms, wall 5.00 ms; queue 95.0 ms (in other work 90.0 ms); before: ClientHello 1.00 ms"
+    )
+
+
+def test_of_a_slow_one_what_is_not_known_is_not_said() -> None:
+    assert len(single_of({})) == 3
+    assert single_of({Part.QUEUE_SERVER: 2_000_000})[-1] == "    queue 2.00 ms"
+    assert single_of({Part.WAIT_HELLO: 2_000_000})[-1] == "    before: ClientHello 2.00 ms"
 
 
 def test_number_and_unit_stay_together() -> None:

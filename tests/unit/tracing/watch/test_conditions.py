@@ -224,6 +224,17 @@ def test_it_holds_of_the_last_seconds(text: str, expected: list[bool]) -> None:
     assert holds(text, FAST, SLOW, NONE, FAST) == expected
 
 
+def test_the_queue_of_an_offload_is_a_subject() -> None:
+    waits = {Part.COMPLETION: 6 * MS, Part.RESUMPTION: 2 * MS, Part.WAIT_OFFLOAD: 8 * MS, Part.REST: 2 * MS}
+    interval = interval_of(0, [Shake(waits, {}, Ending.SUCCESS)] * 20)
+    for text, expected in (
+        ("queue offload share >= 20%", True),
+        ("queue offload share > 20%", False),
+        ("queue max > 0s", False),
+    ):
+        assert holds(text, interval) == [expected], text
+
+
 def test_the_queue_before_the_first_call_is_part_of_what_clients_wait() -> None:
     queued = {Part.QUEUE_START: 6 * MS, Part.QUEUE_SERVER: 1 * MS, Part.QUEUE_OTHER: 5 * MS, Part.REST: 3 * MS}
     interval = interval_of(0, [Shake(queued, {}, Ending.SUCCESS)] * 20)

@@ -12,7 +12,7 @@ from ssllatency.model.handshakes import Part
 from ssllatency.reports.html.plots.plots import Plot, Size, plot
 from ssllatency.reports.html.plots.svg import COLOURS
 from ssllatency.reports.html.words import style_name, typeset
-from ssllatency.reports.words.parts import LETTERS, PARTS, STYLES
+from ssllatency.reports.words.parts import PARTS, STYLES
 from ssllatency.reports.words.units import duration, share
 
 # Of a letter's height: how wide it is at most on average.
@@ -75,7 +75,8 @@ def _pieces(axes: Axes, size: Size, shown: Bar, position: float, longest: float)
 def _fitting(part: Part, percent: str, room: float, size: Size) -> str:
     """As much about a piece as fits into it."""
     letter = size.letters * _LETTER_WIDTH
-    for words in (f"{LETTERS[part]} {PARTS[part]} {percent}", f"{LETTERS[part]} {percent}", LETTERS[part]):
+    mark = STYLES[part].letter
+    for words in (f"{mark} {PARTS[part]} {percent}", f"{mark} {percent}", mark):
         if (len(words) + 1) * letter <= room:
             return words
     return ""

@@ -15,7 +15,7 @@ _NAMES = (
     "ink", "muted", "grid", "paper", "on-work", "heat",
     "p50", "p90", "p99", "after", "before",
     "private-key", "key-exchange", "peer-verification", "session-lookup", "callbacks", "rest",
-    "wait-peer", "queue-server", "wait-peer-or-server", "wait-window",
+    "queue-start", "wait-peer", "queue-server", "wait-peer-or-server", "wait-window",
     "wait-offload", "wait-application", "wait-unknown", "hatch",
 )  # fmt: skip
 # The stand-in of each of the page's colours.

@@ -44,18 +44,19 @@ def _why(cause: Cause) -> str:
 
 
 def slowest(handshakes: Handshakes, page: Page) -> list[str]:
-    """A few lines a handshake: when and whose, how its time was split, and what it was."""
+    """A few lines a handshake: when and whose, how its client's wait was split, and what it was."""
     lines = [line for single in handshakes.slowest for line in single_lines(single, page)]
     return ["The slowest:", *lines] if lines else []
 
 
 def single_lines(single: Single, page: Page) -> list[str]:
-    """One handshake by itself: when it ended and how, how its time was split, and what it was."""
+    """One handshake by itself: when and how it ended, how its client's wait was split, its queue, and what it was."""
     words = single_words(single)
     return [
-        *page.wrapped(f"{words.wall}  {words.ended}  {words.process}, {words.ending}, {words.calls}", "  ", "    "),
+        *page.wrapped(f"{words.waited}  {words.ended}  {words.process}, {words.ending}, {words.calls}", "  ", "    "),
         *page.wrapped(words.why, "    "),
         *_split(words, page),
+        *page.wrapped(words.queue, "    "),
         *page.wrapped(words.labels, "    "),
     ]
 
