@@ -52,6 +52,20 @@ class Shakes(Trace):
         return [single for single in self.singles if single["ending"] == ending]
 
 
+class SlowLines(Trace):
+    """`ssllatency handshakes --over TIME` in text from `with` to the end of the block; `text` is what it printed."""
+
+    SUBCOMMAND = "handshakes"
+
+    def __init__(self, *pids: int, over: str) -> None:
+        super().__init__(*pids, options=("--over", over))
+        self._command.remove("--json")
+        self.text = ""
+
+    def _keep(self, text: str) -> None:
+        self.text = text
+
+
 def endings(document: Document) -> dict[str, int]:
     """How many handshakes ended how."""
     found: Counter[str] = Counter()

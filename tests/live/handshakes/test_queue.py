@@ -5,6 +5,7 @@ must agree on it."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -18,7 +19,7 @@ from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.documents.document import from_document
 from tests.live.clients.counted import TLS_1_2
 from tests.live.clients.slow import slow
-from tests.live.commands.handshakes import MEANWHILE, Shakes, assert_books
+from tests.live.commands.handshakes import MEANWHILE, Shakes, SlowLines, assert_books
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
 from tests.live.servers.queues import Late, felt_at_once_ns, felt_ns, late_server, neighbours, quota
 
@@ -112,6 +113,15 @@ def test_a_server_that_is_late_is_told_with_the_cause(certificates: Path, part: 
     assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt), rel=0.05)
     assert WORDS[part] in sentences(shakes)[0]
     assert_books(shakes)
+
+
+def test_slow_handshakes_are_shown_as_they_end_with_their_queue(certificates: Path) -> None:
+    with late_server(certificates, Late(sleep_s=LATE_S)) as (pid, port), SlowLines(pid, over=f"{LATE_S}s") as slow_ones:
+        felt = [felt_ns(port) for _ in range(3)]
+    singles = slow_ones.text.partition(", kernel ")[0]  # before the report
+    shown = re.findall(r"^  ([\d.]+) ms  .* \(\d+\), successful, .*\n    \|[b\u259e]+[^|]*[q\u2591]+\|$", singles, re.MULTILINE)
+    assert list(map(float, shown)) == pytest.approx([waited_ns / 1e6 for waited_ns in felt], rel=0.1)
+    assert len(re.findall(r"queue [\d.]+ ms \(asleep [\d.]+ ms", " ".join(singles.split()))) == len(felt)
 
 
 def test_a_server_that_is_stopped_is_asleep(certificates: Path) -> None:

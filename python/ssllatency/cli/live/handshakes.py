@@ -25,7 +25,7 @@ EXAMPLES = (
         "ssllatency handshakes -p 812 -d 10 --by version,resumed --slowest 5",
         "new and resumed sessions apart, and the five slowest",
     ),
-    ("ssllatency handshakes --container web -d 60 --over 50ms", "each that takes 50 ms or more, as it ends"),
+    ("ssllatency handshakes --container web -d 60 --over 50ms", "each that takes 50 ms or more, as it ends, with its queue"),
 )
 STATUS = options.FAIL_STATUS
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_report_options(parser)
     options.add_measuring_options(parser)
     parser.add_argument("--over", type=options.duration_ns, metavar="DURATION",
-                        help="print each handshake that took at least this long (50ms, 1s) as it ends")  # fmt: skip
+                        help="print each handshake that took at least this long (50ms) and its queue, as it ends")  # fmt: skip
     options.add_fail_option(parser, "handshake")
     options.add_attaching_options(parser)
     options.add_budget_option(parser)
