@@ -21,10 +21,11 @@ MS = 1_000_000
 FUNCTION = "SSL_do_handshake"
 
 
-def shake(process: str, ms: float = 2.0, *, resumed: bool = False, waits_ms: float = 0.0) -> Shake:
-    """A successful handshake of so many milliseconds in calls, half of them in the private key, beside its waits."""
+def shake(process: str, ms: float = 2.0, *, resumed: bool = False, waits_ms: float = 0.0, queue_ms: float = 0.0) -> Shake:
+    """A successful handshake of so many milliseconds in calls, half of them in the private key, beside its waits and queue."""
     half = round(ms * MS / 2)
-    times = {Part.PRIVATE_KEY: half, Part.REST: half, **({Part.WAIT_PEER: round(waits_ms * MS)} if waits_ms else {})}
+    waits = {Part.WAIT_PEER: round(waits_ms * MS), Part.QUEUE_SERVER: round(queue_ms * MS)}
+    times = {Part.PRIVATE_KEY: half, Part.REST: half, **{part: time_ns for part, time_ns in waits.items() if time_ns}}
     return Shake(times, {Label.PROCESS: process, Label.RESUMED: YES if resumed else NO}, key=("sign", "RSA-2048"))
 
 

@@ -87,6 +87,8 @@ def test_what_is_seen_is_what_clients_did(certificates: Path, short_folder: Path
         assert re.search(r"top  \S+  \d\d:\d\d:\d\d, last .* probes .* % of their CPU, top .* % of a core", text)
         assert re.search(r"^ *[\d.]+ [mu]s .*[·░▒▓█]", text, re.MULTILINE)  # the heatmap
         assert re.search(r"^\|[^|]+\|$", text, re.MULTILINE)  # the bar of phases
+        assert re.search(r"^\S.* KEY +QUEUE ", text, re.MULTILINE)
+        assert re.search(r"handshakes/s, .*, queue [\d.]+ [mu]s", text)
         assert "==> " in text
         assert all(len(line) <= 80 for line in terminal.lines())
         pid = top_process(terminal)

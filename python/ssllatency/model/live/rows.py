@@ -20,8 +20,9 @@ class Row:
 
     `count`: how many ended. `times`: the wall time of the successful ones, None where there are none. `resumed`: the part of
     the successful ones that were, `own`: the part of their wall time in calls, `key_ns`: the mean time in the private key of
-    those that used one; each None where it isn't known, as `retries`: calls that asked to be called again. `groups`: the
-    handshakes by ending. `pids`: whose they are, as far as rows tell processes apart.
+    those that used one, `queue_ns`: in this server's queue, of those of which that is known; each None where it isn't known, as
+    `retries`: calls that asked to be called again. `groups`: the handshakes by ending. `pids`: whose they are, as far as rows
+    tell processes apart.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Row:
     resumed: float | None = None
     own: float | None = None
     key_ns: float | None = None
+    queue_ns: float | None = None
     retries: int | None = None
     groups: Mapping[Ending, Group] | None = None
     pids: frozenset[int] = frozenset()
@@ -93,6 +95,7 @@ def _row_of(name: str, groups: list[Group], duration_s: float, retries: int | No
         resumed=_resumed(by_ending[Ending.SUCCESS]),
         own=success.parts[Part.CALLS].total_ns / wall.total_ns if success and wall and wall.total_ns else None,
         key_ns=_mean(success, Part.PRIVATE_KEY),
+        queue_ns=_mean(success, Part.QUEUE),
         retries=retries,
         groups=added,
         pids=pids,

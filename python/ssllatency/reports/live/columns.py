@@ -15,7 +15,7 @@ from ssllatency.reports.words.units import duration, rate, share
 
 _NEVER = 0  # columns that stay, however narrow it is
 _LEAST_NAME, _MOST_NAME = 13, 32
-_LEAST_TREND, _MOST_TREND = 7, 60
+_LEAST_TREND, _MOST_TREND = 6, 60
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ _RETRIES = Column(
     6,
     lambda row: _count(row.retries),
     lambda row: _known(row.retries),
-    3,
+    5,
     "calls to be made again",
 )
 _TIMES = (
@@ -120,6 +120,8 @@ _HANDSHAKES = (
            "the part of their time in the library's calls; the rest are waits"),
     Column("key", "KEY", 7, lambda row: duration(row.key_ns), lambda row: _known(row.key_ns), 1,
            "the mean time in the private key of those that used it"),
+    Column("queue", "QUEUE", 7, lambda row: duration(row.queue_ns), lambda row: _known(row.queue_ns), 1,
+           "the mean time for which clients' bytes lay in this server's queue"),
     _RETRIES,
 )  # fmt: skip
 _FUNCTIONS = (

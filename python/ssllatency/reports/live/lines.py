@@ -64,11 +64,12 @@ def totals(shown: Shown) -> Line:
     """All handshakes together, and what was lost."""
     row, handshakes = shown.whole, shown.window.snapshot.handshakes
     resumed = f", resumed {share(row.resumed, 1.0)}" if row.resumed is not None else ""
+    queue = f", queue {duration(row.queue_ns)}" if row.queue_ns is not None else ""
     in_flight = f", {handshakes.in_flight} in flight" if handshakes else ""
     pieces = [Piece(f"{rate(row.rate)} handshakes/s{resumed}")]
     pieces += [Piece(", "), Piece(f"{row.failed} failed", Style.FAILURE)] if row.failed else [Piece(", none failed")]
     pieces += [Piece(f", {row.abandoned} abandoned")] if row.abandoned else []
-    pieces += [Piece(in_flight)]
+    pieces += [Piece(queue), Piece(in_flight)]
     lost = losses(shown.window.snapshot.losses, handshakes)
     return [*pieces, Piece(f"; LOST: {lost[0]}", Style.FAILURE)] if lost else pieces
 

@@ -57,19 +57,38 @@ def test_the_screen_has_its_size_exactly(width: int, height: int, view: str) -> 
     assert lines[-1].endswith("p pause")
 
 
-def test_all_columns_fit_into_80_whatever_the_numbers() -> None:
-    """No number is cut: each row has as many cells as there are headings, whole."""
-    history = history_of([[shake(NGINX, 2000, waits_ms=60_000)] * 300] * 3, retries=[60_000] * 3)
+def test_all_columns_but_one_fit_into_80_whatever_the_numbers() -> None:
+    """No number is cut: each row has as many cells as there are headings, whole; the server's queue is among them."""
+    history = history_of([[shake(NGINX, 2000, waits_ms=45_000, queue_ms=12_345)] * 300] * 3, retries=[60_000] * 3)
     now = shown(history, Choice(window_s=300))
     assert now
     fitting = layout(SERVICE, 80, 15)
-    assert fitting.columns == columns(SERVICE)
+    assert [column for column in columns(SERVICE) if column.key != "retries"] == list(fitting.columns)
+    assert layout(SERVICE, 87, 15).columns == columns(SERVICE)
     (row,) = now.rows
-    wide = [column.key for column in fitting.columns if len(column.cell(row)) > column.width]
+    wide = [column.key for column in columns(SERVICE) if len(column.cell(row)) > column.width]
     assert wide == []
-    (line,) = [line for line in screen(history, Choice(window_s=300), 80, 24) if line.startswith("nginx.service ")]
+    lines = screen(history, Choice(window_s=300), 80, 24)
+    (line,) = [line for line in lines if line.startswith("nginx.service ")]
+    assert "59.3 s" in line.replace("  ", " ")  # wall times
+    assert "12.3 s" in line.replace("  ", " ")
+    assert "none failed, queue 12.3 s" in lines[1]
+    (line,) = [line for line in screen(history, Choice(window_s=300), 100, 24) if line.startswith("nginx.service ")]
     assert "180000" in line  # retries
-    assert "62.0 s" in line.replace("  ", " ")
+
+
+def test_a_queue_that_is_not_known_is_not_shown_as_none() -> None:
+    history = history_of([[shake(NGINX), shake(LB, queue_ms=3)]])
+    known, total = [], ""
+    for view in (SERVICE, Label.PROCESS):
+        now = shown(history, Choice(view=view))
+        assert now
+        (column,) = [column for column in columns(view) if column.key == "queue"]
+        known.append([column.cell(row) for row in ordered(now.rows, view, "queue")])
+        total = screen(history, Choice(view=view), 80, 24)[1]
+    assert known == [["3.00 ms", "-"]] * 2
+    assert ", queue 3.00 ms" in total
+    assert "queue" not in screen(history_of([[shake(NGINX)]]), Choice(), 80, 24)[1]
 
 
 @pytest.mark.parametrize("view", [SERVICE, FUNCTION])
@@ -86,7 +105,7 @@ def test_cells_are_never_wider_than_their_column(view: str) -> None:
 def test_columns_go_in_their_order_where_it_is_narrow() -> None:
     shapes = [layout(SERVICE, width, 30) for width in (80, 70, 62, 54, 46)]
     gone = [{column.key for column in columns(SERVICE)} - {column.key for column in shape.columns} for shape in shapes]
-    assert gone[0] == set()
+    assert gone[0] == {"retries"}
     assert all(fewer < more for fewer, more in pairwise(gone))
     assert not any("rate" in keys or "failed" in keys for keys in gone)
 
