@@ -35,6 +35,7 @@ _ABOUT = "TLS handshakes and calls of servers, as ssllatency export counts them.
 _HOSTS = 'instance=~"$instance"'
 _SERVICE = f'{_HOSTS}, service="$service"'
 _DURATION, _CALLS = "ssllatency_handshake_duration_seconds", "ssllatency_handshake_calls_seconds"
+_QUEUE = "ssllatency_handshake_queue_seconds"
 _WINDOW = "[$__rate_interval]"
 _OF_HOSTS = "Counted for a host, so of all services on the hosts that are chosen."
 
@@ -92,6 +93,7 @@ def _overview() -> list[Any]:
                 ("p50", SECONDS, _quantile(0.5, _DURATION, good, "service")),
                 ("p99", SECONDS, _quantile(0.99, _DURATION, good, "service")),
                 ("p99 in calls", SECONDS, _quantile(0.99, _CALLS, good, "service")),
+                ("p99 in the queue", SECONDS, _quantile(0.99, _QUEUE, f'{good}, part="all"', "service")),
                 ("not successful", SHARE, _failed(_HOSTS, "service")),
                 ("resumed", SHARE, _resumed(_HOSTS, "service")),
                 ("processes", COUNT, f"sum by (service) (ssllatency_targets{{{_HOSTS}}})"),
@@ -146,7 +148,15 @@ def _latency() -> list[Any]:
             "How long clients' bytes lay in the server's sockets in a successful handshake, 99th percentile: in all, before its"
             " first call, and by what the server's thread did.",
             SECONDS,
-            (_quantile(0.99, "ssllatency_handshake_queue_seconds", good, "part"), "{{part}}"),
+            (_quantile(0.99, _QUEUE, good, "part"), "{{part}}"),
+        ),
+        lines(
+            "The wait for the client",
+            "In a successful handshake, 99th percentile: for its ClientHello once the connection was there, for its answers,"
+            " and what round trips and losses explain of these.",
+            SECONDS,
+            (_quantile(0.99, "ssllatency_handshake_wait_seconds", f'{good}, wait="peer"'), "answers"),
+            (_quantile(0.99, "ssllatency_handshake_peer_seconds", good, "part"), "{{part}}"),
         ),
         lines(
             "99th percentile by phase",

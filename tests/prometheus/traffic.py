@@ -49,11 +49,13 @@ def shake(random: Random, pid: int, *, resumed_share: float, failing_share: floa
         Part.CALLBACKS: round(slow * 0.03 * _MS * random.lognormvariate(0, 0.3)),
         Part.REST: round(slow * 0.3 * _MS * random.lognormvariate(0, 0.3)),
         Part.WAIT_PEER: round(8 * _MS * random.lognormvariate(0, 0.7)),
-        Part.QUEUE_START: 50_000,
+        Part.WAIT_HELLO: round(4 * _MS * random.lognormvariate(0, 0.3)),
+        Part.QUEUE_START: round(slow * 0.3 * _MS),
         Part.QUEUE_SERVER: 30_000,
-        Part.QUEUE_HANDSHAKES: 45_000,
+        Part.QUEUE_HANDSHAKES: round(slow * 0.2 * _MS),
         Part.QUEUE_OTHER: 25_000,
     }
+    times |= {Part.ROUND_TRIPS: times[Part.WAIT_PEER] // 4, Part.LOSSES: times[Part.WAIT_PEER] // 8}
     if not resumed:
         times[Part.PRIVATE_KEY] = round(slow * 0.9 * _MS * random.lognormvariate(0, 0.2))
         times[Part.PEER_VERIFICATION] = round(slow * 0.1 * _MS * random.lognormvariate(0, 0.2))

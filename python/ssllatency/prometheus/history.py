@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics import families as names
-from ssllatency.export.metrics.collect import QUEUE_PARTS, version_of
+from ssllatency.export.metrics.collect import PEER_PARTS, QUEUE_PARTS, version_of
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.ledger import Value, added
 from ssllatency.export.metrics.points import Distribution
@@ -46,6 +46,7 @@ _EMPTY = Distribution(0, ExponentialHistogram((), 0))
 _WAITS = {part.removeprefix("wait_"): part for part in WAITS}
 _RESUMED = {"true": YES, "false": NO}
 _QUEUE = {name: part for part, name in QUEUE_PARTS.items()}
+_PEER = {name: part for part, name in PEER_PARTS.items()}
 _OFFLOAD = {"completion": Part.COMPLETION, "resumption": Part.RESUMPTION}
 
 
@@ -235,6 +236,7 @@ class _History:
             ("ssllatency.handshake.phase", names.PHASE, phases),
             ("ssllatency.handshake.wait", names.WAIT, _WAITS),
             ("ssllatency.handshake.queue", names.PART, _QUEUE),
+            ("ssllatency.handshake.peer", names.PART, _PEER),
             ("ssllatency.offload.wait", names.PART, _OFFLOAD),
         ):
             for (name, outcome), value in span.counted(self._series(family), label, names.OUTCOME):

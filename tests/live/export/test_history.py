@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ssllatency.cli.command_line import run
-from ssllatency.export.metrics.collect import ByProcess
+from ssllatency.export.metrics.collect import PEER_PARTS, QUEUE_PARTS, ByProcess
 from ssllatency.export.metrics.points import Point, Reading, labels
-from ssllatency.model.handshakes import Cause, Ending, KeyUse, Label
+from ssllatency.model.handshakes import Cause, Ending, KeyUse, Label, Part
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.documents import document
@@ -28,7 +28,7 @@ SERVICE = {"service": "nginx.service", "comm": "nginx"}
 
 
 def with_causes(recording: Recording) -> Recording:
-    """The same with handshakes that failed, for two reasons, and were resumed, with keys, versions, ciphers and groups."""
+    """The same with handshakes that failed, for two reasons, were resumed and queued, with keys, versions, ciphers, groups."""
     failed = Ending.FAILURE, "no shared cipher", 0x0A0000C1, "SSL routines", "handshake failure", True, "SSLv3 read"
     cause = Cause(*failed, 3, 900)
     causes = (cause, replace(cause, reason="", alert="", sent=False, state="", ending=Ending.ABANDONED, count=2))
@@ -39,7 +39,13 @@ def with_causes(recording: Recording) -> Recording:
     def with_more(interval: Snapshot) -> Snapshot:
         assert interval.handshakes
         groups = tuple(
-            replace(group, labels=labels_of_all, resumed=group.count, resumption_known=group.count)
+            replace(
+                group,
+                labels=labels_of_all,
+                resumed=group.count,
+                resumption_known=group.count,
+                parts={**group.parts, **dict.fromkeys((*QUEUE_PARTS, *PEER_PARTS), group.parts[Part.REST])},
+            )
             for group in interval.handshakes.groups
         )
         more = replace(interval.handshakes, groups=groups, causes=causes, keys=keys, mix=mix, by=tuple(labels_of_all))
@@ -128,6 +134,8 @@ def test_what_was_scraped_comes_back_exactly(
     assert {part: (times.count, times.exponential) for part, times in group.parts.items()} == {
         part: (times.count, times.exponential) for part, times in whole.parts.items()
     }
+    assert {*QUEUE_PARTS, *PEER_PARTS} < set(group.parts)
+    assert read.handshakes.arrivals
     assert (group.resumed, group.resumption_known) == (whole.resumed, whole.resumption_known)
     assert why(read.handshakes.causes) == why(true.handshakes.causes)
     assert why(read.handshakes.causes)

@@ -22,6 +22,8 @@ _REASONS = {Outcome.RETRY: "ssllatency.call.retries", Outcome.FAILURE: "ssllaten
 _WAIT_PREFIX, _OFFLOAD_PREFIX = "wait_", "offload_"
 # The parts of ssllatency.handshake.queue by the value of its label.
 QUEUE_PARTS = {Part.QUEUE: "all"} | {part: part.removeprefix("queue_") for part in (Part.QUEUE_START, *MEANWHILE)}
+# Those of ssllatency.handshake.peer.
+PEER_PARTS = {Part.WAIT_HELLO: "hello", Part.ROUND_TRIPS: "round_trips", Part.LOSSES: "losses"}
 
 
 Counted = Series | Group | Tallies
@@ -107,6 +109,8 @@ def _of_group(group: Group) -> Iterator[Found]:
             yield "ssllatency.handshake.wait", labels({names.WAIT: part.removeprefix(_WAIT_PREFIX), **outcome}), durations
         elif part in QUEUE_PARTS:
             yield "ssllatency.handshake.queue", labels({names.PART: QUEUE_PARTS[part], **outcome}), durations
+        elif part in PEER_PARTS:
+            yield "ssllatency.handshake.peer", labels({names.PART: PEER_PARTS[part], **outcome}), durations
         elif part in (Part.COMPLETION, Part.RESUMPTION):
             which = part.removeprefix(_OFFLOAD_PREFIX)
             yield "ssllatency.offload.wait", labels({names.PART: which, **outcome}), durations
