@@ -15,7 +15,7 @@ from random import Random
 from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.report_samples import LIBSSL, snapshot_of
 
-from ssllatency.model.handshakes import NO, NOT_ASKED, YES, Batches, Ending, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.handshakes import NO, NOT_ASKED, YES, Batches, Ending, Fact, Label, Offload, Part, PollingThread, Single
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.text.handshakes.report import render
 from ssllatency.reports.text.page import Page
@@ -61,6 +61,22 @@ def _resumed(random: Random, wait_ns: int) -> Shake:
     return Shake(times, {**_13, Label.RESUMED: YES})
 
 
+def _on_the_network(one: Shake, number: int) -> Shake:
+    """The same with its flights, some of them retried, too large or lost."""
+    facts = {Fact.SOCKET: 1, Fact.FLIGHTS: 2, Fact.FLIGHT_BYTES: 4_200, Fact.HELLO_RETRY_KNOWN: 1}
+    if number % 3 == 0:
+        facts |= {Fact.HELLO_RETRIES: 1, Fact.FLIGHTS: 3}
+    if number % 20 == 0:
+        facts |= {Fact.FLIGHT_BYTES: 17_000, Fact.UNSENT: 1}
+    lossy = number % 50 == 0
+    if lossy:
+        facts |= {Fact.RETRANSMITTED: 1, Fact.RETRANSMISSIONS: 2}
+    times = {Part.LOSSES: one.times[Part.WAIT_PEER] // 2} if lossy else {}
+    if Part.SESSION_LOOKUP not in one.times and number % 10 == 0:
+        facts[Fact.TICKETS_REFUSED], times[Part.SESSION_LOOKUP] = 1, 5_000
+    return replace(one, times={**one.times, **times, Part.ROUND_TRIPS: 25_000_000}, facts=facts)
+
+
 def _works(wait_ns: int) -> list[Shake]:
     random = Random(7)
     new = [_full(random, _13, wait_ns) for _ in range(1210)]
@@ -85,8 +101,14 @@ def distant() -> Snapshot:
         *_failed(5, "sslv3 alert certificate unknown", 0x0A000416, "certificate unknown", False, EARLY, 41_000_000),
         *_failed(2, "connection reset or closed by the peer", 0, "", False, "SSLv3/TLS write server done", 1_200_000_000),
     ]
-    gone = replace(_failed(1, "freed", 0, "", False, EARLY, 30_000_000_000)[0], ending=Ending.ABANDONED)
-    shakes = [*_works(32_000_000), *failed, *[gone] * 3]
+    gone = replace(
+        _failed(1, "freed", 0, "", False, EARLY, 30_000_000_000)[0],
+        ending=Ending.ABANDONED,
+        facts={Fact.SOCKET: 1, Fact.FLIGHTS: 1, Fact.GONE: 1},
+    )
+    gone = replace(gone, times={**gone.times, Part.GONE: 2_900_000_000})
+    works = [_on_the_network(one, number) for number, one in enumerate(_works(32_000_000))]
+    shakes = [*works, *failed, *[gone] * 3]
     made = handshakes_of(shakes, (Label.VERSION, Label.RESUMED))
     slow = sorted((one for one in shakes if one.ending is Ending.SUCCESS), key=lambda one: -one.parts[Part.WALL])[:2]
     slow[0] = replace(slow[0], times={**slow[0].times, **_QUEUED})
@@ -115,6 +137,8 @@ def offloaded() -> Snapshot:
             Part.RESUMPTION: late,
             Part.ON_CPU: 150_000,
             Part.OFF_CPU: 20_000,
+            Part.OFF_CPU_RUNNABLE: 14_000,
+            Part.REST_ASLEEP: 6_000,
         }
         shakes.append(Shake(times, {**_12, **_FULL}, key=("sign", "RSA-2048")))
     batches = (

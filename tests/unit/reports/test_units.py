@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssllatency.reports.text.page import WIDTH, table, wrapped
-from ssllatency.reports.words.units import counted, duration, printable, ranges, seconds
+from ssllatency.reports.words.units import counted, duration, printable, ranges, seconds, size
 
 SIZES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
@@ -59,6 +59,22 @@ def test_seconds() -> None:
 )
 def test_counted(number: int, noun: str, text: str) -> None:
     assert counted(number, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 bytes"),
+        (536, "536 bytes"),
+        (999.6, "1.00 kB"),
+        (14_234, "14.2 kB"),
+        (999_600, "1.00 MB"),
+        (1.05e6, "1.05 MB"),
+        (2.5e12, "2500 GB"),
+    ],
+)
+def test_size(number: float, text: str) -> None:
+    assert size(number) == text
 
 
 def test_ranges() -> None:

@@ -24,6 +24,7 @@ from ssllatency.reports.html.over_time import over_time
 from ssllatency.reports.html.plots.bars import Bar, bars
 from ssllatency.reports.html.slowest import slowest
 from ssllatency.reports.html.words import name, typeset, visible
+from ssllatency.reports.rows.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
 from ssllatency.reports.words.handshakes import ADJECTIVES
 
@@ -82,7 +83,7 @@ def _sections(
     group, former = _groups(whole, old)
     yield Section("findings", "Findings", [Findings(findings(whole, comparison))])
     if group:
-        yield _phases(group, former, comparison)
+        yield _phases(group, former, comparison, _facts(whole, old if former else None))
     if whole.handshakes and whole.handshakes.groups:
         yield Section("endings", "How the handshakes ended", [Tabular(html_handshakes.endings(whole, old))])
     yield over_time(recording, before, whole)
@@ -99,7 +100,7 @@ def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group 
     return group, former
 
 
-def _phases(group: Group, former: Group | None, comparison: Comparison | None) -> Section:
+def _phases(group: Group, former: Group | None, comparison: Comparison | None, facts: list[str]) -> Section:
     names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake",)
     groups = [group, former] if former else [group]
     shown = [Bar(name, mean_ns(averaged)) for name, averaged in zip(names, groups, strict=True)]
@@ -109,7 +110,14 @@ def _phases(group: Group, former: Group | None, comparison: Comparison | None) -
         inner = [Bar(f"{name}, in calls", mean_ns(averaged, PHASES)) for name, averaged in zip(names, groups, strict=True)]
         blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
     blocks.append(Tabular(html_handshakes.parts(group, former, comparison)))
+    blocks += [Sentences(facts)] if facts else []
     return Section("phases", "Where the time goes", blocks)
+
+
+def _facts(whole: Snapshot, old: Snapshot | None) -> list[str]:
+    """What is known of flights, losses and resumption; and what was before."""
+    after, before = (facts_sentence(one.handshakes) if one and one.handshakes else "" for one in (whole, old))
+    return list(filter(None, (after, before and f"Before: {before}")))
 
 
 def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterator[Section | None]:

@@ -41,7 +41,8 @@ def _table(singles: Sequence[SingleWords]) -> Table:
 def _row(number: int, single: SingleWords, *, queues: bool) -> Row:
     ended = f"{single.ending}: {single.why}" if single.why else single.ending
     what = f"{ended}; {single.labels}" if single.labels else ended
-    parts = (single.longest, *((single.queue,) if queues else ()))
+    longest = "; ".join(filter(None, (single.longest, single.reasons)))
+    parts = (longest, *((single.queue,) if queues else ()))
     return Row((_name(number, single), what, *map(typeset, parts)), (single.waited, single.calls, single.ended))
 
 

@@ -10,6 +10,7 @@ from ssllatency.reports.live.drawings import heatmap, parts_bar, shown_ending
 from ssllatency.reports.live.lines import diagnosis_of, trend
 from ssllatency.reports.live.shown import Shown
 from ssllatency.reports.live.styled import Line, Piece, Style, words
+from ssllatency.reports.rows.facts import group_sentence
 from ssllatency.reports.rows.functions import HEADINGS as FUNCTION_HEADINGS
 from ssllatency.reports.rows.functions import function_rows, unsuccessful
 from ssllatency.reports.rows.kinds import keys, mix
@@ -60,7 +61,8 @@ def _handshakes(row: Row, page: Page) -> list[Line]:
     cells = [[f"{'  ' * part.depth}{part.names[0]}", *part.cells] for part in part_rows(row.groups[ending])]
     table = page.table([[*map(str.upper, HEADINGS)], *cells], left=1)
     title = f"The time of the {ADJECTIVES[ending]} ones:"
-    return [[Piece(title, Style.STRONG)], *parts_bar(row, page, lines=4), *([Piece(line)] for line in table)]
+    lines = [*table, *page.wrapped(group_sentence(row.groups[ending]), "", "  ")]
+    return [[Piece(title, Style.STRONG)], *parts_bar(row, page, lines=4), *([Piece(line)] for line in lines)]
 
 
 def _function(now: Shown, row: Row, page: Page) -> list[Line]:

@@ -14,6 +14,13 @@ from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS
 from ssllatency.reports.words.units import counted, duration, rate, seconds, share
 
 _MOST_PARTS = 3
+_NOTABLE = 0.1
+_REASONS = {
+    Part.OFF_CPU_RUNNABLE: "in calls without a processor",
+    Part.REST_ASLEEP: "asleep in the rest",
+    Part.LOSSES: "waits with losses",
+    Part.GONE: "calls though the peer had left",
+}
 
 
 def summary(handshakes: Handshakes, duration_s: float) -> str:
@@ -47,8 +54,8 @@ def cause_words(cause: Cause) -> str:
 @dataclass(frozen=True)
 class SingleWords:
     """A handshake by itself in words: how long its client waited, when it ended (RFC 3339), whose it was and how it ended, its
-    calls and pauses, why it failed, the longest of its parts, what is known of its queue and of the time before it, its labels;
-    and the pieces of that wait in nanoseconds."""
+    calls and pauses, why it failed, the longest of its parts, what explains much of them, what is known of its queue and of the
+    time before it, its labels; and the pieces of that wait in nanoseconds."""
 
     waited: str
     ended: str
@@ -57,6 +64,7 @@ class SingleWords:
     calls: str
     why: str
     longest: str
+    reasons: str
     queue: str
     labels: str
     times_ns: Mapping[Part, int]
@@ -73,6 +81,7 @@ def single_words(single: Single) -> SingleWords:
         calls=_joined(counted(single.calls, "call"), counted(single.pauses, "pause") if single.pauses else ""),
         why=_joined(single.reason, _alert(single.alert), _state(single.state)),
         longest=_longest(times_ns),
+        reasons=_reasons(single.parts),
         queue=_queue(single.parts),
         labels=labels_words(single.labels),
         times_ns=times_ns,
@@ -82,6 +91,13 @@ def single_words(single: Single) -> SingleWords:
 def _longest(times_ns: Mapping[Part, int]) -> str:
     longest = sorted(times_ns, key=lambda part: -times_ns[part])[:_MOST_PARTS]
     return ", ".join(_timed(part, times_ns) for part in longest)
+
+
+def _reasons(parts: Mapping[Part, int]) -> str:
+    """What explains a tenth or more of the client's wait though it is in other parts."""
+    least_ns = client_wait_ns(parts) * _NOTABLE
+    notable = [part for part in _REASONS if parts.get(part, 0) > least_ns]
+    return ", ".join(f"{_REASONS[part]} {duration(parts[part])}" for part in notable)
 
 
 def _queue(parts: Mapping[Part, int]) -> str:

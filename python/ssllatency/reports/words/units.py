@@ -18,7 +18,7 @@ _UNITS_NS = {
     "d": 86_400 * 10**9,
 }
 _PART = re.compile(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})(ns|us|ms|s|m|h|d)", re.ASCII)
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|us|\u00b5s|ms|s)(?![^\W_]))")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|ns|us|\u00b5s|ms|s|kB|MB|GB)(?![^\W_]))")
 
 
 def duration_of(text: str) -> int | None:
@@ -42,6 +42,14 @@ def duration(value_ns: float | None) -> str:
         if _three_digits(value_ns / size) < 1000:
             return f"{_decimal(value_ns / size)} {unit}"
     return f"{_decimal(value_ns / 1e9)} s"
+
+
+def size(number: float) -> str:
+    """Bytes with three significant digits in the unit that suits them ("536 bytes", "14.2 kB", "1.05 MB")."""
+    for unit, bytes_of_unit in (("kB", 1e3), ("MB", 1e6)):
+        if number >= 999.5 and _three_digits(number / bytes_of_unit) < 1000:
+            return f"{_decimal(number / bytes_of_unit)} {unit}"
+    return f"{number:.0f} bytes" if number < 999.5 else f"{_decimal(number / 1e9)} GB"
 
 
 def seconds(duration_s: float) -> str:

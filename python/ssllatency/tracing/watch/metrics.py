@@ -230,7 +230,9 @@ Subjects = dict[str, Subject]
 
 def handshake_subjects() -> Subjects:
     """Those of handshakes, by name."""
-    parts = (Part.CALLS, *PHASES, *WAITS, Part.QUEUE, *BEFORE, *MEANWHILE, Part.ROUND_TRIPS, Part.ON_CPU, Part.OFF_CPU)
+    processor = (Part.ON_CPU, Part.OFF_CPU, Part.OFF_CPU_RUNNABLE, Part.REST_ASLEEP)
+    peer = (Part.ROUND_TRIPS, Part.LOSSES, Part.GONE)
+    parts = (Part.CALLS, *PHASES, *WAITS, Part.QUEUE, *BEFORE, *MEANWHILE, *peer, *processor)
     subjects = [
         Subject("handshake", _handshakes, _TIMED),
         *(Subject(name, _ending(ending), _COUNTED, "share") for name, ending in _ENDINGS.items()),

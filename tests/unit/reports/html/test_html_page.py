@@ -176,6 +176,17 @@ def test_slowest_handshakes_are_bars_with_their_numbers_beside_them() -> None:
     assert "wait: peer 27.0\u00a0s, rest 3.00\u00a0s" in table[1]
 
 
+def test_what_is_known_of_the_network_is_told_in_a_sentence() -> None:
+    text = Reading(_page("kinds")).text
+    flights = "Network and resumption: 2.3 flights of the peer were awaited in a handshake; 33 % needed a HelloRetryRequest; "
+    assert flights in text
+    assert "Before: Network" not in text
+    known = distant()
+    assert known.handshakes
+    both = Reading(page(Recording.of([known]), Recording.of([known]))).text
+    assert f"Before: {flights}" in both
+
+
 def test_a_reason_of_two_endings_stands_beside_what_it_was_of_each() -> None:
     def closed(failed: int, abandoned: int) -> Snapshot:
         counts = {Ending.FAILURE: failed, Ending.ABANDONED: abandoned}

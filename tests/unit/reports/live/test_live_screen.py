@@ -11,7 +11,7 @@ import pytest
 from tests.measured.handshakes import Shake
 from tests.measured.live_readings import BY, SERVICES, failed, history_of, shake
 
-from ssllatency.model.handshakes import Label
+from ssllatency.model.handshakes import Fact, Label
 from ssllatency.model.live.history import History, Tally
 from ssllatency.model.live.reading import FUNCTION, SERVICE, views
 from ssllatency.model.live.rows import rows
@@ -247,6 +247,15 @@ def test_details_are_of_the_row_alone_and_say_what_is_of_all() -> None:
     calls = shown(busy(), Choice(view=FUNCTION))
     assert calls
     assert any("retries" in line and "12340" in line for line in texts(detail(calls, ASCII)))
+
+
+def test_details_tell_what_is_known_of_the_network() -> None:
+    far = replace(shake(LB), facts={Fact.SOCKET: 1, Fact.FLIGHTS: 3})
+    now = shown(history_of([[far]]), Choice(row="docker:lb"))
+    assert now
+    sentence = "Network and resumption: 3.0 flights of the peer were awaited in a handshake."
+    assert sentence in texts(detail(now, ASCII))
+    assert not any("Network" in line for line in texts(detail(shown(busy(), Choice()), ASCII)))  # type: ignore[arg-type]
 
 
 def test_help_explains_every_column() -> None:

@@ -12,12 +12,13 @@ from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.handshake_samples import GOLDEN, REPORTS, SAMPLES, distant, near, offloaded
 from tests.unit.reports.report_samples import busy, snapshot_of
 
-from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Batches, Ending, Label, Offload, Part, Single
+from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Batches, Ending, Fact, Label, Offload, Part, Single
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.text.bars import count_bar, legend, split_bar
 from ssllatency.reports.text.handshakes.endings import single_lines
 from ssllatency.reports.text.handshakes.report import render
 from ssllatency.reports.text.page import PLAIN, Page
+from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.units import share
 
 UNICODE = Page(unicode=True)
@@ -63,6 +64,10 @@ def test_bar_has_its_cells_and_each_part_its_share_of_them(times: dict[Part, flo
     for part, time in times.items():
         (entry,) = legend({part: time}, page)
         assert abs(bar[1:-1].count(entry.strip()[0]) - cells * time / whole) <= 1
+
+
+def test_each_part_has_its_own_name() -> None:
+    assert len(set(PARTS.values())) == len(Part)
 
 
 def test_each_part_has_its_own_character_in_the_order_of_the_parts() -> None:
@@ -207,6 +212,50 @@ def test_of_a_slow_one_what_is_not_known_is_not_said() -> None:
     assert len(single_of({})) == 3
     assert single_of({Part.QUEUE_SERVER: 2_000_000})[-1] == "    queue 2.00 ms"
     assert single_of({Part.WAIT_HELLO: 2_000_000})[-1] == "    before: ClientHello 2.00 ms"
+
+
+NETWORK = {Fact.SOCKET: 2, Fact.FLIGHTS: 3, Fact.FLIGHT_BYTES: 28_400, Fact.HELLO_RETRY_KNOWN: 4}
+
+
+def facts_of(facts: dict[Fact, int], times: dict[Part, int] | None = None, *others: Shake) -> str:
+    report = " ".join(report_of(Shake({Part.REST: 1, **(times or {})}, facts=facts), *others).split())
+    _, found, words = report.partition("Network and resumption: ")
+    return words.partition(". ")[0].removesuffix(".") if found else ""
+
+
+def test_what_is_known_of_the_network_is_one_sentence() -> None:
+    assert facts_of({}) == facts_of({}, {Part.SESSION_LOOKUP: 9}) == facts_of({Fact.HELLO_RETRY_KNOWN: 1}) == ""
+    network = "1.5 flights of the peer were awaited in a handshake; the largest flight sent had 14.2 kB on average"
+    assert facts_of(NETWORK) == network
+    more = {Fact.UNSENT: 1, Fact.HELLO_RETRIES: 1, Fact.RETRANSMITTED: 1, Fact.RETRANSMISSIONS: 1}
+    assert facts_of({**NETWORK, **more}) == (
+        "1.5 flights of the peer were awaited in a handshake; 25 % needed a HelloRetryRequest; the largest flight sent had 14.2"
+        " kB on average, in 50 % larger than the congestion window; 50 % had losses (1 segment sent again)"
+    )
+    assert "50 % had losses" in facts_of({**NETWORK, Fact.RETRANSMITTED: 1})
+    assert "sent again" not in facts_of({**NETWORK, Fact.RETRANSMITTED: 1})
+
+
+def test_what_became_of_offered_sessions() -> None:
+    looked_up = {Part.SESSION_LOOKUP: 9}
+    assert facts_of({Fact.SOCKET: 1}, looked_up) == "a session was offered in 100 %"
+    assert facts_of({Fact.TICKETS_REFUSED: 1}, looked_up, Shake({})) == (
+        "a session was offered in 50 %, a ticket refused in 50 %"
+    )
+    assert facts_of({Fact.CACHE_MISSES: 1}, looked_up).endswith(", a session not found in the cache in 100 %")
+
+
+def test_peers_that_left_are_told_of_failures_as_well() -> None:
+    left = Shake({}, ending=Ending.FAILURE, facts={Fact.SOCKET: 1, Fact.GONE: 1})
+    assert facts_of({Fact.SOCKET: 1}, None, left) == "50 % of all went on though their peer had left"
+
+
+def test_of_a_slow_one_what_explains_it_is_told_where_it_is_much() -> None:
+    assert "without a processor" not in "".join(single_of({Part.OFF_CPU_RUNNABLE: 400_000}))
+    words = [line.strip() for line in single_of({Part.OFF_CPU_RUNNABLE: 1_000_000, Part.REST_ASLEEP: 2_000_000})]
+    assert words[-1] == "in calls without a processor 1.00 ms, asleep in the rest 2.00 ms"
+    lossy = {Part.WAIT_PEER: 200_000_000, Part.LOSSES: 190_000_000, Part.GONE: 4_000_000}
+    assert single_of(lossy)[-1].strip() == "waits with losses 190 ms"
 
 
 def test_number_and_unit_stay_together() -> None:

@@ -56,6 +56,7 @@ def single_lines(single: Single, page: Page) -> list[str]:
         *page.wrapped(f"{words.waited}  {words.ended}  {words.process}, {words.ending}, {words.calls}", "  ", "    "),
         *page.wrapped(words.why, "    "),
         *_split(words, page),
+        *page.wrapped(words.reasons, "    "),
         *page.wrapped(words.queue, "    "),
         *page.wrapped(words.labels, "    "),
     ]

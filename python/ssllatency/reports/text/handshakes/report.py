@@ -2,7 +2,8 @@
 """The report of `ssllatency handshakes` as plain text.
 
 In order: what was traced; how the handshakes ended; the mean successful one as a bar of its parts; a table of them; what kinds
-there were; why some didn't succeed; the offload; the groups; the slowest; what was missed; and the diagnosis.
+there were; flights, losses and resumption; why some didn't succeed; the offload; the groups; the slowest; what was missed; and
+the diagnosis.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.rows import losses as loss_rows
+from ssllatency.reports.rows.facts import facts_sentence
 from ssllatency.reports.rows.parts import shown_group
 from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
 from ssllatency.reports.text.handshakes import endings as handshake_endings
@@ -57,7 +59,8 @@ def _times(handshakes: Handshakes, page: Page) -> list[list[str]]:
     if group is None:
         return []
     kinds = handshake_mix.mix(handshakes, page) if group.ending is Ending.SUCCESS else []
-    return [*handshake_parts.bars(group, page), handshake_parts.table(group, page), kinds]
+    facts = page.wrapped(facts_sentence(handshakes), "", "  ")
+    return [*handshake_parts.bars(group, page), handshake_parts.table(group, page), kinds, facts]
 
 
 def _offload(snapshot: Snapshot, handshakes: Handshakes, page: Page) -> list[str]:
