@@ -65,7 +65,7 @@ def totals(shown: Shown) -> Line:
     row, handshakes = shown.whole, shown.window.snapshot.handshakes
     resumed = f", resumed {share(row.resumed, 1.0)}" if row.resumed is not None else ""
     queue = f", queue {duration(row.queue_ns)}" if row.queue_ns is not None else ""
-    in_flight = f", {handshakes.in_flight} in flight" if handshakes else ""
+    in_flight = f", {handshakes.in_flight} in flight" if handshakes and handshakes.in_flight else ""
     pieces = [Piece(f"{rate(row.rate)} handshakes/s{resumed}")]
     pieces += [Piece(", "), Piece(f"{row.failed} failed", Style.FAILURE)] if row.failed else [Piece(", none failed")]
     pieces += [Piece(f", {row.abandoned} abandoned")] if row.abandoned else []
