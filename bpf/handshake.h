@@ -477,7 +477,7 @@ struct ssll_handshake_counters {
 	__u64 bounded;           /* handshakes of which a wait's split is a bound */
 	__u64 watches_arrivals;  /* written by user space: 1 where it is told when bytes arrive */
 	__u64 watches_reads_ns;  /* written by user space: since when it is told what threads read; 0: it isn't */
-	__u64 without_socket;    /* handshakes of servers that waited for bytes at no socket that is known */
+	__u64 without_socket;    /* handshakes of servers of which no socket is known */
 	__u64 ahead_since_ns;    /* since when the next is the least distance from the scheduler's clock to this one, */
 	__u64 ahead_ns;          /* which is a little more where the thread had run for a little, */
 	__u64 ahead_before_ns;   /* and that of the time before */

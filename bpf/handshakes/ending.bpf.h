@@ -106,7 +106,7 @@ static __always_inline void finish_handshake(
 		count(&handshake_counters.slept);
 	if (handshake->flags & SSLL_FLAG_BOUNDED)
 		count(&handshake_counters.bounded);
-	if (server && !handshake->socket && handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER])
+	if (server && !handshake->socket)
 		count(&handshake_counters.without_socket);
 	forget_arrivals(handshake);
 	if (server)

@@ -262,7 +262,7 @@ class HandshakeSession:
             self._counters.watches_arrivals = 1
 
     def _watch_reads(self) -> None:
-        """Traces what threads read, once a few handshakes have waited at no socket that is known: their servers read it
+        """Traces what threads read, once a few handshakes were without a socket that is known: their servers read it
         themselves."""
         if self._watches_reads or not self._watches_arrivals or self._counters.without_socket < _ENOUGH_WITHOUT_SOCKET:
             return
