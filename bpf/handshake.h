@@ -375,11 +375,29 @@ struct ssll_arrival {
 	__u32 is_late;             /* 1: and more arrived after that */
 };
 
-/* The thread that began the last handshake of a server's port. */
-struct ssll_starter {
-	__u64 task;
-	__u32 tid;
-	__u32 pad;
+struct ssll_sample {
+	__u64 at_ns;
+	struct ssll_clocks clocks;
+};
+
+enum ssll_history_size {
+	SSLL_SAMPLES = 16,
+	SSLL_WORKERS = 16, /* of one port */
+};
+
+/* A thread's clocks at moments in the past, and at fewer for longer. */
+struct ssll_history {
+	__u64 task; /* the kernel's address of it */
+	__u32 made;
+	__u32 keeps;
+	struct ssll_sample samples[SSLL_SAMPLES];
+	struct ssll_sample kept[SSLL_SAMPLES];
+};
+
+/* The threads that have begun handshakes at a server's port, the last ones. */
+struct ssll_workers {
+	__u32 made;
+	__u32 tids[SSLL_WORKERS];
 };
 
 /* Of the successful handshakes of the row: how many were resumed, of so many of which that is known. */
@@ -502,7 +520,7 @@ _Static_assert(sizeof(struct ssll_handshake) == 80 + 8 * SSLL_PARTS + 64, "hands
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 40, "border");
 _Static_assert(sizeof(struct ssll_arrival) == 120, "arrival");
-_Static_assert(sizeof(struct ssll_starter) == 16, "starter");
+_Static_assert(sizeof(struct ssll_sample) == 64, "sample");
 _Static_assert(sizeof(struct ssll_cause_key) == 16, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");

@@ -12,7 +12,7 @@
 #ifndef HANDSHAKES_ARRIVALS_BPF_H
 #define HANDSHAKES_ARRIVALS_BPF_H
 
-#include "handshakes/clocks.bpf.h"
+#include "handshakes/history.bpf.h"
 #include "handshakes/wire.bpf.h"
 #include "labels/who.bpf.h"
 
@@ -37,13 +37,12 @@ struct {
 	__type(value, struct ssll_arrival);
 } arrivals SEC(".maps");
 
-/* By the server's port. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct ssll_starter);
-} starters SEC(".maps");
+	__type(value, struct ssll_arrival);
+} blank_arrival SEC(".maps");
 
 /* A connection is established that a peer asked for. */
 static __always_inline int note_established(__u64 socket, __u32 old_state, __u32 new_state)
@@ -57,13 +56,11 @@ static __always_inline int note_established(__u64 socket, __u32 old_state, __u32
 	return 0;
 }
 
-/* Bytes that can be read have arrived. Who will come for a ClientHello isn't known: most likely who came for the last one. */
+/* Bytes that can be read have arrived. */
 static __always_inline int note_arrival(__u64 socket, __u32 seq)
 {
 	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
-	struct ssll_starter *starter;
 	__u64 now;
-	__u32 port;
 
 	if (!arrival || arrival->ssl == NOBODY_WAITS)
 		return 0;
@@ -72,15 +69,10 @@ static __always_inline int note_arrival(__u64 socket, __u32 seq)
 	if (arrival->arrived_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (!arrival->ssl && !arrival->task) {
-		port = port_of((struct sock *)socket);
-		starter = bpf_map_lookup_elem(&starters, &port);
-		if (starter) {
-			arrival->task = starter->task;
-			arrival->tid = starter->tid;
-		}
-	}
-	read_clocks((struct task_struct *)arrival->task, arrival->tid, &arrival->clocks, now);
+	if (arrival->ssl)
+		read_clocks((struct task_struct *)arrival->task, arrival->tid, &arrival->clocks, now);
+	else
+		sample_workers(port_of((struct sock *)socket), now);
 	arrival->seq = seq;
 	arrival->arrived_ns = now;
 	return 0;
@@ -121,13 +113,15 @@ __noinline __u64 socket_of(__u64 ssl, const struct ssll_layout *layout)
 /* From `now` on the handshake waits for its peer at its socket, in this thread. */
 __noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
 {
-	struct ssll_arrival fresh = {}, *arrival;
+	const __u32 zero = 0;
+	const struct ssll_arrival *blank = bpf_map_lookup_elem(&blank_arrival, &zero);
+	struct ssll_arrival *arrival;
 	__u64 socket = handshake ? handshake->socket : 0;
 
 	if (!socket || !*(volatile __u64 *)&handshake_counters.watches_arrivals)
 		return 0;
 	end_flight(handshake);
-	arrival = lookup_or_init(&arrivals, &socket, &fresh);
+	arrival = blank ? lookup_or_init(&arrivals, &socket, blank) : NULL;
 	if (!arrival)
 		return 0;
 	arrival->arrived_ns = arrival->arrivals = 0;
@@ -169,22 +163,27 @@ static __always_inline struct ssll_arrival *awaited_arrival(const struct ssll_ha
 	return arrival && arrival->ssl == ssl && arrival->since_ns == since ? arrival : NULL;
 }
 
-/* `before_ns`: what of the same queue is counted already. */
-static __always_inline void add_queue(struct ssll_handshake *handshake, enum ssll_part part, const struct ssll_arrival *arrival,
-        __u64 arrived, __u64 now, __u64 before_ns)
+/* The thread that runs has come for what arrived then; of what has passed until now, so much is queue. Not inlined: what it
+ * needs of the stack, its callers have not. */
+__noinline int end_queue(
+        struct ssll_handshake *handshake, const struct ssll_arrival *arrival, __u64 arrived, __u64 duration_ns, __u64 now)
 {
+	const struct ssll_clocks *before;
 	struct ssll_clocks clocks = {};
 
-	handshake->parts[part] += now - arrived;
+	if (!handshake || !arrival)
+		return 0;
 	if (arrival->arrivals > 1) {
 		handshake->flags |= SSLL_FLAG_SEVERAL;
 		handshake->arrived_seq = arrival->seq;
 	}
-	if (!arrival->clocks.tid || arrival->clocks.tid != this_thread())
-		return; /* another thread came for it: what that one did before isn't known */
-	read_clocks((struct task_struct *)bpf_get_current_task(), arrival->clocks.tid, &clocks, now);
-	if (clocks.tid)
-		add_doings(handshake, &arrival->clocks, &clocks, now - arrived + before_ns, now);
+	before = &arrival->clocks;
+	if (!before->tid || before->tid != this_thread()) /* another thread came for it than was expected */
+		before = clocks_at(arrived, duration_ns);
+	read_clocks((struct task_struct *)bpf_get_current_task(), this_thread(), &clocks, now);
+	if (before && clocks.tid)
+		add_doings(handshake, before, &clocks, duration_ns, now);
+	return 0;
 }
 
 /* The ClientHello had arrived before the first call, which came back to wait for it all the same. Returns how long before. */
@@ -229,8 +228,9 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 	handshake->parts[SSLL_PART_WAIT_PEER] += arrived - since;
 	handshake->parts[SSLL_PART_ROUND_TRIPS] += round_trip;
 	add_losses(handshake, arrived - since);
+	handshake->parts[SSLL_PART_QUEUE_SERVER] += now - arrived;
 	if (now > arrived)
-		add_queue(handshake, SSLL_PART_QUEUE_SERVER, arrival, arrived, now, early_ns);
+		end_queue(handshake, arrival, arrived - early_ns, now - arrived + early_ns, now);
 	arrival->ssl = NOBODY_WAITS;
 	return 0;
 }
@@ -248,14 +248,6 @@ static __always_inline void judge_split(struct ssll_handshake *handshake)
 		handshake->flags |= SSLL_FLAG_BOUNDED;
 }
 
-static __always_inline void keep_starter(__u64 socket)
-{
-	struct ssll_starter starter = {.task = bpf_get_current_task(), .tid = this_thread()};
-	__u32 port = port_of((struct sock *)socket);
-
-	bpf_map_update_elem(&starters, &port, &starter, BPF_ANY);
-}
-
 /* What passed before the first call began, of a connection whose first bytes were the ClientHello. */
 static __always_inline void add_hello(struct ssll_handshake *handshake, const struct ssll_arrival *arrival, __u64 began)
 {
@@ -263,9 +255,10 @@ static __always_inline void add_hello(struct ssll_handshake *handshake, const st
 
 	if (arrived && arrived < began) {
 		handshake->parts[SSLL_PART_WAIT_HELLO] = arrived - arrival->established_ns;
-		add_queue(handshake, SSLL_PART_QUEUE_START, arrival, arrived, began, 0);
+		handshake->parts[SSLL_PART_QUEUE_START] = began - arrived;
+		end_queue(handshake, arrival, arrived, began - arrived, began);
 	}
-	keep_starter(handshake->socket);
+	keep_worker(port_of((struct sock *)handshake->socket), began);
 }
 
 /* The first call begins, of a library that reads its socket itself. Where something was read from that, it was no TLS. */

@@ -63,8 +63,10 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		count(&handshake_counters.within_data);
 	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
 		close_lost_call(handshake, thread, now);
-	if (!thread->ssl)
+	if (!thread->ssl) {
 		own_fed(handshake, thread, ssl, now);
+		sample_own(now);
+	}
 	call.outer = thread->ssl;
 	keep_open_call(&key, &call);
 	if (!thread->ssl || !thread->busy_since_ns)

@@ -669,6 +669,29 @@ class HandshakeRow(ctypes.Structure):
 assert ctypes.sizeof(HandshakeRow) == 124776
 
 
+class Sample(ctypes.Structure):
+    _fields_ = (
+        ("at_ns", ctypes.c_uint64),
+        ("clocks", Clocks),
+    )
+
+
+assert ctypes.sizeof(Sample) == 64
+
+
+class History(ctypes.Structure):
+    _fields_ = (
+        ("task", ctypes.c_uint64),
+        ("made", ctypes.c_uint32),
+        ("keeps", ctypes.c_uint32),
+        ("samples", Sample * 16),
+        ("kept", Sample * 16),
+    )
+
+
+assert ctypes.sizeof(History) == 2064
+
+
 class Hits(ctypes.Structure):
     _fields_ = (
         ("of_kind", ctypes.c_uint64 * 4),
@@ -857,17 +880,6 @@ class StartKey(ctypes.Structure):
 assert ctypes.sizeof(StartKey) == 16
 
 
-class Starter(ctypes.Structure):
-    _fields_ = (
-        ("task", ctypes.c_uint64),
-        ("tid", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
-    )
-
-
-assert ctypes.sizeof(Starter) == 16
-
-
 class Tally(ctypes.Structure):
     _fields_ = (
         ("count", ctypes.c_uint64),
@@ -929,6 +941,16 @@ class WhoConfig(ctypes.Structure):
 
 
 assert ctypes.sizeof(WhoConfig) == 8
+
+
+class Workers(ctypes.Structure):
+    _fields_ = (
+        ("made", ctypes.c_uint32),
+        ("tids", ctypes.c_uint32 * 16),
+    )
+
+
+assert ctypes.sizeof(Workers) == 68
 
 
 MAPS = {

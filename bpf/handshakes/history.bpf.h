@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * How the clocks of threads stood a while ago. Which thread will come for a ClientHello isn't known when it arrives, so the
+ * clocks of each that has begun handshakes at its port are kept from time to time: when it begins a call, and where it hasn't
+ * for a while, when a ClientHello arrives. The thread that comes looks up how its own stood at the arrival.
+ */
+#ifndef HANDSHAKES_HISTORY_BPF_H
+#define HANDSHAKES_HISTORY_BPF_H
+
+#include "handshakes/clocks.bpf.h"
+
+enum {
+	SAMPLES_APART_NS = 1000 * 1000,          /* the recent ones, */
+	FEW_SAMPLES_APART_NS = 16 * 1000 * 1000, /* and those that are kept for longer */
+	LEAST_DISTANCE_NS = SAMPLES_APART_NS,    /* from a sample to the moment that it may stand for; */
+	DISTANCE_OF_DURATION = 8,                /* of a longer time, such a part of it */
+};
+
+/* By thread. One that is pushed out leaves the queues that it comes for unsplit. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct ssll_history);
+} histories SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ssll_history);
+} blank_history SEC(".maps");
+
+/* By the server's port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct ssll_workers);
+} workers SEC(".maps");
+
+__noinline int add_sample(struct ssll_history *history, __u32 tid, __u64 now)
+{
+	struct ssll_sample *last, *next;
+
+	if (!history)
+		return 0;
+	last = &history->samples[(history->made - 1) % SSLL_SAMPLES];
+	if (now - last->at_ns < SAMPLES_APART_NS)
+		return 0;
+	next = &history->samples[history->made++ % SSLL_SAMPLES];
+	read_clocks((struct task_struct *)history->task, tid, &next->clocks, now);
+	next->at_ns = now;
+	last = &history->kept[(history->keeps - 1) % SSLL_SAMPLES];
+	if (now - last->at_ns >= FEW_SAMPLES_APART_NS)
+		history->kept[history->keeps++ % SSLL_SAMPLES] = *next;
+	return 0;
+}
+
+/* The thread that runs begins a call of a handshake. */
+static __always_inline void sample_own(__u64 now)
+{
+	__u32 tid = this_thread();
+	struct ssll_history *history = bpf_map_lookup_elem(&histories, &tid);
+
+	if (history)
+		add_sample(history, tid, now);
+}
+
+/* A ClientHello arrives at the port. */
+__noinline int sample_workers(__u32 port, __u64 now)
+{
+	__u32 key = port, tid;
+	struct ssll_workers *of_port = bpf_map_lookup_elem(&workers, &key);
+	struct ssll_history *history;
+
+	if (!of_port)
+		return 0;
+	for (__u32 i = 0; i < SSLL_WORKERS; i++) {
+		tid = of_port->tids[i];
+		history = tid ? bpf_map_lookup_elem(&histories, &tid) : NULL;
+		if (history)
+			add_sample(history, tid, now);
+	}
+	return 0;
+}
+
+/* The thread that runs has begun a handshake at the port. */
+__noinline int keep_worker(__u32 port, __u64 now)
+{
+	const __u32 zero = 0;
+	const struct ssll_workers none = {};
+	__u32 key = port, tid = this_thread();
+	struct ssll_workers *of_port = lookup_or_init(&workers, &key, &none);
+	struct ssll_history *history, *blank = bpf_map_lookup_elem(&blank_history, &zero);
+
+	if (!of_port || !blank)
+		return 0;
+	if (!bpf_map_lookup_elem(&histories, &tid)) {
+		bpf_map_update_elem(&histories, &tid, blank, BPF_ANY);
+		history = bpf_map_lookup_elem(&histories, &tid);
+		if (!history)
+			return 0;
+		history->task = bpf_get_current_task();
+		add_sample(history, tid, now);
+	}
+	for (__u32 i = 0; i < SSLL_WORKERS; i++) {
+		if (of_port->tids[i] == tid)
+			return 0;
+	}
+	of_port->tids[of_port->made++ % SSLL_WORKERS] = tid;
+	return 0;
+}
+
+static __always_inline __u64 distance_of(const struct ssll_sample *sample, __u64 moment)
+{
+	return sample->at_ns > moment ? sample->at_ns - moment : moment - sample->at_ns;
+}
+
+/* The clocks of the thread that runs as they stood at that moment, which a duration until now began with; NULL where that
+ * isn't known well enough. */
+static __always_inline const struct ssll_clocks *clocks_at(__u64 moment, __u64 duration_ns)
+{
+	__u64 most_ns = duration_ns / DISTANCE_OF_DURATION, distance_ns;
+	__u32 tid = this_thread();
+	struct ssll_history *history = bpf_map_lookup_elem(&histories, &tid);
+	const struct ssll_clocks *clocks = NULL;
+
+	if (!history)
+		return NULL;
+	if (most_ns < LEAST_DISTANCE_NS)
+		most_ns = LEAST_DISTANCE_NS;
+	for (__u32 i = 0; i < SSLL_SAMPLES; i++) {
+		distance_ns = distance_of(&history->samples[i], moment);
+		if (distance_ns <= most_ns) {
+			most_ns = distance_ns;
+			clocks = &history->samples[i].clocks;
+		}
+		distance_ns = distance_of(&history->kept[i], moment);
+		if (distance_ns <= most_ns) {
+			most_ns = distance_ns;
+			clocks = &history->kept[i].clocks;
+		}
+	}
+	return clocks && clocks->tid == tid ? clocks : NULL;
+}
+
+#endif
