@@ -94,7 +94,9 @@ enum ssll_place_of {
 	SSLL_PLACE_OF_BIO_TYPE = 15,
 	SSLL_PLACE_OF_BIO_DESCRIPTOR = 16,
 	SSLL_PLACE_OF_HELLO_RETRY = 17,
-	SSLL_PLACES = 18,
+	SSLL_PLACE_OF_MAX_VERSION = 18, /* that this side allows, 0 any; */
+	SSLL_PLACE_OF_OPTIONS = 19,     /* which may forbid more */
+	SSLL_PLACES = 20,
 	SSLL_PATH_LENGTH = 4,
 };
 
@@ -510,7 +512,7 @@ struct ssll_handshake_config {
 };
 
 _Static_assert(sizeof(struct ssll_path) == 20, "path");
-_Static_assert(sizeof(struct ssll_layout) == 412, "layout");
+_Static_assert(sizeof(struct ssll_layout) == 452, "layout");
 _Static_assert(sizeof(struct ssll_labels) == 56, "labels");
 _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");

@@ -115,6 +115,8 @@ static __always_inline void finish_handshake(
 	set_label(&labels, SSLL_LABEL_ROLE, server);
 	set_label(&labels, SSLL_LABEL_PROCESS, tgid);
 	read_labels(ssl, layout, &labels);
+	if (!means_session(ssl, layout, &labels))
+		handshake->flags &= ~SSLL_FLAG_CACHE;
 	read_names(ssl, layout, &labels);
 	find_endpoint(ssl, layout, server, in_call, &labels);
 	if (handshake->key_operation == SSLL_KEY_OPERATION_DECRYPT)

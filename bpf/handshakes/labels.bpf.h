@@ -8,6 +8,7 @@
 
 enum {
 	OPENSSL_VERIFY_PEER = 1,
+	OPENSSL_OP_NO_TLS1_3 = 0x20000000,
 };
 
 /* A code point of TLS, which has 16 bits wherever the library keeps it. */
@@ -78,6 +79,19 @@ static __always_inline bool read_label(
 	default:
 		return false;
 	}
+}
+
+/* Whether a session id that the client sent is known to be that of a session. One that offers TLS 1.3 makes one up for the sake
+ * of middleboxes, and where this side doesn't allow that version it isn't known whether it did. */
+static __always_inline bool means_session(__u64 ssl, const struct ssll_layout *layout, const struct ssll_labels *labels)
+{
+	__u64 most = 0, options = 0;
+
+	if (labels->values[SSLL_LABEL_VERSION] == OPENSSL_TLS1_3)
+		return true;
+	return read_place(ssl, layout, SSLL_PLACE_OF_MAX_VERSION, &most) &&
+	       read_place(ssl, layout, SSLL_PLACE_OF_OPTIONS, &options) && (!most || most == OPENSSL_TLS1_3) &&
+	       !(options & OPENSSL_OP_NO_TLS1_3);
 }
 
 static __always_inline void clear_label(struct ssll_labels *labels, enum ssll_label label)

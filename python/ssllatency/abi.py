@@ -251,7 +251,9 @@ class PlaceOf(IntEnum):
     BIO_TYPE = 15
     BIO_DESCRIPTOR = 16
     HELLO_RETRY = 17
-    PLACES = 18
+    MAX_VERSION = 18
+    OPTIONS = 19
+    PLACES = 20
     PATH_LENGTH = 4
 
 
@@ -758,11 +760,11 @@ assert ctypes.sizeof(Path) == 20
 class Layout(ctypes.Structure):
     _fields_ = (
         ("library", Library),
-        ("paths", Path * 18),
+        ("paths", Path * 20),
     )
 
 
-assert ctypes.sizeof(Layout) == 412
+assert ctypes.sizeof(Layout) == 452
 
 
 class MixKey(ctypes.Structure):

@@ -14,7 +14,7 @@ from ssllatency.openssl.connection import Accessors, UnclearError, only
 from ssllatency.openssl.signatures import code_point_offset
 
 # Commands of SSL_ctrl: include/openssl/ssl.h.
-_GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 132, 134
+_GET_MAX_VERSION, _GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 131, 132, 134
 _CONNECTION = Place("argument", 0)
 _HOST_NAME = 0  # TLSEXT_NAMETYPE_host_name: include/openssl/tls1.h
 _SERVER_NAME, _ALPN = "SSL_get_servername", "SSL_get0_alpn_selected"
@@ -34,7 +34,8 @@ def label_paths(image: Image) -> dict[str, FieldPath]:
     "server_name" and "server_name_session" point to the name that the client asked for, which ends in a zero byte; the latter
     counts where it isn't NULL and the session was resumed in a version before TLS 1.3. "alpn" points to the protocol that was
     agreed on, of "alpn_length" bytes. "hello_retry" is 0 where there was no HelloRetryRequest; else, in a server,
-    1 until the ClientHello has come that it asked for, and 2 from then on, in a client 1.
+    1 until the ClientHello has come that it asked for, and 2 from then on, in a client 1. "max_version" is the latest version
+    that is allowed, 0 for any that the library has, and "options" what SSL_get_options returns, which may forbid more.
     """
     try:
         accessors = Accessors(image)
@@ -170,6 +171,16 @@ def _hello_retry(accessors: Accessors) -> Field:
     return only(filter(decides, numbers), f"{_STATELESS} doesn't simply look at one number")
 
 
+def _max_version(accessors: Accessors) -> Field:
+    results = (field for field in accessors.follow("SSL_ctrl", rsi=_GET_MAX_VERSION).results if isinstance(field, Field))
+    return only(results, "SSL_ctrl doesn't simply return it", 4, 1)
+
+
+def _options(accessors: Accessors) -> Field:
+    results = (field for field in accessors.follow("SSL_get_options").results if isinstance(field, Field))
+    return only(results, "SSL_get_options doesn't simply return it", 0, 1)
+
+
 def _course(evaluation: Evaluation) -> frozenset[Call | Field]:
     """What the function does on its ways."""
     return frozenset((*evaluation.calls, *evaluation.fields))
@@ -202,4 +213,6 @@ _LABELS: dict[str, _Source] = {
     "alpn": _alpn,
     "alpn_length": _alpn_length,
     "hello_retry": _hello_retry,
+    "max_version": _max_version,
+    "options": _options,
 }

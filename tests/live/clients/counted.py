@@ -78,6 +78,10 @@ class Client:
                 _close(tls)
         return exchange
 
+    def turn_to(self, port: int) -> None:
+        """Connect to this port from now on. Sessions stay what they are."""
+        self._port = port
+
     def connect_times(
         self, times: int, *, requests: int = 1, path: str = "/", request_size: int = 0, session: ssl.SSLSession | None = None
     ) -> list[Exchange]:

@@ -200,8 +200,8 @@ def _count(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
 
 
 def _widen(_: X86Evaluation, state: State, __: Any) -> None:
-    value = state.registers.get("rax")
-    state.registers["rax"] = signed(value, 32) & MASK if isinstance(value, int) else None
+    value = narrowed(state.registers.get("rax"), 4)
+    state.registers["rax"] = signed(value, 32) & MASK if isinstance(value, int) else value
 
 
 def _logic(evaluation: X86Evaluation, state: State, instruction: Any) -> None:
