@@ -332,21 +332,6 @@ struct ssll_open_call {
 	__u64 outer;
 };
 
-/* A thread's innermost call that belongs to a handshake, and what the thread did in it. */
-struct ssll_thread {
-	__u64 ssl;
-	__u64 sleeps;            /* those by itself that the kernel had counted when it was last asked */
-	__u64 busy_ns;           /* that it worked in calls of handshakes, up to the last one that ended */
-	__u64 busy_since_ns;     /* when the outermost call that runs began; 0: none runs */
-	__u64 run_delay_ns;      /* the thread's run_delay then */
-	struct ssll_border call; /* where the call began */
-	struct ssll_border phase;
-	__u64 phases_asleep_ns; /* asleep in phases of the call */
-	__u64 blocked_off_ns;   /* off the processor in reads and writes of the call that count as waits, */
-	__u64 blocked_delay_ns; /* and ready to run meanwhile */
-	__u64 read_socket;      /* from which it has read outside of calls since the last one; all ones: from several */
-};
-
 /* The clocks of a thread at one moment, ns since its start. Those of the scheduler may lag by a tick while it runs. */
 struct ssll_clocks {
 	__u64 busy_ns;      /* in calls of handshakes, but for what it waited for a processor in them */
@@ -359,6 +344,22 @@ struct ssll_clocks {
 	__u32 is_off;       /* 1: it was on no processor */
 };
 
+/* A thread's innermost call that belongs to a handshake, and what the thread did in it. */
+struct ssll_thread {
+	__u64 ssl;
+	__u64 sleeps;            /* those by itself that the kernel had counted when it was last asked */
+	__u64 busy_ns;           /* that it worked in calls of handshakes, up to the last one that ended */
+	__u64 busy_since_ns;     /* when the outermost call that runs began; 0: none runs */
+	__u64 run_delay_ns;      /* the thread's run_delay then */
+	struct ssll_border call; /* where the call began */
+	struct ssll_border phase;
+	__u64 phases_asleep_ns;    /* asleep in phases of the call */
+	__u64 blocked_off_ns;      /* off the processor in reads and writes of the call that count as waits, */
+	__u64 blocked_delay_ns;    /* and ready to run meanwhile */
+	struct ssll_clocks clocks; /* as they stood when it was last asked */
+	__u64 read_socket;         /* from which it has read outside of calls since the last one; all ones: from several */
+};
+
 /*
  * What has arrived at a socket, by its address in the kernel. `ssl` and `since_ns`: the handshake that waits for it, and since
  * when; of a connection whose handshake hasn't begun, 0. `arrived_ns`: the first arrival since then, 0 for none.
@@ -368,6 +369,7 @@ struct ssll_arrival {
 	__u64 since_ns;
 	__u64 established_ns; /* 0: not seen */
 	__u64 arrived_ns;
+	__u64 last_ns; /* the last arrival since then */
 	__u64 arrivals;
 	__u64 task; /* the kernel's address of the thread that is expected to come for it */
 	__u32 tid;
@@ -521,7 +523,7 @@ _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 80 + 8 * SSLL_PARTS + 64, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 40, "border");
-_Static_assert(sizeof(struct ssll_arrival) == 120, "arrival");
+_Static_assert(sizeof(struct ssll_arrival) == 128, "arrival");
 _Static_assert(sizeof(struct ssll_sample) == 64, "sample");
 _Static_assert(sizeof(struct ssll_cause_key) == 16, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");

@@ -16,6 +16,10 @@
 #include "handshakes/wire.bpf.h"
 #include "labels/who.bpf.h"
 
+enum {
+	PARTS_OF_QUEUE = 20, /* bytes that came later by no more than one of them don't matter */
+};
+
 /* `ssl` of an arrival: the bytes that came are dealt with, and no handshake waits for more. */
 #define NOBODY_WAITS (~0ULL)
 
@@ -66,9 +70,10 @@ static __always_inline int note_arrival(__u64 socket, __u32 seq)
 		return 0;
 	arrival->arrivals++;
 	arrival->is_late |= arrival->is_read;
+	now = bpf_ktime_get_ns();
+	arrival->last_ns = now;
 	if (arrival->arrived_ns)
 		return 0;
-	now = bpf_ktime_get_ns();
 	if (arrival->ssl)
 		read_clocks((struct task_struct *)arrival->task, arrival->tid, &arrival->clocks, now);
 	else
@@ -163,26 +168,27 @@ static __always_inline struct ssll_arrival *awaited_arrival(const struct ssll_ha
 	return arrival && arrival->ssl == ssl && arrival->since_ns == since ? arrival : NULL;
 }
 
-/* The thread that runs has come for what arrived then; of what has passed until now, so much is queue. Not inlined: what it
- * needs of the stack, its callers have not. */
+/* The thread that runs has come for what arrived then; of what has passed until now, so much is queue. */
 __noinline int end_queue(
         struct ssll_handshake *handshake, const struct ssll_arrival *arrival, __u64 arrived, __u64 duration_ns, __u64 now)
 {
+	struct ssll_thread *thread = find_thread();
 	const struct ssll_clocks *before;
-	struct ssll_clocks clocks = {};
 
 	if (!handshake || !arrival)
 		return 0;
-	if (arrival->arrivals > 1) {
+	if (arrival->arrivals > 1 && (arrival->last_ns - arrived) * PARTS_OF_QUEUE > duration_ns) {
 		handshake->flags |= SSLL_FLAG_SEVERAL;
 		handshake->arrived_seq = arrival->seq;
 	}
 	before = &arrival->clocks;
 	if (!before->tid || before->tid != this_thread()) /* another thread came for it than was expected */
 		before = clocks_at(arrived, duration_ns);
-	read_clocks((struct task_struct *)bpf_get_current_task(), this_thread(), &clocks, now);
-	if (before && clocks.tid)
-		add_doings(handshake, before, &clocks, duration_ns, now);
+	if (!before || !thread) /* it was in no call of a handshake before */
+		return 0;
+	read_clocks((struct task_struct *)bpf_get_current_task(), this_thread(), &thread->clocks, now);
+	if (thread->clocks.tid)
+		add_doings(handshake, before, &thread->clocks, duration_ns, now);
 	return 0;
 }
 

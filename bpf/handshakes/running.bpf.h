@@ -84,12 +84,20 @@ static __always_inline void add_part(struct ssll_handshake *handshake, __u64 par
 		handshake->parts[part] += duration_ns;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ssll_thread);
+} blank_thread SEC(".maps");
+
 static __always_inline struct ssll_thread *lookup_or_init_thread(void)
 {
-	const struct ssll_thread none = {};
+	const __u32 zero = 0;
+	const struct ssll_thread *blank = bpf_map_lookup_elem(&blank_thread, &zero);
 	__u32 tid = this_thread();
 
-	return lookup_or_init(&threads, &tid, &none);
+	return blank ? lookup_or_init(&threads, &tid, blank) : NULL;
 }
 
 /* Whether there is a blank handshake of that key now. */

@@ -379,6 +379,7 @@ class Arrival(ctypes.Structure):
         ("since_ns", ctypes.c_uint64),
         ("established_ns", ctypes.c_uint64),
         ("arrived_ns", ctypes.c_uint64),
+        ("last_ns", ctypes.c_uint64),
         ("arrivals", ctypes.c_uint64),
         ("task", ctypes.c_uint64),
         ("tid", ctypes.c_uint32),
@@ -389,7 +390,7 @@ class Arrival(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Arrival) == 120
+assert ctypes.sizeof(Arrival) == 128
 
 
 class BatchKey(ctypes.Structure):
@@ -927,11 +928,12 @@ class Thread(ctypes.Structure):
         ("phases_asleep_ns", ctypes.c_uint64),
         ("blocked_off_ns", ctypes.c_uint64),
         ("blocked_delay_ns", ctypes.c_uint64),
+        ("clocks", Clocks),
         ("read_socket", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Thread) == 152
+assert ctypes.sizeof(Thread) == 208
 
 
 class WhoConfig(ctypes.Structure):
