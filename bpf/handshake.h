@@ -494,7 +494,7 @@ struct ssll_handshake_counters {
 	__u64 most_waiting_offload;
 	__u64 slept;             /* handshakes that slept before reads and writes were watched */
 	__u64 watches_transport; /* written by user space: 1 where they are */
-	__u64 threshold_ns;      /* written by user space: handshakes at least so long are handed over one by one */
+	__u64 threshold_ns;      /* written by user space: handshakes whose client waited so long are handed over one by one */
 	__u64 within_data;       /* calls of tier DATA in which a handshake was begun or went on */
 	__u64 bounded;           /* handshakes of which a wait's split is a bound */
 	__u64 watches_arrivals;  /* written by user space: 1 where it is told when bytes arrive */

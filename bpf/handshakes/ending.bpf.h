@@ -139,7 +139,8 @@ __noinline int end_handshake(struct ssll_handshake *handshake, __u64 ssl, __u32 
 			cause.state = state;
 		add_cause(&cause, handshake->parts[SSLL_PART_WALL]);
 	}
-	if (handshake->parts[SSLL_PART_WALL] >= *(volatile __u64 *)&handshake_counters.threshold_ns)
+	if (handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_WALL] >=
+	        *(volatile __u64 *)&handshake_counters.threshold_ns)
 		emit_single(handshake, &labels, &cause, now);
 	if (reason != SSLL_REASON_NONE && ending != SSLL_ENDING_SUCCESS && layout->library.boringssl >= 0)
 		mark_ended(handshake); /* a further call just fails again: it is no new handshake */

@@ -115,6 +115,19 @@ def test_a_server_that_is_late_is_told_with_the_cause(certificates: Path, part: 
     assert_books(shakes)
 
 
+def test_a_queue_before_the_first_call_makes_a_handshake_slow(certificates: Path) -> None:
+    """No wall time is as long as the bound: what is before it counts as well."""
+    bound_s = 1.5 * LATE_S
+    with (
+        late_server(certificates, Late(sleep_s=LATE_S)) as (pid, port),
+        Shakes(pid, options=("--over", f"{bound_s}s")) as shakes,
+    ):
+        felt = [felt_ns(port) for _ in range(TIMES)]
+    least, most = (sum(waited_ns > share * bound_s * 1e9 for waited_ns in felt) for share in (1.05, 0.95))
+    assert 0 < least <= len(shakes.singles) <= most
+    assert any(single["parts_ns"]["wall"] < bound_s * 1e9 for single in shakes.singles)
+
+
 def test_slow_handshakes_are_shown_as_they_end_with_their_queue(certificates: Path) -> None:
     with late_server(certificates, Late(sleep_s=LATE_S)) as (pid, port), SlowLines(pid, over="1us") as slow_ones:
         felt = [felt_ns(port) for _ in range(3)]

@@ -44,14 +44,13 @@ from ssllatency.engines.sessions.handshake_sites import (
     software_sites,
     watched,
 )
-from ssllatency.model.handshake_arithmetic import add_tallies
+from ssllatency.model.handshake_arithmetic import add_tallies, client_wait_ns
 from ssllatency.model.handshakes import (
     WHO,
     Group,
     Handshakes,
     Label,
     Offload,
-    Part,
     PeerPrefix,
     PollingThread,
     Single,
@@ -320,14 +319,14 @@ class HandshakeSession:
         for raw in self._singles.records(abi.Single) if self._singles else ():
             handshake = collect.single(raw, self._reader, self._request.names, wall_ns)
             self._keep(handshake)
-            if self._request.over_ns is not None and handshake.parts[Part.WALL] >= self._request.over_ns:
+            if self._request.over_ns is not None and client_wait_ns(handshake.parts) >= self._request.over_ns:
                 over.append(handshake)
         self._set_threshold()
         return over
 
     def _keep(self, handshake: Single) -> None:
         self._seen += 1
-        heapq.heappush(self._slowest, (handshake.parts[Part.WALL], -self._seen, handshake))
+        heapq.heappush(self._slowest, (client_wait_ns(handshake.parts), -self._seen, handshake))
         while len(self._slowest) > self._request.slowest:
             heapq.heappop(self._slowest)
 
@@ -337,7 +336,8 @@ class HandshakeSession:
         return _SINGLES_BYTES if self._request.slowest or self._request.over_ns is not None else mmap.PAGESIZE
 
     def _set_threshold(self) -> None:
-        """Handshakes shorter than both bounds aren't handed over: the kept ones' shortest, once there are enough."""
+        """Handshakes whose clients waited for less than both bounds aren't handed over: the kept ones' least, once they are
+        enough."""
         wanted = [] if self._request.over_ns is None else [self._request.over_ns]
         if self._request.slowest:
             full = len(self._slowest) >= self._request.slowest
