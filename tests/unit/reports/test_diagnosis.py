@@ -1,286 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The diagnosis: each rule on both sides of its threshold, which rule goes first, and silence where nothing stands out."""
+"""The diagnosis: each rule speaks first where its cause is planted and not at all short of its threshold; what is said beside
+what; and silence where nothing stands out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.measured.handshakes import Shake, handshakes_of
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.measured.handshakes import handshakes_of, times_of
+from tests.unit.reports.diagnosis_cases import OFFLOAD, SECOND, SIDES, Judge, alike, failed, gone, measured, two_names
 from tests.unit.reports.handshake_samples import distant, failing, idle, near, offloaded
 
-from ssllatency.model.handshakes import NO, YES, Batches, Ending, Handshakes, Label, Offload, Part, PollingThread
-from ssllatency.reports.diagnosis import failures as diagnosis_failures
-from ssllatency.reports.diagnosis import offload as diagnosis_offload
-from ssllatency.reports.diagnosis import time as diagnosis_time
-from ssllatency.reports.diagnosis import waits as diagnosis_waits
-from ssllatency.reports.diagnosis.diagnosis import FAILURE_RULES, TIME_RULES, Rule, diagnose
+from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Handshakes, Label, Part, Times
+from ssllatency.reports.diagnosis import calls, failures
+from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.diagnosis.diagnosis import MOST_SENTENCES, diagnose, diagnoses
 from ssllatency.reports.diagnosis.numbers import FEWEST
+from ssllatency.reports.diagnosis.rule import About
+from ssllatency.reports.diagnosis.rules import RULES
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "reference" / "handshakes.md"
-OFFLOAD = Offload("qatengine", 0, 9, 100, 100, 0, 0)
-
-
-def alike(number: int = 100, labels: dict[Label, str | None] | None = None, **times: int) -> list[Shake]:
-    """So many successful handshakes with the same parts."""
-    key = ("sign", "RSA-2048") if "private_key" in times else None
-    return [Shake({Part(name): time for name, time in times.items()}, labels or {}, key=key)] * number
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
-def measured(number: int = 100, **times: int) -> Handshakes:
-    return handshakes_of(alike(number, **times))
+def names(handshakes: Handshakes) -> list[str]:
+    return [diagnosis.rule.name for diagnosis in diagnoses(handshakes)]
 
 
-def failed(number: int, reason: str = "no shared cipher", alert: str = "", sent: bool = True, state: str = "") -> list[Shake]:
-    return [Shake({Part.REST: 1000}, {}, Ending.FAILURE, None, reason, 1, alert, sent, state)] * number
+def told(rule: Judge, handshakes: Handshakes) -> str:
+    """The evidence of one rule, which must speak."""
+    evidence = rule(Case(handshakes))
+    assert evidence
+    return evidence.sentence
 
 
-def gone(number: int, state: str = "") -> list[Shake]:
-    return [Shake({Part.REST: 1000, Part.WAIT_PEER: 999_000}, {}, Ending.ABANDONED, None, "freed", state=state)] * number
-
-
-# Each rule with the handshakes just before it applies, those from where it does, and its sentence then.
-SIDES: Sequence[tuple[Rule, Callable[[int], Handshakes], str]] = [
-    (
-        diagnosis_time.private_key,
-        lambda side: measured(private_key=499 + side, rest=501 - side),
-        "50 % of the time in calls is RSA-2048 signing:"
-        " an ECDSA certificate, session resumption or an offload would reduce it.",
-    ),
-    (
-        diagnosis_waits.server_queue,
-        lambda side: measured(
-            queue_start=300_000, queue_server=199_000 + 1_000 * side, queue_handshakes=400_000, wait_peer=250_000, rest=250_000
-        ),
-        "50 % of the time that clients wait, 500 us of 1.00 ms a handshake, is this server's own queue: their bytes had"
-        " arrived, and for 80 % of that time its thread was busy with other handshakes. It is saturated: more workers or"
-        " processors, session resumption or a cheaper key would shorten the queue.",
-    ),
-    (
-        diagnosis_waits.peer_waits,
-        lambda side: measured(wait_peer=2_500_000, wait_window=499_000 + 1_000 * side, rest=3_001_000 - 1_000 * side),
-        "50 % of the handshakes' time is spent waiting for the peer and the network:"
-        " the server's own work is 3.00 ms of 6.00 ms.",
-    ),
-    (
-        diagnosis_waits.peer_or_server_waits,
-        lambda side: measured(wait_peer_or_server=2_999_000 + 1_000 * side, rest=3_001_000 - 1_000 * side),
-        "50 % of the handshakes' time is spent waiting for the peer's bytes: whether the peer, the network or this server was"
-        " late isn't known, as it wasn't seen when they arrived. The server's own work is 3.00 ms of 6.00 ms.",
-    ),
-    (
-        diagnosis_time.application_waits,
-        lambda side: measured(wait_application=499_000 + 1_000 * side, rest=501_000 - 1_000 * side),
-        "50 % of the handshakes' time is spent waiting for the application to call the library again:"
-        " the server's own work is 500 us of 1.00 ms.",
-    ),
-    (
-        diagnosis_time.off_cpu,
-        lambda side: replace(measured(rest=1000, off_cpu=499 + side, on_cpu=501 - side), off_cpu=True),
-        "50 % of the time in calls the thread is off the CPU: blocked inside them, or waiting for a processor.",
-    ),
-    (
-        diagnosis_time.peer_verification,
-        lambda side: measured(peer_verification=499_000 + 1_000 * side, rest=501_000 - 1_000 * side),
-        "50 % of the time in calls, 500 us a handshake, is the check of the peer's certificate.",
-    ),
-    (
-        diagnosis_time.session_lookup,
-        lambda side: measured(session_lookup=499_000 + 1_000 * side, rest=501_000 - 1_000 * side),
-        "50 % of the time in calls, 500 us a handshake, is the session lookup, in the server's session cache or its tickets.",
-    ),
-    (
-        diagnosis_time.callbacks,
-        lambda side: measured(callbacks=499_000 + 1_000 * side, rest=501_000 - 1_000 * side),
-        "50 % of the time in calls, 500 us a handshake, is the application's own callbacks.",
-    ),
-    (
-        diagnosis_time.key_exchange,
-        lambda side: measured(key_exchange=499_000 + 1_000 * side, rest=501_000 - 1_000 * side),
-        "50 % of the time in calls, 500 us a handshake, is the key exchange.",
-    ),
-    (
-        diagnosis_offload.software_fallback,
-        lambda side: replace(measured(rest=9), offload=replace(OFFLOAD, handshakes=90, software=9 + side)),
-        "qatengine is there, but 10 % of the private-key operations (10) are done by OpenSSL itself: they aren't offloaded.",
-    ),
-    (
-        diagnosis_offload.vain_resumptions,
-        lambda side: replace(
-            measured(wait_offload=900, rest=100),
-            offload=replace(OFFLOAD, pauses=199 + side, unseen=99 + side, pollers=(PollingThread(1, 2, "poll", 100, None),)),
-        ),
-        "The jobs were paused 200 times for 100 completions, 2.0 times each: the event loop resumes jobs that aren't done,"
-        " for example because a descriptor stays readable (nobody drains it), or because it polls every job.",
-    ),
-    (
-        diagnosis_offload.late_resumption,
-        lambda side: measured(
-            wait_offload=800_000, offload_completion=401_000 - 1_000 * side, offload_resumption=399_000 + 1_000 * side, rest=9
-        ),
-        ">99 % of the handshakes' time is spent waiting for the offload, 50 % of that after completion, 400 us a handshake:"
-        " the event loop is slow to resume the jobs that are done.",
-    ),
-    (
-        diagnosis_offload.late_resumption,
-        lambda side: measured(wait_offload=499 + side, offload_completion=100, offload_resumption=399 + side, rest=501 - side),
-        "50 % of the handshakes' time is spent waiting for the offload, 80 % of that after completion, 400 ns a handshake:"
-        " the event loop is slow to resume the jobs that are done.",
-    ),
-    (
-        diagnosis_offload.offload_waits,
-        lambda side: measured(wait_offload=499 + side, offload_completion=400, offload_resumption=100, rest=501 - side),
-        "50 % of the handshakes' time is spent waiting for the offload, 80 % of that until completion: the offload itself.",
-    ),
-    (
-        diagnosis_offload.batches_unfilled,
-        lambda side: replace(
-            measured(wait_offload=300, rest=700),
-            offload=replace(OFFLOAD, batches=(Batches("mbx", (0, 0, 0, 0, 99 + side, 1 - side, 0, 0, 0)),)),
-        ),
-        "30 % of the handshakes' time is spent waiting for the offload, and its batches have an average fill of 4.0 of 8:"
-        " too few are in flight at a time to fill them.",
-    ),
-    (
-        diagnosis_offload.batches_unfilled,
-        lambda side: replace(
-            measured(wait_offload=249 + side, rest=751 - side),
-            offload=replace(OFFLOAD, batches=(Batches("mbx", (0, 90, 0, 0, 0, 0, 0, 0, 10)),)),
-        ),
-        "25 % of the handshakes' time is spent waiting for the offload, and its batches have an average fill of 1.7 of 8:"
-        " too few are in flight at a time to fill them.",
-    ),
-    (
-        diagnosis_failures.one_reason,
-        lambda side: handshakes_of([*failed(99 + side), *failed(51, "other"), *failed(50 - side, "others")]),
-        '50 % of the failures (100 of 200, in 200 handshakes) are "no shared cipher":'
-        " what clients offer and what this server's ciphers and key allow have nothing in common.",
-    ),
-    (
-        diagnosis_failures.one_reason,
-        lambda side: handshakes_of([*alike(90, rest=1), *failed(9 + side, "odd")]),
-        '100 % of the failures (10 of 10, in 100 handshakes) are "odd".',
-    ),
-    (
-        diagnosis_failures.abandoned,
-        lambda side: handshakes_of([*alike(180, rest=1), *gone(19 + side)]),
-        "10 % of the handshakes (20) were abandoned after 1.00 ms on average:"
-        " given up in the middle, by the peer or by the server itself.",
-    ),
-    (
-        diagnosis_failures.abandoned,
-        lambda side: handshakes_of([*failed(20), *gone(19 + side, "reading")]),
-        '50 % of the handshakes (20) were abandoned after 1.00 ms on average, 100 % of them in state "reading":'
-        " given up in the middle, by the peer or by the server itself.",
-    ),
-    (
-        diagnosis_failures.abandoned,
-        lambda side: handshakes_of([*alike(30, rest=1), *gone(9 + side)]),
-        "25 % of the handshakes (10) were abandoned after 1.00 ms on average:"
-        " given up in the middle, by the peer or by the server itself.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("rule", "handshakes", "sentence"), SIDES)
-def test_threshold(rule: Rule, handshakes: Callable[[int], Handshakes], sentence: str) -> None:
-    assert rule(handshakes(0)) is None
-    assert rule(handshakes(1)) == sentence
+@pytest.mark.parametrize(("rule", "handshakes", "beginning"), SIDES)
+def test_threshold(rule: Judge, handshakes: Callable[[int], Handshakes], beginning: str) -> None:
+    assert rule.__name__ not in names(handshakes(0))
+    assert rule.__name__ in names(handshakes(1))
+    assert names(handshakes(1))[0] == rule.__name__ or (not beginning and rule in SECOND)
+    assert diagnose(handshakes(1))[0].startswith(beginning)
 
 
 def test_every_rule_is_tested_on_both_sides_and_documented() -> None:
-    rules = {*TIME_RULES, *FAILURE_RULES}
-    assert {rule for rule, _, _ in SIDES} == rules
-    text = DOCUMENT.read_text(encoding="utf-8")
-    assert not [rule.__name__ for rule in rules if f"`{rule.__name__}`" not in text]
+    assert {rule for rule, _, _ in SIDES} == {rule.evidence for rule in RULES}
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    reference, symptoms = ((DOCS / file).read_text(encoding="utf-8") for file in ("reference/handshakes.md", "symptoms.md"))
+    assert not [rule.name for rule in RULES if f"[`{rule.name}`](../symptoms.md#{rule.anchor})" not in reference]
+    assert not [rule.anchor for rule in RULES if f"](#{rule.anchor})" not in symptoms]
 
 
-@pytest.mark.parametrize(("rule", "handshakes", "_"), [side for side in SIDES if side[0] in TIME_RULES])
-def test_no_sentence_about_time_of_few_handshakes(rule: Rule, handshakes: Callable[[int], Handshakes], _: str) -> None:
+def test_every_sentence_says_what_to_do() -> None:
+    for _, handshakes, _ in SIDES:
+        for diagnosis in diagnoses(handshakes(1)):
+            evidence = diagnosis.rule.evidence(Case(handshakes(1)))
+            assert evidence
+            assert evidence.step or diagnosis.rule.step
+            assert diagnosis.sentence.endswith(".")
+
+
+@pytest.mark.parametrize(("rule", "handshakes", "_"), [side for side in SIDES if side[0] not in vars(failures).values()])
+def test_no_sentence_about_few_handshakes(rule: Judge, handshakes: Callable[[int], Handshakes], _: str) -> None:
     made = handshakes(1)
     if made.offload:
         made = replace(made, offload=replace(made.offload, handshakes=9, software=20))
-    few = measured(FEWEST - 1, **{str(part): 1000 for part in made.groups[0].parts if part not in (Part.WALL, Part.CALLS)})
-    assert rule(replace(made, groups=few.groups)) is None
+    few = [
+        replace(group, parts={part: _few(group.parts[part]) for part in group.parts}, facts=dict.fromkeys(group.facts, 29))
+        for group in made.groups[:1]
+    ]
+    assert rule(Case(replace(made, groups=tuple(few)))) is None
+
+
+def _few(times: Times) -> Times:
+    return replace(times, exponential=times_of([1000] * (FEWEST - 1)).exponential)
 
 
 def test_thirty_are_enough() -> None:
-    assert diagnosis_time.callbacks(measured(FEWEST - 1, callbacks=9)) is None
-    assert diagnosis_time.callbacks(measured(FEWEST, callbacks=9)) is not None
-    assert diagnosis_failures.one_reason(handshakes_of(failed(FEWEST - 1))) is None
-    assert diagnosis_failures.one_reason(handshakes_of(failed(FEWEST))) is not None
-    assert diagnosis_failures.abandoned(handshakes_of(gone(FEWEST - 1))) is None
-    assert diagnosis_failures.abandoned(handshakes_of(gone(FEWEST))) is not None
+    assert calls.callbacks(Case(measured(FEWEST - 1, callbacks=9))) is None
+    assert calls.callbacks(Case(measured(FEWEST, callbacks=9))) is not None
+    for rule, shakes in ((failures.one_reason, failed), (failures.abandoned, gone)):
+        assert rule(Case(handshakes_of(shakes(FEWEST - 1)))) is None
+        assert rule(Case(handshakes_of(shakes(FEWEST)))) is not None
 
 
-def resumed(share: int) -> Handshakes:
-    return handshakes_of(
-        [
-            *alike(100 - share, {Label.RESUMED: NO}, private_key=900, rest=1),
-            *alike(share, {Label.RESUMED: YES}, rest=1),
-        ]
-    )
+# The key, and what makes it cheaper.
 
 
-def test_session_resumption_is_no_advice_where_half_are_resumed() -> None:
-    assert diagnosis_time.private_key(resumed(50)) is None
-    assert "; 49 % of the handshakes are resumed: an ECDSA certificate, session" in (
-        diagnosis_time.private_key(resumed(49)) or ""
-    )
+def half_resumed(share: int) -> Handshakes:
+    full = alike(100 - share, {Label.RESUMED: NO}, private_key=3, rest=0.1)
+    return handshakes_of([*full, *alike(share, {Label.RESUMED: YES}, rest=0.1)])
+
+
+@pytest.mark.parametrize(("share", "advised"), [(49, True), (50, False)])
+def test_session_resumption_is_no_advice_where_half_are_resumed(share: int, advised: bool) -> None:
+    sentence = diagnose(half_resumed(share))[0]
+    assert f"; {share} % of the handshakes are resumed. An ECDSA" in sentence
+    assert ("session resumption" in sentence) == advised
 
 
 def test_advice_fits_the_key_and_the_offload() -> None:
-    made = measured(private_key=900, rest=1)
+    made = measured(private_key=9, rest=0.001)
     ecdsa = replace(made, keys=(replace(made.keys[0], key="ECDSA P-256"),), offload=OFFLOAD)
-    assert diagnosis_time.private_key(ecdsa) == (
-        ">99 % of the time in calls is ECDSA P-256 signing: session resumption would reduce it."
-    )
+    assert diagnose(ecdsa)[0].endswith("is ECDSA P-256 signing. Session resumption would reduce it.")
 
 
 @pytest.mark.parametrize(("rsa", "named"), [(80, "RSA-2048 signing"), (79, "the private key")])
 def test_key_is_named_where_nearly_all_of_its_time_is_of_one_kind(rsa: int, named: str) -> None:
-    made = measured(private_key=900, rest=1)
+    made = measured(private_key=9, rest=0.001)
     keys = (replace(made.keys[0], total_ns=rsa), replace(made.keys[0], key="RSA-4096", total_ns=100 - rsa))
-    assert f"is {named}: " in (diagnosis_time.private_key(replace(made, keys=keys)) or "")
+    assert diagnose(replace(made, keys=keys))[0].partition(". ")[0].endswith(f"is {named}")
     unknown = replace(made, keys=(replace(made.keys[0], key=""),))
-    assert "is the private key: session" in (diagnosis_time.private_key(unknown) or "")
+    assert "is the private key. Session" in diagnose(unknown)[0]
 
 
-def test_prevailing_group_is_named() -> None:
-    made = handshakes_of(alike(100, {Label.GROUP: "secp384r1"}, key_exchange=9))
-    assert (diagnosis_time.key_exchange(made) or "").endswith("is the key exchange, secp384r1.")
+def test_a_key_whose_thread_sleeps_is_elsewhere() -> None:
+    slept = {"off_cpu": 8, "off_cpu_runnable": 0.1}
+    sentence = diagnose(measured(private_key=9, key_exchange=0.2, rest=0.3, rest_asleep=0.1, **slept))[0]
+    assert "RSA-2048 signing, in which its thread is asleep for 84 % of the time or more. The key is elsewhere" in sentence
+    assert "ECDSA certificate" not in sentence
 
 
-def test_off_cpu_is_judged_only_where_it_was_measured() -> None:
-    assert diagnosis_time.off_cpu(measured(rest=1000, off_cpu=900)) is None
+def test_clients_that_never_offer_a_session_are_told_beside_the_key() -> None:
+    full = {"private_key": 3, "key_exchange": 0.1, "rest": 0.2}
+    never = alike(95, {Label.RESUMED: NO}, **full)
+    assert names(handshakes_of([*never, *alike(5, {Label.RESUMED: NO}, **full, session_lookup=0.01)])) == [
+        "private_key",
+        "never_offered",
+    ]
+    assert "never_offered" not in names(handshakes_of([*never, *alike(6, {Label.RESUMED: NO}, **full, session_lookup=0.01)]))
+    assert "never_offered" not in names(handshakes_of(alike(100, {Label.RESUMED: NO}, private_key=3, rest=0.3)))
 
 
-def test_alert_of_the_peer_is_explained_but_not_one_of_ours() -> None:
-    theirs = diagnosis_failures.one_reason(handshakes_of(failed(50, "tlsv1 alert unknown ca", "unknown ca", sent=False)))
-    ours = diagnosis_failures.one_reason(handshakes_of(failed(50, "tlsv1 alert unknown ca", "unknown ca", sent=True)))
-    assert theirs is not None
-    assert ours is not None
-    assert theirs.startswith(ours[:-1])
-    assert "don't trust this certificate's issuer" in theirs
+@pytest.mark.parametrize(
+    ("name", "words"), [("secp384r1", "secp384r1. X25519 and P-256 cost"), ("x25519", "the group is a cheap")]
+)
+def test_prevailing_group_is_named(name: str, words: str) -> None:
+    (sentence,) = diagnose(handshakes_of(alike(100, {Label.GROUP: name}, key_exchange=9)))
+    assert words in sentence
 
 
-def test_states_that_are_spread_are_not_named() -> None:
-    made = handshakes_of([*gone(20, "a"), *gone(21, "b"), *gone(20, "c")])
-    assert "in state" not in (diagnosis_failures.abandoned(made) or "in state")
+# Who is blamed for a thread that didn't run.
 
 
-def test_what_passes_the_wall_time_goes_before_what_takes_the_calls() -> None:
-    (sentence,) = diagnose(measured(private_key=900_000, rest=100_000, wait_peer=9_000_000))
-    assert sentence.endswith("the server's own work is 1.00 ms of 10.0 ms, 90 % of it RSA-2048 signing.")
+def test_a_phase_is_not_blamed_for_a_thread_without_a_processor() -> None:
+    stuck = {"private_key": 9, "off_cpu": 6, "off_cpu_runnable": 6}
+    assert names(measured(**stuck, rest=0.1)) == ["neighbours"]
+    assert names(measured(**{**stuck, "off_cpu_runnable": 1}, rest=0.1)) == ["private_key"]
 
 
-@pytest.mark.parametrize(("sample", "sentences"), [(near, 1), (distant, 2), (offloaded, 1), (failing, 1), (idle, 0)])
-def test_at_most_one_sentence_about_time_and_one_about_failures(sample: Callable[[], object], sentences: int) -> None:
-    handshakes = getattr(sample(), "handshakes")  # noqa: B009
-    assert len(diagnose(handshakes)) == sentences
+def test_a_quota_is_told_from_neighbours_inside_calls_as_well() -> None:
+    held = measured(queue_start=1, queue_server=2, queue_throttled=1, wait_peer=4, rest=4, off_cpu=3, off_cpu_runnable=3)
+    assert names(held)[0] == "cpu_quota"
+    assert "held by a CPU quota, 3.00 ms of it inside" in diagnose(held)[0]
 
+
+def test_a_callback_that_sleeps_is_told_as_the_callback() -> None:
+    (sentence,) = diagnose(measured(callbacks=20, rest=0.5, off_cpu=19.8, off_cpu_runnable=0.1))
+    assert "the application's own callbacks, in which its thread is asleep for 96 % of the time or more" in sentence
+    (sentence,) = diagnose(measured(callbacks=20, rest=0.5, off_cpu=19.8))
+    assert "asleep or without a processor for 96 %" in sentence
+
+
+def test_sleep_that_may_be_in_another_phase_is_nobodys() -> None:
+    slept = {"off_cpu": 7, "off_cpu_runnable": 0.1, "rest_asleep": 0.1}
+    (sentence,) = diagnose(measured(callbacks=9, session_lookup=4.5, rest=0.5, **slept))
+    assert "asleep" not in sentence
+
+
+def test_a_server_asleep_in_rest_is_told() -> None:
+    (sentence,) = diagnose(measured(rest=20, rest_asleep=19.4, off_cpu=19.5, off_cpu_runnable=0.1, wait_peer=0.1))
+    assert sentence.startswith("97 % of the time that clients wait, 19.4 ms of 20.1 ms a handshake, its thread is asleep")
+
+
+# The queue.
 
 # What the server's thread did while bytes lay in its queue, and what that is called.
 MEANWHILE = {
@@ -294,52 +189,263 @@ MEANWHILE = {
 
 @pytest.mark.parametrize(("part", "words"), MEANWHILE.items())
 def test_a_queue_is_told_with_what_the_thread_did(part: Part, words: str) -> None:
-    (sentence,) = diagnose(handshakes_of([Shake({Part.QUEUE_SERVER: 9_000_000, part: 6_000_000, Part.REST: 400_000})] * 50))
-    assert words in sentence
+    (sentence,) = diagnose(measured(queue_server=9, rest=0.4, **{str(part): 6}))
     assert [other for other in MEANWHILE.values() if other in sentence] == [words]
 
 
-def test_a_queue_is_told_where_it_is_not_known_what_the_thread_did() -> None:
-    (sentence,) = diagnose(measured(queue_start=9_000_000, queue_other=2_000_000, rest=400_000))
-    assert sentence.endswith("this server's own queue: their bytes had arrived, and it was late to come back for them.")
+def test_two_things_that_make_most_of_the_queue_together_are_both_named() -> None:
+    (sentence,) = diagnose(measured(queue_server=10, rest=0.4, queue_handshakes=4, queue_throttled=3.5))
+    assert (
+        "for 40 % of that time its thread was busy with other handshakes and for 35 % was held by a CPU quota. It is"
+        in sentence
+    )
+    assert names(measured(queue_server=10, rest=0.4, queue_handshakes=4, queue_throttled=2.4)) == ["late_server"]
 
 
-def test_no_queue_is_told_of_a_healthy_server() -> None:
-    assert diagnose(measured(queue_start=40_000, queue_server=40_000, queue_handshakes=70_000, rest=40_000)) == []
+def test_a_queue_before_the_first_call_is_told_as_such() -> None:
+    (sentence,) = diagnose(measured(queue_start=9, queue_server=1, queue_other=8, rest=0.4))
+    assert "is this server's own queue, nearly all of it before the first call: their bytes" in sentence
 
 
-def test_a_longer_wait_for_the_peer_is_told_instead_of_the_queue() -> None:
-    (sentence,) = diagnose(measured(queue_server=9_000_000, queue_other=9_000_000, wait_peer=12_000_000, rest=400_000))
-    assert "waiting for the peer and the network" in sentence
+def test_a_saturated_server_says_with_what_and_where() -> None:
+    times = {"queue_start": 9, "queue_handshakes": 8, "private_key": 0.7, "rest": 0.3, "on_cpu": 1.0}
+    shakes = [
+        *alike(90, {Label.PROCESS: "nginx (41)"}, **times),
+        *alike(90, {Label.PROCESS: "nginx (42)"}, rest=0.1, on_cpu=0.1),
+    ]
+    sentence = diagnose(handshakes_of(shakes, (Label.PROCESS,)), 0.1)[0]
+    assert "busy with other handshakes, nearly all in nginx (41); handshakes use 0.99 of a processor; 64 %" in sentence
+    assert "is RSA-2048 signing. It is saturated: more workers, more processors, an ECDSA certificate" in sentence
+    assert "use 2.0 processors" in diagnose(handshakes_of(shakes, (Label.PROCESS,)), 0.05)[0]
+    assert "processor;" not in diagnose(handshakes_of(shakes, (Label.PROCESS,)))[0]
+    assert "nginx" not in diagnose(handshakes_of(shakes), 0.1)[0]
+
+
+# The peer.
 
 
 @pytest.mark.parametrize(
     ("round_trips", "words"),
     [
-        (9_000_000, "they are far away, as the shortest round trip explains 90 % of that"),
-        (
-            1_000_000,
-            "the clients take their time, or the network delays or loses, as the shortest round trip explains 10 % of that",
-        ),
+        (9, "they are far away, as the shortest round trip explains 90 % of that"),
+        (1, "the clients take their time, or the network delays or loses, as the shortest round trip explains 10 % of that"),
     ],
 )
-def test_far_clients_are_told_from_slow_ones(round_trips: int, words: str) -> None:
-    (sentence,) = diagnose(measured(wait_peer=10_000_000, round_trips=round_trips, rest=400_000))
+def test_far_clients_are_told_from_slow_ones(round_trips: float, words: str) -> None:
+    (sentence,) = diagnose(measured(wait_peer=10, round_trips=round_trips, rest=0.4))
     assert words in sentence
 
 
+def test_fewer_round_trips_are_advised_where_there_are_any_to_save() -> None:
+    for old, advised in ((10, True), (9, False)):
+        versions = [{Label.VERSION: "TLSv1.2"}] * old + [{Label.VERSION: "TLSv1.3"}] * (100 - old)
+        shakes = [shake for labels in versions for shake in alike(1, labels, wait_peer=10, round_trips=9, rest=0.4)]
+        (sentence,) = diagnose(handshakes_of(shakes))
+        assert ("TLS 1.3, or session resumption" in sentence) == advised
+
+
+def test_losses_are_told_instead_of_slow_clients_or_ruled_out() -> None:
+    facts = {Fact.SOCKET: 1, Fact.RETRANSMITTED: 1}
+    lossy = handshakes_of(alike(100, None, facts, wait_peer=10, losses=6, round_trips=1, rest=0.4))
+    assert names(lossy) == ["losses"]
+    (sentence,) = diagnose(handshakes_of(alike(100, None, {Fact.SOCKET: 1}, wait_peer=10, round_trips=1, rest=0.4)))
+    assert "or the network delays, as" in sentence
+
+
+def test_the_key_is_named_beside_the_wait() -> None:
+    (sentence,) = diagnose(measured(private_key=0.9, rest=0.1, wait_peer=9))
+    assert "the server's own work is 1.00 ms, 90 % of it RSA-2048 signing." in sentence
+
+
 def test_the_peer_is_not_blamed_where_arrivals_were_not_seen() -> None:
-    (sentence,) = diagnose(replace(measured(wait_peer=10_000_000, rest=400_000), arrivals=False))
+    (sentence,) = diagnose(replace(measured(wait_peer=10, rest=0.4), arrivals=False))
+    assert sentence.startswith("96 % of the handshakes' time,")
     assert "whether the peer, the network or this server was late isn't known" in sentence
 
 
+# Several at a time.
+
+
+def test_mixed_causes_are_told_in_order() -> None:
+    mixed_ = {"queue_server": 4.0, "queue_other": 4.0, "wait_peer": 3.5, "round_trips": 3.0, "rest": 2.5}
+    assert names(measured(**mixed_)) == ["blocked_loop", "far_clients"]
+    assert names(measured(**{**mixed_, "wait_peer": 4.5, "round_trips": 4})) == ["far_clients", "blocked_loop"]
+
+
+def test_one_sentence_about_a_subject_and_three_at_most() -> None:
+    facts = {Fact.SOCKET: 1, Fact.FLIGHTS: 1, Fact.UNSENT: 1, Fact.HELLO_RETRY_KNOWN: 1, Fact.HELLO_RETRIES: 1}
+    times = {"wait_peer": 40, "round_trips": 30, "queue_server": 40, "queue_other": 30, "private_key": 39, "rest": 1}
+    shakes = [*alike(60, None, facts, **times), *failed(50)]
+    assert names(handshakes_of(shakes)) == ["hello_retries", "one_reason", "blocked_loop"]
+
+
+@pytest.mark.parametrize(("number", "order"), [(10, ["private_key", "one_reason"]), (12, ["one_reason", "private_key"])])
+def test_failures_go_first_where_many_fail(number: int, order: list[str]) -> None:
+    assert names(handshakes_of([*alike(100, private_key=9, rest=0.1), *failed(number)])) == order
+
+
+def test_those_who_leave_are_told_after_what_they_waited_for() -> None:
+    shakes = [*alike(40, queue_start=20, queue_handshakes=19, private_key=2, rest=0.1), *gone(60, private_key=2, rest=0.1)]
+    assert names(handshakes_of(shakes)) == ["saturated", "work_in_vain"]
+
+
+@pytest.mark.parametrize(("sample", "sentences"), [(near, 2), (distant, 3), (offloaded, 1), (failing, 1), (idle, 0)])
+def test_number_of_sentences(sample: Callable[[], object], sentences: int) -> None:
+    handshakes = getattr(sample(), "handshakes")  # noqa: B009
+    assert len(diagnose(handshakes)) == sentences
+
+
+# One of several.
+
+
+def test_a_group_is_not_slow_for_few_handshakes_or_a_few_slow_ones() -> None:
+    assert names(two_names(5, number=30))[0] == "slow_group"
+    assert "slow_group" not in names(two_names(5, number=29))
+    spread = [
+        *alike(100, {Label.PORT: "443"}, rest=0.4),
+        *alike(90, {Label.PORT: "8443"}, rest=0.4),
+        *alike(10, {Label.PORT: "8443"}, rest=0.4, wait_peer=90),
+    ]
+    assert "slow_group" not in names(handshakes_of(spread, (Label.PORT,)))
+
+
+@pytest.mark.parametrize("label", [Label.SNI, Label.PORT, Label.PROCESS, Label.VERSION, Label.ALPN, Label.PEER])
+def test_one_of_several_is_named_with_what_sets_it_apart(label: Label) -> None:
+    shakes = [
+        *alike(100, {label: "this"}, rest=0.4, wait_application=9),
+        *alike(100, {label: "that"}, rest=0.4),
+        *alike(50, {label: "other"}, rest=0.5),
+        *alike(50, {label: None}, rest=0.5),
+    ]
+    first = diagnose(handshakes_of(shakes, (label,)))[0]
+    assert "this wait 9.40 ms, 21.7 times as long as all others (433 us)" in first
+    assert "the largest difference is wait: application, 9.00 ms more" in first
+
+
+# Failures.
+
+
+def test_alert_of_the_peer_is_explained_but_not_one_of_ours() -> None:
+    theirs, ours = (
+        told(failures.one_reason, handshakes_of(failed(50, "tlsv1 alert unknown ca", "unknown ca", sent=sent)))
+        for sent in (False, True)
+    )
+    assert theirs.startswith(ours)
+    assert "don't trust this certificate's issuer" in theirs
+
+
+def test_states_that_are_spread_are_not_named() -> None:
+    made = handshakes_of([*gone(20, "a"), *gone(21, "b"), *gone(20, "c")])
+    assert "in state" not in told(failures.abandoned, made)
+    assert '100 % of them in state "reading"' in told(failures.abandoned, handshakes_of(gone(40, "reading")))
+
+
+# Silence.
+
+
 def test_silence_where_nothing_stands_out() -> None:
-    assert diagnose(measured(private_key=400, key_exchange=400, rest=400, wait_peer=900)) == []
-    assert diagnose(measured(private_key=400, key_exchange=400, rest=400, wait_peer=1_999_000)) == []
-    assert diagnose(handshakes_of([*alike(100, rest=1, wait_unknown=99), *failed(9)])) == []
+    assert diagnose(measured(private_key=0.4, key_exchange=0.4, rest=0.4, wait_peer=0.9)) == []
+    assert diagnose(measured(private_key=0.4, key_exchange=0.4, rest=0.4, wait_peer=1.999)) == []
+    assert diagnose(measured(queue_start=0.04, queue_server=0.04, queue_handshakes=0.07, rest=0.04)) == []
+    assert diagnose(handshakes_of([*alike(100, rest=0.1, wait_unknown=1.9), *failed(9)])) == []
+
+
+def up_to(most_ms: float) -> st.SearchStrategy[float]:
+    return st.floats(0, most_ms)
+
+
+@given(
+    times=st.fixed_dictionaries(
+        {
+            "private_key": up_to(0.3),
+            "key_exchange": up_to(0.2),
+            "session_lookup": up_to(0.05),
+            "callbacks": up_to(0.1),
+            "peer_verification": up_to(0.2),
+            "rest": up_to(0.4),
+            "wait_peer": up_to(1.9),
+            "queue_start": up_to(0.2),
+            "queue_server": up_to(0.2),
+        }
+    ),
+    meanwhile=st.sampled_from(list(MEANWHILE)),
+    by=st.sampled_from([(), (Label.SNI,)]),
+    resumed=st.integers(0, 50),
+    failures_=st.integers(0, 9),
+)
+def test_nothing_is_said_of_a_healthy_server(
+    times: dict[str, float], meanwhile: Part, by: tuple[Label, ...], resumed: int, failures_: int
+) -> None:
+    """Fast parts, near clients, some who come back and a few who fail or leave."""
+    times |= {str(meanwhile): times["queue_start"] + times["queue_server"], "round_trips": times["wait_peer"] / 3}
+    times |= {"off_cpu": times["rest"] / 3, "off_cpu_runnable": times["rest"] / 6, "rest_asleep": times["rest"] / 6}
+    base = {Fact.SOCKET: 1, Fact.FLIGHTS: 1, Fact.FLIGHT_BYTES: 3000, Fact.HELLO_RETRY_KNOWN: 1}
+    names_ = [{Label.SNI: name, Label.VERSION: "TLSv1.3"} for name in ("a.example", "b.example")]
+    shakes = [
+        *alike(40, names_[0] | {Label.RESUMED: NO}, base, **times),
+        *alike(37, names_[1] | {Label.RESUMED: NO}, base, **times),
+        *alike(3, names_[1] | {Label.RESUMED: NO}, base | {Fact.TICKETS_REFUSED: 1, Fact.HELLO_RETRIES: 1}, **times),
+        *alike(resumed, names_[0] | {Label.RESUMED: YES}, base, **times),
+        *failed(failures_),
+        *gone(failures_, private_key=0.1),
+    ]
+    assert diagnose(handshakes_of(shakes, by)) == []
+
+
+@given(
+    part=st.sampled_from([*PHASES, *WAITS, Part.QUEUE_START]),
+    long_ms=st.floats(2.001, 10_000),
+    others=st.lists(st.tuples(st.sampled_from([*PHASES, *WAITS, Part.QUEUE_START]), st.floats(0, 1)), max_size=5),
+    parts_of=st.dictionaries(
+        st.sampled_from([*MEANWHILE, Part.ROUND_TRIPS, Part.LOSSES, Part.OFF_CPU, Part.OFF_CPU_RUNNABLE, Part.REST_ASLEEP]),
+        st.floats(0, 1),
+    ),
+    arrivals=st.booleans(),
+    facts=st.dictionaries(st.sampled_from(list(Fact)), st.integers(1, 1)),
+)
+def test_something_is_said_where_one_part_is_most_of_what_clients_wait_for(
+    part: Part,
+    long_ms: float,
+    others: list[tuple[Part, float]],
+    parts_of: dict[Part, float],
+    arrivals: bool,
+    facts: dict[Fact, int],
+) -> None:
+    """Others take less than the rest of the time; what is a part of a part is at most that."""
+    times = {part: long_ms}
+    left_ms = long_ms
+    for other, fraction in others:
+        if other not in times:
+            times[other] = left_ms * fraction * 0.999
+            left_ms -= times[other]
+    called = sum(times.get(phase, 0) for phase in PHASES)
+    queue_ms = times.get(Part.QUEUE_START, 0) + times.get(Part.QUEUE_SERVER, 0)
+    whole = {
+        **dict.fromkeys(MEANWHILE, queue_ms / 5),
+        **dict.fromkeys((Part.ROUND_TRIPS, Part.LOSSES), times.get(Part.WAIT_PEER, 0)),
+        **dict.fromkeys((Part.OFF_CPU, Part.OFF_CPU_RUNNABLE), called / 2),
+        Part.REST_ASLEEP: times.get(Part.REST, 0),
+    }
+    times |= {inner: whole[inner] * fraction for inner, fraction in parts_of.items()}
+    made = handshakes_of(alike(50, None, facts, **{str(name): time for name, time in times.items()}))
+    sentences = diagnoses(replace(made, arrivals=arrivals))
+    assert 0 < len(sentences) <= MOST_SENTENCES
+    assert any(sentence.about is not About.FAILURES for sentence in sentences)
+    assert len({sentence.rule.subject for sentence in sentences}) == len(sentences)
+
+
+@given(
+    parts=st.dictionaries(st.sampled_from([*PHASES, *WAITS, Part.QUEUE_START]), st.floats(0.1, 10_000)), arrivals=st.booleans()
+)
+def test_something_is_said_where_clients_wait_long(parts: dict[Part, float], arrivals: bool) -> None:
+    parts = {**parts, Part.REST: parts.get(Part.REST, 0) + max(0.0, 10.001 - sum(parts.values()))}
+    made = handshakes_of(alike(50, **{str(part): time for part, time in parts.items()}))
+    assert diagnose(replace(made, arrivals=arrivals))
 
 
 def test_names_of_a_target_stay_printable() -> None:
-    sentences = diagnose(handshakes_of(failed(50, "caf\u00e9\x1b[31m")))
-    assert sentences
+    hostile = "caf\u00e9\x1b[31m"
+    slow = [*alike(50, {Label.SNI: hostile}, private_key=9), *alike(50, {Label.SNI: "b"}, rest=0.1)]
+    sentences = [*diagnose(handshakes_of(failed(50, hostile))), *diagnose(handshakes_of(slow, (Label.SNI,)))]
+    assert len(sentences) > 2
     assert all(sentence.isascii() and sentence.isprintable() for sentence in sentences)

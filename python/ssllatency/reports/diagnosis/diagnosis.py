@@ -1,87 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The diagnosis of a measurement, in at most two sentences: where the time goes, and why handshakes fail.
-
-Each rule is a function of the handshakes that returns its sentence, or None where the numbers don't support it. The first that
-applies is taken. docs/reference/handshakes.md, section DIAGNOSIS, has them all with what to do.
-"""
+"""The diagnosis of a measurement, in at most three sentences: who owns the time that clients wait for, what doesn't work as it
+should, why handshakes fail; and what to do next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ssllatency.model.handshakes import Handshakes
-from ssllatency.reports.diagnosis import failures as diagnosis_failures
-from ssllatency.reports.diagnosis import offload as diagnosis_offload
-from ssllatency.reports.diagnosis import time as diagnosis_time
-from ssllatency.reports.diagnosis import waits as diagnosis_waits
+from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.diagnosis.evidence import Evidence
+from ssllatency.reports.diagnosis.rule import About, Rule, Subject
+from ssllatency.reports.diagnosis.rules import RULES
 from ssllatency.reports.words.units import printable
 
-Rule = Callable[[Handshakes], str | None]
-
-# What passes the wall time first, from the particular to the general; then what takes the time in calls.
-TIME_RULES: Sequence[Rule] = (
-    diagnosis_offload.software_fallback,
-    diagnosis_offload.vain_resumptions,
-    diagnosis_offload.late_resumption,
-    diagnosis_offload.batches_unfilled,
-    diagnosis_offload.offload_waits,
-    diagnosis_waits.server_queue,
-    diagnosis_time.application_waits,
-    diagnosis_waits.peer_waits,
-    diagnosis_waits.peer_or_server_waits,
-    diagnosis_time.off_cpu,
-    diagnosis_time.private_key,
-    diagnosis_time.peer_verification,
-    diagnosis_time.session_lookup,
-    diagnosis_time.callbacks,
-    diagnosis_time.key_exchange,
-)
-FAILURE_RULES: Sequence[Rule] = (diagnosis_failures.abandoned, diagnosis_failures.one_reason)
-# Those of the former that say that something doesn't work as it should; the others say where the time goes.
-FAULTS: frozenset[Rule] = frozenset(
-    (
-        diagnosis_offload.software_fallback,
-        diagnosis_offload.vain_resumptions,
-        diagnosis_offload.late_resumption,
-        diagnosis_waits.server_queue,
-    )
-)
-
-
-class About(StrEnum):
-    """What a sentence is about."""
-
-    TIME = "time"
-    FAULT = "fault"
-    FAILURES = "failures"
+# More would bury the culprit.
+MOST_SENTENCES = 3
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A sentence, and what it is about."""
+    """A sentence with its next step, and the rule that it follows from."""
 
     sentence: str
-    about: About
+    rule: Rule
+
+    @property
+    def about(self) -> About:
+        """What it is about."""
+        return self.rule.about
 
 
-def diagnose(handshakes: Handshakes) -> list[str]:
-    """At most two sentences, none where nothing stands out."""
-    return [diagnosis.sentence for diagnosis in diagnoses(handshakes)]
+def diagnose(handshakes: Handshakes, duration_s: float | None = None) -> list[str]:
+    """At most three sentences, none where nothing stands out. `duration_s`: how long was measured, where that is known."""
+    return [diagnosis.sentence for diagnosis in diagnoses(handshakes, duration_s)]
 
 
-def diagnoses(handshakes: Handshakes) -> list[Diagnosis]:
-    """The same sentences, and what they are about."""
-    firsts = (_first(rules, handshakes) for rules in (TIME_RULES, FAILURE_RULES))
-    return [Diagnosis(printable(sentence), _about(rule)) for rule, sentence in filter(None, firsts)]
+def diagnoses(handshakes: Handshakes, duration_s: float | None = None) -> list[Diagnosis]:
+    """The same sentences with their rules."""
+    case = Case(handshakes, duration_s)
+    told = [(rule, evidence) for rule in RULES if (evidence := rule.evidence(case))]
+    told.sort(key=lambda one: -one[1].weight)
+    return [_diagnosis(rule, evidence) for rule, evidence in _without_repetition(told)][:MOST_SENTENCES]
 
 
-def _first(rules: Sequence[Rule], handshakes: Handshakes) -> tuple[Rule, str] | None:
-    return next(((rule, sentence) for rule in rules if (sentence := rule(handshakes))), None)
+def _without_repetition(told: Sequence[tuple[Rule, Evidence]]) -> Iterator[tuple[Rule, Evidence]]:
+    """The first about each subject; a last resort only where nothing else but failures is told."""
+    explained = any(not rule.last_resort and rule.about is not About.FAILURES for rule, _ in told)
+    subjects = set[Subject]()
+    for rule, evidence in told:
+        if rule.subject not in subjects and not (rule.last_resort and explained):
+            subjects.add(rule.subject)
+            yield rule, evidence
 
 
-def _about(rule: Rule) -> About:
-    if rule in FAILURE_RULES:
-        return About.FAILURES
-    return About.FAULT if rule in FAULTS else About.TIME
+def _diagnosis(rule: Rule, evidence: Evidence) -> Diagnosis:
+    step = evidence.step or rule.step
+    return Diagnosis(printable(f"{evidence.sentence}.{f' {step}' if step else ''}"), rule)

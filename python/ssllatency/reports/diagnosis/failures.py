@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about handshakes that didn't succeed."""
+"""Rules about handshakes that didn't succeed, and about work for peers that had left."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from ssllatency.model.handshakes import Cause, Ending, Handshakes, wall_time_ns
-from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, counts, ratio
-from ssllatency.reports.words.units import duration, share
+from ssllatency.model.handshakes import Cause, Ending, Fact, Group, Part, wall_time_ns
+from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.diagnosis.evidence import Evidence, counted_weight
+from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, NOTABLE, OWN_FLOOR_NS, counts, ratio
+from ssllatency.reports.words.units import counted, duration, share
 
 # Fewer failures for one reason don't make a pattern.
 FEWEST_FAILURES = 10
-# Clients that close a tab give up a few handshakes in a hundred at most.
-MANY_ABANDONED = 0.1
+# So much of the work in vain is worth a sentence.
+MUCH_IN_VAIN = 0.25
+# Clients leave because they waited, so what they waited for goes first.
+_LAST = 0.0
 
 # What the reasons say in other words, as OpenSSL spells them; and the alerts that a peer sent.
 REASONS = {
@@ -40,24 +44,46 @@ ALERTS = {
 }
 
 
-def abandoned(handshakes: Handshakes) -> str | None:
-    """Many handshakes were given up in the middle, more than failed."""
-    number = counts(handshakes)
-    gone, everything = number[Ending.ABANDONED], sum(number.values())
-    if everything < FEWEST or gone < max(FEWEST_FAILURES, number[Ending.FAILURE]) or gone < MANY_ABANDONED * everything:
+def work_in_vain(case: Case) -> Evidence | None:
+    """Much of the time in calls went into handshakes that came to nothing, most of it of peers that left or were given up."""
+    groups = [group for group in case.handshakes.groups if group.count]
+    by_ending = {ending: [group for group in groups if group.ending is ending] for ending in Ending}
+    given_up, failed = by_ending[Ending.ABANDONED], by_ending[Ending.FAILURE]
+    left_ns = _sum(given_up, Part.CALLS) + _sum([*failed, *by_ending[Ending.SUCCESS]], Part.GONE)
+    vain_ns = left_ns + _sum(failed, Part.CALLS) - _sum(failed, Part.GONE)
+    whole_ns, number = _sum(groups, Part.CALLS), counts(case.handshakes)
+    seen = sum(group.facts.get(Fact.GONE, 0) for group in groups)
+    left = max(number[Ending.ABANDONED], seen)
+    if sum(number.values()) < FEWEST or left < FEWEST_FAILURES or vain_ns < MUCH_IN_VAIN * whole_ns:
         return None
-    rows = [cause for cause in handshakes.causes if cause.ending is Ending.ABANDONED]
+    if left_ns < max(MOST * vain_ns, OWN_FLOOR_NS * left):
+        return None
+    key_ns = _sum([*given_up, *failed], Part.PRIVATE_KEY)
+    key = f", {share(key_ns, vain_ns)} of that in the private key" if key_ns >= MOST * vain_ns else ""
+    much = f"{share(vain_ns, whole_ns)} of the time in calls, {duration(vain_ns)} in all{key}, was work in vain"
+    ended = f"{number[Ending.ABANDONED]} handshakes were abandoned and {number[Ending.FAILURE]} failed"
+    after = f"; in {seen} a call began after the peer had left" if seen else ""
+    return Evidence(f"{much}: {ended}{after}", _LAST)
+
+
+def abandoned(case: Case) -> Evidence | None:
+    """Many handshakes were given up in the middle, more than failed."""
+    number = counts(case.handshakes)
+    gone, everything = number[Ending.ABANDONED], sum(number.values())
+    if everything < FEWEST or gone < max(FEWEST_FAILURES, number[Ending.FAILURE]) or gone < NOTABLE * everything:
+        return None
+    rows = [cause for cause in case.handshakes.causes if cause.ending is Ending.ABANDONED]
     total_ns = wall_time_ns(rows) if _complete(rows, gone) else None
     after = "" if total_ns is None else f" after {duration(total_ns / gone)} on average"
     sentence = f"{share(gone, everything)} of the handshakes ({gone}) were abandoned{after}"
-    return f"{sentence}{_where(rows, gone)}: given up in the middle, by the peer or by the server itself."
+    return Evidence(f"{sentence}{_where(rows, gone)}: given up in the middle, by the peer or by the server itself", _LAST)
 
 
-def one_reason(handshakes: Handshakes) -> str | None:
+def one_reason(case: Case) -> Evidence | None:
     """Most of the failures have one reason."""
-    number = counts(handshakes)
+    number = counts(case.handshakes)
     failed, everything = number[Ending.FAILURE], sum(number.values())
-    rows = [cause for cause in handshakes.causes if cause.ending is Ending.FAILURE and cause.reason]
+    rows = [cause for cause in case.handshakes.causes if cause.ending is Ending.FAILURE and cause.reason]
     frequent = Counter[tuple[str, str]]()
     for cause in rows:
         frequent[cause.reason, "" if cause.sent else cause.alert] += cause.count
@@ -68,7 +94,27 @@ def one_reason(handshakes: Handshakes) -> str | None:
         return None
     meaning = REASONS.get(reason) or ALERTS.get(alert, "")
     few = f'{share(most, failed)} of the failures ({most} of {failed}, in {everything} handshakes) are "{reason}"'
-    return f"{few}: {meaning}." if meaning else f"{few}."
+    return Evidence(f"{few}: {meaning}" if meaning else few, counted_weight(ratio(failed, everything), NOTABLE))
+
+
+def many_reasons(case: Case) -> Evidence | None:
+    """Many handshakes fail, for several reasons."""
+    number = counts(case.handshakes)
+    failed, everything = number[Ending.FAILURE], sum(number.values())
+    if everything < FEWEST or failed < max(FEWEST_FAILURES, NOTABLE * everything) or one_reason(case):
+        return None
+    rows = Counter[str]()
+    for cause in case.handshakes.causes:
+        if cause.ending is Ending.FAILURE and cause.reason:
+            rows[cause.reason] += cause.count
+    named = ", ".join(f'"{reason}" ({count})' for reason, count in rows.most_common(2))
+    what = f"{share(failed, everything)} of the handshakes ({failed} of {everything}) fail"
+    why = f" for {counted(len(rows), 'reason')}, most often {named}" if named else ""
+    return Evidence(f"{what}{why}", counted_weight(ratio(failed, everything), NOTABLE))
+
+
+def _sum(groups: list[Group], part: Part) -> int:
+    return sum(group.parts[part].total_ns for group in groups if part in group.parts)
 
 
 def _complete(rows: list[Cause], number: int) -> bool:

@@ -1,40 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that the diagnosis rules use."""
+"""The thresholds and numbers that the diagnosis rules share."""
 
 from __future__ import annotations
 
-from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import Ending, Group, Handshakes, KeyUse, Label, Part
+from ssllatency.model.handshakes import Ending, Handshakes, KeyUse, Label
 from ssllatency.reports.words.handshakes import key_words
-from ssllatency.reports.words.units import share
 
 # Below this many, a share is mostly chance.
 FEWEST = 30
+# From here on a part is much of what clients wait for: at most three can be.
+MUCH = 1 / 3
 # From here on a part outweighs all others together.
 MOST = 0.5
-# A kind that makes nearly all of something may stand for it.
+# What makes nearly all of something may stand for it.
 NEARLY_ALL = 0.8
-
-
-def successful(handshakes: Handshakes) -> Group | None:
-    """The successful handshakes, where there are enough to judge by."""
-    group = total(handshakes, Ending.SUCCESS)
-    return group if group and group.count >= FEWEST else None
-
-
-def time_ns(group: Group, *parts: Part) -> int:
-    """The time that these parts took in all."""
-    return sum(group.parts[part].total_ns for part in parts if part in group.parts)
+# What concerns so many handshakes is no exception, and so much of the time no noise.
+NOTABLE = 0.1
+# Less of a server's own time than this in the mean handshake isn't worth a sentence: a healthy server's parts are shorter.
+OWN_FLOOR_NS = 500_000
+# A peer that answers within this is near and prompt, whatever its share of a quick handshake.
+PEER_FLOOR_NS = 2_000_000
 
 
 def ratio(part: float, whole: float) -> float:
     """The part as a fraction of the whole; 0 of nothing."""
     return part / whole if whole else 0.0
-
-
-def share_of(group: Group, whole: Part, *parts: Part) -> str:
-    """How much of the whole these parts took, in percent."""
-    return share(time_ns(group, *parts), time_ns(group, whole))
 
 
 def counts(handshakes: Handshakes) -> dict[Ending, int]:
@@ -67,3 +57,8 @@ def key_named(handshakes: Handshakes) -> str:
     """What the private key does: "RSA-2048 signing"; "the private key" where no kind prevails."""
     use = prevailing_key(handshakes)
     return key_words(use.operation, use.key) if use else "the private key"
+
+
+def joined_by_or(words: list[str]) -> str:
+    """One, or more of them: "a, b or c"."""
+    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from ssllatency.model.handshakes import Batches, Group, Handshakes, Part
-from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, ratio, share_of, successful, time_ns
+from ssllatency.model.handshakes import Batches, Handshakes, Part
+from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.diagnosis.evidence import Evidence, counted_weight
+from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, OWN_FLOOR_NS, ratio
 from ssllatency.reports.words.units import duration, share
 
 # A full queue makes an engine refuse a few operations; a tenth of them is more than a few.
@@ -17,74 +19,68 @@ NOTABLE_WAIT = 0.25
 MANY_RESUMPTIONS = 2
 
 
-def software_fallback(handshakes: Handshakes) -> str | None:
+def software_fallback(case: Case) -> Evidence | None:
     """An offload is there, and yet OpenSSL itself does many of the operations."""
-    offload = handshakes.offload
+    offload = case.handshakes.offload
     if offload is None or offload.software + offload.handshakes < FEWEST:
         return None
     everything = offload.software + offload.handshakes
     if ratio(offload.software, everything) < MANY_IN_SOFTWARE:
         return None
     much = f"{share(offload.software, everything)} of the private-key operations ({offload.software})"
-    return f"{offload.engine} is there, but {much} are done by OpenSSL itself: they aren't offloaded."
+    sentence = f"{offload.engine} is there, but {much} are done by OpenSSL itself: they aren't offloaded"
+    return Evidence(sentence, counted_weight(ratio(offload.software, everything), MANY_IN_SOFTWARE))
 
 
-def vain_resumptions(handshakes: Handshakes) -> str | None:
+def vain_resumptions(case: Case) -> Evidence | None:
     """Jobs are resumed many times for each operation that was completed."""
-    offload = handshakes.offload
-    if offload is None or successful(handshakes) is None:
+    offload = case.handshakes.offload
+    if offload is None or not case.count:
         return None
     done = sum(poller.completions for poller in offload.pollers)
     if done < FEWEST or offload.unseen < FEWEST or offload.pauses < MANY_RESUMPTIONS * done:
         return None
     often = f"The jobs were paused {offload.pauses} times for {done} completions, {offload.pauses / done:.1f} times each"
-    why = "for example because a descriptor stays readable (nobody drains it), or because it polls every job"
-    return f"{often}: the event loop resumes jobs that aren't done, {why}."
+    return Evidence(f"{often}: the event loop resumes jobs that aren't done", counted_weight(ratio(done, offload.pauses), 0.0))
 
 
-def late_resumption(handshakes: Handshakes) -> str | None:
-    """Most of the time waits for the offload, and most of that after it was done."""
-    group = successful(handshakes)
-    if group is None or _waiting(group) < MOST or _late(group) < MOST:
+def late_resumption(case: Case) -> Evidence | None:
+    """Much of the time waits for the offload, and most of that after it was done."""
+    if not case.much(OWN_FLOOR_NS, Part.WAIT_OFFLOAD) or _late(case) < MOST:
         return None
-    late = group.parts[Part.RESUMPTION]
-    after = f"{share(_late(group), 1)} of that after completion, {duration(late.total_ns / late.count)} a handshake"
-    return f"{_waits(group)}, {after}: the event loop is slow to resume the jobs that are done."
+    mean = duration(case.ns(Part.RESUMPTION) / case.had(Part.RESUMPTION))
+    after = f"{share(_late(case), 1)} of that after completion, {mean} a handshake"
+    sentence = f"{_waits(case)}, {after}: the event loop is slow to resume the jobs that are done"
+    return Evidence(sentence, case.share(Part.WAIT_OFFLOAD))
 
 
-def batches_unfilled(handshakes: Handshakes) -> str | None:
-    """Much of the time waits for the offload, and its batches are at most half full."""
-    group = successful(handshakes)
-    batches = _most_wasteful(handshakes)
-    if group is None or batches is None or _waiting(group) < NOTABLE_WAIT:
+def batches_unfilled(case: Case) -> Evidence | None:
+    """A notable part of the time waits for the offload, and its batches are at most half full."""
+    batches = _most_wasteful(case.handshakes)
+    if batches is None or not case.is_much(OWN_FLOOR_NS, case.ns(Part.WAIT_OFFLOAD), NOTABLE_WAIT):
         return None
     if ratio(batches.used, batches.count * batches.lanes) > HALF_FULL:
         return None
     fill = f"an average fill of {batches.used / batches.count:.1f} of {batches.lanes}"
-    return f"{_waits(group)}, and its batches have {fill}: too few are in flight at a time to fill them."
+    sentence = f"{_waits(case)}, and its batches have {fill}: too few are in flight at a time to fill them"
+    return Evidence(sentence, case.share(Part.WAIT_OFFLOAD))
 
 
-def offload_waits(handshakes: Handshakes) -> str | None:
-    """Most of the time waits for the offload."""
-    group = successful(handshakes)
-    if group is None or _waiting(group) < MOST:
+def offload_waits(case: Case) -> Evidence | None:
+    """Much of the time waits for the offload."""
+    if not case.much(OWN_FLOOR_NS, Part.WAIT_OFFLOAD):
         return None
-    done = group.parts.get(Part.COMPLETION)
-    before = f", {share(1 - _late(group), 1)} of that until completion: the offload itself" if done and done.count else ""
-    return f"{_waits(group)}{before}."
+    before = f", {share(1 - _late(case), 1)} of that until completion: the offload itself" if case.had(Part.COMPLETION) else ""
+    return Evidence(f"{_waits(case)}{before}", case.share(Part.WAIT_OFFLOAD))
 
 
-def _waiting(group: Group) -> float:
-    return ratio(time_ns(group, Part.WAIT_OFFLOAD), time_ns(group, Part.WALL))
+def _waits(case: Case) -> str:
+    return f"{case.of_wait(case.ns(Part.WAIT_OFFLOAD))} is spent waiting for the offload"
 
 
-def _waits(group: Group) -> str:
-    return f"{share_of(group, Part.WALL, Part.WAIT_OFFLOAD)} of the handshakes' time is spent waiting for the offload"
-
-
-def _late(group: Group) -> float:
+def _late(case: Case) -> float:
     """How much of the waits that could be split went by after completion."""
-    return ratio(time_ns(group, Part.RESUMPTION), time_ns(group, Part.COMPLETION, Part.RESUMPTION))
+    return ratio(case.ns(Part.RESUMPTION), case.ns(Part.COMPLETION, Part.RESUMPTION))
 
 
 def _most_wasteful(handshakes: Handshakes) -> Batches | None:

@@ -44,7 +44,7 @@ def _about(now: Shown, row: Row, page: Page) -> list[Line]:
     ended = f"{row.count} {what} in {seconds(row.duration_s)}, {row.failed} of them failed"
     abandoned = f", {row.abandoned} abandoned" if row.abandoned else ""
     pids = [_faint(line) for line in page.wrapped(f"Processes: {ranges(row.pids)}", "", "  ")] if row.pids else []
-    sentences = [] if now.choice.view == FUNCTION else diagnosis_of(row)
+    sentences = [] if now.choice.view == FUNCTION else diagnosis_of(row, now.window.snapshot)
     return [
         [words(row.name, Style.STRONG), Piece(f": {ended}{abandoned}")],
         *pids,

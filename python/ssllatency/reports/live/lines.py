@@ -105,12 +105,13 @@ def diagnosis(snapshot: Snapshot) -> list[str]:
     """What the numbers of all handshakes say."""
     if snapshot.handshakes is None or not any(group.count for group in snapshot.handshakes.groups):
         return [_NOTHING]
-    return diagnose(snapshot.handshakes) or [_calm(snapshot)]
+    return diagnose(snapshot.handshakes, snapshot.duration_s) or [_calm(snapshot)]
 
 
-def diagnosis_of(row: Row) -> list[str]:
+def diagnosis_of(row: Row, snapshot: Snapshot) -> list[str]:
     """The same of one row, of which keys and reasons aren't known by themselves."""
-    return diagnose(handshakes_of(row))
+    arrivals = snapshot.handshakes is not None and snapshot.handshakes.arrivals
+    return diagnose(replace(handshakes_of(row), arrivals=arrivals), row.duration_s)
 
 
 def _calm(snapshot: Snapshot) -> str:

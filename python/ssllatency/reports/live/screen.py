@@ -32,7 +32,7 @@ _KEYS = {
     "p": "pause",
 }
 _ABOVE, _BELOW = 3, 2  # lines: heading, totals, views; what happened last, keys
-_BAR_LINES, _SENTENCE_LINES = 3, 2
+_BAR_LINES, _SENTENCE_LINES, _MOST_SENTENCE_LINES = 3, 2, 5
 _LEAST_TABLE, _LEAST_FAILURES, _LEAST_ROOM = 3, 2, 13  # lines
 _MOST_HEAT, _MOST_FAILURES = 16, 8
 
@@ -57,7 +57,7 @@ def compose(now: Shown | None, newest: Iterable[Failures], at_s: float, state: S
         return _padded(
             [[Piece("ssllatency top  ", Style.STRONG), Piece("the first numbers come in a moment ...")]], height, width
         )
-    story = _sentences(now, page)
+    story = _sentences(now, page, max(_MOST_SENTENCE_LINES, height // 5))
     why = failures(newest, _MOST_FAILURES)
     room = height - _ABOVE - _BELOW - _BAR_LINES - 1 - len(story)
     table, heat, failed = _shared(room, len(now.rows) + 1, len(why))
@@ -138,11 +138,14 @@ def _title(now: Shown, row: Row | None) -> Line:
     return [words(name, Style.STRONG), Piece(f": {what} by duration, the last {seconds(span_s)}", Style.FAINT)]
 
 
-def _sentences(now: Shown, page: Page) -> list[Line]:
+def _sentences(now: Shown, page: Page, most: int) -> list[Line]:
+    """The first sentence, and as many of the others as have room in so many lines as a whole."""
     whose = "All rows together: " if len(now.rows) > 1 else ""  # the bar above is the chosen row's
     sentences = [f"==> {whose}{sentence}" for sentence in diagnosis(now.window.snapshot)]
-    lines = [line for sentence in sentences for line in page.wrapped(sentence, "", "    ")]
-    return _exactly([[Piece(line, Style.STRONG)] for line in lines], max(_SENTENCE_LINES, min(4, len(lines))))
+    lines: list[str] = []
+    for wrapped in (page.wrapped(sentence, "", "    ") for sentence in sentences):
+        lines += wrapped if not lines or len(lines) + len(wrapped) <= most else []
+    return _exactly([[Piece(line, Style.STRONG)] for line in lines], max(_SENTENCE_LINES, min(most, len(lines))))
 
 
 def _last(state: State) -> list[Line]:

@@ -49,7 +49,7 @@ def blocks(snapshot: Snapshot, page: Page, before: Snapshot | None = None) -> li
         lost(snapshot.losses, handshakes, width=page.width),
         *costs(snapshot.cost, page.width),
         *notes(loss_rows.notes(snapshot), page.width),
-        _diagnosis(handshakes, page),
+        _diagnosis(handshakes, snapshot.duration_s, page),
     ]
 
 
@@ -69,6 +69,6 @@ def _offload(snapshot: Snapshot, handshakes: Handshakes, page: Page) -> list[str
     return offload_lines(handshakes.offload, total(handshakes, Ending.SUCCESS), snapshot.duration_s, page)
 
 
-def _diagnosis(handshakes: Handshakes, page: Page) -> list[str]:
-    lines = (line for sentence in diagnose(handshakes) for line in page.wrapped(f"==> {sentence}", "", "    "))
+def _diagnosis(handshakes: Handshakes, duration_s: float, page: Page) -> list[str]:
+    lines = (line for sentence in diagnose(handshakes, duration_s) for line in page.wrapped(f"==> {sentence}", "", "    "))
     return [page.marked(line, FINDING) for line in lines]

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A measurement as the rules see it: what its clients waited for, and the shares of that.
+
+A client waits from its ClientHello's arrival on: for the wall time, and for the queue before the first call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ssllatency.model.handshake_arithmetic import total
+from ssllatency.model.handshakes import Ending, Fact, Group, Handshakes, Part
+from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
+from ssllatency.reports.words.units import duration, share
+
+
+@dataclass(frozen=True)
+class Case:
+    """The handshakes, and how long they were measured where that is known. All but those is of the successful ones, and nothing
+    where there are too few of them to judge by."""
+
+    handshakes: Handshakes
+    duration_s: float | None = None
+
+    @cached_property
+    def group(self) -> Group | None:
+        """The successful handshakes, where there are enough."""
+        group = total(self.handshakes, Ending.SUCCESS)
+        return group if group and group.count >= FEWEST else None
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return self.group.count if self.group else 0
+
+    def ns(self, *parts: Part) -> int:
+        """The time that these parts took in all."""
+        return sum(self.group.parts[part].total_ns for part in parts if part in self.group.parts) if self.group else 0
+
+    def had(self, part: Part) -> int:
+        """How many handshakes had the part."""
+        return self.group.parts[part].count if self.group and part in self.group.parts else 0
+
+    def fact(self, fact: Fact) -> int:
+        """The sum of a fact."""
+        return self.group.facts.get(fact, 0) if self.group else 0
+
+    @cached_property
+    def wait_ns(self) -> int:
+        """What the clients waited in all."""
+        return self.ns(Part.WALL, Part.QUEUE_START)
+
+    def share(self, *parts: Part) -> float:
+        """The share of that which these parts took."""
+        return ratio(self.ns(*parts), self.wait_ns)
+
+    def mean(self, *parts: Part) -> str:
+        """The time of these parts in the mean handshake."""
+        return duration(ratio(self.ns(*parts), self.count))
+
+    def much(self, floor_ns: int, *parts: Part) -> bool:
+        """Whether these parts are much of what clients wait for, and no less than `floor_ns` a handshake."""
+        return self.is_much(floor_ns, self.ns(*parts))
+
+    def is_much(self, floor_ns: float, time_ns: float, fraction: float = MUCH) -> bool:
+        """Whether so much time in all is."""
+        return self.count > 0 and time_ns >= floor_ns * self.count and time_ns >= fraction * self.wait_ns
+
+    def of_wait(self, time_ns: float) -> str:
+        """How much of what clients wait for this is, as the subject of a sentence."""
+        whole = "the time that clients wait" if self.handshakes.arrivals else "the handshakes' time"
+        mean = f"{duration(ratio(time_ns, self.count))} of {duration(ratio(self.wait_ns, self.count))} a handshake"
+        return f"{share(time_ns, self.wait_ns)} of {whole}, {mean},"

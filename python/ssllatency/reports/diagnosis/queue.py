@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules about this server's own queue, in which bytes that have arrived lie until its thread comes back, and about threads that
+have no processor, there or inside calls."""
+
+from __future__ import annotations
+
+from ssllatency.model.handshakes import MEANWHILE, Ending, Label, Part
+from ssllatency.reports.diagnosis.calls import key_remedies, phase_words
+from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.diagnosis.evidence import Evidence
+from ssllatency.reports.diagnosis.numbers import MOST, MUCH, NEARLY_ALL, OWN_FLOOR_NS, joined_by_or, ratio
+from ssllatency.reports.words.units import duration, share
+
+# Two things that the thread did are named where neither makes most of the queue, and the second no less than this.
+SECOND = 0.25
+_DID = {
+    Part.QUEUE_HANDSHAKES: "busy with other handshakes",
+    Part.QUEUE_OTHER: "busy with something else than handshakes",
+    Part.QUEUE_RUNNABLE: "ready to run but had no processor",
+    Part.QUEUE_THROTTLED: "held by a CPU quota",
+}
+_REMEDIES = {
+    Part.PRIVATE_KEY: "",
+    Part.KEY_EXCHANGE: "a cheaper group",
+    Part.PEER_VERIFICATION: "shorter chains of the clients",
+    Part.SESSION_LOOKUP: "a quicker session store",
+    Part.CALLBACKS: "quicker callbacks",
+}
+
+
+def saturated(case: Case) -> Evidence | None:
+    """Much of the time lies in the queue while the thread is at work in other handshakes."""
+    evidence = _queue(case, Part.QUEUE_HANDSHAKES)
+    if evidence is None:
+        return None
+    work, remedies = _work(case)
+    step = f"It is saturated: {joined_by_or(['more workers', 'more processors', *remedies])} would shorten the queue."
+    return Evidence(f"{evidence.sentence}{_processors(case)}{work}", evidence.weight, step)
+
+
+def blocked_loop(case: Case) -> Evidence | None:
+    """Much of the time lies in the queue while the thread is at work elsewhere."""
+    return _queue(case, Part.QUEUE_OTHER)
+
+
+def asleep_elsewhere(case: Case) -> Evidence | None:
+    """Much of the time lies in the queue while the thread sleeps elsewhere."""
+    return _queue(case, Part.QUEUE_ASLEEP)
+
+
+def neighbours(case: Case) -> Evidence | None:
+    """Much of the time the thread is ready to run, in the queue or inside calls, and others have the processor."""
+    return None if _held(case) else _no_processor(case, Part.QUEUE_RUNNABLE)
+
+
+def cpu_quota(case: Case) -> Evidence | None:
+    """Much of the time a quota holds the thread."""
+    return _no_processor(case, Part.QUEUE_THROTTLED) if _held(case) else None
+
+
+def late_first_call(case: Case) -> Evidence | None:
+    """Much of the time lies in the queue before the first call, and it isn't known what the thread did."""
+    if _did(case) or not case.much(OWN_FLOOR_NS, Part.QUEUE) or not _at_start(case):
+        return None
+    waits = f"{case.of_wait(case.ns(Part.QUEUE_START))} is spent before this server's first call"
+    return Evidence(f"{waits}: connections wait in its accept queue, or for its event loop", case.share(Part.QUEUE))
+
+
+def late_server(case: Case) -> Evidence | None:
+    """Much of the time lies in the queue, and it isn't known what the thread did."""
+    if _did(case) or not case.much(OWN_FLOOR_NS, Part.QUEUE) or _at_start(case):
+        return None
+    return Evidence(f"{_own_queue(case)} it was late to come back for them", case.share(Part.QUEUE))
+
+
+def _queue(case: Case, doing: Part) -> Evidence | None:
+    """The sentence about the queue, where this is what the thread did above all."""
+    did = _did(case)
+    if did[:1] != (doing,):
+        return None
+    words = " and ".join(
+        f"for {share(case.ns(part), case.ns(Part.QUEUE))}{' of that time its thread' if part is doing else ''} {_words(part)}"
+        for part in did
+    )
+    early = ", nearly all of it before the first call" if _at_start(case) else ""
+    return Evidence(f"{_own_queue(case, early)} {words}{_worker(case, doing)}", case.share(Part.QUEUE))
+
+
+def _work(case: Case) -> tuple[str, list[str]]:
+    """What much of the work in handshakes is, and what would make it less."""
+    phase = max(_REMEDIES, key=case.ns)
+    much = share(case.ns(phase), case.ns(Part.CALLS))
+    if ratio(case.ns(phase), case.ns(Part.CALLS)) < MUCH:
+        return "", []
+    remedies = key_remedies(case) if phase is Part.PRIVATE_KEY else [_REMEDIES[phase]]
+    return f"; {much} of a handshake's work is {phase_words(case, phase)}", remedies
+
+
+def _words(part: Part) -> str:
+    return "slept elsewhere" if part is Part.QUEUE_ASLEEP else f"was {_DID[part]}"
+
+
+def _own_queue(case: Case, early: str = "") -> str:
+    return f"{case.of_wait(case.ns(Part.QUEUE))} is this server's own queue{early}: their bytes had arrived, and"
+
+
+def _did(case: Case) -> tuple[Part, ...]:
+    """What the thread did while bytes lay in a queue that is long: what makes most of that, or the two that do together."""
+    if not case.much(OWN_FLOOR_NS, Part.QUEUE):
+        return ()
+    first, second = sorted(MEANWHILE, key=case.ns, reverse=True)[:2]
+    whole_ns = case.ns(Part.QUEUE)
+    if case.ns(first) >= MOST * whole_ns:
+        return (first,)
+    two = case.ns(second) >= SECOND * whole_ns and case.ns(first, second) >= MOST * whole_ns
+    return (first, second) if two else ()
+
+
+def _at_start(case: Case) -> bool:
+    return case.ns(Part.QUEUE_START) >= NEARLY_ALL * case.ns(Part.QUEUE)
+
+
+def _no_processor(case: Case, queued: Part) -> Evidence | None:
+    """The queue's sentence where this made most of it; else one about the queue and the calls together."""
+    inside_ns = case.ns(Part.OFF_CPU_RUNNABLE)
+    without_ns = case.ns(queued) + inside_ns
+    if queued in _did(case)[1:] and not case.much(OWN_FLOOR_NS, Part.OFF_CPU_RUNNABLE):
+        return None  # the sentence about the queue names it
+    evidence = _queue(case, queued)
+    if evidence:
+        inside = (
+            f"; inside calls it was without a processor for another {case.mean(Part.OFF_CPU_RUNNABLE)}" if inside_ns else ""
+        )
+        more = max(evidence.weight, ratio(without_ns, case.wait_ns))
+        return Evidence(f"{evidence.sentence}{inside}", more)
+    if not case.is_much(OWN_FLOOR_NS, without_ns):
+        return None
+    where = f", {duration(inside_ns / case.count)} of it inside the library's calls" if inside_ns else ""
+    subject = f"For {case.of_wait(without_ns)} this server's thread was {_DID[queued]}"
+    return Evidence(f"{subject}{where}", ratio(without_ns, case.wait_ns))
+
+
+def _held(case: Case) -> bool:
+    """Whether a quota, more than others on the processor, is why threads don't run."""
+    held_ns = case.ns(Part.QUEUE_THROTTLED)
+    return held_ns > 0 and held_ns >= case.ns(Part.QUEUE_RUNNABLE) and held_ns >= case.ns(Part.OFF_CPU_RUNNABLE) / 10
+
+
+def _worker(case: Case, doing: Part) -> str:
+    """The process in which nearly all of that happened, where the handshakes are grouped by process and there are several."""
+    by_process: dict[str, int] = {}
+    for group in case.handshakes.groups:
+        name = group.labels.get(Label.PROCESS)
+        if group.ending is Ending.SUCCESS and name and not group.other:
+            by_process[name] = by_process.get(name, 0) + (group.parts[doing].total_ns if doing in group.parts else 0)
+    name = max(by_process, key=by_process.__getitem__, default="")
+    return f", nearly all in {name}" if len(by_process) > 1 and by_process[name] >= NEARLY_ALL * case.ns(doing) else ""
+
+
+def _processors(case: Case) -> str:
+    """How many processors the handshakes used, where that and the time of the measurement are known."""
+    groups = [group for group in case.handshakes.groups if group.count]
+    known = all(Part.ON_CPU in group.parts and group.parts[Part.ON_CPU].count == group.count for group in groups)
+    if not known or not case.duration_s:
+        return ""
+    used = sum(group.parts[Part.ON_CPU].total_ns for group in groups) / (case.duration_s * 1e9)
+    return f"; handshakes use {used:.2g} of a processor" if used < 1 else f"; handshakes use {used:.1f} processors"

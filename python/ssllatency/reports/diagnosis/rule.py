@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rule of the diagnosis, and what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+
+from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.diagnosis.evidence import Evidence
+
+
+class About(StrEnum):
+    """What a sentence is about."""
+
+    TIME = "time"
+    FAULT = "fault"
+    FAILURES = "failures"
+
+
+class Subject(Enum):
+    """Whose doing it is. Of the rules about one subject one speaks at most, as they would repeat or contradict each other."""
+
+    OFFLOAD = auto()
+    QUEUE = auto()
+    PROCESSORS = auto()
+    PEER = auto()
+    LOSSES = auto()
+    ROUND_TRIPS = auto()
+    APPLICATION = auto()
+    KEY = auto()
+    KEY_EXCHANGE = auto()
+    PEER_VERIFICATION = auto()
+    SESSION_LOOKUP = auto()
+    CALLBACKS = auto()
+    SLEEP = auto()
+    CALLS = auto()
+    RESUMPTION = auto()
+    GROUPS = auto()
+    FAILURES = auto()
+    LEFT = auto()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`evidence` returns the sentence where the numbers support it, else None; `step` is what to do next, and `anchor` where
+    docs/symptoms.md says more. A `last_resort` speaks only where no other kind of rule does but those about failures."""
+
+    evidence: Callable[[Case], Evidence | None]
+    step: str
+    anchor: str
+    subject: Subject
+    about: About = About.TIME
+    last_resort: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name that docs/reference/handshakes.md has it under."""
+        return self.evidence.__name__
