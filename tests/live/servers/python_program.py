@@ -7,6 +7,7 @@ handshakes ended, "" for well, else OpenSSL's own reason as Python has it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import ssl
@@ -17,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+CLIENT_HELLO = 1  # the type of the message
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 
@@ -25,7 +27,7 @@ class Server:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
-        self._context = context_of(settings)
+        self._contexts = itertools.cycle([context_of(settings) for _ in range(settings["contexts"])])
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         self._changed = threading.Condition()
         self._open = 0
@@ -45,22 +47,22 @@ class Server:
             plain = self._listener.accept()[0]
             with self._changed:
                 self._open += 1
-            threading.Thread(target=self._serve, args=(plain,), daemon=True).start()
+            threading.Thread(target=self._serve, args=(plain, next(self._contexts)), daemon=True).start()
 
-    def _serve(self, plain: socket.socket) -> None:
+    def _serve(self, plain: socket.socket, context: ssl.SSLContext) -> None:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.settimeout(self._settings["timeout_s"] or None)
-        end = self._talk(plain)
+        end = self._talk(plain, context)
         with self._changed:
             self._open -= 1
             self._ends[end] += 1
             self._changed.notify_all()
 
-    def _talk(self, plain: socket.socket) -> str:
+    def _talk(self, plain: socket.socket, context: ssl.SSLContext) -> str:
         """How the handshake ended. The request that follows is answered."""
         with plain:
             try:
-                tls = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=not self._settings["lazy"])
+                tls = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=not self._settings["lazy"])
                 if self._settings["lazy"]:
                     tls.recv(65536)
             except OSError as error:
@@ -83,7 +85,12 @@ def context_of(settings: dict[str, Any]) -> ssl.SSLContext:
         context.load_verify_locations(settings["client_ca"])
         context.verify_mode = ssl.CERT_REQUIRED
     if settings["sleep_s"]:
-        context.sni_callback = lambda *_: nap(settings["sleep_s"], settings["slow_while"])
+        slow = settings["slow_name"]
+        context.sni_callback = lambda _, name, __: nap(
+            0 if slow and name != slow else settings["sleep_s"], settings["slow_while"]
+        )
+    if settings["message_s"]:
+        context._msg_callback = lambda *message: nap(settings["message_s"] if message[4] == CLIENT_HELLO else 0, "")
     if settings["ask_s"]:
         late = late_answers(settings["ask_s"])
         context.sni_callback = lambda *_: ask(late)

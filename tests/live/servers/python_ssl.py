@@ -19,9 +19,11 @@ PROGRAM = Path(__file__).with_name("python_program.py")
 @dataclass(frozen=True)
 class TlsSettings:
     """How the server is set up. `version` is a name of ssl.TLSVersion, "" for any; `curve` the only group; `client_ca` demands
-    a certificate of clients; `sleep_s` is slept in the callback for the server's name, where `slow_while` names a file only
-    while that is there, and for `ask_s` that waits for an answer on a socket; `lazy` shakes hands within the first SSL_read. A
-    call that waits longer than `timeout_s` gives up; 0: the socket blocks, so that a handshake is one call."""
+    a certificate of clients. `sleep_s` is slept in the callback for the server's name, where `slow_while` names a file only
+    while that is there, and where there is a `slow_name` only for that name; for `ask_s` that callback waits for an answer on a
+    socket; `message_s` is slept when the library tells of the ClientHello. So many `contexts`, each with its own ticket keys,
+    serve in turn. `lazy` shakes hands within the first SSL_read. A call that waits longer than `timeout_s` gives up; 0: the
+    socket blocks, so that a handshake is one call."""
 
     kind: str = "rsa"
     version: str = ""
@@ -29,6 +31,9 @@ class TlsSettings:
     client_ca: str = ""
     sleep_s: float = 0.0
     slow_while: str = ""
+    slow_name: str = ""
+    message_s: float = 0.0
+    contexts: int = 1
     ask_s: float = 0.0
     lazy: bool = False
     timeout_s: float = 20.0

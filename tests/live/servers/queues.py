@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -33,9 +34,9 @@ class Late:
 
 
 @contextmanager
-def late_server(certificates: Path, late: Late) -> Iterator[tuple[int, int]]:
-    """Such a server: its PID and port."""
-    pair = make_certificate("ecdsa", certificates)
+def late_server(certificates: Path, late: Late, kind: str = "ecdsa") -> Iterator[tuple[int, int]]:
+    """Such a server with such a key: its PID and port."""
+    pair = make_certificate(kind, certificates)
     settings = {**asdict(late), "certificate": str(pair.certificate), "key": str(pair.key)}
     with subprocess.Popen([sys.executable, PROGRAM, json.dumps(settings)], stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -115,3 +116,17 @@ def neighbours(processor: int, number: int) -> Iterator[None]:
         for process in processes:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def on_a_busy_processor(pid: int) -> Iterator[None]:
+    """The server shares its processor with others, and its clients, which are this process, have none of them beside them."""
+    all_processors = os.sched_getaffinity(0)
+    busy = max(all_processors)
+    os.sched_setaffinity(pid, {busy})
+    with neighbours(busy, 4):
+        os.sched_setaffinity(0, all_processors - {busy} or all_processors)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, all_processors)
