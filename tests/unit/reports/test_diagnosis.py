@@ -53,6 +53,15 @@ def test_every_rule_is_tested_on_both_sides_and_documented() -> None:
     assert not [rule.anchor for rule in RULES if f"](#{rule.anchor})" not in symptoms]
 
 
+def test_sleep_in_calls_that_may_be_for_the_peer_is_nobodys() -> None:
+    """Before reads and writes were watched, it isn't known what calls slept for."""
+    asleep = next(handshakes(1) for rule, handshakes, _ in SIDES if rule is calls.asleep_in_calls)
+    count = sum(group.count for group in asleep.groups)
+    assert names(asleep)[0] == "asleep_in_calls"
+    assert names(replace(asleep, slept=count // 4))[0] == "asleep_in_calls"
+    assert names(replace(asleep, slept=count)) == []
+
+
 def test_every_sentence_says_what_to_do() -> None:
     for _, handshakes, _ in SIDES:
         for diagnosis in diagnoses(handshakes(1)):

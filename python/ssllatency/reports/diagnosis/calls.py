@@ -85,7 +85,7 @@ def callbacks(case: Case) -> Evidence | None:
 
 def asleep_in_calls(case: Case) -> Evidence | None:
     """Much of the time the thread sleeps inside calls, in none of the phases."""
-    if not case.much(OWN_FLOOR_NS, Part.REST_ASLEEP):
+    if not case.much(OWN_FLOOR_NS, Part.REST_ASLEEP) or _may_wait_for_peer(case):
         return None
     subject = case.of_wait(case.ns(Part.REST_ASLEEP))
     where = "its thread is asleep inside the library's calls, in none of the phases (rest asleep)"
@@ -104,7 +104,7 @@ def off_cpu(case: Case) -> Evidence | None:
 
 def own_work(case: Case) -> Evidence | None:
     """Much of what clients wait for is spent in calls, and in no phase above all."""
-    if not case.much(PEER_FLOOR_NS, Part.CALLS):
+    if not case.much(PEER_FLOOR_NS, Part.CALLS) or _may_wait_for_peer(case):
         return None
     phase = busiest_phase(case)
     most = f"{share(case.ns(phase), case.ns(Part.CALLS))} of it {phase_words(case, phase)}"
@@ -151,6 +151,11 @@ def _asleep(case: Case, phase: Part) -> str:
         return ""
     state = "asleep" if case.had(Part.OFF_CPU_RUNNABLE) else "asleep or without a processor"
     return f", in which its thread is {state} for {share(least_ns, case.ns(phase))} of the time or more"
+
+
+def _may_wait_for_peer(case: Case) -> bool:
+    """Whether many calls slept before it was known whether they did for their peer."""
+    return case.handshakes.slept >= MUCH * case.count
 
 
 def _mostly_off(case: Case) -> bool:
