@@ -166,6 +166,12 @@ def test_a_quota_is_told_from_neighbours_inside_calls_as_well() -> None:
     assert "held by a CPU quota, 3.00 ms of it inside" in diagnose(held)[0]
 
 
+@pytest.mark.parametrize(("inside", "told_of"), [(1.0, True), (0.99, False)])
+def test_a_thread_without_a_processor_in_the_queue_is_told_of_calls_where_it_matters(inside: float, told_of: bool) -> None:
+    waiting = measured(queue_server=6, queue_runnable=6, wait_peer=2, rest=2, off_cpu=inside, off_cpu_runnable=inside)
+    assert ("; inside calls it was without a processor for another 1.00 ms" in diagnose(waiting)[0]) == told_of
+
+
 def test_a_callback_that_sleeps_is_told_as_the_callback() -> None:
     (sentence,) = diagnose(measured(callbacks=20, rest=0.5, off_cpu=19.8, off_cpu_runnable=0.1))
     assert "the application's own callbacks, in which its thread is asleep for 96 % of the time or more" in sentence

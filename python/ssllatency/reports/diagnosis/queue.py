@@ -8,7 +8,7 @@ from ssllatency.model.handshakes import MEANWHILE, Ending, Label, Part
 from ssllatency.reports.diagnosis.calls import key_remedies, phase_words
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.evidence import Evidence
-from ssllatency.reports.diagnosis.numbers import MOST, MUCH, NEARLY_ALL, OWN_FLOOR_NS, joined_by_or, ratio
+from ssllatency.reports.diagnosis.numbers import MOST, MUCH, NEARLY_ALL, NOTABLE, OWN_FLOOR_NS, joined_by_or, ratio
 from ssllatency.reports.words.units import duration, share
 
 # Two things that the thread did are named where neither makes most of the queue, and the second no less than this.
@@ -128,9 +128,8 @@ def _no_processor(case: Case, queued: Part) -> Evidence | None:
         return None  # the sentence about the queue names it
     evidence = _queue(case, queued)
     if evidence:
-        inside = (
-            f"; inside calls it was without a processor for another {case.mean(Part.OFF_CPU_RUNNABLE)}" if inside_ns else ""
-        )
+        also = f"; inside calls it was without a processor for another {case.mean(Part.OFF_CPU_RUNNABLE)}"
+        inside = also if inside_ns >= NOTABLE * case.wait_ns else ""
         more = max(evidence.weight, ratio(without_ns, case.wait_ns))
         return Evidence(f"{evidence.sentence}{inside}", more)
     if not case.is_much(OWN_FLOOR_NS, without_ns):
