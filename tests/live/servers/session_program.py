@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server whose sessions lie in a store outside of the library that is slow to answer, as a program: session_program.py
 SETTINGS, an object with `certificate`, `key` and `answer_s`. It speaks to the system's OpenSSL itself, as Python's ssl module
-knows no such store, and prints its port. TLS 1.2 without tickets; one thread serves one connection after the other."""
+knows no such store, and prints its port. No tickets; one thread serves one connection after the other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ import time
 SETTINGS = json.loads(sys.argv[1])
 SSL_FILETYPE_PEM = 1
 SSL_OP_NO_TICKET = 1 << 14
-SSL_CTRL_SET_MAX_PROTO_VERSION = 124
 SSL_CTRL_SET_SESS_CACHE_MODE = 44
 SSL_SESS_CACHE_SERVER = 0x0002
 SSL_SESS_CACHE_NO_INTERNAL = 0x0300
-TLS1_2_VERSION = 0x0303
 
 LIBSSL = ctypes.CDLL(ctypes.util.find_library("ssl"))
 Address = ctypes.c_void_p
@@ -43,7 +41,6 @@ def main() -> None:
     look = Look(look_up)
     context = function("SSL_CTX_new", Address, Address)(function("TLS_server_method", Address)())
     control = function("SSL_CTX_ctrl", ctypes.c_long, Address, ctypes.c_int, ctypes.c_long, Address)
-    control(context, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_2_VERSION, None)
     outside = SSL_SESS_CACHE_NO_INTERNAL if SETTINGS["answer_s"] else 0
     control(context, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_SERVER | outside, None)
     function("SSL_CTX_set_options", ctypes.c_uint64, Address, ctypes.c_uint64)(context, SSL_OP_NO_TICKET)
