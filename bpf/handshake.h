@@ -64,7 +64,8 @@ enum ssll_fact {
 	SSLL_FACT_HELLO_RETRIES = 8,
 	SSLL_FACT_TICKETS_REFUSED = 9,
 	SSLL_FACT_CACHE_MISSES = 10,
-	SSLL_FACTS = 11,
+	SSLL_FACT_OFFERED = 11, /* successful handshakes whose client is known to have offered a session */
+	SSLL_FACTS = 12,
 };
 
 enum ssll_ending {

@@ -116,12 +116,16 @@ static __always_inline void add_flag(
 	add_fact(row, fact, !!(handshake->flags & flag));
 }
 
-/* Why a handshake that its client wanted to resume was not. */
-static __always_inline void add_refusal(
+/* Whether the client wanted to resume a session, and why it wasn't resumed. */
+static __always_inline void add_offer(
         struct ssll_handshake_row *row, const struct ssll_handshake *handshake, const struct ssll_labels *labels)
 {
-	if (labels->ending != SSLL_ENDING_SUCCESS || !is_known(labels, SSLL_LABEL_RESUMED) ||
-	        labels->values[SSLL_LABEL_RESUMED])
+	bool resumed = labels->values[SSLL_LABEL_RESUMED];
+
+	if (labels->ending != SSLL_ENDING_SUCCESS || !is_known(labels, SSLL_LABEL_RESUMED))
+		return;
+	add_fact(row, SSLL_FACT_OFFERED, resumed || handshake->flags & (SSLL_FLAG_TICKET | SSLL_FLAG_CACHE));
+	if (resumed)
 		return;
 	if (handshake->flags & SSLL_FLAG_TICKET)
 		add_fact(row, SSLL_FACT_TICKETS_REFUSED, 1);
@@ -134,7 +138,7 @@ __noinline int add_facts(
 {
 	if (!row || !handshake || !labels)
 		return 0;
-	add_refusal(row, handshake, labels);
+	add_offer(row, handshake, labels);
 	add_flag(row, SSLL_FACT_HELLO_RETRY_KNOWN, handshake, SSLL_FLAG_RETRY_KNOWN);
 	add_flag(row, SSLL_FACT_HELLO_RETRIES, handshake, SSLL_FLAG_RETRY);
 	if (!handshake->socket)

@@ -98,7 +98,8 @@ class Fact(IntEnum):
     HELLO_RETRIES = 8
     TICKETS_REFUSED = 9
     CACHE_MISSES = 10
-    FACTS = 11
+    OFFERED = 11
+    FACTS = 12
 
 
 class Flag(IntEnum):
@@ -665,11 +666,11 @@ class HandshakeRow(ctypes.Structure):
         ("parts", Times * 32),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
-        ("facts", ctypes.c_uint64 * 11),
+        ("facts", ctypes.c_uint64 * 12),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 124776
+assert ctypes.sizeof(HandshakeRow) == 124784
 
 
 class Sample(ctypes.Structure):

@@ -73,9 +73,9 @@ class Fact(StrEnum):
     flight had to wait for an acknowledgement, as it was larger than the congestion window. RETRANSMITTED: handshakes in which
     this side sent segments again or the peer's came out of order; RETRANSMISSIONS: segments that this side sent again. GONE:
     handshakes in which a call began after the peer had closed or reset the connection. HELLO_RETRIES: handshakes in which a
-    HelloRetryRequest was sent, of the HELLO_RETRY_KNOWN of which that is known. TICKETS_REFUSED: successful handshakes that
-    weren't resumed though a ticket of the client's was looked at; CACHE_MISSES: those that weren't though a session was looked
-    up in the server's cache.
+    HelloRetryRequest was sent, of the HELLO_RETRY_KNOWN of which that is known. OFFERED: successful handshakes whose
+    client is known to have offered a session. TICKETS_REFUSED: those of them that weren't resumed though a ticket of the
+    client's was looked at; CACHE_MISSES: those that weren't though a session was looked up in the server's cache.
     """
 
     SOCKET = "socket"
@@ -89,6 +89,7 @@ class Fact(StrEnum):
     HELLO_RETRIES = "hello_retries"
     TICKETS_REFUSED = "tickets_refused"
     CACHE_MISSES = "cache_misses"
+    OFFERED = "offered"
 
 
 # The number of handshakes that a fact counts is at most that of another fact; of the others, at most all handshakes.
@@ -97,6 +98,8 @@ WITHIN = {
     Fact.RETRANSMITTED: Fact.SOCKET,
     Fact.GONE: Fact.SOCKET,
     Fact.HELLO_RETRIES: Fact.HELLO_RETRY_KNOWN,
+    Fact.TICKETS_REFUSED: Fact.OFFERED,
+    Fact.CACHE_MISSES: Fact.OFFERED,
 }
 SUMS = (Fact.FLIGHTS, Fact.FLIGHT_BYTES, Fact.RETRANSMISSIONS)  # the others count handshakes
 

@@ -59,10 +59,9 @@ def mixed(fact: Fact, part: int, whole: int = 100, base: Mapping[Fact, int] | No
 def offering(fact: Fact, refused: int, others: int = 50) -> Handshakes:
     """Clients that offer a session, which is refused so many times; and others that offer none."""
     offer = {"session_lookup": 0.01, "rest": 0.2}
-    full = alike(refused, {Label.RESUMED: NO}, {fact: 1}, **offer)
-    return handshakes_of(
-        [*full, *alike(50 - refused, {Label.RESUMED: YES}, **offer), *alike(others, {Label.RESUMED: NO}, rest=0.2)]
-    )
+    full = alike(refused, {Label.RESUMED: NO}, {fact: 1, Fact.OFFERED: 1}, **offer)
+    resumed = alike(50 - refused, {Label.RESUMED: YES}, {Fact.OFFERED: 1}, **offer)
+    return handshakes_of([*full, *resumed, *alike(others, {Label.RESUMED: NO}, rest=0.2)])
 
 
 def versions(old: int) -> Handshakes:

@@ -74,6 +74,8 @@ def _on_the_network(one: Shake, number: int) -> Shake:
     times = {Part.LOSSES: one.times[Part.WAIT_PEER] // 2} if lossy else {}
     if Part.SESSION_LOOKUP not in one.times and number % 10 == 0:
         facts[Fact.TICKETS_REFUSED], times[Part.SESSION_LOOKUP] = 1, 5_000
+    if Part.SESSION_LOOKUP in one.times or Part.SESSION_LOOKUP in times:
+        facts[Fact.OFFERED] = 1
     return replace(one, times={**one.times, **times, Part.ROUND_TRIPS: 25_000_000}, facts=facts)
 
 

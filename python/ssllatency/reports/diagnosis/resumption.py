@@ -41,7 +41,7 @@ def never_offered(case: Case) -> Evidence | None:
 
 
 def _refused(case: Case, fact: Fact, why: str) -> Evidence | None:
-    offered, refused = case.had(Part.SESSION_LOOKUP), case.fact(fact)
+    offered, refused = case.fact(Fact.OFFERED), case.fact(fact)
     if offered < FEWEST or refused < MOST * offered or refused < NOTABLE * case.count:
         return None
     who = f"{share(refused, offered)} of the clients that offered a session ({refused} of {offered}) came {why}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ssllatency.model.handshake_arithmetic import add_groups
-from ssllatency.model.handshakes import Fact, Group, Handshakes, Part
+from ssllatency.model.handshakes import Fact, Group, Handshakes
 from ssllatency.reports.rows.parts import shown_group
 from ssllatency.reports.words.units import counted, share, size
 
@@ -52,10 +52,8 @@ def _losses(group: Group) -> Iterator[str]:
 
 
 def _resumption(group: Group) -> Iterator[str]:
-    """What was offered is known by the look-ups; where there was none, whether they were seen isn't. Measurements of older
-    versions have no facts."""
-    looked_up = group.parts[Part.SESSION_LOOKUP].count if group.facts and Part.SESSION_LOOKUP in group.parts else 0
-    parts = [f"a session was offered in {share(looked_up, group.count)}"] if looked_up else []
+    offered = group.facts.get(Fact.OFFERED)
+    parts = [f"a session was offered in {share(offered, group.count)}"] if offered else []
     if refused := group.facts.get(Fact.TICKETS_REFUSED):
         parts.append(f"a ticket refused in {share(refused, group.count)}")
     if missed := group.facts.get(Fact.CACHE_MISSES):
