@@ -23,7 +23,7 @@ from ssllatency.reports.html.offload import offload
 from ssllatency.reports.html.over_time import over_time
 from ssllatency.reports.html.plots.bars import Bar, bars
 from ssllatency.reports.html.slowest import slowest
-from ssllatency.reports.html.words import name, typeset, visible
+from ssllatency.reports.html.words import name, sentence, typeset, visible
 from ssllatency.reports.rows.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
 from ssllatency.reports.words.handshakes import ADJECTIVES
@@ -68,6 +68,7 @@ def _environment() -> Environment:
         autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_final
     )
     environment.filters["name"] = name
+    environment.filters["sentence"] = sentence
     return environment
 
 

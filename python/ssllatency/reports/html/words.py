@@ -16,6 +16,7 @@ _LONGEST_NAME = 400
 _LONGEST_IN_PLOT = 32
 _MICROSECONDS = re.compile(r"(?<=\d\u00a0)us(?![^\W_])")
 
+_COMMAND = re.compile("`([^`]{1,200})`")
 _BREAKS = re.compile(r"([/_])(?=\w)")
 
 
@@ -44,6 +45,11 @@ def typeset(text: str) -> str:
 def name(text: str) -> Markup:
     """A name, cut where it is too long to be one, that may go on in the next line after a slash or underscore."""
     return Markup(_BREAKS.sub(r"\1<wbr>", str(escape(visible(_cut(text, _LONGEST_NAME))))))
+
+
+def sentence(text: str) -> Markup:
+    """A sentence in which what stands between backticks is to be typed."""
+    return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(typeset(visible(text))))))
 
 
 def in_plot(text: str) -> str:

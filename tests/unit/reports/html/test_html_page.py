@@ -27,7 +27,7 @@ from ssllatency.reports.html.blocks import Mark
 from ssllatency.reports.html.change import findings
 from ssllatency.reports.html.handshakes import endings
 from ssllatency.reports.html.page import page
-from ssllatency.reports.html.words import typeset, visible
+from ssllatency.reports.html.words import sentence, typeset, visible
 from ssllatency.reports.rows.changes import with_sign
 from ssllatency.reports.words.units import duration
 
@@ -243,6 +243,14 @@ def test_findings_come_first_with_a_mark_each() -> None:
     assert _marks("offloaded")[0][0] == "good"
     assert _marks("failing")[0][0] == "bad"
     assert _marks("nothing") == [("look", "No")]
+
+
+def test_commands_in_a_sentence_are_code_and_what_a_target_chose_is_not_markup() -> None:
+    assert sentence("Type `ssllatency top`, or <b>`x`</b>.") == (
+        "Type <code>ssllatency top</code>, or &lt;b&gt;<code>x</code>&lt;/b&gt;."
+    )
+    assert sentence("a ` b") == "a ` b"
+    assert "<script" not in sentence(f"`{HOSTILE}`")
 
 
 def test_a_change_that_is_not_sure_is_looked_at() -> None:
