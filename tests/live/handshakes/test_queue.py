@@ -4,13 +4,10 @@ must agree on it."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +18,7 @@ from tests.live.clients.counted import TLS_1_2
 from tests.live.clients.slow import slow
 from tests.live.commands.handshakes import MEANWHILE, Shakes, SlowLines, assert_books
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
-from tests.live.servers.queues import Late, felt_at_once_ns, felt_ns, late_server, on_a_busy_processor, quota
+from tests.live.servers.queues import Late, felt_at_once_ns, felt_ns, late_server, on_a_busy_processor, quota, stopped_often
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 32
@@ -49,27 +46,6 @@ def sentences(shakes: Shakes) -> list[str]:
     handshakes = from_document(shakes.document).handshakes
     assert handshakes
     return diagnose(handshakes)
-
-
-@contextmanager
-def stopped_often(pid: int) -> Iterator[None]:
-    """Stopped for LATE_S, then let go for a tenth of that, again and again."""
-    over = threading.Event()
-
-    def stop() -> None:
-        while not over.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(LATE_S)
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(LATE_S / 10)
-
-    thread = threading.Thread(target=stop)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def nothing(_: int) -> AbstractContextManager[None]:
@@ -129,7 +105,7 @@ def test_slow_handshakes_are_shown_as_they_end_with_their_queue(certificates: Pa
 
 
 def test_a_server_that_is_stopped_is_asleep(certificates: Path) -> None:
-    with late_server(certificates, Late()) as (pid, port), Shakes(pid) as shakes, stopped_often(pid):
+    with late_server(certificates, Late()) as (pid, port), Shakes(pid) as shakes, stopped_often(pid, LATE_S, LATE_S / 10):
         felt = [felt_ns(port) for _ in range(TIMES)]
     parts = sums(shakes)
     assert parts["queue_asleep"] > 0.5 * parts["queue"]

@@ -45,19 +45,19 @@ class Running:
 
 
 @contextmanager
-def haproxy(pair: Certificate, words: str = "") -> Iterator[Running]:
-    """Four threads. `words` are more of the TLS port's."""
+def haproxy(pair: Certificate, words: str = "", threads: int = 4) -> Iterator[Running]:
+    """`words` are more of the TLS port's."""
     program, (port,) = _program("haproxy"), free_ports(1)
     with _folder() as folder:
         (folder / "both.pem").write_text(pair.certificate.read_text() + pair.key.read_text())
-        (folder / "conf").write_text(_HAPROXY.format(folder=folder, port=port, words=words))
+        (folder / "conf").write_text(_HAPROXY.format(folder=folder, port=port, words=words, threads=threads))
         with _process([program, "-db", "-f", folder / "conf"], folder, port) as pid:
             yield Running(pid, port, lambda: _haproxy_told(folder / "stats"))
 
 
 _HAPROXY = """
 global
-    nbthread 4
+    nbthread {threads}
     stats socket {folder}/stats
 defaults
     mode http

@@ -28,7 +28,7 @@ class Server:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
         self._contexts = itertools.cycle([context_of(settings) for _ in range(settings["contexts"])])
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=settings["backlog"])
         self._changed = threading.Condition()
         self._open = 0
         self._ends: Counter[str] = Counter()
@@ -44,6 +44,7 @@ class Server:
 
     def _accept(self) -> None:
         while True:
+            time.sleep(self._settings["accept_s"])
             plain = self._listener.accept()[0]
             with self._changed:
                 self._open += 1

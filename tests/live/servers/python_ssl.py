@@ -23,7 +23,8 @@ class TlsSettings:
     while that is there, and where there is a `slow_name` only for that name; for `ask_s` that callback waits for an answer on a
     socket; `message_s` is slept when the library tells of the ClientHello. So many `contexts`, each with its own ticket keys,
     serve in turn. `lazy` shakes hands within the first SSL_read. A call that waits longer than `timeout_s` gives up; 0: the
-    socket blocks, so that a handshake is one call."""
+    socket blocks, so that a handshake is one call. It sleeps for `accept_s` before it accepts a connection, of which `backlog`
+    may wait."""
 
     kind: str = "rsa"
     version: str = ""
@@ -37,6 +38,8 @@ class TlsSettings:
     ask_s: float = 0.0
     lazy: bool = False
     timeout_s: float = 20.0
+    backlog: int = 4096
+    accept_s: float = 0.0
 
 
 @dataclass

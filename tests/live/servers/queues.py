@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -130,3 +131,24 @@ def on_a_busy_processor(pid: int) -> Iterator[None]:
             yield
         finally:
             os.sched_setaffinity(0, all_processors)
+
+
+@contextmanager
+def stopped_often(pid: int, stopped_s: float, running_s: float) -> Iterator[None]:
+    """The process is stopped and let go for so long, again and again."""
+    over = threading.Event()
+
+    def stop() -> None:
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(stopped_s)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(running_s)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
