@@ -207,7 +207,8 @@ enum ssll_flag {
 	SSLL_FLAG_UNSPLIT = 16,         /* its calls moved between threads: time on and off the processor can't be told */
 	SSLL_FLAG_FED = 16384,          /* the application reads the socket itself and hands the bytes to the library */
 	SSLL_FLAG_DISOWNED = 32768,     /* its calls followed reads of different sockets: it isn't known which one is its */
-	SSLL_FLAG_UNSENT = 65536,       /* a part of a flight waited for an acknowledgement */
+	SSLL_FLAG_UNSENT = 65536,       /* a part of a flight waited for an acknowledgement, */
+	SSLL_FLAG_UNSENT_NOW = 2097152, /* of the last one */
 	SSLL_FLAG_GONE = 131072,        /* a call began after the peer had closed or reset the connection, */
 	SSLL_FLAG_GONE_NOW = 262144,    /* the one that runs */
 	SSLL_FLAG_RETRY_KNOWN = 524288, /* it is known whether a HelloRetryRequest was sent, */

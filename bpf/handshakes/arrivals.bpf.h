@@ -228,7 +228,7 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 		arrived = now;
 	if (arrived < since)
 		arrived = since;
-	round_trip = least_round_trip_ns((struct sock *)handshake->socket);
+	round_trip = least_network_ns(handshake);
 	if (round_trip > arrived - since)
 		round_trip = arrived - since;
 	handshake->parts[SSLL_PART_WAIT_PEER] += arrived - since;

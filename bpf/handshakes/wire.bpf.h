@@ -40,7 +40,18 @@ static __always_inline void end_flight(struct ssll_handshake *handshake)
 	if (bytes > handshake->flight_bytes)
 		handshake->flight_bytes = bytes;
 	if (BPF_CORE_READ(tcp, snd_nxt) != written_seq && BPF_CORE_READ(tcp, packets_out) >= BPF_CORE_READ(tcp, snd_cwnd))
-		handshake->flags |= SSLL_FLAG_UNSENT;
+		handshake->flags |= SSLL_FLAG_UNSENT | SSLL_FLAG_UNSENT_NOW;
+}
+
+/* The least that the network needs to carry the last flight and its answer. */
+static __always_inline __u64 least_network_ns(struct ssll_handshake *handshake)
+{
+	__u64 round_trip_ns = least_round_trip_ns((struct sock *)handshake->socket);
+
+	if (handshake->flags & SSLL_FLAG_UNSENT_NOW)
+		round_trip_ns *= 2;
+	handshake->flags &= ~SSLL_FLAG_UNSENT_NOW;
+	return round_trip_ns;
 }
 
 /* A wait for the peer has ended, of which so much was the peer's. */

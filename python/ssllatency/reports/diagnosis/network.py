@@ -147,8 +147,8 @@ def _key(case: Case) -> str:
 
 def _trip_ns(case: Case) -> float | None:
     """The shortest round trip, on average; None where it isn't known."""
-    flights, trips_ns = case.fact(Fact.FLIGHTS), case.ns(Part.ROUND_TRIPS)
-    return trips_ns / flights if flights and trips_ns else None
+    trips, trips_ns = case.fact(Fact.FLIGHTS) + case.fact(Fact.UNSENT), case.ns(Part.ROUND_TRIPS)
+    return trips_ns / trips if trips and trips_ns else None
 
 
 def _of(trip_ns: float | None) -> str:
