@@ -77,11 +77,6 @@ class Trace:
         self._keep(self._result())
 
     @property
-    def pid(self) -> int:
-        """The command's process."""
-        return self._process.pid
-
-    @property
     def is_running(self) -> bool:
         """Whether it hasn't ended by itself."""
         return self._process.poll() is None
