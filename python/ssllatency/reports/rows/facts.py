@@ -34,6 +34,8 @@ def _of_group(group: Group) -> list[str]:
 
 def _flights(group: Group) -> Iterator[str]:
     sockets, flights, sent = (group.facts.get(fact, 0) for fact in (Fact.SOCKET, Fact.FLIGHTS, Fact.FLIGHT_BYTES))
+    if 0 < sockets < group.count:
+        yield f"the socket is known in {share(sockets, group.count)}"
     if sockets and flights:
         yield f"{flights / sockets:.1f} flights of the peer were awaited in a handshake"
     if retries := group.facts.get(Fact.HELLO_RETRIES):

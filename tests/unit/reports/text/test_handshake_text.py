@@ -234,6 +234,7 @@ def test_what_is_known_of_the_network_is_one_sentence() -> None:
     )
     assert "50 % had losses" in facts_of({**NETWORK, Fact.RETRANSMITTED: 1})
     assert "sent again" not in facts_of({**NETWORK, Fact.RETRANSMITTED: 1})
+    assert facts_of({Fact.SOCKET: 1}, None, Shake({})) == "the socket is known in 50 %"
 
 
 def test_what_became_of_offered_sessions() -> None:
