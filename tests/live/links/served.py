@@ -21,7 +21,7 @@ from tests.live.servers.python_ssl import TlsServer, TlsSettings
 
 KIND = "rsa4096"
 STALL_S = 0.05
-ASYNCIO = Path(debian.__file__).with_name("asyncio_program.py")
+ASYNCIO = Path(__file__).with_name("asyncio_program.py")
 
 
 @dataclass(frozen=True)
