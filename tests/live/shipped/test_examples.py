@@ -25,6 +25,8 @@ _VARYING = (
     (r"\n +\d+ handshakes? whose calls slept .*", ""),  # for a lock, as may happen on a busy machine
     (r"\n +\d+ handshakes? whose peer's bytes came .*(?:\n {4,}.*)*", ""),
     (r"^ +(?:round trips|before: \w+|queue|in handshakes|in other work|no processor|CPU quota|asleep) +\d.*\n", ""),
+    (r"^ +(?:\((?:on|off) CPU\)|ready to run|rest asleep|losses|peer gone) +\d.*\n", ""),
+    (r"^Network and resumption: .*\n(?:[ ].*\n)*\n?", ""),
     (r"^Lost:\n\n", ""),  # nothing else
     (r"^(?:ssllatency|Note): \d+ other process.*\n(?:[ ].*\n)*\n?", ""),  # who else maps the libraries
     (r"^(?:Cost of tracing|Processes that aren't traced|Programs that aren't at probes)\b.*\n(?:[ ].*\n)*\n?", ""),
@@ -48,6 +50,12 @@ _PERHAPS = {
     "in other work",
     "no processor",
     "asleep",
+    "(off CPU)",
+    "ready to run",
+    "rest asleep",
+    "losses",
+    "(peer gone)",
+    "peer gone",
     "wait: peer window",
     "wait: unknown",
     "Of it in calls",
