@@ -56,6 +56,7 @@ _PERHAPS = {
     "losses",
     "(peer gone)",
     "peer gone",
+    "wait: peer or server",
     "wait: peer window",
     "wait: unknown",
     "Of it in calls",
