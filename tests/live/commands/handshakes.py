@@ -81,7 +81,7 @@ def labels_of(singles: Iterable[Shake], *labels: str) -> list[tuple[str | None, 
 
 def split(singles: Iterable[Shake]) -> list[Shake]:
     """Those whose calls are split into on and off the processor."""
-    return [single for single in singles if "on_cpu" in single["parts_ns"]]
+    return [single for single in singles if {"on_cpu", "off_cpu"} & single["parts_ns"].keys()]
 
 
 def for_peer_ns(single: Shake) -> int:
@@ -119,8 +119,8 @@ def _assert_adds_up(single: Shake) -> None:
     total = {name: sum(parts.get(part, 0) for part in kinds) for name, kinds in (("phases", PHASES), ("waits", WAITS))}
     assert parts["wall"] == parts["calls"] + total["waits"]
     assert parts["calls"] == total["phases"]
-    if "on_cpu" in parts:
-        assert parts["calls"] == parts["on_cpu"] + parts.get("off_cpu", 0)
+    if {"on_cpu", "off_cpu"} & parts.keys():
+        assert parts["calls"] == parts.get("on_cpu", 0) + parts.get("off_cpu", 0)
     assert parts.get("off_cpu_runnable", 0) + parts.get("rest_asleep", 0) <= parts.get("off_cpu", 0)
     assert parts.get("rest_asleep", 0) <= parts["rest"]
     assert parts.get("gone", 0) <= parts["calls"]

@@ -132,6 +132,13 @@ def test_a_key_whose_thread_sleeps_is_elsewhere() -> None:
     assert "ECDSA certificate" not in sentence
 
 
+def test_where_no_thread_was_ever_without_a_processor_it_slept() -> None:
+    slept = {"session_lookup": 9, "rest": 0.3, "off_cpu": 8, "on_cpu": 1.3}
+    assert "its thread is asleep or without a processor for" in diagnose(measured(**slept))[0]
+    known = handshakes_of(alike(100, facts={Fact.SOCKET: 1}, **slept))
+    assert "its thread is asleep for" in told(calls.session_lookup, known)
+
+
 def test_clients_that_never_offer_a_session_are_told_beside_the_key() -> None:
     full = {"private_key": 3, "key_exchange": 0.1, "rest": 0.2}
     never = alike(95, {Label.RESUMED: NO}, **full)

@@ -94,7 +94,7 @@ def asleep_in_calls(case: Case) -> Evidence | None:
 
 def off_cpu(case: Case) -> Evidence | None:
     """Much of the time the thread wasn't on a processor inside calls, and it isn't known why."""
-    known = case.had(Part.OFF_CPU_RUNNABLE) or any(_asleep(case, phase) for phase in PHASES)
+    known = case.tells_sleep or any(_asleep(case, phase) for phase in PHASES)
     if known or not case.much(OWN_FLOOR_NS, Part.OFF_CPU):
         return None
     subject = case.of_wait(case.ns(Part.OFF_CPU))
@@ -149,7 +149,7 @@ def _asleep(case: Case, phase: Part) -> str:
     least_ns = case.ns(Part.OFF_CPU) - case.ns(Part.OFF_CPU_RUNNABLE) - in_rest - others
     if phase is Part.REST or not case.ns(phase) or least_ns < MOST * case.ns(phase):
         return ""
-    state = "asleep" if case.had(Part.OFF_CPU_RUNNABLE) else "asleep or without a processor"
+    state = "asleep" if case.tells_sleep else "asleep or without a processor"
     return f", in which its thread is {state} for {share(least_ns, case.ns(phase))} of the time or more"
 
 

@@ -42,6 +42,12 @@ class Case:
         """How many handshakes had the part."""
         return self.group.parts[part].count if self.group and part in self.group.parts else 0
 
+    @property
+    def tells_sleep(self) -> bool:
+        """Whether sleep is told from being ready to run, within the time off the processor: not in older measurements, which
+        have no facts."""
+        return bool(self.group and self.group.facts) or self.had(Part.OFF_CPU_RUNNABLE) > 0
+
     def fact(self, fact: Fact) -> int:
         """The sum of a fact."""
         return self.group.facts.get(fact, 0) if self.group else 0
