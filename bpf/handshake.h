@@ -213,6 +213,8 @@ enum ssll_flag {
 	SSLL_FLAG_GONE_NOW = 262144,    /* the one that runs */
 	SSLL_FLAG_RETRY_KNOWN = 524288, /* it is known whether a HelloRetryRequest was sent, */
 	SSLL_FLAG_RETRY = 1048576,      /* and it was */
+	SSLL_FLAG_AWAITS_ANSWER = 4194304, /* this side has sent a flight that the peer hasn't answered yet */
+	SSLL_FLAG_LOST = 8388608,          /* the connection had losses while the handshake waited */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -313,8 +315,7 @@ struct ssll_handshake {
 	__u32 losses;       /* of the connection so far: segments sent again or received out of order */
 	__u32 resent;       /* the same, those sent again alone */
 	__u32 retransmissions;
-	__u16 lost;          /* 1: the connection had losses while the handshake waited */
-	__u16 awaits_answer; /* 1: this side has sent a flight that the peer hasn't answered yet */
+	__u32 pad;
 };
 
 /* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the

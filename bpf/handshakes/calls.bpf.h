@@ -6,8 +6,8 @@
 #include "common/tiers.bpf.h"
 #include "handshakes/ending.bpf.h"
 #include "handshakes/parts.bpf.h"
-#include "handshakes/reads.bpf.h"
-#include "handshakes/running.bpf.h"
+#include "running/reads.bpf.h"
+#include "running/running.bpf.h"
 
 /* A call on an SSL that has no handshake begins one only where the SSL says that one is to be done. */
 static __always_inline bool begins_handshake(__u64 ssl, __u32 convention, const struct ssll_layout *layout)
@@ -54,7 +54,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		forget_endpoint(ssl); /* of an SSL that lay there before */
 		if (handshake && is_under_way(ssl, layout))
 			handshake->flags |= SSLL_FLAG_PARTIAL;
-		begin_with_hello(handshake, ssl, now);
+		begin_with_hello(handshake, ssl);
 	}
 	thread = lookup_or_init_thread();
 	if (!handshake || !thread || handshake->flags & SSLL_FLAG_ENDED)
@@ -64,7 +64,7 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
 		close_lost_call(handshake, thread, now);
 	if (!thread->ssl) {
-		own_fed(handshake, thread, ssl, now);
+		own_fed(handshake, thread, ssl);
 		sample_own(now);
 	}
 	call.outer = thread->ssl;

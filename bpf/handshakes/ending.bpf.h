@@ -7,11 +7,11 @@
 #define HANDSHAKES_ENDING_BPF_H
 
 #include "common/outcome.bpf.h"
-#include "handshakes/blocking.bpf.h"
 #include "handshakes/endpoints.bpf.h"
 #include "handshakes/errors.bpf.h"
 #include "handshakes/offload.bpf.h"
 #include "handshakes/tables.bpf.h"
+#include "running/blocking.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -76,37 +76,31 @@ static __always_inline void find_retry(struct ssll_handshake *handshake, __u64 s
 	handshake->flags |= retry ? SSLL_FLAG_RETRY_KNOWN | SSLL_FLAG_RETRY : SSLL_FLAG_RETRY_KNOWN;
 }
 
-/* How a handshake ends: enum ssll_ending, enum ssll_reason, whether it is a server's, and whether a call of it has just come
- * back. */
-enum {
-	END_ENDING = 0,   /* 8 bits */
-	END_REASON = 8,   /* 8 bits */
-	END_SERVER = 16,  /* 1 bit */
-	END_IN_CALL = 17, /* 1 bit */
-};
-
-/* The handshake is over: counts it under its labels and its ending, and closes its record. Not inlined: what it needs of the
- * stack, its callers have not. */
-__noinline int end_handshake(struct ssll_handshake *handshake, __u64 ssl, __u32 how, __u64 now)
+/* The handshake is over: counts it under its labels and its ending, and closes its record. Of one that is freed no call has
+ * just come back. */
+static __always_inline void finish_handshake(
+        struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, bool in_call, __u64 now)
 {
-	__u8 ending = field(how, END_ENDING, 8), reason = field(how, END_REASON, 8);
-	bool server = field(how, END_SERVER, 1), in_call = field(how, END_IN_CALL, 1);
-	struct ssll_layout *layout = handshake ? layout_of(handshake->library) : NULL;
-	struct ssll_cause_key cause = {.state = SSLL_STATE_UNKNOWN, .ending = ending, .reason = reason};
-	struct ssll_labels labels = {.ending = ending};
+	struct ssll_layout *layout = layout_of(handshake->library);
+	struct ssll_labels labels = {.ending = ending, .library = handshake->library};
 	__u32 tgid = this_process();
+	struct ssll_cause_key cause = {
+	        .error = ends_by_error(reason) ? handshake->error : 0,
+	        .state = SSLL_STATE_UNKNOWN,
+	        .library = handshake->library,
+	        .ending = ending,
+	        .reason = reason,
+	        .alert = handshake->alert,
+	        .sent = !!(handshake->flags & SSLL_FLAG_ALERT_SENT),
+	};
 	__u64 state = 0;
 
-	if (!handshake || !layout)
-		return 0;
-	labels.library = cause.library = handshake->library;
-	cause.error = ends_by_error(reason) ? handshake->error : 0;
-	cause.alert = handshake->alert;
-	cause.sent = !!(handshake->flags & SSLL_FLAG_ALERT_SENT);
+	if (!layout)
+		return;
 	if (handshake->flags & SSLL_FLAG_PARTIAL) {
 		count(&handshake_counters.partial);
 		close_handshake(ssl, tgid);
-		return 0;
+		return;
 	}
 	if ((handshake->flags & (SSLL_FLAG_SLEPT | SSLL_FLAG_RETURNS)) == SSLL_FLAG_SLEPT)
 		count(&handshake_counters.slept);
@@ -146,14 +140,6 @@ __noinline int end_handshake(struct ssll_handshake *handshake, __u64 ssl, __u32 
 		mark_ended(handshake); /* a further call just fails again: it is no new handshake */
 	else
 		close_handshake(ssl, tgid);
-	return 0;
-}
-
-static __always_inline void finish_handshake(
-        struct ssll_handshake *handshake, __u64 ssl, __u8 ending, __u8 reason, bool server, bool in_call, __u64 now)
-{
-	end_handshake(handshake, ssl,
-	        ending << END_ENDING | reason << END_REASON | server << END_SERVER | in_call << END_IN_CALL, now);
 }
 
 /* Whether the handshake is of the side that is asked for; one that can't be read counts. */

@@ -6,8 +6,8 @@
 #ifndef ENDPOINTS_BPF_H
 #define ENDPOINTS_BPF_H
 
-#include "handshakes/running.bpf.h"
 #include "labels/who.bpf.h"
+#include "running/running.bpf.h"
 
 /* As many as handshakes in flight, where they are asked for. */
 struct {

@@ -5,7 +5,7 @@
 
 #include "common/registers.bpf.h"
 #include "handshakes/labels.bpf.h"
-#include "handshakes/running.bpf.h"
+#include "running/running.bpf.h"
 
 /* Alerts: RFC 8446, section 6. */
 enum {

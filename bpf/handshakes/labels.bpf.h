@@ -3,8 +3,8 @@
 #ifndef LABELS_BPF_H
 #define LABELS_BPF_H
 
-#include "handshakes/running.bpf.h"
 #include "labels/paths.bpf.h"
+#include "running/running.bpf.h"
 
 enum {
 	OPENSSL_VERIFY_PEER = 1,

@@ -9,9 +9,9 @@
 #ifndef OFFLOAD_BPF_H
 #define OFFLOAD_BPF_H
 
-#include "handshakes/running.bpf.h"
 #include "common/tasks.bpf.h"
 #include "common/times.bpf.h"
+#include "running/running.bpf.h"
 
 /* A descriptor of a process. */
 struct wake_key {

@@ -8,9 +8,9 @@
 #define HANDSHAKES_PARTS_BPF_H
 
 #include "common/registers.bpf.h"
-#include "handshakes/blocking.bpf.h"
 #include "handshakes/offload.bpf.h"
-#include "handshakes/running.bpf.h"
+#include "running/blocking.bpf.h"
+#include "running/running.bpf.h"
 
 /* The key's size in bytes as the call's argument tells it, 0 where it doesn't. */
 static __always_inline __u32 key_bytes(const struct pt_regs *ctx, __u64 cookie)

@@ -147,7 +147,7 @@ __noinline int add_facts(
 	add_fact(row, SSLL_FACT_FLIGHTS, handshake->flights);
 	add_fact(row, SSLL_FACT_FLIGHT_BYTES, handshake->flight_bytes);
 	add_flag(row, SSLL_FACT_UNSENT, handshake, SSLL_FLAG_UNSENT);
-	add_fact(row, SSLL_FACT_RETRANSMITTED, handshake->lost);
+	add_flag(row, SSLL_FACT_RETRANSMITTED, handshake, SSLL_FLAG_LOST);
 	add_fact(row, SSLL_FACT_RETRANSMISSIONS, handshake->retransmissions);
 	add_flag(row, SSLL_FACT_GONE, handshake, SSLL_FLAG_GONE);
 	return 0;

@@ -125,6 +125,8 @@ class Flag(IntEnum):
     GONE_NOW = 262144
     RETRY_KNOWN = 524288
     RETRY = 1048576
+    AWAITS_ANSWER = 4194304
+    LOST = 8388608
 
 
 class FollowLimits(IntEnum):
@@ -572,8 +574,7 @@ class Handshake(ctypes.Structure):
         ("losses", ctypes.c_uint32),
         ("resent", ctypes.c_uint32),
         ("retransmissions", ctypes.c_uint32),
-        ("lost", ctypes.c_uint16),
-        ("awaits_answer", ctypes.c_uint16),
+        ("pad", ctypes.c_uint32),
     )
 
 

@@ -123,6 +123,7 @@ WAITS = (
     Part.WAIT_UNKNOWN,
 )
 BEFORE = (Part.WAIT_HELLO, Part.QUEUE_START)  # before the first call, and so not in WALL
+CLIENT_WAIT = (Part.QUEUE_START, Part.WALL)  # what a client waits for in all, from the arrival of its ClientHello on
 # What the server's thread did while the peer's bytes lay in the queue.
 MEANWHILE = (
     Part.QUEUE_HANDSHAKES,
@@ -224,6 +225,10 @@ class Group:
     def count(self) -> int:
         """How many handshakes."""
         return self.parts[Part.WALL].count
+
+    def total_ns(self, *parts: Part) -> int:
+        """The time that these parts took in all."""
+        return sum(self.parts[part].total_ns for part in parts if part in self.parts)
 
     @cached_property
     def adds_up(self) -> bool:

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -22,7 +20,7 @@ from tests.live.commands.trace import PROGRAM
 from tests.live.commands.watch import Watch
 from tests.live.servers.nginx import Nginx
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
-from tests.waiting import wait_for
+from tests.waiting import meanwhile, wait_for
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -40,24 +38,9 @@ with open(sys.argv[1], "w") as file:
 """
 
 
-@contextmanager
-def busy(port: int) -> Iterator[None]:
+def busy(port: int) -> AbstractContextManager[None]:
     """Clients that come one after the other."""
-    over = threading.Event()
-
-    def connect() -> None:
-        client = Client(port, TLS_1_3)
-        while not over.is_set():
-            client.connect()
-            over.wait(0.02)
-
-    thread = threading.Thread(target=connect)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return meanwhile(Client(port, TLS_1_3).connect, 0.02)
 
 
 def mean_ns(interval: Snapshot, part: Part) -> float:

@@ -19,9 +19,9 @@ from tests.live.clients.bad import context, no_shared_cipher
 from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3
 from tests.live.commands.handshakes import Shakes, assert_books
 from tests.live.servers.nginx import make_certificate
+from tests.live.servers.programs import session_server
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
 from tests.live.servers.queues import Late, felt_ns, late_server, on_a_busy_processor
-from tests.live.servers.session_store import session_server
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 32

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from tests.live.servers import debian
 from tests.live.servers.nginx import Nginx, Settings, free_ports, make_certificate
+from tests.live.servers.programs import serving
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
 
 KIND = "rsa4096"
@@ -70,14 +69,8 @@ def late_to_accept(certificates: Path) -> Iterator[Served]:
 @contextmanager
 def asyncio(certificates: Path) -> Iterator[Served]:
     pair = make_certificate(KIND, certificates)
-    command = [sys.executable, ASYNCIO, pair.certificate, pair.key]
-    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            port = int(process.stdout.readline())
-            yield Served(process.pid, (process.pid,), port, lambda: _stall(process.pid))
-        finally:
-            process.kill()
+    with serving(ASYNCIO, pair.certificate, pair.key) as (pid, port):
+        yield Served(pid, (pid,), port, lambda: _stall(pid))
 
 
 def _stall(pid: int) -> None:

@@ -5,7 +5,6 @@ from the ClientHello's arrival, and whose time they say it was. A cause is plant
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -22,6 +21,7 @@ from tests.live.links.agreement import Compared, compare, summary
 from tests.live.links.link import TO_CLIENT, Link, Segment, awake
 from tests.live.links.served import SERVERS, STALL_S, Served
 from tests.live.servers.queues import neighbours, quota, stopped_often
+from tests.waiting import meanwhile
 
 pytestmark = pytest.mark.usefixtures("tracing")
 SHARE = 0.05  # of the clients' time, within which shares of it agree
@@ -57,21 +57,15 @@ def to_each(plant: Callable[[int], AbstractContextManager[object]]) -> Plant:
 @contextmanager
 def stalls(link: Link, served: Served) -> Iterator[None]:
     """Its event loop is blocked for two thirds of the time."""
-    over = threading.Event()
+    stall = served.stall
+    assert stall
 
-    def stall() -> None:
-        assert served.stall
+    def within() -> None:
         with link.at_server():
-            while not over.wait(STALL_S / 2):
-                served.stall()
+            stall()
 
-    thread = threading.Thread(target=stall)
-    thread.start()
-    try:
+    with meanwhile(within, STALL_S / 2):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -13,15 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.live.clients.bad import context
 from tests.live.clients.counted import TIMEOUT_S
-from tests.live.servers.nginx import make_certificate
-
-PROGRAM = Path(__file__).with_name("queue_program.py")
+from tests.live.servers.programs import serving_with
+from tests.waiting import meanwhile
 
 
 @dataclass(frozen=True)
@@ -34,17 +32,9 @@ class Late:
     callback_s: float = 0.0
 
 
-@contextmanager
-def late_server(certificates: Path, late: Late, kind: str = "ecdsa") -> Iterator[tuple[int, int]]:
-    """Such a server with such a key: its PID and port."""
-    pair = make_certificate(kind, certificates)
-    settings = {**asdict(late), "certificate": str(pair.certificate), "key": str(pair.key)}
-    with subprocess.Popen([sys.executable, PROGRAM, json.dumps(settings)], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            yield process.pid, int(process.stdout.readline())
-        finally:
-            process.kill()
+def late_server(certificates: Path, late: Late, kind: str = "ecdsa") -> AbstractContextManager[tuple[int, int]]:
+    """Such a server, queue_program.py, with such a key: its PID and port."""
+    return serving_with("queue_program.py", certificates, kind, **asdict(late))
 
 
 def felt_ns(port: int, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> int:
@@ -133,22 +123,12 @@ def on_a_busy_processor(pid: int) -> Iterator[None]:
             os.sched_setaffinity(0, all_processors)
 
 
-@contextmanager
-def stopped_often(pid: int, stopped_s: float, running_s: float) -> Iterator[None]:
+def stopped_often(pid: int, stopped_s: float, running_s: float) -> AbstractContextManager[None]:
     """The process is stopped and let go for so long, again and again."""
-    over = threading.Event()
 
     def stop() -> None:
-        while not over.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(stopped_s)
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(running_s)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(stopped_s)
+        os.kill(pid, signal.SIGCONT)
 
-    thread = threading.Thread(target=stop)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return meanwhile(stop, running_s)

@@ -11,7 +11,7 @@ from tests.measured.handshakes import Shake, handshakes_of
 from ssllatency.model.handshakes import NO, YES, Batches, Ending, Fact, Handshakes, Label, Offload, Part, PollingThread
 from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence
+from ssllatency.reports.diagnosis.rule import Evidence
 
 OFFLOAD = Offload("qatengine", 0, 9, 100, 100, 0, 0)
 MS = 1_000_000

@@ -12,7 +12,6 @@ import heapq
 import math
 import mmap
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +31,7 @@ from ssllatency.engines.read.collect import Extremes
 from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.engines.read.who import Texts
-from ssllatency.engines.sessions import who
+from ssllatency.engines.sessions import arrivals, who
 from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
     batch_sites,
@@ -61,13 +60,10 @@ from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import SslOffsets
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
-_TRACEPOINTS = ("at_write", "at_thread_end", "at_socket_state", "at_arrival", "at_segment", "at_read")
+_TRACEPOINTS = ("at_write", "at_thread_end")
 _SINGLES_BYTES = 1 << 20
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
-# Sockets of handshakes that wait, and of connections that were just established. Those that are pushed out aren't split.
-_FEWEST_ARRIVALS, _MOST_ARRIVALS = 1024, 32768
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
-_ENOUGH_WITHOUT_SOCKET = 3
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
 _READS = 10  # at most; that a handshake ends while its row is copied is one chance in hundreds
 # The tables beside the rows, and how much they grow for each row that a process may have: one of TLS 1.2 and 1.3 has a dozen
@@ -114,13 +110,15 @@ class HandshakeSession:
         self._request, self._beside = request, beside
         self._images, self._plans = list(request.base.images), list(request.plans)
         base = replace(request.base, images=tuple(map(watched, self._images, self._plans)))
-        self.attachment = Attachment(base, "handshakes", more=_MORE, tracepoints=_TRACEPOINTS, beside=beside)
+        self.attachment = Attachment(
+            base, "handshakes", more=_MORE, tracepoints=(*_TRACEPOINTS, *arrivals.TRACEPOINTS), beside=beside
+        )
         self._singles: Ring | None = None
         self._slowest: list[tuple[int, int, Single]] = []
         self._seen = 0
         self._watches_wakes = False
         self._watches_transport = request.blocking
-        self._watches_arrivals = self._watches_reads = False
+        self._arrivals = arrivals.Arrivals(self.attachment)
         self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
         self._kept_names: dict[int, str] = {}
@@ -140,7 +138,7 @@ class HandshakeSession:
         loaded.resize_map("excess_handshakes", excess)
         loaded.resize_map("singles", self._singles_bytes)
         loaded.resize_map("wakes", min(in_flight, _MOST_WAKES))
-        loaded.resize_map("arrivals", min(max(in_flight // 4, _FEWEST_ARRIVALS), _MOST_ARRIVALS))
+        self._arrivals.make_room(loaded, in_flight)
         loaded.resize_map("rows", len(ENDINGS) + rows)
         loaded.resize_map("processes", self._request.most_rows)
         if Label.PROCESS in self._request.by:
@@ -150,7 +148,7 @@ class HandshakeSession:
         self.attachment.load()
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
-        self._watch_arrivals()
+        self._arrivals.watch(self._counters)
         self.attachment.attach(self._sites(0, self._images, self._plans))
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
@@ -249,27 +247,6 @@ class HandshakeSession:
             "at_entry": [begins for begins, _ in inner],
         }
 
-    def _watch_arrivals(self) -> None:
-        """Traces when peers' bytes arrive. Without that the waits for peers are those for peers or this server."""
-        with suppress(OSError):
-            self.attachment.attach_tracepoint("at_socket_state")
-            try:
-                self.attachment.attach_tracepoint("at_arrival")
-            except OSError:  # before Linux 6.3
-                self.attachment.attach_tracepoint("at_segment")
-            self._watches_arrivals = True
-            self._counters.watches_arrivals = 1
-
-    def _watch_reads(self) -> None:
-        """Traces what threads read, once a few handshakes were without a socket that is known: their servers read it
-        themselves."""
-        if self._watches_reads or not self._watches_arrivals or self._counters.without_socket < _ENOUGH_WITHOUT_SOCKET:
-            return
-        self._watches_reads = True
-        with suppress(OSError):  # then their waits stay those for the peer or this server
-            self.attachment.attach_tracepoint("at_read")
-            self._counters.watches_reads_ns = time.monotonic_ns()
-
     def _watch_wakes(self) -> None:
         """Traces writes to see completions. It runs on every system call of the machine, so only where work may be
         offloaded."""
@@ -313,7 +290,7 @@ class HandshakeSession:
         self._watch_data()
         self._watch_wakes()
         self._watch_transport()
-        self._watch_reads()
+        self._arrivals.poll()
         over: list[Single] = []
         wall_ns = wall_clock_ns()
         for raw in self._singles.records(abi.Single) if self._singles else ():
@@ -403,7 +380,7 @@ class HandshakeSession:
             slept=counters.slept,
             partial=counters.partial,
             bounded=counters.bounded,
-            arrivals=self._watches_arrivals,
+            arrivals=self._arrivals.watched,
             off_cpu=True,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),

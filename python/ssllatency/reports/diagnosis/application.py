@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from ssllatency.model.handshakes import Part
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence
 from ssllatency.reports.diagnosis.numbers import OWN_FLOOR_NS, PEER_FLOOR_NS
+from ssllatency.reports.diagnosis.rule import Evidence
 
 
 def application_waits(case: Case) -> Evidence | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from ssllatency.model.handshakes import PHASES, YES, Label, Part
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence
 from ssllatency.reports.diagnosis.numbers import (
     MOST,
     MUCH,
@@ -19,6 +18,7 @@ from ssllatency.reports.diagnosis.numbers import (
     ratio,
     value_share,
 )
+from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.handshakes import value_words
 from ssllatency.reports.words.units import capitalized, share
 

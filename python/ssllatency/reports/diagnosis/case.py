@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import Ending, Fact, Group, Handshakes, Part
+from ssllatency.model.handshakes import CLIENT_WAIT, Ending, Fact, Group, Handshakes, Part
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
 from ssllatency.reports.words.units import duration, share
 
@@ -36,7 +36,7 @@ class Case:
 
     def ns(self, *parts: Part) -> int:
         """The time that these parts took in all."""
-        return sum(self.group.parts[part].total_ns for part in parts if part in self.group.parts) if self.group else 0
+        return self.group.total_ns(*parts) if self.group else 0
 
     def had(self, part: Part) -> int:
         """How many handshakes had the part."""
@@ -55,7 +55,7 @@ class Case:
     @cached_property
     def wait_ns(self) -> int:
         """What the clients waited in all."""
-        return self.ns(Part.WALL, Part.QUEUE_START)
+        return self.ns(*CLIENT_WAIT)
 
     def share(self, *parts: Part) -> float:
         """The share of that which these parts took."""

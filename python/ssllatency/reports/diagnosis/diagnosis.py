@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence
-from ssllatency.reports.diagnosis.rule import About, Rule, Subject
+from ssllatency.reports.diagnosis.rule import About, Evidence, Rule, Subject
 from ssllatency.reports.diagnosis.rules import RULES
 from ssllatency.reports.words.units import printable
 

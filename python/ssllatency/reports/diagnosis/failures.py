@@ -7,8 +7,8 @@ from collections import Counter
 
 from ssllatency.model.handshakes import Cause, Ending, Fact, Group, Part, wall_time_ns
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence, counted_weight
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, NOTABLE, OWN_FLOOR_NS, counts, ratio
+from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
 from ssllatency.reports.words.units import counted, duration, share
 
 # Fewer failures for one reason don't make a pattern.
@@ -114,7 +114,7 @@ def many_reasons(case: Case) -> Evidence | None:
 
 
 def _sum(groups: list[Group], part: Part) -> int:
-    return sum(group.parts[part].total_ns for group in groups if part in group.parts)
+    return sum(group.total_ns(part) for group in groups)
 
 
 def _complete(rows: list[Cause], number: int) -> bool:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ssllatency.model.handshake_arithmetic import add_groups
-from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Label, Part
+from ssllatency.model.handshakes import CLIENT_WAIT, PHASES, WAITS, Ending, Group, Label, Part
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence
 from ssllatency.reports.diagnosis.numbers import FEWEST, NOTABLE, OWN_FLOOR_NS, ratio
+from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.handshakes import LABELS
 from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.units import duration, printable
@@ -76,15 +76,9 @@ def _slower(slow: _Slow) -> bool:
 
 
 def _mean_ns(group: Group, *parts: Part) -> float:
-    return _total_ns(group, parts or (Part.WALL, Part.QUEUE_START)) / group.count
-
-
-def _total_ns(group: Group, parts: Sequence[Part]) -> int:
-    return sum(group.parts[part].total_ns for part in parts if part in group.parts)
+    return group.total_ns(*(parts or CLIENT_WAIT)) / group.count
 
 
 def _median_ns(group: Group) -> float:
     """Of the wall time, and of the queue before it: their sum is near the median of what clients wait."""
-    return sum(
-        group.parts[part].exponential.quantile(0.5) or 0.0 for part in (Part.WALL, Part.QUEUE_START) if part in group.parts
-    )
+    return sum(group.parts[part].exponential.quantile(0.5) or 0.0 for part in CLIENT_WAIT if part in group.parts)

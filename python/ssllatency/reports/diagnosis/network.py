@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from ssllatency.model.handshakes import YES, Fact, Label, Part
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence, counted_weight
 from ssllatency.reports.diagnosis.numbers import (
     FEWEST,
     MOST,
@@ -19,6 +18,7 @@ from ssllatency.reports.diagnosis.numbers import (
     ratio,
     value_share,
 )
+from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
 from ssllatency.reports.words.units import counted, duration, share
 
 TLS_1_2 = "TLSv1.2"

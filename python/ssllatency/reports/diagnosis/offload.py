@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from ssllatency.model.handshakes import Batches, Handshakes, Part
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence, counted_weight
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, OWN_FLOOR_NS, ratio
+from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
 from ssllatency.reports.words.units import duration, share
 
 # A full queue makes an engine refuse a few operations; a tenth of them is more than a few.

@@ -7,8 +7,8 @@ from __future__ import annotations
 from ssllatency.model.handshakes import MEANWHILE, Ending, Label, Part
 from ssllatency.reports.diagnosis.calls import key_remedies, phase_words
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence
 from ssllatency.reports.diagnosis.numbers import MOST, MUCH, NEARLY_ALL, NOTABLE, OWN_FLOOR_NS, joined_by_or, ratio
+from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.units import duration, share
 
 # Two things that the thread did are named where neither makes most of the queue, and the second no less than this.
@@ -151,7 +151,7 @@ def _worker(case: Case, doing: Part) -> str:
     for group in case.handshakes.groups:
         name = group.labels.get(Label.PROCESS)
         if group.ending is Ending.SUCCESS and name and not group.other:
-            by_process[name] = by_process.get(name, 0) + (group.parts[doing].total_ns if doing in group.parts else 0)
+            by_process[name] = by_process.get(name, 0) + group.total_ns(doing)
     name = max(by_process, key=by_process.__getitem__, default="")
     return f", nearly all in {name}" if len(by_process) > 1 and by_process[name] >= NEARLY_ALL * case.ns(doing) else ""
 
@@ -162,5 +162,5 @@ def _processors(case: Case) -> str:
     known = all(Part.ON_CPU in group.parts and group.parts[Part.ON_CPU].count == group.count for group in groups)
     if not known or not case.duration_s:
         return ""
-    used = sum(group.parts[Part.ON_CPU].total_ns for group in groups) / (case.duration_s * 1e9)
+    used = sum(group.total_ns(Part.ON_CPU) for group in groups) / (case.duration_s * 1e9)
     return f"; handshakes use {used:.2g} of a processor" if used < 1 else f"; handshakes use {used:.1f} processors"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from ssllatency.model.handshakes import YES, Fact, Label, Part
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence, counted_weight
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, NEARLY_ALL, NOTABLE, OWN_FLOOR_NS, ratio, value_share
+from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
 from ssllatency.reports.words.units import share
 
 # Where fewer offer or resume a session, nobody does: a monitor may be the one who does.

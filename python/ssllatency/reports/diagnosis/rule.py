@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rule of the diagnosis, and what it is about."""
+"""A rule of the diagnosis, what it is about, and what it returns: a sentence with the figures that it rests on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,22 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.evidence import Evidence
+from ssllatency.reports.diagnosis.numbers import MOST
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A sentence without its full stop. `weight`: its share of the time that clients wait; more than 1 where it goes before
+    any such. `step`: what to do next where that depends on the figures, else the rule's is taken."""
+
+    sentence: str
+    weight: float
+    step: str = ""
+
+
+def counted_weight(part: float, first_from: float = MOST) -> float:
+    """The weight of what concerns this share of the handshakes: before any time that is spent where it concerns many."""
+    return part + (part >= first_from)
 
 
 class About(StrEnum):

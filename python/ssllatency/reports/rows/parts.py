@@ -56,8 +56,8 @@ def mean_ns(group: Group, parts: Sequence[Part] = PIECES) -> dict[Part, float]:
 
 def mostly_waits(group: Group) -> bool:
     """Whether most of the time was spent waiting, so that what is in the calls is to be seen only in a bar of its own."""
-    calls_ns, wall_ns = group.parts[Part.CALLS].total_ns, group.parts[Part.WALL].total_ns
-    return 2 * calls_ns < wall_ns and sum(bool(group.parts[phase].total_ns) for phase in PHASES if phase in group.parts) > 1
+    phases = sum(bool(group.total_ns(phase)) for phase in PHASES)
+    return phases > 1 and 2 * group.total_ns(Part.CALLS) < group.total_ns(Part.WALL)
 
 
 def part_rows(group: Group) -> list[Row]:

@@ -14,7 +14,7 @@ from enum import Enum
 
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.handshake_arithmetic import add_times, total
-from ssllatency.model.handshakes import BEFORE, MEANWHILE, PHASES, WAITS, YES, Ending, Label, Part, Times
+from ssllatency.model.handshakes import BEFORE, CLIENT_WAIT, MEANWHILE, PHASES, WAITS, YES, Ending, Label, Part, Times
 from ssllatency.model.histogram import quantile_rank
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.timed import quantile_ns
@@ -169,8 +169,8 @@ def _handshakes(snapshot: Snapshot) -> Sample:
     return Sample(ended, ended, snapshot.duration_s, group.parts[Part.WALL] if group else None)
 
 
-# Parts of the client's wait since its ClientHello arrived, which is the wall time and what comes before it.
-_WITH_START = (Part.QUEUE, Part.QUEUE_START, *MEANWHILE)
+# Those of which some lies before the wall time: their shares are of what clients wait for.
+_OF_CLIENT_WAIT = (Part.QUEUE, Part.QUEUE_START, *MEANWHILE)
 
 
 def _part(part: Part) -> Callable[[Snapshot], Sample]:
@@ -179,9 +179,7 @@ def _part(part: Part) -> Callable[[Snapshot], Sample]:
             return Sample(None, None, snapshot.duration_s)
         group = total(snapshot.handshakes, Ending.SUCCESS)
         times = group.parts.get(part) if group else None
-        whole_ns = group.parts[Part.WALL].total_ns if group else 0
-        if group and part in _WITH_START and Part.QUEUE_START in group.parts:
-            whole_ns += group.parts[Part.QUEUE_START].total_ns
+        whole_ns = group.total_ns(*(CLIENT_WAIT if part in _OF_CLIENT_WAIT else (Part.WALL,))) if group else 0
         return Sample(times.count if times else 0, group.count if group else 0, snapshot.duration_s, times, whole_ns)
 
     return sample

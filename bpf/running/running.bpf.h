@@ -3,12 +3,12 @@
  * The handshakes that run, one record for each SSL; their calls that run, by their place on the stack; and which handshake a
  * thread works for. There are as many such calls as threads inside one; what never ends is pushed out.
  */
-#ifndef HANDSHAKES_RUNNING_BPF_H
-#define HANDSHAKES_RUNNING_BPF_H
+#ifndef RUNNING_BPF_H
+#define RUNNING_BPF_H
 
 #include "handshake.h"
 #include "common/registers.bpf.h"
-#include "handshakes/shares.bpf.h"
+#include "running/shares.bpf.h"
 
 /* The oldest goes where there is no room: then `created` minus `ended` is more than the maps hold. */
 struct {
@@ -47,6 +47,16 @@ struct {
 	__type(value, struct ssll_layout);
 } layouts SEC(".maps");
 
+static __always_inline __u64 at_most(__u64 time_ns, __u64 most_ns)
+{
+	return time_ns < most_ns ? time_ns : most_ns;
+}
+
+static __always_inline __u64 less(__u64 time_ns, __u64 taken_ns)
+{
+	return time_ns > taken_ns ? time_ns - taken_ns : 0;
+}
+
 static __always_inline struct ssll_handshake *find_handshake(__u64 ssl, __u32 tgid)
 {
 	struct ssll_handshake_key key = {.ssl = ssl, .tgid = tgid};
@@ -84,20 +94,13 @@ static __always_inline void add_part(struct ssll_handshake *handshake, __u64 par
 		handshake->parts[part] += duration_ns;
 }
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ssll_thread);
-} blank_thread SEC(".maps");
+const struct ssll_thread blank_thread = {};
 
 static __always_inline struct ssll_thread *lookup_or_init_thread(void)
 {
-	const __u32 zero = 0;
-	const struct ssll_thread *blank = bpf_map_lookup_elem(&blank_thread, &zero);
 	__u32 tid = this_thread();
 
-	return blank ? lookup_or_init(&threads, &tid, blank) : NULL;
+	return lookup_or_init(&threads, &tid, &blank_thread);
 }
 
 /* Whether there is a blank handshake of that key now. */

@@ -8,11 +8,11 @@
  * moment and has run ever since it woke, the work is what passed since then; when that was, the scheduler's clock says, whose
  * distance from ours is the least that was seen of late in a thread that runs.
  */
-#ifndef HANDSHAKES_CLOCKS_BPF_H
-#define HANDSHAKES_CLOCKS_BPF_H
+#ifndef CLOCKS_BPF_H
+#define CLOCKS_BPF_H
 
 #include "common/tasks.bpf.h"
-#include "handshakes/running.bpf.h"
+#include "running/running.bpf.h"
 
 enum {
 	MOST_CONTROL_GROUPS = 8,              /* above one another, whose quotas are looked at */
@@ -112,8 +112,7 @@ static __always_inline void read_clocks(struct task_struct *task, __u32 tid, str
  * another processor, a clock may seem to have gone back. */
 static __always_inline __u64 take_of(__u64 *left_ns, __u64 before_ns, __u64 after_ns)
 {
-	__u64 wanted_ns = after_ns > before_ns ? after_ns - before_ns : 0;
-	__u64 taken_ns = wanted_ns < *left_ns ? wanted_ns : *left_ns;
+	__u64 taken_ns = at_most(less(after_ns, before_ns), *left_ns);
 
 	*left_ns -= taken_ns;
 	return taken_ns;
@@ -141,11 +140,10 @@ static __always_inline void add_doings(struct ssll_handshake *handshake, const s
 	throttled_ns = take_of(&delay_ns, before->throttled_ns, after->throttled_ns);
 	busy_ns = take_of(&left_ns, before->busy_ns, after->busy_ns);
 	run_ns = run_between(before, after, now);
-	run_ns = run_ns > busy_ns ? run_ns - busy_ns : 0;
 	handshake->parts[SSLL_PART_QUEUE_RUNNABLE] += delay_ns;
 	handshake->parts[SSLL_PART_QUEUE_THROTTLED] += throttled_ns;
 	handshake->parts[SSLL_PART_QUEUE_HANDSHAKES] += busy_ns;
-	handshake->parts[SSLL_PART_QUEUE_OTHER] += take_of(&left_ns, 0, run_ns);
+	handshake->parts[SSLL_PART_QUEUE_OTHER] += take_of(&left_ns, busy_ns, run_ns);
 	handshake->parts[SSLL_PART_QUEUE_ASLEEP] += left_ns;
 }
 

@@ -7,11 +7,11 @@
  * its socket, but for those in callbacks. Before a call, it is the socket that its thread has read since its last call, if that
  * was one alone; and a handshake whose calls follow reads of different sockets has none.
  */
-#ifndef HANDSHAKES_READS_BPF_H
-#define HANDSHAKES_READS_BPF_H
+#ifndef READS_BPF_H
+#define READS_BPF_H
 
-#include "handshakes/arrivals.bpf.h"
-#include "handshakes/blocking.bpf.h"
+#include "running/arrivals.bpf.h"
+#include "running/blocking.bpf.h"
 
 /* `read_socket` of a thread that has read from more than one. */
 #define SEVERAL_SOCKETS (~0ULL)
@@ -20,11 +20,11 @@
 static __always_inline void disown(struct ssll_handshake *handshake)
 {
 	handshake->socket = 0;
-	handshake->flags &= ~(
-	        SSLL_FLAG_FED | SSLL_FLAG_SEVERAL | SSLL_FLAG_BOUNDED | SSLL_FLAG_UNSENT | SSLL_FLAG_GONE | SSLL_FLAG_GONE_NOW);
+	handshake->flags &= ~(SSLL_FLAG_FED | SSLL_FLAG_SEVERAL | SSLL_FLAG_BOUNDED | SSLL_FLAG_UNSENT | SSLL_FLAG_GONE |
+	                      SSLL_FLAG_GONE_NOW | SSLL_FLAG_LOST);
 	handshake->flags |= SSLL_FLAG_DISOWNED;
 	handshake->flights = 0;
-	handshake->flight_bytes = handshake->retransmissions = handshake->lost = 0;
+	handshake->flight_bytes = handshake->retransmissions = 0;
 	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += handshake->parts[SSLL_PART_WAIT_PEER];
 	handshake->parts[SSLL_PART_WAIT_PEER_OR_SERVER] += handshake->parts[SSLL_PART_QUEUE_SERVER];
 	handshake->parts[SSLL_PART_WAIT_PEER] = handshake->parts[SSLL_PART_QUEUE_SERVER] = 0;
@@ -61,10 +61,10 @@ static __always_inline void split_wait(
 }
 
 /* A call that reads the socket itself. */
-__noinline int own_within(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 socket)
+__noinline int own_within(
+        struct ssll_handshake *handshake, struct ssll_thread *thread, struct ssll_arrival *arrival, __u64 socket)
 {
-	__u64 watched_since = *(volatile __u64 *)&handshake_counters.watches_reads_ns, address = socket, ssl;
-	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &address);
+	__u64 watched_since = *(volatile __u64 *)&handshake_counters.watches_reads_ns, ssl;
 
 	if (!handshake || !thread || !arrival || handshake->socket)
 		return 0;
@@ -76,7 +76,7 @@ __noinline int own_within(struct ssll_handshake *handshake, struct ssll_thread *
 	look_for_peer(handshake);
 	if (reads_first_bytes(arrival, watched_since) && !arrival->is_read) {
 		if (handshake->calls == 1)
-			add_hello(handshake, arrival, handshake->began_ns);
+			add_hello(handshake, arrival);
 		else
 			split_wait(handshake, ssl, arrival, thread->call.at_ns);
 	}
@@ -97,7 +97,7 @@ static __always_inline int note_read(__u64 socket)
 	thread = find_thread();
 	handshake = thread ? find_handshake(thread->ssl, this_process()) : NULL;
 	if (handshake && handshake->depth)
-		own_within(handshake, thread, socket);
+		own_within(handshake, thread, arrival, socket);
 	else if (thread)
 		thread->read_socket = thread->read_socket && thread->read_socket != socket ? SEVERAL_SOCKETS : socket;
 	if (!arrival->ssl)
@@ -106,7 +106,7 @@ static __always_inline int note_read(__u64 socket)
 }
 
 /* A call begins in a thread that works for no other handshake, of a handshake that may be fed. */
-__noinline int own_fed(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 ssl, __u64 now)
+__noinline int own_fed(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 ssl)
 {
 	__u64 watched_since = *(volatile __u64 *)&handshake_counters.watches_reads_ns, socket;
 	struct ssll_arrival *arrival;
@@ -134,7 +134,7 @@ __noinline int own_fed(struct ssll_handshake *handshake, struct ssll_thread *thr
 		adopt_arrival(arrival, ssl, handshake->since_ns);
 	else {
 		if (!handshake->calls)
-			add_hello(handshake, arrival, now);
+			add_hello(handshake, arrival);
 		arrival->ssl = NOBODY_WAITS;
 	}
 	return 0;

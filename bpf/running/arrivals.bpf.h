@@ -9,12 +9,12 @@
  * ClientHello. What had arrived between the library's last look at the socket and the end of its call lies unread there then,
  * and has arrived at that end at the latest.
  */
-#ifndef HANDSHAKES_ARRIVALS_BPF_H
-#define HANDSHAKES_ARRIVALS_BPF_H
+#ifndef ARRIVALS_BPF_H
+#define ARRIVALS_BPF_H
 
-#include "handshakes/history.bpf.h"
-#include "handshakes/wire.bpf.h"
 #include "labels/who.bpf.h"
+#include "running/history.bpf.h"
+#include "running/wire.bpf.h"
 
 enum {
 	PARTS_OF_QUEUE = 20, /* bytes that came later by no more than one of them don't matter */
@@ -41,12 +41,7 @@ struct {
 	__type(value, struct ssll_arrival);
 } arrivals SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ssll_arrival);
-} blank_arrival SEC(".maps");
+const struct ssll_arrival blank_arrival = {};
 
 /* A connection is established that a peer asked for. */
 static __always_inline int note_established(__u64 socket, __u32 old_state, __u32 new_state)
@@ -60,13 +55,12 @@ static __always_inline int note_established(__u64 socket, __u32 old_state, __u32
 	return 0;
 }
 
-/* Bytes that can be read have arrived. */
-static __always_inline int note_arrival(__u64 socket, __u32 seq)
+/* Bytes that can be read have arrived, up to `seq`. */
+static __always_inline int note_arrival(struct ssll_arrival *arrival, __u64 socket, __u32 seq)
 {
-	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
 	__u64 now;
 
-	if (!arrival || arrival->ssl == NOBODY_WAITS)
+	if (arrival->ssl == NOBODY_WAITS)
 		return 0;
 	arrival->arrivals++;
 	arrival->is_late |= arrival->is_read;
@@ -86,21 +80,24 @@ static __always_inline int note_arrival(__u64 socket, __u32 seq)
 /* Any socket of the machine, of whatever kind: what isn't TCP is in no table. */
 static __always_inline int note_data_ready(__u64 socket)
 {
-	return bpf_map_lookup_elem(&arrivals, &socket) ? note_arrival(socket, received_seq((struct sock *)socket)) : 0;
+	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
+
+	return arrival ? note_arrival(arrival, socket, received_seq((struct sock *)socket)) : 0;
 }
 
 /* Before Linux 6.3: a segment that the kernel has yet to take in. Only what continues what was received can be read then. */
 static __always_inline int note_segment(__u64 socket, const struct sk_buff *buffer)
 {
+	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
 	struct segment segment;
 	__u32 next;
 
-	if (!bpf_map_lookup_elem(&arrivals, &socket) || bpf_core_read(&segment, sizeof(segment), &buffer->cb))
+	if (!arrival || bpf_core_read(&segment, sizeof(segment), &buffer->cb))
 		return 0;
 	next = received_seq((struct sock *)socket);
 	if ((__s32)(segment.seq - next) > 0 || (__s32)(segment.end_seq - next) <= 0)
 		return 0;
-	return note_arrival(socket, segment.end_seq);
+	return note_arrival(arrival, socket, segment.end_seq);
 }
 
 /* The TCP socket that the library reads from itself; 0 where there is none, or it can't be told. */
@@ -118,15 +115,13 @@ __noinline __u64 socket_of(__u64 ssl, const struct ssll_layout *layout)
 /* From `now` on the handshake waits for its peer at its socket, in this thread. */
 __noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
 {
-	const __u32 zero = 0;
-	const struct ssll_arrival *blank = bpf_map_lookup_elem(&blank_arrival, &zero);
 	struct ssll_arrival *arrival;
 	__u64 socket = handshake ? handshake->socket : 0;
 
 	if (!socket || !*(volatile __u64 *)&handshake_counters.watches_arrivals)
 		return 0;
 	end_flight(handshake);
-	arrival = blank ? lookup_or_init(&arrivals, &socket, blank) : NULL;
+	arrival = lookup_or_init(&arrivals, &socket, &blank_arrival);
 	if (!arrival)
 		return 0;
 	arrival->arrived_ns = arrival->arrivals = 0;
@@ -136,7 +131,7 @@ __noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 
 	arrival->since_ns = now;
 	arrival->ssl = ssl;
 	if (unread_bytes((struct sock *)socket))
-		note_arrival(socket, received_seq((struct sock *)socket));
+		note_arrival(arrival, socket, received_seq((struct sock *)socket));
 	return 0;
 }
 
@@ -192,8 +187,8 @@ __noinline int end_queue(
 	return 0;
 }
 
-/* The ClientHello had arrived before the first call, which came back to wait for it all the same. Returns how long before. */
-static __always_inline __u64 add_early_hello(struct ssll_handshake *handshake, const struct ssll_arrival *arrival)
+/* Adds what passed before the first call where the ClientHello had arrived by then. Returns how long it lay there. */
+static __always_inline __u64 add_start(struct ssll_handshake *handshake, const struct ssll_arrival *arrival)
 {
 	__u64 arrived = arrival->arrived_ns;
 
@@ -208,7 +203,7 @@ static __always_inline __u64 add_early_hello(struct ssll_handshake *handshake, c
 __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 since, __u64 now)
 {
 	struct ssll_arrival *arrival;
-	__u64 arrived, round_trip, early_ns;
+	__u64 arrived, peers_ns, early_ns;
 
 	if (!handshake)
 		return 0;
@@ -220,20 +215,15 @@ __noinline int end_peer_wait(struct ssll_handshake *handshake, __u64 ssl, __u64 
 		return 0;
 	}
 	if (arrived) {
-		handshake->flights += handshake->awaits_answer;
-		handshake->awaits_answer = 0;
+		handshake->flights += !!(handshake->flags & SSLL_FLAG_AWAITS_ANSWER);
+		handshake->flags &= ~SSLL_FLAG_AWAITS_ANSWER;
 	}
-	early_ns = add_early_hello(handshake, arrival);
-	if (!arrived || arrived > now)
-		arrived = now;
-	if (arrived < since)
-		arrived = since;
-	round_trip = least_network_ns(handshake);
-	if (round_trip > arrived - since)
-		round_trip = arrived - since;
-	handshake->parts[SSLL_PART_WAIT_PEER] += arrived - since;
-	handshake->parts[SSLL_PART_ROUND_TRIPS] += round_trip;
-	add_losses(handshake, arrived - since);
+	early_ns = add_start(handshake, arrival); /* of a first call that came back to wait for it all the same */
+	peers_ns = arrived ? at_most(less(arrived, since), now - since) : now - since;
+	arrived = since + peers_ns;
+	handshake->parts[SSLL_PART_WAIT_PEER] += peers_ns;
+	handshake->parts[SSLL_PART_ROUND_TRIPS] += at_most(least_network_ns(handshake), peers_ns);
+	add_losses(handshake, peers_ns);
 	handshake->parts[SSLL_PART_QUEUE_SERVER] += now - arrived;
 	if (now > arrived)
 		end_queue(handshake, arrival, arrived - early_ns, now - arrived + early_ns, now);
@@ -254,21 +244,18 @@ static __always_inline void judge_split(struct ssll_handshake *handshake)
 		handshake->flags |= SSLL_FLAG_BOUNDED;
 }
 
-/* What passed before the first call began, of a connection whose first bytes were the ClientHello. */
-static __always_inline void add_hello(struct ssll_handshake *handshake, const struct ssll_arrival *arrival, __u64 began)
+/* What passed before the first call, of a connection whose first bytes were the ClientHello. */
+static __always_inline void add_hello(struct ssll_handshake *handshake, const struct ssll_arrival *arrival)
 {
-	__u64 arrived = arrival->ssl ? 0 : arrival->arrived_ns;
+	__u64 queue_ns = arrival->ssl ? 0 : add_start(handshake, arrival);
 
-	if (arrived && arrived < began) {
-		handshake->parts[SSLL_PART_WAIT_HELLO] = arrived - arrival->established_ns;
-		handshake->parts[SSLL_PART_QUEUE_START] = began - arrived;
-		end_queue(handshake, arrival, arrived, began - arrived, began);
-	}
-	keep_worker(port_of((struct sock *)handshake->socket), began);
+	if (queue_ns)
+		end_queue(handshake, arrival, arrival->arrived_ns, queue_ns, handshake->began_ns);
+	keep_worker(port_of((struct sock *)handshake->socket), handshake->began_ns);
 }
 
 /* The first call begins, of a library that reads its socket itself. Where something was read from that, it was no TLS. */
-__noinline int begin_with_hello(struct ssll_handshake *handshake, __u64 ssl, __u64 now)
+__noinline int begin_with_hello(struct ssll_handshake *handshake, __u64 ssl)
 {
 	struct ssll_arrival *arrival;
 	__u64 socket;
@@ -283,7 +270,7 @@ __noinline int begin_with_hello(struct ssll_handshake *handshake, __u64 ssl, __u
 	if (!arrival) /* it was established before the trace, or by this side */
 		return 0;
 	if (!is_read_from((struct sock *)socket))
-		add_hello(handshake, arrival, now);
+		add_hello(handshake, arrival);
 	arrival->ssl = NOBODY_WAITS;
 	return 0;
 }

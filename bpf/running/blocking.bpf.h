@@ -12,8 +12,8 @@
 #ifndef BLOCKING_BPF_H
 #define BLOCKING_BPF_H
 
-#include "handshakes/arrivals.bpf.h"
-#include "handshakes/away.bpf.h"
+#include "running/arrivals.bpf.h"
+#include "running/away.bpf.h"
 
 /* Whether the thread has slept since this was last asked. */
 static __always_inline bool has_slept(struct ssll_thread *thread)

@@ -3,11 +3,11 @@
  * What a handshake's connection says of its own: how large this side's flights are and whether they could be sent at once, what
  * was lost on the way, and whether the peer is still there. Read where a call begins and ends, so it costs no event.
  */
-#ifndef HANDSHAKES_WIRE_BPF_H
-#define HANDSHAKES_WIRE_BPF_H
+#ifndef WIRE_BPF_H
+#define WIRE_BPF_H
 
-#include "handshakes/running.bpf.h"
 #include "labels/sockets.bpf.h"
+#include "running/running.bpf.h"
 
 static __always_inline void read_losses(struct sock *sock, __u32 *resent, __u32 *losses)
 {
@@ -36,7 +36,7 @@ static __always_inline void end_flight(struct ssll_handshake *handshake)
 	handshake->written_seq = written_seq;
 	if ((__s32)bytes <= 0)
 		return;
-	handshake->awaits_answer = 1;
+	handshake->flags |= SSLL_FLAG_AWAITS_ANSWER;
 	if (bytes > handshake->flight_bytes)
 		handshake->flight_bytes = bytes;
 	if (BPF_CORE_READ(tcp, snd_nxt) != written_seq && BPF_CORE_READ(tcp, packets_out) >= BPF_CORE_READ(tcp, snd_cwnd))
@@ -65,7 +65,7 @@ static __always_inline void add_losses(struct ssll_handshake *handshake, __u64 p
 	handshake->retransmissions += resent - handshake->resent;
 	handshake->resent = resent;
 	handshake->losses = losses;
-	handshake->lost = 1;
+	handshake->flags |= SSLL_FLAG_LOST;
 	handshake->parts[SSLL_PART_LOSSES] += peers_ns;
 }
 

@@ -4,10 +4,10 @@
  * clocks of each that has begun handshakes at its port are kept from time to time: when it begins a call, and where it hasn't
  * for a while, when a ClientHello arrives. The thread that comes looks up how its own stood at the arrival.
  */
-#ifndef HANDSHAKES_HISTORY_BPF_H
-#define HANDSHAKES_HISTORY_BPF_H
+#ifndef HISTORY_BPF_H
+#define HISTORY_BPF_H
 
-#include "handshakes/clocks.bpf.h"
+#include "running/clocks.bpf.h"
 
 enum {
 	SAMPLES_APART_NS = 1000 * 1000,          /* the recent ones, */
@@ -24,13 +24,6 @@ struct {
 	__type(value, struct ssll_history);
 } histories SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ssll_history);
-} blank_history SEC(".maps");
-
 /* By the server's port. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -38,6 +31,9 @@ struct {
 	__type(key, __u32);
 	__type(value, struct ssll_workers);
 } workers SEC(".maps");
+
+const struct ssll_history blank_history = {};
+const struct ssll_workers blank_workers = {};
 
 __noinline int add_sample(struct ssll_history *history, __u32 tid, __u64 now)
 {
@@ -88,22 +84,14 @@ __noinline int sample_workers(__u32 port, __u64 now)
 /* The thread that runs has begun a handshake at the port. */
 __noinline int keep_worker(__u32 port, __u64 now)
 {
-	const __u32 zero = 0;
-	const struct ssll_workers none = {};
 	__u32 key = port, tid = this_thread();
-	struct ssll_workers *of_port = lookup_or_init(&workers, &key, &none);
-	struct ssll_history *history, *blank = bpf_map_lookup_elem(&blank_history, &zero);
+	struct ssll_workers *of_port = lookup_or_init(&workers, &key, &blank_workers);
+	struct ssll_history *history = lookup_or_init(&histories, &tid, &blank_history);
 
-	if (!of_port || !blank)
+	if (!of_port || !history)
 		return 0;
-	if (!bpf_map_lookup_elem(&histories, &tid)) {
-		bpf_map_update_elem(&histories, &tid, blank, BPF_ANY);
-		history = bpf_map_lookup_elem(&histories, &tid);
-		if (!history)
-			return 0;
-		history->task = bpf_get_current_task();
-		add_sample(history, tid, now);
-	}
+	history->task = bpf_get_current_task();
+	add_sample(history, tid, now);
 	for (__u32 i = 0; i < SSLL_WORKERS; i++) {
 		if (of_port->tids[i] == tid)
 			return 0;

@@ -7,10 +7,10 @@
  * the two goes on only while the thread is off. Processors don't agree on the time, so where the thread has changed between
  * them, what passed less what it ran is taken instead, which is off by a tick at most.
  */
-#ifndef HANDSHAKES_AWAY_BPF_H
-#define HANDSHAKES_AWAY_BPF_H
+#ifndef AWAY_BPF_H
+#define AWAY_BPF_H
 
-#include "handshakes/clocks.bpf.h"
+#include "running/clocks.bpf.h"
 
 struct away {
 	__u64 off_ns;
@@ -29,16 +29,6 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 	border->processor = bpf_get_smp_processor_id();
 	if (bpf_core_field_exists(task->sched_info.last_arrival))
 		compare_clocks(task->sched_info.last_arrival, now);
-}
-
-static __always_inline __u64 at_most(__u64 time_ns, __u64 most_ns)
-{
-	return time_ns < most_ns ? time_ns : most_ns;
-}
-
-static __always_inline __u64 less(__u64 time_ns, __u64 taken_ns)
-{
-	return time_ns > taken_ns ? time_ns - taken_ns : 0;
 }
 
 /* From one border of a thread to the next, at which it is now. */

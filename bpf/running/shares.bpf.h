@@ -5,8 +5,8 @@
  * Each process may fill most of a table. Handshakes and calls beyond that lie in a smaller table, which is consulted only after
  * some process has exceeded its share; rows beyond it count as if the table were full.
  */
-#ifndef HANDSHAKES_SHARES_BPF_H
-#define HANDSHAKES_SHARES_BPF_H
+#ifndef SHARES_BPF_H
+#define SHARES_BPF_H
 
 #include "handshake.h"
 #include "common/maps.bpf.h"
