@@ -26,7 +26,6 @@ _TOKEN = re.compile(
     r"(?P<word>[A-Za-z]\w*(?:\.\d)?)|(?P<number>[\d.][\w.%/]*|%|/s)|(?P<operator>[<>]=?|=+|!=)|(?P<odd>\S)", re.ASCII
 )
 _LONGEST, _MOST = 1000, 16  # characters, comparisons
-_MOST_WORDS = 3  # of a subject's name
 _LONGEST_OVER_S = 600.0
 _NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
 _WHAT_THERE_IS = "handshake, failure, abandoned, resumed, private key, wait peer, SSL_read and so on"
@@ -65,6 +64,7 @@ class _Parser:
         self._tokens = [_Token(str(match.lastgroup), match[0], match.start(), match.end()) for match in matches]
         self._tokens.append(_Token("end", "", len(self._text), len(self._text) + 1))
         self._at = self._number = 0
+        self._most_words = max((len(name.split()) for name in subjects), default=1)
 
     def condition(self) -> Condition:
         alternatives = [self._chain()]
@@ -112,7 +112,7 @@ class _Parser:
 
     def _subject(self) -> Subject:
         """By as many words as possible, which may be joined by _ as in JSON."""
-        tokens = takewhile(lambda token: token.kind == "word", self._tokens[self._at : self._at + _MOST_WORDS])
+        tokens = takewhile(lambda token: token.kind == "word", self._tokens[self._at : self._at + self._most_words])
         words = [token.text for token in tokens]
         for number in range(len(words), 0, -1):
             name = " ".join(words[:number])
