@@ -354,11 +354,11 @@ struct ssll_thread {
 	__u64 busy_ns;           /* that it worked in calls of handshakes, up to the last one that ended */
 	__u64 busy_since_ns;     /* when the outermost call that runs began; 0: none runs */
 	__u64 run_delay_ns;      /* the thread's run_delay then */
-	struct ssll_border call; /* where the call began */
+	struct ssll_border call; /* where the call began, or its last wait ended */
 	struct ssll_border phase;
 	__u64 phases_asleep_ns;    /* asleep in phases of the call */
-	__u64 blocked_off_ns;      /* off the processor in reads and writes of the call that count as waits, */
-	__u64 blocked_delay_ns;    /* and ready to run meanwhile */
+	__u64 off_ns;              /* off the processor in the call before that, but for its waits, */
+	__u64 delay_ns;            /* and ready to run meanwhile */
 	struct ssll_clocks clocks; /* as they stood when it was last asked */
 	__u64 read_socket;         /* from which it has read outside of calls since the last one; all ones: from several */
 };

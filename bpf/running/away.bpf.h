@@ -64,7 +64,7 @@ static __always_inline void begin_away(struct ssll_thread *thread, __u64 now)
 {
 	read_border(&thread->call, now);
 	thread->phase = thread->call;
-	thread->phases_asleep_ns = thread->blocked_off_ns = thread->blocked_delay_ns = 0;
+	thread->phases_asleep_ns = thread->off_ns = thread->delay_ns = 0;
 }
 
 /* The thread was in a call of another handshake within this one, so what it did in this one isn't known. */
@@ -91,6 +91,20 @@ static __always_inline void end_phase_away(struct ssll_thread *thread, __u64 now
 	thread->phases_asleep_ns += away.off_ns - away.delay_ns;
 }
 
+/* A wait within the call, which began where its phase did, ends: it is no part of what the call was off the processor. */
+static __always_inline struct away end_wait_away(struct ssll_thread *thread, __u64 now)
+{
+	struct away away = {};
+
+	if (!thread->call.at_ns || !thread->phase.at_ns)
+		return away;
+	away = away_between(&thread->call, &thread->phase);
+	thread->off_ns += away.off_ns;
+	thread->delay_ns += away.delay_ns;
+	read_border(&thread->call, now);
+	return away_between(&thread->phase, &thread->call);
+}
+
 /* Adds what the call that ends was off the processor, but for its waits. `thread`: NULL where it isn't known by which one the
  * call was made. */
 static __always_inline void add_away(struct ssll_handshake *handshake, const struct ssll_thread *thread, __u64 now)
@@ -102,8 +116,8 @@ static __always_inline void add_away(struct ssll_handshake *handshake, const str
 		return;
 	}
 	measure_away(&thread->call, &away, now);
-	away.off_ns = at_most(less(away.off_ns, thread->blocked_off_ns), now - handshake->since_ns);
-	away.delay_ns = at_most(less(away.delay_ns, thread->blocked_delay_ns), away.off_ns);
+	away.off_ns = at_most(away.off_ns + thread->off_ns, now - handshake->since_ns);
+	away.delay_ns = at_most(away.delay_ns + thread->delay_ns, away.off_ns);
 	handshake->parts[SSLL_PART_OFF_CPU] += away.off_ns;
 	handshake->parts[SSLL_PART_OFF_CPU_RUNNABLE] += away.delay_ns;
 	handshake->parts[SSLL_PART_REST_ASLEEP] += less(away.off_ns - away.delay_ns, thread->phases_asleep_ns);

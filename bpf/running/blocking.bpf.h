@@ -55,7 +55,7 @@ static __always_inline void end_transport(struct ssll_handshake *handshake, __u6
 {
 	__u64 now = handshake->phase_since_ns + duration_ns;
 	struct ssll_thread *thread = find_thread();
-	struct away away = {};
+	struct away away;
 
 	handshake->flags &= ~SSLL_FLAG_BLOCKED;
 	if (!thread || !has_slept(thread) || handshake->flags & SSLL_FLAG_NONBLOCKING)
@@ -67,9 +67,7 @@ static __always_inline void end_transport(struct ssll_handshake *handshake, __u6
 	} else
 		add_part(handshake, handshake->phase, duration_ns);
 	handshake->since_ns += duration_ns;
-	measure_away(&thread->phase, &away, now);
-	thread->blocked_off_ns += away.off_ns;
-	thread->blocked_delay_ns += away.delay_ns;
+	away = end_wait_away(thread, now);
 	handshake->blocked_off_ns += away.off_ns;
 	handshake->blocked_delay_ns += away.delay_ns;
 }

@@ -929,8 +929,8 @@ class Thread(ctypes.Structure):
         ("call", Border),
         ("phase", Border),
         ("phases_asleep_ns", ctypes.c_uint64),
-        ("blocked_off_ns", ctypes.c_uint64),
-        ("blocked_delay_ns", ctypes.c_uint64),
+        ("off_ns", ctypes.c_uint64),
+        ("delay_ns", ctypes.c_uint64),
         ("clocks", Clocks),
         ("read_socket", ctypes.c_uint64),
     )
