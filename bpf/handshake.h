@@ -388,17 +388,21 @@ struct ssll_sample {
 };
 
 enum ssll_history_size {
-	SSLL_SAMPLES = 16,
+	SSLL_SAMPLES = 16, /* of one ring */
+	SSLL_RINGS = 3,    /* each reaches four times as far back as the one before */
 	SSLL_WORKERS = 16, /* of one port */
 };
 
-/* A thread's clocks at moments in the past, and at fewer for longer. */
+struct ssll_ring {
+	__u32 made;
+	__u32 pad;
+	struct ssll_sample samples[SSLL_SAMPLES];
+};
+
+/* A thread's clocks at moments in the past. */
 struct ssll_history {
 	__u64 task; /* the kernel's address of it */
-	__u32 made;
-	__u32 keeps;
-	struct ssll_sample samples[SSLL_SAMPLES];
-	struct ssll_sample kept[SSLL_SAMPLES];
+	struct ssll_ring rings[SSLL_RINGS];
 };
 
 /* The threads that have begun handshakes at a server's port, the last ones. */

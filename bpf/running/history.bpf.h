@@ -10,10 +10,10 @@
 #include "running/clocks.bpf.h"
 
 enum {
-	SAMPLES_APART_NS = 1000 * 1000,          /* the recent ones, */
-	FEW_SAMPLES_APART_NS = 16 * 1000 * 1000, /* and those that are kept for longer */
-	LEAST_DISTANCE_NS = SAMPLES_APART_NS,    /* from a sample to the moment that it may stand for; */
-	DISTANCE_OF_DURATION = 8,                /* of a longer time, such a part of it */
+	SAMPLES_APART_NS = 1000 * 1000,       /* in the first ring, and in each further one */
+	TIMES_APART = 4,                      /* so many times as much */
+	LEAST_DISTANCE_NS = SAMPLES_APART_NS, /* from a sample to the moment that it may stand for; */
+	DISTANCE_OF_DURATION = 8,             /* of a longer time, such a part of it */
 };
 
 /* By thread. One that is pushed out leaves the queues that it comes for unsplit. */
@@ -35,21 +35,28 @@ struct {
 const struct ssll_history blank_history = {};
 const struct ssll_workers blank_workers = {};
 
+static __always_inline struct ssll_sample *last_of(struct ssll_ring *ring)
+{
+	return &ring->samples[(ring->made - 1) % SSLL_SAMPLES];
+}
+
 __noinline int add_sample(struct ssll_history *history, __u32 tid, __u64 now)
 {
-	struct ssll_sample *last, *next;
+	__u64 apart_ns = SAMPLES_APART_NS;
+	struct ssll_sample *made;
+	struct ssll_ring *ring;
 
-	if (!history)
+	if (!history || now - last_of(&history->rings[0])->at_ns < apart_ns)
 		return 0;
-	last = &history->samples[(history->made - 1) % SSLL_SAMPLES];
-	if (now - last->at_ns < SAMPLES_APART_NS)
-		return 0;
-	next = &history->samples[history->made++ % SSLL_SAMPLES];
-	read_clocks((struct task_struct *)history->task, tid, &next->clocks, now);
-	next->at_ns = now;
-	last = &history->kept[(history->keeps - 1) % SSLL_SAMPLES];
-	if (now - last->at_ns >= FEW_SAMPLES_APART_NS)
-		history->kept[history->keeps++ % SSLL_SAMPLES] = *next;
+	made = &history->rings[0].samples[history->rings[0].made++ % SSLL_SAMPLES];
+	read_clocks((struct task_struct *)history->task, tid, &made->clocks, now);
+	made->at_ns = now;
+	for (__u32 i = 1; i < SSLL_RINGS; i++) {
+		ring = &history->rings[i];
+		apart_ns *= TIMES_APART;
+		if (now - last_of(ring)->at_ns >= apart_ns)
+			ring->samples[ring->made++ % SSLL_SAMPLES] = *made;
+	}
 	return 0;
 }
 
@@ -113,21 +120,18 @@ static __always_inline const struct ssll_clocks *clocks_at(__u64 moment, __u64 d
 	__u32 tid = this_thread();
 	struct ssll_history *history = bpf_map_lookup_elem(&histories, &tid);
 	const struct ssll_clocks *clocks = NULL;
+	const struct ssll_sample *sample;
 
 	if (!history)
 		return NULL;
 	if (most_ns < LEAST_DISTANCE_NS)
 		most_ns = LEAST_DISTANCE_NS;
-	for (__u32 i = 0; i < SSLL_SAMPLES; i++) {
-		distance_ns = distance_of(&history->samples[i], moment);
+	for (__u32 i = 0; i < SSLL_RINGS * SSLL_SAMPLES; i++) {
+		sample = &history->rings[i / SSLL_SAMPLES].samples[i % SSLL_SAMPLES];
+		distance_ns = distance_of(sample, moment);
 		if (distance_ns <= most_ns) {
 			most_ns = distance_ns;
-			clocks = &history->samples[i].clocks;
-		}
-		distance_ns = distance_of(&history->kept[i], moment);
-		if (distance_ns <= most_ns) {
-			most_ns = distance_ns;
-			clocks = &history->kept[i].clocks;
+			clocks = &sample->clocks;
 		}
 	}
 	return clocks && clocks->tid == tid ? clocks : NULL;

@@ -685,17 +685,25 @@ class Sample(ctypes.Structure):
 assert ctypes.sizeof(Sample) == 64
 
 
-class History(ctypes.Structure):
+class Ring(ctypes.Structure):
     _fields_ = (
-        ("task", ctypes.c_uint64),
         ("made", ctypes.c_uint32),
-        ("keeps", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
         ("samples", Sample * 16),
-        ("kept", Sample * 16),
     )
 
 
-assert ctypes.sizeof(History) == 2064
+assert ctypes.sizeof(Ring) == 1032
+
+
+class History(ctypes.Structure):
+    _fields_ = (
+        ("task", ctypes.c_uint64),
+        ("rings", Ring * 3),
+    )
+
+
+assert ctypes.sizeof(History) == 3104
 
 
 class Hits(ctypes.Structure):

@@ -14,9 +14,10 @@ import pytest
 
 from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.documents.document import from_document
-from tests.live.clients.counted import TLS_1_2
+from tests.live.clients.counted import TLS_1_2, h2load
 from tests.live.clients.slow import slow
 from tests.live.commands.handshakes import MEANWHILE, Shakes, SlowLines, assert_books
+from tests.live.servers.nginx import Nginx, Settings
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
 from tests.live.servers.queues import Late, felt_at_once_ns, felt_ns, late_server, on_a_busy_processor, quota, stopped_often
 
@@ -122,6 +123,17 @@ def test_a_saturated_server_is_busy_with_other_handshakes(certificates: Path) ->
     assert parts["queue"] > parts["calls"]
     assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt), rel=0.05)
     assert WORDS["queue_handshakes"] in sentences(shakes)[0]
+    assert_books(shakes)
+
+
+@pytest.mark.parametrize("clients", [20, 60])
+def test_what_a_saturated_server_did_is_known_of_queues_of_any_length(certificates: Path, clients: int) -> None:
+    """Of the time before the first call above all: its calls are short, and the queue of many clients reaches far back."""
+    with Nginx(certificates, Settings(tickets=False)) as server, Shakes(server.master_pid) as shakes:
+        assert h2load(server.port["rsa"], 1200, parallel=clients) == 1200
+        server.wait_idle()
+    parts = sums(shakes)
+    assert sum(parts[part] for part in MEANWHILE if part in parts) > 0.9 * parts["queue"]
     assert_books(shakes)
 
 
