@@ -112,29 +112,46 @@ static __always_inline __u64 distance_of(const struct ssll_sample *sample, __u64
 	return sample->at_ns > moment ? sample->at_ns - moment : moment - sample->at_ns;
 }
 
+/* Which of the ring's samples is nearest to the moment. Not inlined: the verifier would follow each of the ways through it with
+ * each of those before it. */
+__noinline __u32 nearest_in(const struct ssll_ring *ring, __u64 moment)
+{
+	__u64 least_ns = ~0ULL, distance_ns;
+	__u32 nearest = 0;
+
+	if (!ring)
+		return 0;
+	for (__u32 i = 0; i < SSLL_SAMPLES; i++) {
+		distance_ns = distance_of(&ring->samples[i], moment);
+		if (distance_ns < least_ns) {
+			least_ns = distance_ns;
+			nearest = i;
+		}
+	}
+	return nearest;
+}
+
 /* The clocks of the thread that runs as they stood at that moment, which a duration until now began with; NULL where that
  * isn't known well enough. */
 static __always_inline const struct ssll_clocks *clocks_at(__u64 moment, __u64 duration_ns)
 {
-	__u64 most_ns = duration_ns / DISTANCE_OF_DURATION, distance_ns;
+	__u64 most_ns = duration_ns / DISTANCE_OF_DURATION;
 	__u32 tid = this_thread();
 	struct ssll_history *history = bpf_map_lookup_elem(&histories, &tid);
-	const struct ssll_clocks *clocks = NULL;
-	const struct ssll_sample *sample;
+	const struct ssll_sample *sample, *best = NULL;
 
 	if (!history)
 		return NULL;
 	if (most_ns < LEAST_DISTANCE_NS)
 		most_ns = LEAST_DISTANCE_NS;
-	for (__u32 i = 0; i < SSLL_RINGS * SSLL_SAMPLES; i++) {
-		sample = &history->rings[i / SSLL_SAMPLES].samples[i % SSLL_SAMPLES];
-		distance_ns = distance_of(sample, moment);
-		if (distance_ns <= most_ns) {
-			most_ns = distance_ns;
-			clocks = &sample->clocks;
+	for (__u32 i = 0; i < SSLL_RINGS; i++) {
+		sample = &history->rings[i].samples[nearest_in(&history->rings[i], moment) % SSLL_SAMPLES];
+		if (distance_of(sample, moment) <= most_ns) {
+			most_ns = distance_of(sample, moment);
+			best = sample;
 		}
 	}
-	return clocks && clocks->tid == tid ? clocks : NULL;
+	return best && best->clocks.tid == tid ? &best->clocks : NULL;
 }
 
 #endif
