@@ -55,6 +55,7 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
+	int sk_sndbuf;
 } __attribute__((preserve_access_index));
 
 /* Its port stays when the connection is gone, which skc_num doesn't. */

@@ -50,7 +50,10 @@ static __always_inline void begin_transport(struct ssll_handshake *handshake)
 		await_arrival(handshake, thread->ssl, handshake->phase_since_ns);
 }
 
-/* If the thread slept, this was a wait rather than time in the call: since_ns advances past it. */
+/*
+ * If the thread slept, this was a wait rather than time in the call: since_ns advances past it. A write that had room all the
+ * time has slept for something else, a lock or a page of its memory.
+ */
 static __always_inline void end_transport(struct ssll_handshake *handshake, __u64 duration_ns)
 {
 	__u64 now = handshake->phase_since_ns + duration_ns;
@@ -59,6 +62,8 @@ static __always_inline void end_transport(struct ssll_handshake *handshake, __u6
 
 	handshake->flags &= ~SSLL_FLAG_BLOCKED;
 	if (!thread || !has_slept(thread) || handshake->flags & SSLL_FLAG_NONBLOCKING)
+		return;
+	if (handshake->phase == SSLL_PART_WAIT_WINDOW && !may_fill_buffer(handshake))
 		return;
 	handshake->flags |= SSLL_FLAG_BLOCKED;
 	if (handshake->phase == SSLL_PART_WAIT_PEER) {

@@ -9,6 +9,8 @@
 #include "labels/sockets.bpf.h"
 #include "running/running.bpf.h"
 
+#define BUFFER_OVERHEAD 8192 /* bytes */
+
 static __always_inline void read_losses(struct sock *sock, __u32 *resent, __u32 *losses)
 {
 	struct tcp_sock *tcp = (struct tcp_sock *)sock;
@@ -41,6 +43,22 @@ static __always_inline void end_flight(struct ssll_handshake *handshake)
 		handshake->flight_bytes = bytes;
 	if (BPF_CORE_READ(tcp, snd_nxt) != written_seq && BPF_CORE_READ(tcp, packets_out) >= BPF_CORE_READ(tcp, snd_cwnd))
 		handshake->flags |= SSLL_FLAG_UNSENT | SSLL_FLAG_UNSENT_NOW;
+}
+
+/*
+ * Whether the library's writes since the last flight may have filled the connection's buffer, so that one of them waited for
+ * room. What the last flight left unacknowledged may be in it, too, and the kernel counts up to twice the bytes and a few
+ * buffers.
+ */
+static __always_inline bool may_fill_buffer(const struct ssll_handshake *handshake)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)handshake->socket;
+	__u32 bytes;
+
+	if (!tcp)
+		return true;
+	bytes = BPF_CORE_READ(tcp, write_seq) - handshake->written_seq + handshake->flight_bytes;
+	return 2 * bytes + BUFFER_OVERHEAD >= (__u32)BPF_CORE_READ((struct sock *)tcp, sk_sndbuf);
 }
 
 /* The least that the network needs to carry the last flight and its answer. */

@@ -30,6 +30,21 @@ def slow(version: ssl.TLSVersion, port: int, meanwhile: Callable[[], object] = _
         return _answer(tls, plain, received)
 
 
+def slow_to_read(version: ssl.TLSVersion, port: int) -> None:
+    """One connection whose client takes its time before it reads the server's first flight, of which it can take little."""
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
+        plain.settimeout(TIMEOUT_S)
+        plain.connect(("127.0.0.1", port))
+        received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context(version).wrap_bio(received, sent)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+        plain.sendall(sent.read())
+        _pause()
+        _shake_hands(tls, plain, received, sent, lambda: None)
+
+
 def _shake_hands(
     tls: ssl.SSLObject, plain: socket.socket, received: ssl.MemoryBIO, sent: ssl.MemoryBIO, meanwhile: Callable[[], object]
 ) -> None:

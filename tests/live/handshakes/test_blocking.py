@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
-from tests.live.clients.slow import slow
+from tests.live.clients.slow import PAUSE_S, slow, slow_to_read
 from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, for_peer_ns, split
 from tests.live.handshakes.test_odd import shaker, shaking  # noqa: F401 - a fixture
 from tests.live.servers.debian import apache
@@ -100,6 +100,39 @@ def test_time_off_the_processor_is_that_of_the_calls(certificates: Path) -> None
     assert_waits_for(shakes)
     assert split(shakes.singles)
     assert all(single["parts_ns"].get("off_cpu", 0) < for_peer_ns(single) for single in split(shakes.singles))
+
+
+def test_writes_that_sleep_for_something_else_are_the_servers_own(
+    tmp_path: Path,
+    shaker: Path,  # noqa: F811
+) -> None:
+    """There is room for all that is written, so it isn't the peer that they wait for. The certificates don't fit into the
+    library's own buffer."""
+    pair = make_certificate("ecdsa", tmp_path)
+    pair.certificate.write_bytes(pair.certificate.read_bytes() * 12)
+    with shaking(shaker, tmp_path) as (pid, do):
+        do("listen 1")
+        with Shakes(pid) as shakes:
+            do(f"drag {TIMES}")
+    assert endings(shakes.document) == {"success": TIMES}
+    for single in shakes.singles:
+        assert "wait_window" not in single["parts_ns"]
+        assert single["parts_ns"]["rest_asleep"] >= NAP_NS
+    assert_books(shakes)
+
+
+def test_a_client_that_does_not_read_keeps_a_blocking_server_waiting(tmp_path: Path) -> None:
+    """The server's certificates don't fit into the buffers between the two, so that its write waits for room."""
+    pair = make_certificate("rsa", tmp_path)
+    pair.certificate.write_bytes(pair.certificate.read_bytes() * 40)
+    with TlsServer(tmp_path, TlsSettings(timeout_s=0, send_buffer=4608)) as server, Shakes(server.pid) as shakes:
+        for _ in range(TIMES):
+            slow_to_read(TLS_1_3, server.port)
+        assert server.ends() == {"": TIMES}
+    assert endings(shakes.document) == {"success": TIMES}
+    for single in shakes.singles:
+        assert PAUSE_S * 1e9 / 2 < single["parts_ns"]["wait_window"] < single["parts_ns"]["wall"]
+    assert_books(shakes)
 
 
 def test_what_a_callback_waits_for_is_its_own(certificates: Path) -> None:

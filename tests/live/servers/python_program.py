@@ -52,6 +52,8 @@ class Server:
 
     def _serve(self, plain: socket.socket, context: ssl.SSLContext) -> None:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._settings["send_buffer"]:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings["send_buffer"])
         plain.settimeout(self._settings["timeout_s"] or None)
         end = self._talk(plain, context)
         with self._changed:

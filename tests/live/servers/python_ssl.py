@@ -24,7 +24,7 @@ class TlsSettings:
     socket; `message_s` is slept when the library tells of the ClientHello. So many `contexts`, each with its own ticket keys,
     serve in turn. `lazy` shakes hands within the first SSL_read. A call that waits longer than `timeout_s` gives up; 0: the
     socket blocks, so that a handshake is one call. It sleeps for `accept_s` before it accepts a connection, of which `backlog`
-    may wait."""
+    may wait. `send_buffer`: bytes of each connection's send buffer as the system is asked for it, 0 for the system's own."""
 
     kind: str = "rsa"
     version: str = ""
@@ -40,6 +40,7 @@ class TlsSettings:
     timeout_s: float = 20.0
     backlog: int = 4096
     accept_s: float = 0.0
+    send_buffer: int = 0
 
 
 @dataclass

@@ -18,14 +18,17 @@
 //   staple       the client asks for a certificate's status, and the server's callback for it takes a nap
 //   listen       opens a socket on which it listens, and which blocks
 //   stall        the server's reads come back at once where there is nothing to read, else they take a nap first
+//   drag         a server over a TCP socket that blocks, whose writes take a nap first
 //   begin        a server that waits for its client's first message, and is kept
 //   free         of those that are kept, the one that began last is freed
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <alloca.h>
+#include <netinet/in.h>
 #include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/hmac.h>
 #include <openssl/ssl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,18 +108,64 @@ static long pass_on(BIO *bio, int command, long number, void *pointer)
 	return BIO_ctrl(BIO_next(bio), command, number, pointer);
 }
 
+static int write_late(BIO *bio, const char *data, int length)
+{
+	usleep(NAP_US);
+	return BIO_write(BIO_next(bio), data, length);
+}
+
+// The BIO itself, whose reads and writes sleep first.
+static BIO *late(BIO *to)
+{
+	BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_FILTER, "late");
+	BIO *filter = method ? BIO_new(method) : NULL;
+
+	expect(filter && BIO_meth_set_read(method, read_late) && BIO_meth_set_write(method, write_late) &&
+	                BIO_meth_set_ctrl(method, pass_on) && BIO_up_ref(to),
+	        "BIO_meth_new");
+	BIO_set_init(filter, 1);
+	return BIO_push(filter, to);
+}
+
 // The server's transport never blocks, but its reads sleep for a reason of their own.
 static void stall(void)
 {
-	BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_FILTER, "stall");
-	BIO *late = method ? BIO_new(method) : NULL, *left = SSL_get_rbio(server);
-
-	expect(late && BIO_meth_set_read(method, read_late) && BIO_meth_set_ctrl(method, pass_on), "BIO_meth_new");
-	expect(BIO_up_ref(left), "BIO_up_ref");
-	BIO_set_init(late, 1);
-	BIO_push(late, left);
-	SSL_set0_rbio(server, late);
+	SSL_set0_rbio(server, late(SSL_get_rbio(server)));
 	both(SSL_accept, SSL_connect);
+}
+
+static void connect_over_tcp(void)
+{
+	struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr *address = (struct sockaddr *)&where;
+	socklen_t length = sizeof(where);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), asking = socket(AF_INET, SOCK_STREAM, 0), accepted;
+
+	expect(listener >= 0 && bind(listener, address, length) == 0 && listen(listener, 1) == 0, "listen");
+	expect(getsockname(listener, address, &length) == 0 && connect(asking, address, length) == 0, "connect");
+	accepted = accept(listener, NULL, NULL);
+	expect(accepted >= 0 && SSL_set_fd(client, asking) && SSL_set_fd(server, accepted), "SSL_set_fd");
+	close(listener);
+}
+
+static void *ask(void *nothing)
+{
+	expect(SSL_connect(client) == 1, "SSL_connect");
+	return nothing;
+}
+
+// The server's transport blocks, but its writes sleep for a reason of their own.
+static void drag(void)
+{
+	pthread_t asking;
+
+	connect_over_tcp();
+	SSL_set0_wbio(server, late(SSL_get_wbio(server)));
+	expect(pthread_create(&asking, NULL, ask, NULL) == 0, "pthread_create");
+	expect(SSL_accept(server) == 1, "SSL_accept");
+	pthread_join(asking, NULL);
+	close(SSL_get_rfd(server));
+	close(SSL_get_fd(client));
 }
 
 static void start_listening(void)
@@ -345,6 +394,8 @@ static void talk(const char *how, SSL_CTX *context, int number)
 		again();
 	else if (!strcmp(how, "stall"))
 		stall();
+	else if (!strcmp(how, "drag"))
+		drag();
 	else
 		fail(how);
 	close_pair();
@@ -357,7 +408,7 @@ int main(int count, char **words)
 	char line[64], how[16];
 	int number;
 
-	if (count != 3 || SSL_CTX_use_certificate_file(context, words[1], SSL_FILETYPE_PEM) != 1 ||
+	if (count != 3 || SSL_CTX_use_certificate_chain_file(context, words[1]) != 1 ||
 	        SSL_CTX_use_PrivateKey_file(context, words[2], SSL_FILETYPE_PEM) != 1)
 		return 2;
 	printf("ready\n");
