@@ -18,6 +18,7 @@
 
 enum {
 	PARTS_OF_QUEUE = 20, /* bytes that came later by no more than one of them don't matter */
+	SLACK_NS = 50000,    /* nor do those that came later by no more than this */
 };
 
 /* `ssl` of an arrival: the bytes that came are dealt with, and no handshake waits for more. */
@@ -169,10 +170,12 @@ __noinline int end_queue(
 {
 	struct ssll_thread *thread = find_thread();
 	const struct ssll_clocks *before;
+	__u64 later_ns;
 
 	if (!handshake || !arrival)
 		return 0;
-	if (arrival->arrivals > 1 && (arrival->last_ns - arrived) * PARTS_OF_QUEUE > duration_ns) {
+	later_ns = arrival->last_ns - arrived;
+	if (arrival->arrivals > 1 && later_ns > SLACK_NS && later_ns * PARTS_OF_QUEUE > duration_ns) {
 		handshake->flags |= SSLL_FLAG_SEVERAL;
 		handshake->arrived_seq = arrival->seq;
 	}

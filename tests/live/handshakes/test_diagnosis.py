@@ -149,12 +149,6 @@ def test_client_certificates_with_long_chains(certificates: Path, tmp_path: Path
     assert ("peer_verification" in names(shakes)[:1]) == bool(others)
 
 
-def test_a_group_that_clients_send_no_share_of(certificates: Path) -> None:
-    first = told(shakes_of(certificates, TlsSettings("ecdsa", curve="prime256v1"), prompt))[0]
-    assert first.rule.name == "hello_retries"
-    assert first.sentence.startswith("100 % of the clients offer no share of the group that this server wants")
-
-
 def test_clients_that_fail_for_one_reason(certificates: Path) -> None:
     def clients(port: int) -> None:
         prompt(port)

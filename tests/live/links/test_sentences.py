@@ -25,11 +25,14 @@ NETWORK = (Subject.PEER, Subject.LOSSES, Subject.ROUND_TRIPS)
 FAR = {"delay_s": 0.01}
 
 
-def told(certificates: Path, stamping: Stamping, link: Mapping[str, Any], drop: int = 0) -> list[Diagnosis]:
-    """What is said of a server's clients and of the way to them. `drop`: which of its segments is lost of each connection."""
+def told(
+    certificates: Path, stamping: Stamping, link: Mapping[str, Any], drop: int = 0, curve: str = "auto"
+) -> list[Diagnosis]:
+    """What is said of a server's clients and of the way to them. `drop`: which of its segments is lost of each connection;
+    `curve`: the only group that it accepts."""
     with awake(), Link() as wire:
         with wire.at_server():
-            server = Nginx(certificates, Settings(kinds=("ecdsa",)))
+            server = Nginx(certificates, Settings(kinds=("ecdsa",), curve=curve))
             server.__enter__()
         try:
             with Shakes(server.master_pid) as shakes, wire.at_client():
@@ -74,6 +77,16 @@ def test_losses_are_neither_distance_nor_the_clients(certificates: Path) -> None
     assert first.rule.name == "losses"
     assert "in 100 % of the handshakes; this side sent" in first.sentence
     assert "slow_clients" not in [each.rule.name for each in others]
+
+
+@pytest.mark.parametrize(("link", "first"), [(FAR, ["hello_retries"]), ({}, [])], ids=["far", "near"])
+def test_a_group_that_clients_send_no_share_of_costs_far_ones_a_round_trip(
+    certificates: Path, link: dict[str, float], first: list[str]
+) -> None:
+    sentences = told(certificates, Stamping(times=TIMES, version="TLSv1_3"), link, curve="prime256v1")
+    assert [each.rule.name for each in sentences][:1] == first
+    for sentence in sentences[:1]:
+        assert sentence.sentence.startswith("100 % of the clients offer no share of the group that this server wants")
 
 
 @pytest.mark.parametrize("more", [40, 1])

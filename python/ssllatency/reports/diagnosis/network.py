@@ -81,8 +81,9 @@ def hello_retries(case: Case) -> Evidence | None:
     if known < FEWEST or retries < NOTABLE * known:
         return None
     trip_ns, part = _trip_ns(case), ratio(retries, known)
-    dear = trip_ns is not None and part * trip_ns >= OWN_FLOOR_NS
-    weight = counted_weight(part) if dear else ratio(retries * (trip_ns or 0), case.wait_ns)
+    if trip_ns is not None and part * trip_ns < OWN_FLOOR_NS:
+        return None
+    weight = 0.0 if trip_ns is None else counted_weight(part)
     what = "of the clients offer no share of the group that this server wants"
     return Evidence(f"{share(retries, known)} {what}: one more round trip each{_of(trip_ns)}", weight)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ssllatency.model.handshakes import YES, Fact, Label, Part
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, NEARLY_ALL, NOTABLE, OWN_FLOOR_NS, ratio, value_share
-from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
+from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.units import share
 
 # Where fewer offer or resume a session, nobody does: a monitor may be the one who does.
@@ -44,5 +44,6 @@ def _refused(case: Case, fact: Fact, why: str) -> Evidence | None:
     offered, refused = case.fact(Fact.OFFERED), case.fact(fact)
     if offered < FEWEST or refused < MOST * offered or refused < NOTABLE * case.count:
         return None
+    saved = ratio(refused, case.count) * case.share(Part.CALLS)  # at most: a resumed handshake has work left, too
     who = f"{share(refused, offered)} of the clients that offered a session ({refused} of {offered}) came {why}"
-    return Evidence(f"Resumption fails: {who}", counted_weight(ratio(refused, case.count)))
+    return Evidence(f"Resumption fails: {who}", saved)
