@@ -43,7 +43,10 @@ def shown(condition: Condition) -> list[list[str]]:
         ("handshake count > 100", [["handshake count > 100"]]),
         ("private_key mean > 1 ms for 10 s", [["private key mean > 1.00 ms for 10 s"]]),
         ("wait peer share > 90%", [["wait peer share > 90 %"]]),
-        ("wait peer or server p99 > 1s or wait peer > 2s", [["wait peer or server p99 > 1.00 s"], ["wait peer p99 > 2.00 s"]]),
+        (
+            "wait peer or server p99 > 1s or wait peer p99 > 2s",
+            [["wait peer or server p99 > 1.00 s"], ["wait peer p99 > 2.00 s"]],
+        ),
         ("SSL_read failure > 1% or SSL_read p50 > 1us", [["SSL_read failure share > 1.0 %"], ["SSL_read p50 > 1.00 us"]]),
         ("on cpu p10 > 1ms", [["on cpu p10 > 1.00 ms"]]),
         (
