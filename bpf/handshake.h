@@ -284,6 +284,12 @@ struct ssll_endpoint {
 	__u32 peer;
 };
 
+/* Operations that the plan of a run doesn't number, as cookies of calls have them. */
+enum ssll_operation {
+	SSLL_OPERATION_STATE_MACHINE = 255, /* that all of OpenSSL's handshakes go through, within whatever call */
+	SSLL_OPERATION_PAUSE = 254,         /* ASYNC_pause_job, which comes back when its job goes on */
+};
+
 /* One handshake while it runs. `since_ns` is the last border between a call and a wait. */
 struct ssll_handshake {
 	__u64 began_ns;
@@ -294,6 +300,7 @@ struct ssll_handshake {
 	__u64 completed_ns;     /* since the last call began; 0: no completion was seen */
 	__u64 blocked_off_ns;   /* off the processor in reads and writes that count as waits, and so not in OFF_CPU, */
 	__u64 blocked_delay_ns; /* and ready to run meanwhile */
+	__u64 machine_stack;    /* stack pointer at entry of the state machine, where no call around it is watched; else 0 */
 	__u64 unsplit_since_ns; /* when the wait before the call that runs began, if it isn't split; else 0 */
 	__u64 socket;           /* that it waits on: the kernel's address of it; 0: not known */
 	__u64 parts[SSLL_PARTS];
@@ -527,7 +534,7 @@ _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 80 + 8 * SSLL_PARTS + 64, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 88 + 8 * SSLL_PARTS + 64, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 40, "border");
 _Static_assert(sizeof(struct ssll_arrival) == 128, "arrival");

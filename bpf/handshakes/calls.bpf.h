@@ -32,6 +32,104 @@ static __always_inline bool is_under_way(__u64 ssl, const struct ssll_layout *la
 	return read_rwstate(ssl, &layout->library, &rwstate) && rwstate > OPENSSL_NOTHING;
 }
 
+/* The handshake goes on in this thread, in a call that no other of its calls is around. */
+static __always_inline void begin_call(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 ssl, __u64 now)
+{
+	end_wait(handshake, ssl, now);
+	look_for_peer(handshake);
+	begin_away(thread, now);
+	has_slept(thread);
+	handshake->calls++;
+	handshake->error = 0;
+	handshake->completed_ns = 0;
+	handshake->since_ns = now;
+	handshake->phase_since_ns = now; /* of a phase that was paused */
+}
+
+/* The thread works for this SSL from now on. */
+static __always_inline void enter_ssl(struct ssll_thread *thread, __u64 ssl, __u64 now)
+{
+	if (!thread->ssl || !thread->busy_since_ns)
+		begin_busy(thread, now);
+	thread->ssl = ssl;
+}
+
+/* The thread works for the SSL around this one again, if any. */
+static __always_inline void leave_ssl(struct ssll_thread *thread, __u64 outer, __u64 now)
+{
+	thread->ssl = outer;
+	if (!outer)
+		end_busy(thread, now);
+}
+
+static __always_inline struct ssll_start_key call_key_of(__u32 operation, __u64 stack)
+{
+	struct ssll_start_key key = {.stack = stack, .tgid = this_process(), .operation = operation};
+
+	return key;
+}
+
+/*
+ * A job pauses, or may. Where a handshake's call is around it that is seen to come back, that tells. Of a job that a read or a
+ * write runs, only the state machine within it is watched, which doesn't come back now.
+ */
+__noinline int pause_job(__u64 stack)
+{
+	struct ssll_start_key machine, key = call_key_of(SSLL_OPERATION_PAUSE, stack);
+	struct ssll_handshake *handshake = current_handshake();
+	struct ssll_open_call *call, paused = {};
+	struct ssll_thread *thread = find_thread();
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!handshake || !thread || !handshake->machine_stack)
+		return 0;
+	machine = call_key_of(SSLL_OPERATION_STATE_MACHINE, handshake->machine_stack);
+	call = find_open_call(&machine);
+	if (!call)
+		return 0;
+	paused.ssl = thread->ssl;
+	keep_open_call(&key, &paused);
+	leave_ssl(thread, call->outer, now);
+	handshake->depth = 0;
+	judge_split(handshake);
+	close_call(handshake, thread, true, true, now);
+	handshake->waiting = SSLL_PART_WAIT_OFFLOAD;
+	begin_offload_wait(handshake);
+	return 0;
+}
+
+/* A job goes on, maybe in another thread. */
+__noinline int resume_job(__u64 stack)
+{
+	struct ssll_start_key machine, key = call_key_of(SSLL_OPERATION_PAUSE, stack);
+	struct ssll_open_call *call = find_open_call(&key);
+	struct ssll_thread *thread = lookup_or_init_thread();
+	struct ssll_handshake *handshake;
+	__u64 now = bpf_ktime_get_ns(), ssl;
+
+	if (!call || !thread)
+		return 0;
+	ssl = call->ssl;
+	forget_open_call(&key);
+	handshake = find_handshake(ssl, this_process());
+	if (!handshake || handshake->depth || !handshake->machine_stack)
+		return 0;
+	machine = call_key_of(SSLL_OPERATION_STATE_MACHINE, handshake->machine_stack);
+	call = find_open_call(&machine);
+	if (!call)
+		return 0;
+	call->outer = thread->ssl;
+	enter_ssl(thread, ssl, now);
+	handshake->depth = 1;
+	begin_call(handshake, thread, ssl, now);
+	return 0;
+}
+
+static __always_inline bool is_operation(__u64 cookie, enum ssll_operation operation)
+{
+	return field(cookie, SSLL_COOKIE_OPERATION, 8) == operation;
+}
+
 static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u64 stack)
 {
 	__u64 now = bpf_ktime_get_ns(), ssl = argument(ctx, 0);
@@ -44,6 +142,8 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 
 	if (is_shut(cookie) || !is_traced(key.tgid))
 		return 0;
+	if (is_operation(cookie, SSLL_OPERATION_PAUSE))
+		return pause_job(stack);
 	handshake = find_handshake(ssl, key.tgid);
 	if (!handshake) {
 		layout = layout_of(library);
@@ -63,26 +163,19 @@ static __always_inline int on_entry(const struct pt_regs *ctx, __u64 cookie, __u
 		count(&handshake_counters.within_data);
 	if (handshake->depth && find_open_call(&key)) /* none is made from the same place before it is back */
 		close_lost_call(handshake, thread, now);
+	if (handshake->depth && is_operation(cookie, SSLL_OPERATION_STATE_MACHINE)) /* within a call that is seen itself */
+		return 0;
 	if (!thread->ssl) {
 		own_fed(handshake, thread, ssl);
 		sample_own(now);
 	}
 	call.outer = thread->ssl;
 	keep_open_call(&key, &call);
-	if (!thread->ssl || !thread->busy_since_ns)
-		begin_busy(thread, now);
-	thread->ssl = ssl;
+	enter_ssl(thread, ssl, now);
 	if (handshake->depth++)
 		return 0;
-	end_wait(handshake, ssl, now);
-	look_for_peer(handshake);
-	begin_away(thread, now);
-	has_slept(thread);
-	handshake->calls++;
-	handshake->error = 0;
-	handshake->completed_ns = 0;
-	handshake->since_ns = now;
-	handshake->phase_since_ns = now; /* of a phase that was paused */
+	handshake->machine_stack = is_operation(cookie, SSLL_OPERATION_STATE_MACHINE) ? stack : 0;
+	begin_call(handshake, thread, ssl, now);
 	return 0;
 }
 
@@ -106,13 +199,13 @@ static __always_inline int on_exit(const struct pt_regs *ctx, __u64 cookie, __u6
 
 	if (!leaves_call(ctx, cookie, &value) || !call)
 		return 0;
+	if (is_operation(cookie, SSLL_OPERATION_PAUSE))
+		return resume_job(stack);
 	ssl = call->ssl;
 	thread = lookup_or_init_thread();
 	same_thread = thread && thread->ssl == ssl;
 	if (thread)
-		thread->ssl = call->outer;
-	if (thread && !call->outer)
-		end_busy(thread, now);
+		leave_ssl(thread, call->outer, now);
 	forget_open_call(&key);
 	handshake = find_handshake(ssl, key.tgid);
 	if (!handshake || !handshake->depth || --handshake->depth)

@@ -17,7 +17,8 @@ static const char kept[] = RESPONSE("200 OK", "25", "keep-alive", "Hello from as
 static const char last[] = RESPONSE("200 OK", "25", "close", "Hello from async-server.\n");
 static const char refused[] = RESPONSE("405 Method Not Allowed", "0", "close", "");
 
-struct connection *connection__new(int fd, int epoll, SSL_CTX *context, struct counters *counters, long requests)
+struct connection *connection__new(
+        int fd, int epoll, SSL_CTX *context, struct counters *counters, const struct options *options)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
 	SSL *ssl = SSL_new(context);
@@ -37,7 +38,8 @@ struct connection *connection__new(int fd, int epoll, SSL_CTX *context, struct c
 	connection->ssl = ssl;
 	connection->epoll = epoll;
 	connection->counters = counters;
-	connection->requests_left = requests;
+	connection->requests_left = options->requests;
+	connection->state = options->lazy ? RECEIVING : HANDSHAKING;
 	return connection;
 }
 
@@ -134,13 +136,22 @@ static bool settle(struct connection *connection, enum call call, int returned)
 	return false;
 }
 
+// The handshake, once it is done: it may have been a read that made it.
+static void count_handshake(struct connection *connection)
+{
+	if (connection->counted || !SSL_is_init_finished(connection->ssl))
+		return;
+	connection->counted = true;
+	count(&connection->counters->handshakes);
+	if (SSL_session_reused(connection->ssl))
+		count(&connection->counters->resumed);
+}
+
 static bool shake_hands(struct connection *connection)
 {
 	if (!settle(connection, CALL_HANDSHAKE, SSL_do_handshake(connection->ssl)))
 		return false;
-	count(&connection->counters->handshakes);
-	if (SSL_session_reused(connection->ssl))
-		count(&connection->counters->resumed);
+	count_handshake(connection);
 	connection->state = RECEIVING;
 	return true;
 }
@@ -186,6 +197,7 @@ static bool receive(struct connection *connection)
 	}
 	char *free_part = connection->request + connection->received;
 	int returned = SSL_read(connection->ssl, free_part, MAX_REQUEST - connection->received);
+	count_handshake(connection);
 	if (!settle(connection, CALL_READ, returned))
 		return false;
 	connection->received += returned;

@@ -3,11 +3,12 @@
 #ifndef CONNECTION_H
 #define CONNECTION_H
 
+#include "counters.h"
+#include "options.h"
 #include "tls.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-#include "counters.h"
 
 enum { MAX_REQUEST = 8192 };
 
@@ -30,15 +31,16 @@ struct connection {
 	enum state state;
 	enum waiting waiting;
 	char request[MAX_REQUEST + 1];
-	size_t received; // bytes of `request`
-	bool keep_alive;
+	size_t received;          // bytes of `request`
+	bool keep_alive, counted; // its handshake is
 	const char *answer;
 	struct connection *next, **link; // in the loop's list
 	struct connection *next_ended;
 };
 
 // NULL, with the descriptor closed, where memory or epoll refuses it. It has not made a step yet.
-struct connection *connection__new(int fd, int epoll, SSL_CTX *context, struct counters *counters, long requests);
+struct connection *connection__new(
+        int fd, int epoll, SSL_CTX *context, struct counters *counters, const struct options *options);
 // Goes on as far as it can.
 void connection__advance(struct connection *connection);
 // Ends it because the server ends.

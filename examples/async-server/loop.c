@@ -65,8 +65,7 @@ static void add(struct loop *loop, int fd)
 
 	count(&counters->accepted);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-	struct connection *connection =
-	        connection__new(fd, loop->epoll, server->tls.context, counters, server->options.requests);
+	struct connection *connection = connection__new(fd, loop->epoll, server->tls.context, counters, &server->options);
 	if (!connection) {
 		count(&counters->failed);
 		count(&counters->ended);

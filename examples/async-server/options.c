@@ -16,6 +16,7 @@ static const char usage[] = "Usage: async-server --cert FILE --key FILE [OPTIONâ
                             "  --key FILE                its private key, PEM\n"
                             "  --port N                  0, the default, takes a free one\n"
                             "  --async                   SSL_MODE_ASYNC: TLS calls run as jobs, which an engine can pause\n"
+                            "  --lazy                    shake hands within the first SSL_read, without SSL_do_handshake\n"
                             "  --jobs N                  the most jobs in flight, by thread (default 0: no limit)\n"
                             "  --engine FILE|ID          use this OpenSSL engine for all that it offers\n"
                             "  --engine-ctrl NAME:VALUE  a control command for it, before it starts (repeatable)\n"
@@ -40,6 +41,7 @@ static const struct choice {
         {"key", TEXT, offsetof(struct options, key), 0, 0},
         {"port", NUMBER, offsetof(struct options, port), 0, 65535},
         {"async", FLAG, offsetof(struct options, async), 0, 0},
+        {"lazy", FLAG, offsetof(struct options, lazy), 0, 0},
         {"jobs", NUMBER, offsetof(struct options, jobs), 0, 100000},
         {"engine", TEXT, offsetof(struct options, engine), 0, 0},
         {"engine-ctrl", CONTROL, 0, 0, 0},

@@ -14,7 +14,7 @@ struct options {
 	const char *controls[MAX_CONTROLS]; // NAME:VALUE
 	int control_count;
 	bool tls1_2, tls1_3; // only this version; neither: both
-	bool async, engine_key, resume;
+	bool async, engine_key, resume, lazy;
 	long requests; // the most in a connection
 	long threads, connections, jobs;
 };

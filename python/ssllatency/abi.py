@@ -179,6 +179,11 @@ class Label(IntEnum):
     OTHER = 31
 
 
+class Operation(IntEnum):
+    STATE_MACHINE = 255
+    PAUSE = 254
+
+
 class Outcome(IntEnum):
     SUCCESS = 0
     FAILURE = 1
@@ -553,6 +558,7 @@ class Handshake(ctypes.Structure):
         ("completed_ns", ctypes.c_uint64),
         ("blocked_off_ns", ctypes.c_uint64),
         ("blocked_delay_ns", ctypes.c_uint64),
+        ("machine_stack", ctypes.c_uint64),
         ("unsplit_since_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
         ("parts", ctypes.c_uint64 * 32),
@@ -578,7 +584,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 400
+assert ctypes.sizeof(Handshake) == 408
 
 
 class Labels(ctypes.Structure):

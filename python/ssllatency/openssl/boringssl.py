@@ -5,8 +5,12 @@ use, so SSL_get_error, which all of them need, shows where the BIOs lie as well.
 
 from __future__ import annotations
 
+from ssllatency.code.bodies import Bodies
+from ssllatency.code.calls import calls_to
 from ssllatency.code.evaluate import followed_in
 from ssllatency.code.evaluation import Evaluation
+from ssllatency.code.flow import Unplannable
+from ssllatency.code.machine import Flow
 from ssllatency.code.values import MASK, Case, Field, FieldPath, Place
 from ssllatency.elf.image import Image
 from ssllatency.openssl.accessors import field_returned
@@ -17,6 +21,7 @@ _WANT_READ, _WANT_WRITE = 2, 3
 # SSL_ERROR_PENDING_SESSION to SSL_ERROR_PENDING_TICKET, whose numbers mean other things to OpenSSL.
 _ITS_OWN = range(11, 15)
 _MAX_OFFSET = 1 << 16
+_RUN_HANDSHAKES = ("SSL_do_handshake", "SSL_accept", "SSL_connect")
 
 Path = tuple[int, int]
 
@@ -97,3 +102,18 @@ def _server(image: Image) -> dict[str, int]:
         bit for bit in bits if followed_in(image, function.address, Case({"rdi": _CONNECTION}, {path: bit})).results == [1]
     ]
     return {"server": path[0], "server_bits": set_by[0]} if len(set_by) == 1 else {}
+
+
+def runs_handshakes_alone(image: Image, bodies: Bodies) -> bool:
+    """Whether only SSL_do_handshake runs handshakes, beside SSL_accept and SSL_connect, so that reads and writes call it: it
+    calls a function that only these three call, which a copy of it, inlined elsewhere, would call as well."""
+    functions = [function for name in _RUN_HANDSHAKES if (function := image.function(name))]
+    if not functions or functions[0].name != _RUN_HANDSHAKES[0] or boringssl_offsets(image) is None:
+        return False
+    try:
+        nodes = bodies.graph(functions[0].address, functions[0].size).nodes.values()
+    except Unplannable:
+        return False
+    targets = {node.target for node in nodes if node.flow is Flow.CALL and node.target is not None}
+    own = {function.address for function in functions}
+    return any(sites and bodies.functions(sites) <= own for sites in calls_to(image, targets).values())

@@ -16,7 +16,7 @@ from ssllatency.elf.image import Image
 # and app_data lie between the RSA method's finish and rsa_sign. ssl/ssl_local.h: ssl_new follows version, flags and mask.
 _RSA_SLOTS = (*range(8, 72, 8), *range(88, 120, 8))
 _EC_KEY_SLOTS = range(16, 120, 8)
-_SSL_SLOTS = range(16, 128, 8)
+_SSL_SLOTS = range(16, 144, 8)
 _SSL_PROTOCOLS = ("TLS", "TLSv1", "TLSv1_1", "TLSv1_2", "TLSv1_3", "SSLv3", "DTLS", "DTLSv1", "DTLSv1_2")
 _SSL_SIDES = ("method", "server_method", "client_method")
 

@@ -187,6 +187,9 @@ CATALOGUE: tuple[Operation, ...] = (
     _qat("qat_pkey_ecx_derive25519", Convention.ONE),
 )
 
+# What SSL_do_handshake, reads and writes call alike for a handshake. It isn't timed for itself.
+STATE_MACHINE = Operation("state_machine", "libssl", Convention.SSL_HANDSHAKE, ssl_argument=True)
+
 BY_NAME = {operation.name: operation for operation in CATALOGUE}
 
 

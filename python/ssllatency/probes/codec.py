@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ssllatency.code.machine import Cost
 from ssllatency.fields import Field
-from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.probes.catalogue import BY_NAME, Operation
 from ssllatency.probes.plan import (
     CONDITIONS,
     CONSTANTS,
@@ -51,7 +51,7 @@ def from_values(values: object, file_size: int) -> ImagePlan:
         build_id=record["build_id"].text(LONGEST_TEXT),
         version=record["version"].text(LONGEST_TEXT),
         kind=record["kind"].one_of(KINDS),
-        operations=tuple(_operation(operation, file_size) for operation in record["operations"].items(MOST_ITEMS)),
+        operations=tuple(operation(planned, file_size) for planned in record["operations"].items(MOST_ITEMS)),
         missing=tuple(_missing(missing) for missing in record["missing"].items(MOST_ITEMS)),
         offsets=_offsets(record["offsets"]),
         code=code_ranges(record["code"], file_size),
@@ -100,24 +100,25 @@ def _offsets(offsets: Field) -> SslOffsets:
     )
 
 
-def _operation(operation: Field, file_size: int) -> OperationPlan:
-    record = operation.record(OperationPlan)
+def operation(field: Field, file_size: int, known: Mapping[str, Operation] = BY_NAME) -> OperationPlan:
+    """The plan of one of the `known` operations; `file_size` bounds its offsets."""
+    record = field.record(OperationPlan)
     plan = OperationPlan(
-        operation=record["operation"].one_of(BY_NAME),
+        operation=record["operation"].one_of(known),
         address=record["address"].whole(_HIGHEST_ADDRESS),
         size=record["size"].whole(_HIGHEST_ADDRESS),
         found=record["found"].text(LONGEST_TEXT),
         probes=tuple(probe(site, file_size) for site in record["probes"].items(MOST_ITEMS)),
     )
-    if wrong := _wrong_role(plan):
+    if wrong := _wrong_role(plan, known[plan.operation]):
         record["probes"].refuse(wrong)
     return plan
 
 
-def _wrong_role(plan: OperationPlan) -> str:
+def _wrong_role(plan: OperationPlan, operation: Operation) -> str:
     """How an operation's probes must be, "" where they are: one entry and its exits, or one return probe, and that never on
     what may run inside an ASYNC job; or entries alone."""
-    operation, roles = BY_NAME[plan.operation], [site.role for site in plan.probes]
+    roles = [site.role for site in plan.probes]
     if operation.only_entry:
         entries = set(roles) == {Role.ENTRY} and (len(roles) == 1 or operation.callers_of)
         return "" if entries else "entries alone"

@@ -91,6 +91,21 @@ def test_a_slow_client_of_apache(certificates: Path) -> None:
     assert_books(shakes)
 
 
+def test_what_follows_a_blocking_handshake_meets_no_probe(certificates: Path) -> None:
+    """What a handshake reads and writes is watched, and not what the application does."""
+    pair, hits = make_certificate("rsa", certificates), []
+    with apache(pair) as server:
+        for requests in (1, 50):
+            with Shakes(server.pid) as shakes:
+                for _ in range(SLEPT):
+                    slow(TLS_1_3, server.port)
+                time.sleep(2 * POLL_S)
+                Client(server.port, TLS_1_3).connect(requests=requests)
+            assert endings(shakes.document) == {"success": SLEPT + 1}
+            hits.append(shakes.document["cost"]["hits"])
+    assert hits[0] == hits[1] > 0
+
+
 def test_time_off_the_processor_is_that_of_the_calls(certificates: Path) -> None:
     """What is waited for the peer isn't in it."""
     with TlsServer(certificates, TlsSettings(timeout_s=0)) as server, Shakes(server.pid) as shakes:

@@ -248,3 +248,17 @@ def test_the_slowest(certificates: Path) -> None:
     slowest = sorted(map(waited_ns, shakes.singles), reverse=True)[:7]
     assert list(map(waited_ns, shakes.document["handshakes"]["slowest"])) == slowest
     assert_books(shakes)
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
+def test_what_follows_a_handshake_meets_no_probe(certificates: Path, root: Path | None, kind: str) -> None:
+    """A connection pays for its handshake alone, however much is read and written on it."""
+    hits = []
+    with Nginx(certificates, Settings(kinds=(kind,)), root) as server:
+        for requests in (1, 100):
+            with Shakes(server.master_pid) as shakes:
+                Client(server.port[kind], TLS_1_3).connect(requests=requests)
+                server.wait_idle()
+            assert endings(shakes.document) == {"success": 1}
+            hits.append(shakes.document["cost"]["hits"])
+    assert hits[0] == hits[1] > 0

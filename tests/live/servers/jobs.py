@@ -84,7 +84,8 @@ def lanes(root: Path) -> str:
 @dataclass(frozen=True)
 class AsyncSettings:
     """How the server is set up. `kind` is that of its certificate, `version` "1.2", "1.3" or "" for both, `jobs` the most in
-    flight (0: any number). Every handshake is a full one unless `resume`. `environment` comes on top of ours."""
+    flight (0: any number). `lazy` shakes hands within the first SSL_read. Every handshake is a full one unless `resume`.
+    `environment` comes on top of ours."""
 
     kind: str = "rsa"
     asynchronous: bool = True
@@ -95,6 +96,7 @@ class AsyncSettings:
     requests: int = 0
     threads: int = 1
     jobs: int = 0
+    lazy: bool = False
     environment: tuple[tuple[str, str], ...] = ()
 
 
@@ -198,7 +200,12 @@ class AsyncServer:
         """The command line."""
         settings = self.settings
         words = ["--cert", self._inside(pair.certificate), "--key", self._inside(pair.key)]
-        flags = {"async": settings.asynchronous, "resume": settings.resume, f"tls{settings.version}": settings.version}
+        flags = {
+            "async": settings.asynchronous,
+            "lazy": settings.lazy,
+            "resume": settings.resume,
+            f"tls{settings.version}": settings.version,
+        }
         words += [f"--{name}" for name, wanted in flags.items() if wanted]
         values = {"groups": settings.groups, "requests": settings.requests, "jobs": settings.jobs, "threads": settings.threads}
         words += [word for name, value in values.items() if value for word in (f"--{name}", str(value))]

@@ -9,34 +9,25 @@ from enum import IntEnum
 
 from ssllatency import abi
 from ssllatency.code.values import FieldPath
-from ssllatency.engines.attach.sites import Sites, argument, library_record, packed, register_number, site
+from ssllatency.engines.attach.sites import Sites, argument, cookie, library_record, packed, site
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.handshakes import Label
-from ssllatency.probes.catalogue import CATALOGUE
+from ssllatency.probes.catalogue import BY_NAME, CATALOGUE, STATE_MACHINE
 from ssllatency.probes.handshake.plan import (
     CACHE,
     OPENS_TICKET,
     ErrorKind,
     ErrorSite,
     HandshakePlan,
-    InnerCall,
     Phase,
     PhaseCall,
     Transport,
 )
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
 
-_CALLS = (
-    "SSL_do_handshake",
-    "SSL_read",
-    "SSL_read_ex",
-    "SSL_write",
-    "SSL_write_ex",
-    "SSL_write_ex2",
-    "SSL_read_early_data",
-    "SSL_write_early_data",
-    "SSL_free",
-)
+_CALLS = ("SSL_do_handshake", "SSL_read_early_data", "SSL_write_early_data", "SSL_free")
+_DATA_CALLS = ("SSL_read", "SSL_read_ex", "SSL_write", "SSL_write_ex", "SSL_write_ex2")  # only where they have to be watched
+_PAUSE = "ASYNC_pause_job"
 _AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it; in BoringSSL it may be inlined in them
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
@@ -49,6 +40,8 @@ def watched(image: TracedImage, plan: HandshakePlan) -> TracedImage:
     """The image with only those operations that a handshake's calls are, and with the code of both plans."""
     planned = {operation.operation: operation for operation in image.plan.operations}
     wanted = {*_CALLS, *_around(planned, boringssl=image.plan.offsets.boringssl is not None)}
+    if plan.within_data:
+        wanted |= {*_DATA_CALLS}
     kept = tuple(operation for name, operation in planned.items() if name in wanted)
     return replace(image, plan=replace(image.plan, operations=kept, code=(*image.plan.code, *plan.code)))
 
@@ -96,31 +89,29 @@ def _end_cookie(phase: Phase | Transport, stack_delta: int) -> int:
     return packed({abi.PhaseCookie.PART: abi.Part[phase.name], abi.PhaseCookie.STACK: stack_delta})
 
 
-def inner_sites(calls: Iterable[InnerCall], library: int) -> tuple[Sites, Sites]:
-    """The sites at which handshake calls within a BIO begin, and those at which they end. They have their frames to themselves,
-    so any operation's number tells them from others."""
+def machine_sites(plan: HandshakePlan, image: TracedImage, library: int) -> tuple[Sites, Sites]:
+    """The sites at which handshakes go on, in whatever call of the application's, and ASYNC jobs pause; and those at which they
+    come back from there. The numbers of these two operations are none that others have."""
+    paused = next((planned for planned in image.plan.operations if planned.operation == _PAUSE), None)
     begins, ends = [], []
-    for call in calls:
-        fields: dict[IntEnum, int] = {
-            abi.Cookie.CONVENTION: abi.Convention.SSL_EX,
-            abi.Cookie.LIBRARY: library,
-            abi.Cookie.SSL: 1,
-            abi.Cookie.TIER: abi.Tier.HANDSHAKE,
-        }
-        begins.append(site(call.begin, packed({**fields, abi.Cookie.STACK: call.begin.stack_delta})))
-        value: dict[IntEnum, int] = {abi.Cookie.REGISTER: register_number(call.end), abi.Cookie.STACK: call.end.stack_delta}
-        ends.append(site(call.end, packed({**fields, **value})))
+    for planned, operation, number in (
+        (plan.state_machine, STATE_MACHINE, abi.Operation.STATE_MACHINE),
+        (paused, BY_NAME[_PAUSE], abi.Operation.PAUSE),
+    ):
+        for probe in planned.probes if planned else ():
+            cookie_of_it = cookie(probe, operation, number, library)
+            (begins if probe.role is Role.ENTRY else ends).append(site(probe, cookie_of_it))
     return begins, ends
 
 
 def error_sites(errors: Iterable[ErrorSite]) -> Sites:
     """The sites at which errors are raised."""
 
-    def cookie(error: ErrorSite) -> int:
+    def cookie_of(error: ErrorSite) -> int:
         fatal = int(error.kind is ErrorKind.FATAL)
         return packed({abi.ErrorCookie.FATAL: fatal, abi.ErrorCookie.REASON: _REASON_ARGUMENTS[error.kind]})
 
-    return [site(error.probe, cookie(error)) for error in errors]
+    return [site(error.probe, cookie_of(error)) for error in errors]
 
 
 def software_sites(plan: ImagePlan) -> Sites:

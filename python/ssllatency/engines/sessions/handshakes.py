@@ -36,8 +36,8 @@ from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
     batch_sites,
     error_sites,
-    inner_sites,
     layout_record,
+    machine_sites,
     phase_sites,
     row_mask,
     software_sites,
@@ -235,16 +235,16 @@ class HandshakeSession:
         """What `more` of an attachment is for these images; the first one's number is `first`."""
         transport = self._watches_transport
         phases = [phase_sites((*plan.calls, *(plan.transport if transport else ()))) for plan in plans]
-        inner = [inner_sites(plan.inner, number) for number, plan in enumerate(plans, first)]
+        machines = [machine_sites(*both, number) for number, both in enumerate(zip(plans, images, strict=True), first)]
         return {
-            "at_exit": [ends for _, ends in inner],
+            "at_exit": [ends for _, ends in machines],
             "at_phase_end": [ends for _, ends in phases],
             "at_error": [error_sites(plan.errors) for plan in plans],
             "at_software": [software_sites(image.plan) for image in images],
             "at_wake_set": [[site(plan.wake)] if plan.wake else [] for plan in plans],
             "at_batch": [batch_sites(image.plan) for image in images],
             "at_phase": [begins for begins, _ in phases],
-            "at_entry": [begins for begins, _ in inner],
+            "at_entry": [begins for begins, _ in machines],
         }
 
     def _watch_wakes(self) -> None:

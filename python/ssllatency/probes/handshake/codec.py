@@ -9,21 +9,20 @@ from typing import Any
 from ssllatency.code.values import FieldPath
 from ssllatency.fields import Field
 from ssllatency.probes import codec
+from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.codec import LARGEST_FIELD_OFFSET, LONGEST_TEXT, MOST_ITEMS
 from ssllatency.probes.handshake.plan import (
     ErrorKind,
     ErrorSite,
     HandshakePlan,
-    InnerCall,
     MissingPart,
     Phase,
     PhaseCall,
     Transport,
 )
-from ssllatency.probes.plan import CONDITIONS, Probe, Role
+from ssllatency.probes.plan import CONDITIONS, OperationPlan, Probe, Role
 
 _OPERATIONS = ("", "sign", "decrypt")
-_INNER = ("SSL_read", "SSL_write")
 _ARGUMENTS = 6
 _FIELD_SIZES = (1, 2, 4, 8)
 _LONGEST_WAY = 4
@@ -43,7 +42,8 @@ def from_values(values: object, file_size: int) -> HandshakePlan:
         kind=record["kind"].one_of(codec.KINDS),
         calls=tuple(_call(call, file_size, Phase) for call in record["calls"].items(MOST_ITEMS)),
         transport=tuple(_call(call, file_size, Transport) for call in record["transport"].items(MOST_ITEMS)),
-        inner=tuple(_inner(call, file_size) for call in record["inner"].items(MOST_ITEMS)),
+        state_machine=_state_machine(record["state_machine"], file_size),
+        within_data=record["within_data"].flag(),
         errors=tuple(_error(error, file_size) for error in record["errors"].items(MOST_ITEMS)),
         wake=None if record["wake"].value is None else _probe(record["wake"], file_size, Role.ENTRY),
         labels={label.name().text(LONGEST_TEXT): _path(label) for _, label in record["labels"].members()},
@@ -54,10 +54,10 @@ def from_values(values: object, file_size: int) -> HandshakePlan:
     return plan
 
 
-def _probe(site: Field, file_size: int, role: Role, *, returns: bool = False) -> Probe:
+def _probe(site: Field, file_size: int, role: Role) -> Probe:
     probe = codec.probe(site, file_size)
-    if probe.role is not role or bool(probe.return_register) != returns:
-        site.refuse(f"an {role}, {'with' if returns else 'without'} a register for a value")
+    if probe.role is not role or probe.return_register:
+        site.refuse(f"an {role} without a register for a value")
     return probe
 
 
@@ -83,13 +83,8 @@ def _call(call: Field, file_size: int, kind: type[Phase] | type[Transport]) -> P
     return phase_call
 
 
-def _inner(call: Field, file_size: int) -> InnerCall:
-    record = call.record(InnerCall)
-    return InnerCall(
-        function=record["function"].one_of(_INNER),
-        begin=_probe(record["begin"], file_size, Role.ENTRY),
-        end=_probe(record["end"], file_size, Role.EXIT, returns=True),
-    )
+def _state_machine(operation: Field, file_size: int) -> OperationPlan | None:
+    return None if operation.value is None else codec.operation(operation, file_size, {STATE_MACHINE.name: STATE_MACHINE})
 
 
 def _error(error: Field, file_size: int) -> ErrorSite:

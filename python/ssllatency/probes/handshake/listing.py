@@ -67,10 +67,12 @@ def _rows(plan: HandshakePlan, costs: HitCosts) -> Iterator[tuple[str, ...]]:
         yield (call.phase, call.callee, f"{cost_ns(call, costs)}", "begin", *_site(call.begin), _note(call))
         for end in call.ends:
             yield ("", "", "", "end", *_site(end), _depth(end))
-    for inner in plan.inner:
-        cost = costs.of(inner.begin.cost) + costs.of(inner.end.cost)
-        yield ("call", f"{inner.function} in a BIO", f"{cost}", "begin", *_site(inner.begin), _depth(inner.begin))
-        yield ("", "", "", "end", *_site(inner.end), f"{_depth(inner.end)}, value in {inner.end.return_register}")
+    if plan.state_machine:
+        entry, *exits = plan.state_machine.probes
+        cost = costs.of(entry.cost) + max(costs.of(each.cost) for each in exits)
+        yield ("call", plan.state_machine.operation, f"{cost}", "entry", *_site(entry), _depth(entry))
+        for each in exits:
+            yield ("", "", "", "exit", *_site(each), ", ".join(filter(None, (_depth(each), each.value_note()))))
     for error in plan.errors:
         yield ("error", error.function, f"{costs.of(error.probe.cost)}", "entry", *_site(error.probe), error.kind)
     if plan.wake:

@@ -17,15 +17,15 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Flow
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.openssl import hidden
-from ssllatency.openssl.boringssl import boringssl_paths
+from ssllatency.openssl.boringssl import boringssl_offsets, boringssl_paths, runs_handshakes_alone
 from ssllatency.openssl.callbacks import TICKET_KEY, CallbackPath, callback_paths
 from ssllatency.openssl.hidden import Hidden
 from ssllatency.openssl.labels import label_paths
 from ssllatency.openssl.libssl_code import LibsslCode, static_code
+from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.handshake import phase_calls
 from ssllatency.probes.handshake.error_sites import Entries, probe_at
-from ssllatency.probes.handshake.inner_calls import inner_calls
 from ssllatency.probes.handshake.phase_calls import CALLEES, TRANSPORT, Callee
 from ssllatency.probes.handshake.plan import (
     CACHE,
@@ -34,14 +34,15 @@ from ssllatency.probes.handshake.plan import (
     ErrorKind,
     ErrorSite,
     HandshakePlan,
-    InnerCall,
     MissingPart,
     Phase,
     PhaseCall,
     Transport,
 )
 from ssllatency.probes.handshake.pointer_calls import calls_in, calls_through
-from ssllatency.probes.plan import Probe, Role
+from ssllatency.probes.handshake.record_calls import record_calls
+from ssllatency.probes.handshake.state_machine import plan_state_machine
+from ssllatency.probes.plan import OperationPlan, Probe, Role
 from ssllatency.probes.planner import kind_of, libraries_in, machine_of
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 
@@ -70,7 +71,8 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
             kind=kind_of(image),
             calls=tuple(planner.calls),
             transport=tuple(planner.transport),
-            inner=planner.inner,
+            state_machine=planner.state_machine,
+            within_data=planner.within_data,
             errors=tuple(planner.errors),
             wake=planner.wake,
             labels=label_paths(image) or boringssl_paths(image) if "libssl" in libraries else {},
@@ -93,14 +95,18 @@ def _confirmed(image: Image, plan: HandshakePlan) -> HandshakePlan:
 
     calls = tuple(call for call in plan.calls if confirmed(call.callee, call.begin, *call.ends))
     transport = tuple(call for call in plan.transport if confirmed(call.callee, call.begin, *call.ends))
-    inner = tuple(call for call in plan.inner if confirmed(f"{call.function} of BIO_f_ssl", call.begin, call.end))
+    machine = plan.state_machine
+    if machine and not confirmed(machine.operation, *machine.probes):
+        machine = None
+    within_data = plan.within_data or (machine is None and plan.state_machine is not None)
     errors = tuple(error for error in plan.errors if confirmed(error.function, error.probe))
     wake = plan.wake if plan.wake and confirmed("offload", plan.wake) else None
     return replace(
         plan,
         calls=calls,
         transport=transport,
-        inner=inner,
+        state_machine=machine,
+        within_data=within_data,
         errors=errors,
         wake=wake,
         missing=tuple(missing),
@@ -122,7 +128,8 @@ class _Planner:
     def __init__(self, image: Image, emulation: Emulation) -> None:
         self.calls: list[PhaseCall] = []
         self.transport: list[PhaseCall] = []
-        self.inner: tuple[InnerCall, ...] = ()
+        self.state_machine: OperationPlan | None = None
+        self.within_data = False
         self.errors: list[ErrorSite] = []
         self.wake: Probe | None = None
         self.missing: list[MissingPart] = []
@@ -154,12 +161,14 @@ class _Planner:
     # libssl.
 
     def plan_libssl(self) -> None:
-        """The calls that are phases, those of a handshake within a BIO, and what breaks a handshake off."""
+        """The calls that are phases, the state machine, and what breaks a handshake off."""
         self._try("phases", self._plan_phases)
-        self._try("BIO_f_ssl", self._plan_inner)
+        if boringssl_offsets(self._image) is None:
+            self._try(STATE_MACHINE.name, self._plan_state_machine)
+        self.within_data = self.state_machine is None and not runs_handshakes_alone(self._image, self._bodies)
 
-    def _plan_inner(self) -> None:
-        self.inner = inner_calls(self._image, self._machine, self._bodies, self._emulation)
+    def _plan_state_machine(self) -> None:
+        self.state_machine = plan_state_machine(self._image, self._machine, self._bodies, self._emulation)
 
     def _plan_phases(self) -> None:
         code = self._code
@@ -203,8 +212,12 @@ class _Planner:
         self.missing += [MissingPart(phase, reason) for phase, reason in _NOT_FOUND.items() if phase not in phases]
 
     def _transport(self) -> Iterator[_Call]:
-        for callee in TRANSPORT:
-            sites = phase_calls.calls(callee, self._sites, self._bodies)
+        """The reads and writes of handshakes alone; where these can't be told, all of libssl's."""
+        try:
+            calls = record_calls(self._image, self._machine, self._bodies, self._code)
+        except (Unplannable, ElfError):
+            calls = {callee: phase_calls.calls(callee, self._sites, self._bodies) for callee in TRANSPORT}
+        for callee, sites in calls.items():
             if not sites:
                 self.missing.append(MissingPart(callee.phase, f"libssl doesn't call {callee.name}"))
             yield from (_Call(callee, site) for site in sites if not self._is_last(site))

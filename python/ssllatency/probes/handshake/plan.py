@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ssllatency.code.values import FieldPath
-from ssllatency.probes.plan import CodeRange, Probe
+from ssllatency.probes.plan import CodeRange, OperationPlan, Probe
 
 # The callees of session lookups: what is called whether there is a ticket or not, what that calls only where there is one, and
 # what looks in the cache.
@@ -74,16 +74,6 @@ class PhaseCall:
 
 
 @dataclass(frozen=True)
-class InnerCall:
-    """The call by which an SSL in a BIO does what `function`, SSL_read or SSL_write, does. At `begin` the SSL is in the first
-    argument's register; at `end` what is returned, as by that function's `_ex` form, is in its `return_register`."""
-
-    function: str
-    begin: Probe
-    end: Probe
-
-
-@dataclass(frozen=True)
 class ErrorSite:
     """The entry of a function that records an error; the arguments that `kind` names are in their registers at `probe`."""
 
@@ -104,9 +94,11 @@ class MissingPart:
 class HandshakePlan:
     """What is probed in one file to split its handshakes. `kind` as in ImagePlan.
 
-    `transport` are the calls by which libssl reads and writes: they are watched only in processes whose calls sleep. `inner`
-    are handshake calls that no exported function is. `wake` is the entry of ASYNC_WAIT_CTX_set_wait_fd(ctx, key, fd, …), with
-    the first three arguments in their registers; `labels` are fields of SSL by name; `code` holds every site.
+    `transport` are the calls by which libssl reads and writes: they are watched only in processes whose calls sleep.
+    `state_machine` is the function that all of OpenSSL's handshakes go through; `within_data`: reads and writes have to be
+    watched as well, as handshakes that take place within them go through no other function that is. `wake` is the entry of
+    ASYNC_WAIT_CTX_set_wait_fd(ctx, key, fd, …), with the first three arguments in their registers; `labels` are fields of SSL
+    by name; `code` holds every site.
     """
 
     path: str
@@ -114,7 +106,8 @@ class HandshakePlan:
     kind: str
     calls: tuple[PhaseCall, ...]
     transport: tuple[PhaseCall, ...]
-    inner: tuple[InnerCall, ...]
+    state_machine: OperationPlan | None
+    within_data: bool
     errors: tuple[ErrorSite, ...]
     wake: Probe | None
     labels: Mapping[str, FieldPath]
@@ -126,9 +119,8 @@ class HandshakePlan:
         for call in (*self.calls, *self.transport):
             yield call.begin
             yield from call.ends
-        for inner in self.inner:
-            yield inner.begin
-            yield inner.end
+        if self.state_machine:
+            yield from self.state_machine.probes
         yield from (error.probe for error in self.errors)
         if self.wake:
             yield self.wake

@@ -100,22 +100,6 @@ def end_site(graph: Graph, call: int, avoid: Collection[int], emulation: Emulati
     return chosen
 
 
-def value_site(graph: Graph, call: int, register: str, emulation: Emulation) -> Site:
-    """The same while `register` still holds what the call has returned."""
-    last = graph.nodes[call]
-    line = [last]
-    for instruction in _after(graph, last):
-        line.append(instruction)
-        if register in instruction.writes:
-            break
-    kept = {instruction.address for instruction in line}
-    candidates = [site for site in _ends(graph, last, emulation) if site.address in kept]
-    chosen = next((site for site in candidates if site.cost in _CHEAP), next(iter(candidates), None))
-    if chosen is None:
-        raise Unplannable(f"no instruction past the call at {call:#x} can be probed while its value is there")
-    return chosen
-
-
 def _ends(graph: Graph, call: Instruction, emulation: Emulation) -> Iterator[Site]:
     for instruction in _after(graph, call):
         cost, delta = site_cost(graph, instruction, emulation), graph.delta(instruction.address)

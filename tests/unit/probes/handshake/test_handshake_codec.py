@@ -25,13 +25,12 @@ from ssllatency.probes.handshake.plan import (
     ErrorKind,
     ErrorSite,
     HandshakePlan,
-    InnerCall,
     MissingPart,
     Phase,
     PhaseCall,
     Transport,
 )
-from ssllatency.probes.plan import CodeRange, Probe, Role
+from ssllatency.probes.plan import CodeRange, OperationPlan, Probe, Role
 
 
 def probe(offset: int, role: Role, instruction: str, cost: Cost = Cost.EMULATED) -> Probe:
@@ -56,8 +55,12 @@ CALLBACK = PhaseCall(
     condition="je",
 )
 READ = PhaseCall(Transport.WAIT_PEER, "BIO_read", probe(64, Role.ENTRY, "call 0x1400"), (probe(69, Role.EXIT, "jne 0x1500"),))
-INNER = InnerCall(
-    "SSL_read", probe(80, Role.ENTRY, "call 0x1600"), replace(probe(85, Role.EXIT, "mov ebp, eax"), return_register="rax")
+MACHINE = OperationPlan(
+    "state_machine",
+    4096,
+    96,
+    "SSL_METHOD",
+    (probe(80, Role.ENTRY, "push r15"), replace(probe(85, Role.EXIT, "jne 0x1600"), return_register="rbx")),
 )
 PLAN = HandshakePlan(
     path="/lib/libssl.so.3",
@@ -65,7 +68,8 @@ PLAN = HandshakePlan(
     kind="libssl",
     calls=(SIGN, CALLBACK),
     transport=(READ,),
-    inner=(INNER,),
+    state_machine=MACHINE,
+    within_data=False,
     errors=(ErrorSite(ErrorKind.FATAL, "ossl_statem_fatal", probe(64, Role.ENTRY, "push rbp")),),
     wake=probe(80, Role.ENTRY, "push r15"),
     labels={"cipher": FieldPath((2328, 760, 24), 4)},
@@ -161,8 +165,8 @@ def test_the_listing_tells_every_site_and_what_is_missing() -> None:
     assert lines[9].endswith("24 below, if not taken")
     assert words[11][:5] == ["wait_peer", "BIO_read", "1000", "begin", "0x40"]
     assert lines[11].endswith("24 below, only where calls sleep")
-    assert words[13][:7] == ["call", "SSL_read", "in", "a", "BIO", "1000", "begin"]
-    assert lines[14].endswith("24 below, value in rax")
+    assert words[13][:4] == ["call", "state_machine", "1000", "entry"]
+    assert lines[14].endswith("24 below, value in rbx")
     assert words[15][:2] == ["error", "ossl_statem_fatal"]
     assert words[16][:2] == ["offload", "ASYNC_WAIT_CTX_set_wait_fd"]
     assert lines[-2:] == ["Not seen:", "  no call of it is found: alpn_select_cb"]

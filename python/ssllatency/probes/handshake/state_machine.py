@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenSSL's state machine: the one function that every handshake of the library goes through, be it asked for by
+SSL_do_handshake or made on the way by a read or a write. Reads and writes after the handshake don't come by.
+
+It has no exported name. The slots of SSL_METHOD for accepting and connecting lead to two functions that only say which side it
+is, and jump to it.
+"""
+
+from __future__ import annotations
+
+from ssllatency.code.bodies import Bodies
+from ssllatency.code.flow import Code, Unplannable
+from ssllatency.code.machine import Emulation, Flow, Machine
+from ssllatency.elf.image import Function, Image
+from ssllatency.openssl.methods import ssl_methods
+from ssllatency.openssl.tails import Tails, handshake_slots
+from ssllatency.probes.catalogue import STATE_MACHINE
+from ssllatency.probes.plan import OperationPlan
+from ssllatency.probes.sites.operation import Planner
+
+_FOUND = "SSL_METHOD"
+
+
+def plan_state_machine(image: Image, machine: Machine, bodies: Bodies, emulation: Emulation) -> OperationPlan:
+    """Its plan. Unplannable with the reason."""
+    planner = Planner(image, machine, Code(image, machine), Tails(image), emulation, return_probes=False)
+    return planner.plan(STATE_MACHINE, Function(STATE_MACHINE.name, _address(image, bodies), 0, _FOUND))
+
+
+def _address(image: Image, bodies: Bodies) -> int:
+    tables = ssl_methods(image)
+    server, client = tables.get("TLS_server_method", {}), tables.get("TLS_client_method", {})
+    slots = handshake_slots(server, client)
+    if not slots:
+        raise Unplannable("no table of methods shows which functions accept and connect")
+    sides = (server[slots[0]], client[slots[1]])
+    for table in tables.values():
+        if not {table[slot] for slot in slots if slot in table} & set(sides):
+            raise Unplannable("the library's methods don't share their functions for accepting and connecting")
+    common = set.intersection(*(_jumps(bodies, side) for side in sides))
+    if len(common) != 1:
+        raise Unplannable("the functions for accepting and connecting don't both go on to one other")
+    return common.pop()
+
+
+def _jumps(bodies: Bodies, start: int) -> set[int]:
+    """Where the function that begins at `start` goes on by a jump."""
+    nodes = bodies.graph(start).nodes
+    jumps = {node.target for node in nodes.values() if node.flow is Flow.JUMP and node.target is not None}
+    return jumps - set(nodes)
