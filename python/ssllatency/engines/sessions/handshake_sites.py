@@ -93,7 +93,8 @@ def machine_sites(plan: HandshakePlan, image: TracedImage, library: int) -> tupl
     """The sites at which handshakes go on, in whatever call of the application's, and ASYNC jobs pause; and those at which they
     come back from there. The numbers of these two operations are none that others have."""
     paused = next((planned for planned in image.plan.operations if planned.operation == _PAUSE), None)
-    begins, ends = [], []
+    begins: Sites = []
+    ends: Sites = []
     for planned, operation, number in (
         (plan.state_machine, STATE_MACHINE, abi.Operation.STATE_MACHINE),
         (paused, BY_NAME[_PAUSE], abi.Operation.PAUSE),
