@@ -45,6 +45,7 @@ struct in6_addr {
 };
 
 struct sock_common {
+	unsigned long skc_flags;
 	__u32 skc_daddr;
 	__u16 skc_dport;
 	unsigned short skc_family;
@@ -160,6 +161,12 @@ static __always_inline __u64 least_round_trip_ns(struct sock *sock)
 	__u32 least_us = BPF_CORE_READ((struct tcp_sock *)sock, rtt_min.s[0].v);
 
 	return least_us == ~0U ? 0 : least_us * 1000ULL;
+}
+
+/* Whether the application has closed it; a connection that wasn't accepted yet is nobody's, and isn't. */
+static __always_inline bool is_closed_by_owner(struct sock *sock)
+{
+	return BPF_CORE_READ(sock, __sk_common.skc_flags) & 1; /* SOCK_DEAD */
 }
 
 /* Whether the peer has closed or reset its connection, as far as this side hasn't closed it. */

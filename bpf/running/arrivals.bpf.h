@@ -4,10 +4,10 @@
  * then on until it comes back for them.
  *
  * The kernel tells of each arrival (sk_data_ready; before Linux 6.3 tcp_probe), and of each connection that is established.
- * Both run on every core, for every socket of the machine, so they look a socket up and do nothing where no handshake waits for
- * it. A socket waits from the end of a call that wanted to read; one whose connection was just established waits for its
- * ClientHello. What had arrived between the library's last look at the socket and the end of its call lies unread there then,
- * and has arrived at that end at the latest.
+ * Both run on every core, for every socket of the machine, so they do nothing where no handshake waits for it, which a small
+ * table tells of most sockets without a look-up. A socket waits from the end of a call that wanted to read; one whose
+ * connection was just established waits for its ClientHello. What had arrived between the library's last look at the socket and
+ * the end of its call lies unread there then, and has arrived at that end at the latest.
  */
 #ifndef ARRIVALS_BPF_H
 #define ARRIVALS_BPF_H
@@ -44,15 +44,54 @@ struct {
 
 const struct ssll_arrival blank_arrival = {};
 
-/* A connection is established that a peer asked for. */
+/* How many arrivals are kept of the sockets that share a place; more after some were pushed out. */
+__u32 kept_arrivals[1 << 15];
+
+static __always_inline __u32 *place_of_socket(__u64 socket)
+{
+	return &kept_arrivals[(socket >> 6 ^ socket >> 21) & (sizeof(kept_arrivals) / sizeof(*kept_arrivals) - 1)];
+}
+
+static __always_inline struct ssll_arrival *find_arrival(__u64 socket)
+{
+	return *(volatile __u32 *)place_of_socket(socket) ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
+}
+
+/* In place of what is kept of another connection that had this socket. */
+static __always_inline void keep_arrival(__u64 socket, const struct ssll_arrival *arrival)
+{
+	if (!bpf_map_update_elem(&arrivals, &socket, arrival, BPF_NOEXIST))
+		__sync_fetch_and_add(place_of_socket(socket), 1);
+	else
+		bpf_map_update_elem(&arrivals, &socket, arrival, BPF_ANY);
+}
+
+static __always_inline void forget_arrival(__u64 socket)
+{
+	if (!bpf_map_delete_elem(&arrivals, &socket))
+		__sync_fetch_and_add(place_of_socket(socket), -1);
+}
+
+/* A connection is over: what is kept of it goes, if nobody waits or may still begin a handshake on it. */
+static __always_inline void end_connection(__u64 socket)
+{
+	struct ssll_arrival *arrival = find_arrival(socket);
+
+	if (arrival && (!arrival->ssl || arrival->ssl == NOBODY_WAITS) && is_closed_by_owner((struct sock *)socket))
+		forget_arrival(socket);
+}
+
+/* A connection changes its state: one that a peer asked for is established, or one is over. */
 static __always_inline int note_established(__u64 socket, __u32 old_state, __u32 new_state)
 {
 	struct ssll_arrival arrival = {};
 
+	if (new_state == TCP_STATE_CLOSE)
+		end_connection(socket);
 	if (old_state != TCP_STATE_SYN_RECV || new_state != TCP_STATE_ESTABLISHED)
 		return 0;
 	arrival.established_ns = bpf_ktime_get_ns();
-	bpf_map_update_elem(&arrivals, &socket, &arrival, BPF_ANY);
+	keep_arrival(socket, &arrival);
 	return 0;
 }
 
@@ -81,7 +120,7 @@ static __always_inline int note_arrival(struct ssll_arrival *arrival, __u64 sock
 /* Any socket of the machine, of whatever kind: what isn't TCP is in no table. */
 static __always_inline int note_data_ready(__u64 socket)
 {
-	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
+	struct ssll_arrival *arrival = find_arrival(socket);
 
 	return arrival ? note_arrival(arrival, socket, received_seq((struct sock *)socket)) : 0;
 }
@@ -89,7 +128,7 @@ static __always_inline int note_data_ready(__u64 socket)
 /* Before Linux 6.3: a segment that the kernel has yet to take in. Only what continues what was received can be read then. */
 static __always_inline int note_segment(__u64 socket, const struct sk_buff *buffer)
 {
-	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
+	struct ssll_arrival *arrival = find_arrival(socket);
 	struct segment segment;
 	__u32 next;
 
@@ -122,7 +161,11 @@ __noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 
 	if (!socket || !*(volatile __u64 *)&handshake_counters.watches_arrivals)
 		return 0;
 	end_flight(handshake);
-	arrival = lookup_or_init(&arrivals, &socket, &blank_arrival);
+	arrival = find_arrival(socket);
+	if (!arrival) {
+		keep_arrival(socket, &blank_arrival);
+		arrival = find_arrival(socket);
+	}
 	if (!arrival)
 		return 0;
 	arrival->arrived_ns = arrival->arrivals = 0;
@@ -284,7 +327,7 @@ static __always_inline void forget_arrivals(const struct ssll_handshake *handsha
 	__u64 socket = handshake->socket;
 
 	if (socket)
-		bpf_map_delete_elem(&arrivals, &socket);
+		forget_arrival(socket);
 }
 
 #endif

@@ -87,7 +87,7 @@ __noinline int own_within(
 /* The thread that runs has read from a TCP socket. */
 static __always_inline int note_read(__u64 socket)
 {
-	struct ssll_arrival *arrival = bpf_map_lookup_elem(&arrivals, &socket);
+	struct ssll_arrival *arrival = find_arrival(socket);
 	__u64 watched_since = *(volatile __u64 *)&handshake_counters.watches_reads_ns;
 	struct ssll_handshake *handshake;
 	struct ssll_thread *thread;
