@@ -49,8 +49,8 @@ UNKNOWN, NONE = Work(), Work(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Stratum:
-    """A part of the time: how long it was, how long its window was, and the calls that began in that by function and outcome.
-    Seconds. `whole` and `watched`: the processes' work in the stratum, and in its window."""
+    """A part of the time: how long it was, how long its window was, 0 where it had none, and the calls that began in that by
+    function and outcome. Seconds. `whole` and `watched`: the processes' work in the stratum, and in its window."""
 
     length_s: float
     watched_s: float

@@ -78,8 +78,8 @@ def test_a_document_holds_all_of_it(part: Sampling) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [
-        ("watched_s", 3.0, "watched_s must be above 0, and at most length_s"),
-        ("watched_s", 0, "watched_s must be above 0, and at most length_s"),
+        ("watched_s", 3.0, "watched_s must be 0 or more, and at most length_s"),
+        ("watched_s", -1, "watched_s must be a number of 0 or more"),
         ("calls", [{"function": "f", "outcome": "success", "buckets": [30], "counts": []}], "counts must be as long"),
         (
             "calls",

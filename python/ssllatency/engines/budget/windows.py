@@ -317,12 +317,17 @@ class Windows:
 
 
 def _move_border(watch: _Watch, to_s: float, work: Work) -> None:
-    """Has the last stratum end there: later, as no window was since."""
+    """Has the last stratum end there: later, as no window was since. Where a new account has none yet, it gets one without a
+    window, for which those of the account before may speak."""
+    if to_s <= watch.since_s:
+        return
     if watch.strata:
         last = watch.strata[-1]
         length_s = max(last.watched_s, last.length_s + to_s - watch.since_s)
         watch.strata[-1] = replace(last, length_s=length_s, whole=last.whole + (work - watch.since))
-        watch.since_s, watch.since = to_s, work
+    else:
+        watch.strata.append(Stratum(to_s - watch.since_s, 0.0, {}, work - watch.since, NONE))
+    watch.since_s, watch.since = to_s, work
 
 
 def _sampling(watch: _Watch, dearer: float) -> Sampling:

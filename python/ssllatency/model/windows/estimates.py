@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ssllatency.model.histogram import OVERFLOW, UNDERFLOW, bucket_bounds
@@ -33,11 +33,12 @@ Chain = Sequence[Stratum]
 
 def basis_of(chain: Chain) -> Basis:
     """What the calls of these strata are scaled by."""
-    return bases.choose([stratum for stratum in chain if stratum.in_part])
+    return bases.choose([stratum for stratum in with_windows(chain) if stratum.in_part])
 
 
 def estimates(*chains: Chain) -> tuple[Estimate, ...]:
     """Those of every function and outcome of which a call was seen."""
+    chains = tuple(with_windows(chain) for chain in chains)
     seen = sorted({key for chain in chains for stratum in chain for key, calls in stratum.calls.items() if calls})
     return tuple(_estimate(key, chains) for key in seen)
 
@@ -183,11 +184,29 @@ def _bounds(bucket: int) -> tuple[float, float]:
     return (low, low) if bucket == OVERFLOW else (low, high)
 
 
+def with_windows(chain: Chain) -> list[Stratum]:
+    """The same with each stratum that had no window as a part of the one before it, or of the first one that had; none where no
+    stratum had one."""
+    joined: list[Stratum] = []
+    early_s, early = 0.0, NONE
+    for stratum in chain:
+        if stratum.watched_s:
+            joined.append(replace(stratum, length_s=stratum.length_s + early_s, whole=stratum.whole + early))
+            early_s, early = 0.0, NONE
+        elif joined:
+            last = joined[-1]
+            joined[-1] = replace(last, length_s=last.length_s + stratum.length_s, whole=last.whole + stratum.whole)
+        else:
+            early_s, early = early_s + stratum.length_s, early + stratum.whole
+    return joined
+
+
 MOST_STRATA = 256
 
 
 def fewer(strata: Chain) -> list[Stratum]:
     """The same strata, each two neighbours as one: for the estimates nearly as good, with half of the memory."""
+    strata = with_windows(strata)
     return [_joined(strata[start : start + 2]) for start in range(0, len(strata), 2)]
 
 

@@ -67,8 +67,8 @@ def _read_chain(chain: Field) -> tuple[Stratum, ...]:
 
 def _read_stratum(stratum: Field) -> Stratum:
     watched, length = stratum.get("watched_s"), stratum.get("length_s")
-    if not 0 < watched.number() <= length.number():
-        watched.refuse("above 0, and at most length_s")
+    if not 0 <= watched.number() <= length.number() or not length.number():
+        watched.refuse("0 or more, and at most length_s, which is above 0")
     calls = dict(_read_calls(calls) for calls in stratum.get("calls").items())
     works = (_read_work(stratum.get(name)) for name in ("whole", "watched"))
     return Stratum(length.number(), watched.number(), calls, *works)

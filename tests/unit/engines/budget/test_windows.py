@@ -15,8 +15,9 @@ from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.cost.spent import Spent
 from ssllatency.model.histogram import ExponentialHistogram
-from ssllatency.model.sampling import Function, Interval
+from ssllatency.model.sampling import Function, Interval, Stratum
 from ssllatency.model.snapshot import Outcome
+from ssllatency.model.windows.estimates import estimates
 
 NAMES = {Tier.DATA: "SSL_read", Tier.BELOW: "rsa_ossl_private_encrypt", Tier.HANDSHAKE: "SSL_do_handshake"}
 POLL_S, LEAST_POLL_S, STEP_S = 0.2, 0.01, 0.001  # as tracing/live.py polls
@@ -285,6 +286,24 @@ def test_an_account_of_its_own_for_each_interval() -> None:
     run(server, windows, 20)
     [sampling] = windows.sampling()
     assert sampling.estimates[0].count.value == pytest.approx(server.calls[Tier.DATA] - counted, rel=0.25)
+
+
+@pytest.mark.parametrize("interval_s", [0.7, 1.0, 3.0])
+@pytest.mark.parametrize("run_s", [1.1, 1.9, 3.3, 5.8, 12.4])
+def test_the_accounts_of_a_run_leave_out_no_time(run_s: float, interval_s: float) -> None:
+    """Wherever it ends, and though no window may lie between the last account and that."""
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    chain: list[Stratum] = []
+    while (left_s := 1000 + run_s - server.now_s) > 0:
+        run(server, windows, min(interval_s, left_s))
+        if server.now_s < 1000 + run_s:
+            chain += [stratum for part in windows.sampling(anew=True) for own in part.chains for stratum in own]
+    windows.finish()
+    chain += [stratum for part in windows.sampling(anew=True) for own in part.chains for stratum in own]
+    assert sum(stratum.length_s for stratum in chain) == pytest.approx(server.now_s - 1000, abs=0.01)
+    [estimate] = estimates(chain)
+    assert estimate.count.value == pytest.approx(server.calls[Tier.DATA], rel=0.03)
 
 
 @pytest.mark.parametrize("change", [{"busy": False}, {"knows_cost": False}])
