@@ -116,6 +116,15 @@ def test_a_session_store_that_is_slow(certificates: Path, answer_s: float) -> No
     assert f"({TIMES} of {TIMES}) came with a session that wasn't found" in sentences["cache_misses"]
 
 
+@pytest.mark.parametrize("accept_s", [0.03, 0])
+def test_connections_that_wait_to_be_accepted(certificates: Path, accept_s: float) -> None:
+    """Each is served by a thread of its own, of which nothing is known before."""
+    sentences = told(shakes_of(certificates, TlsSettings("ecdsa", accept_s=accept_s), prompt), but_for=())
+    assert ("late_first_call" in [each.rule.name for each in sentences[:1]]) == bool(accept_s)
+    if accept_s:
+        assert "connections wait in its accept queue, or for its event loop" in sentences[0].sentence
+
+
 @pytest.mark.parametrize("contexts", [2, 1])
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
 def test_tickets_of_another_key(certificates: Path, contexts: int, version: ssl.TLSVersion) -> None:
