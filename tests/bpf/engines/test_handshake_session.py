@@ -20,7 +20,7 @@ from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
 
 EMPTY = TracedImage(ImagePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev/null", ())
-NO_PHASES = HandshakePlan("/lib/libssl.so", "", "libssl", (), (), (), (), None, {}, ())
+NO_PHASES = HandshakePlan("/lib/libssl.so", "", "libssl", (), (), None, False, (), None, {}, ())
 
 
 @contextmanager

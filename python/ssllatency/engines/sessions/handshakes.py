@@ -152,8 +152,7 @@ class HandshakeSession:
         self.attachment.attach(self._sites(0, self._images, self._plans))
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
-        if self._request.base.budget is not None and self._beside is None:
-            self._begin_windows(self._request.base.budget)
+        self._begin_windows()
 
     def _prepare_who(self, loaded: Loadable, config: ctypes.Structure) -> None:
         """Asks for what of the labels tells who shook hands, and makes room for it."""
@@ -162,8 +161,12 @@ class HandshakeSession:
         if Label.PORT in self._request.by or Label.PEER in self._request.by:
             loaded.resize_map("endpoints", self._request.in_flight)
 
-    def _begin_windows(self, budget: float) -> None:
-        """Lets reads and writes go into windows where they cost too much. What handshakes consist of can't."""
+    def _begin_windows(self) -> None:
+        """With a budget, lets reads and writes go into windows where they are watched and cost too much. What handshakes
+        consist of can't."""
+        budget = self._request.base.budget
+        if budget is None or self._beside or self._windows or not any(plan.within_data for plan in self._plans):
+            return
         processes = self.attachment.processes
         self._windows = Windows(
             *(budget, self.gates, processes.spent, dict),
@@ -225,6 +228,7 @@ class HandshakeSession:
         self._images += images
         self._plans += plans
         self._watch_wakes()
+        self._begin_windows()
 
     def include(self, index: int, pids: Iterable[int]) -> None:
         """Attaches the image of that number to processes that came later."""
