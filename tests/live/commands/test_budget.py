@@ -49,7 +49,7 @@ def test_reads_and_writes_go_into_windows_and_handshakes_stay_exact(certificates
     assert estimate["low"] is None or estimate["low"] < estimate["value"] < estimate["high"]
     assert count(document, "SSL_write") < requests / 2
     assert document["cost"]["share"] < FULL_COST / 2
-    assert losses(document) == {}
+    assert losses(document) in ({}, {"unmatched_exits": 1})  # of the call that the worker may be in when probes are set
 
 
 def test_a_light_load_is_counted_wholly(certificates: Path) -> None:
