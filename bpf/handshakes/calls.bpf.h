@@ -62,11 +62,12 @@ static __always_inline void leave_ssl(struct ssll_thread *thread, __u64 outer, _
 		end_busy(thread, now);
 }
 
-static __always_inline struct ssll_start_key call_key_of(__u32 operation, __u64 stack)
+/* The call of the state machine in which the handshake goes on; NULL where a call around it is watched. */
+static __always_inline struct ssll_open_call *find_machine_call(const struct ssll_handshake *handshake)
 {
-	struct ssll_start_key key = {.stack = stack, .tgid = this_process(), .operation = operation};
+	struct ssll_start_key key = call_key(SSLL_OPERATION_STATE_MACHINE, handshake->machine_stack);
 
-	return key;
+	return handshake->machine_stack ? find_open_call(&key) : NULL;
 }
 
 /*
@@ -75,17 +76,13 @@ static __always_inline struct ssll_start_key call_key_of(__u32 operation, __u64 
  */
 __noinline int pause_job(__u64 stack)
 {
-	struct ssll_start_key machine, key = call_key_of(SSLL_OPERATION_PAUSE, stack);
+	struct ssll_start_key key = call_key(SSLL_OPERATION_PAUSE, stack);
 	struct ssll_handshake *handshake = current_handshake();
-	struct ssll_open_call *call, paused = {};
+	struct ssll_open_call *call = handshake ? find_machine_call(handshake) : NULL, paused = {};
 	struct ssll_thread *thread = find_thread();
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!handshake || !thread || !handshake->machine_stack)
-		return 0;
-	machine = call_key_of(SSLL_OPERATION_STATE_MACHINE, handshake->machine_stack);
-	call = find_open_call(&machine);
-	if (!call)
+	if (!call || !thread)
 		return 0;
 	paused.ssl = thread->ssl;
 	keep_open_call(&key, &paused);
@@ -101,7 +98,7 @@ __noinline int pause_job(__u64 stack)
 /* A job goes on, maybe in another thread. */
 __noinline int resume_job(__u64 stack)
 {
-	struct ssll_start_key machine, key = call_key_of(SSLL_OPERATION_PAUSE, stack);
+	struct ssll_start_key key = call_key(SSLL_OPERATION_PAUSE, stack);
 	struct ssll_open_call *call = find_open_call(&key);
 	struct ssll_thread *thread = lookup_or_init_thread();
 	struct ssll_handshake *handshake;
@@ -112,10 +109,7 @@ __noinline int resume_job(__u64 stack)
 	ssl = call->ssl;
 	forget_open_call(&key);
 	handshake = find_handshake(ssl, this_process());
-	if (!handshake || handshake->depth || !handshake->machine_stack)
-		return 0;
-	machine = call_key_of(SSLL_OPERATION_STATE_MACHINE, handshake->machine_stack);
-	call = find_open_call(&machine);
+	call = handshake && !handshake->depth ? find_machine_call(handshake) : NULL;
 	if (!call)
 		return 0;
 	call->outer = thread->ssl;

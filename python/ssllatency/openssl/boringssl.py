@@ -105,10 +105,10 @@ def _server(image: Image) -> dict[str, int]:
 
 
 def runs_handshakes_alone(image: Image, bodies: Bodies) -> bool:
-    """Whether only SSL_do_handshake runs handshakes, beside SSL_accept and SSL_connect, so that reads and writes call it: it
-    calls a function that only these three call, which a copy of it, inlined elsewhere, would call as well."""
+    """Of BoringSSL, whether only SSL_do_handshake runs handshakes, beside SSL_accept and SSL_connect, so that reads and writes
+    call it: it calls a function that only these three call, which a copy of it, inlined elsewhere, would call as well."""
     functions = [function for name in _RUN_HANDSHAKES if (function := image.function(name))]
-    if not functions or functions[0].name != _RUN_HANDSHAKES[0] or boringssl_offsets(image) is None:
+    if not functions or functions[0].name != _RUN_HANDSHAKES[0]:
         return False
     try:
         nodes = bodies.graph(functions[0].address, functions[0].size).nodes.values()

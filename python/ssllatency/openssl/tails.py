@@ -8,7 +8,7 @@ of its own in a slot at run time: calls that end in such a method have no exit h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from ssllatency.code.returns import returned_address
@@ -89,7 +89,7 @@ class Tails:
     def _handshake(self, _: int) -> Sequence[int] | None:
         """SSL_do_handshake ends in s->handshake_func: the ssl_accept or ssl_connect of one of the library's methods."""
         tables = self._ssl_methods
-        slots = handshake_slots(tables.get("TLS_server_method", {}), tables.get("TLS_client_method", {}))
+        slots = handshake_slots(tables)
         return list(dict.fromkeys(table[slot] for table in tables.values() for slot in slots if slot in table)) or None
 
     def _ssl(self, slot: int) -> Sequence[int] | None:
@@ -112,12 +112,13 @@ def _slot(table: dict[int, int], slot: int) -> Sequence[int] | None:
     return [table[slot]] if slot in table else []
 
 
-def handshake_slots(server: dict[int, int], client: dict[int, int]) -> tuple[int, ...]:
-    """The offsets of ssl_accept and ssl_connect in SSL_METHOD, empty if they can't be told.
+def handshake_slots(tables: Mapping[str, Mapping[int, int]]) -> tuple[int, ...]:
+    """The offsets of ssl_accept and ssl_connect in SSL_METHOD, by the tables of ssl_methods(); empty if they can't be told.
 
     They are neighbours, and the function that a server's method has for ssl_connect, ssl_undefined_function, is the one that a
     client's method has for ssl_accept.
     """
+    server, client = (tables.get(f"TLS_{side}_method", {}) for side in ("server", "client"))
     for accept in sorted(server):
         connect = accept + 8
         undefined = server.get(connect)

@@ -24,7 +24,7 @@ from tests import programs
 from tests.live.commands.trace import PROGRAM, STOP_TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("tracing")
-SERVER = Path(__file__).parents[1] / "servers" / "canary_program.py"
+SERVER = Path(__file__).parents[1] / "servers" / "python" / "canary_program.py"
 COMM = b"canary-server"  # which the commands do know
 CONNECTIONS = 5
 WINDOW = 8  # so many bytes in a row of a secret, from a multiple of so many, are a find

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests/live/servers/late_program.py: a server that comes to TLS late."""
+"""Runs tests/live/servers/python/late_program.py: a server that comes to TLS late."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass
 class Late:
-    """tests/live/servers/late_program.py, running."""
+    """tests/live/servers/python/late_program.py, running."""
 
     process: subprocess.Popen[str]
     port: int = 0
@@ -63,7 +63,7 @@ def connect(port: int) -> None:
 def late(certificates: Path, *prefix: str, program: str = sys.executable, held: bool = False) -> Iterator[Late]:
     """A server that hasn't loaded libssl yet; `held`: nor started, but waits in `prefix` for go()."""
     pair = [str(certificates / f"ecdsa.{end}") for end in ("crt", "key")]
-    command = [*prefix, program, str(HERE / "late_program.py"), *pair]
+    command = [*prefix, program, str(HERE / "python" / "late_program.py"), *pair]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:

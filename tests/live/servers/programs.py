@@ -26,10 +26,10 @@ def serving(program: Path, *arguments: object) -> Iterator[tuple[int, int]]:
 
 
 def serving_with(program: str, certificates: Path, kind: str, **settings: object) -> AbstractContextManager[tuple[int, int]]:
-    """A program of this folder that takes its settings as one object, among them the certificate and key of such a kind."""
+    """A program of the folder python that takes its settings as one object, among them certificate and key of such a kind."""
     pair = make_certificate(kind, certificates)
     files = {"certificate": str(pair.certificate), "key": str(pair.key)}
-    return serving(Path(__file__).with_name(program), json.dumps({**settings, **files}))
+    return serving(Path(__file__).with_name("python") / program, json.dumps({**settings, **files}))
 
 
 def session_server(certificates: Path, answer_s: float) -> AbstractContextManager[tuple[int, int]]:

@@ -13,7 +13,7 @@ from typing import Self
 
 from tests.live.servers.nginx import make_certificate
 
-PROGRAM = Path(__file__).with_name("python_program.py")
+PROGRAM = Path(__file__).with_name("python") / "python_program.py"
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import ctypes
 import heapq
-import math
 import mmap
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Sites, Tier, site
+from ssllatency.engines.attach.sites import Sites, site
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.ring import Ring
 from ssllatency.engines.bpf.running import InFlight
-from ssllatency.engines.budget.gates import DataGates
-from ssllatency.engines.budget.windows import Windows
+from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.read import handshakes as collect
 from ssllatency.engines.read.collect import Extremes
@@ -32,6 +30,7 @@ from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import arrivals, who
+from ssllatency.engines.sessions.data_windows import DataWindows
 from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
     batch_sites,
@@ -122,8 +121,7 @@ class HandshakeSession:
         self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
         self._kept_names: dict[int, str] = {}
-        self.gates = DataGates(self.attachment)
-        self._windows: Windows | None = None
+        self._data = DataWindows(self.attachment, request.base.budget)
 
     def attach(self) -> None:
         """Loads the object, fills its maps and attaches."""
@@ -162,36 +160,8 @@ class HandshakeSession:
             loaded.resize_map("endpoints", self._request.in_flight)
 
     def _begin_windows(self) -> None:
-        """With a budget, lets reads and writes go into windows where they are watched and cost too much. What handshakes
-        consist of can't."""
-        budget = self._request.base.budget
-        if budget is None or self._beside or self._windows or not any(plan.within_data for plan in self._plans):
-            return
-        processes = self.attachment.processes
-        self._windows = Windows(
-            *(budget, self.gates, processes.spent, dict),
-            tiers=(Tier.DATA,),
-            work=processes.work,
-            spent_unhit=processes.spent_unhit,
-        )
-        self._windows.start()
-
-    def _watch_data(self) -> None:
-        """Keeps the budget, unless handshakes take place within reads and writes: then these are watched all the time."""
-        if self._request.base.budget is None:
-            return
-        windows = self._windows if self._windows and not self._windows.over else None
-        try:
-            if self._counters.within_data:
-                if windows:
-                    windows.finish()
-                self.gates.keep()
-            elif windows:
-                windows.tick()
-        except AttachError as error:
-            if windows:
-                windows.finish()
-            self.attachment.notes.append(f"Reads and writes aren't watched any more: {error}")
+        if not self._beside and any(plan.within_data for plan in self._plans):
+            self._data.begin()
 
     def _fill_maps(self) -> None:
         loaded, size = self.attachment.object, ctypes.sizeof
@@ -274,6 +244,11 @@ class HandshakeSession:
             self._counters.watches_transport = 1
 
     @property
+    def gates(self) -> Gates:
+        """Those of reads and writes."""
+        return self._data.gates
+
+    @property
     def ended(self) -> int:
         """How many handshakes have ended so far."""
         return int(self._counters.ended)
@@ -286,12 +261,12 @@ class HandshakeSession:
     @property
     def due_s(self) -> float:
         """As Session has it."""
-        return self._windows.due_s if self._windows else math.inf
+        return self._data.due_s
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         self.attachment.processes.measure()
-        self._watch_data()
+        self._data.tick(self._counters.within_data)
         self._watch_wakes()
         self._watch_transport()
         self._arrivals.poll()
@@ -327,8 +302,7 @@ class HandshakeSession:
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
-        if self._windows:
-            self._windows.finish()
+        self._data.finish()
         self.attachment.detach()
 
     def close(self) -> None:
@@ -432,19 +406,7 @@ class HandshakeSession:
     def _notes(self) -> tuple[str, ...]:
         number = self._in_flight.cut_off
         cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
-        return (*self.attachment.notes, *([cut_off] if number else []), *self._budget_notes())
-
-    def _budget_notes(self) -> Iterator[str]:
-        if self._request.base.budget is None:
-            return
-        for part in self._windows.sampling() if self._windows else ():
-            watched = f"{100 * part.watched_s / part.duration_s:.0f} % of the time" if part.duration_s else "in windows only"
-            yield (
-                f"SSL_read, SSL_write and their like were watched {watched}, to keep within the budget: a handshake that takes"
-                " place within them isn't counted in the rest."
-            )
-        if self._counters.within_data:
-            yield "Handshakes take place within reads and writes here, so these are watched all the time, whatever that costs."
+        return (*self.attachment.notes, *([cut_off] if number else []), *self._data.notes(self._counters.within_data))
 
     def _unknown_labels(self) -> dict[Label, str]:
         places_by_image = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]

@@ -22,6 +22,7 @@ from ssllatency.openssl.callbacks import TICKET_KEY, CallbackPath, callback_path
 from ssllatency.openssl.hidden import Hidden
 from ssllatency.openssl.labels import label_paths
 from ssllatency.openssl.libssl_code import LibsslCode, static_code
+from ssllatency.openssl.methods import ssl_methods
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.handshake import phase_calls
@@ -163,12 +164,14 @@ class _Planner:
     def plan_libssl(self) -> None:
         """The calls that are phases, the state machine, and what breaks a handshake off."""
         self._try("phases", self._plan_phases)
-        if boringssl_offsets(self._image) is None:
+        if boringssl_offsets(self._image):
+            self.within_data = not runs_handshakes_alone(self._image, self._bodies)
+        else:
             self._try(STATE_MACHINE.name, self._plan_state_machine)
-        self.within_data = self.state_machine is None and not runs_handshakes_alone(self._image, self._bodies)
+            self.within_data = self.state_machine is None
 
     def _plan_state_machine(self) -> None:
-        self.state_machine = plan_state_machine(self._image, self._machine, self._bodies, self._emulation)
+        self.state_machine = plan_state_machine(self._image, self._machine, self._bodies, self._emulation, self._methods)
 
     def _plan_phases(self) -> None:
         code = self._code
@@ -176,6 +179,10 @@ class _Planner:
         wanted = [*self._library_calls(), *self._lookups(), *self._callbacks(code), *self._transport()]
         for call in self._bracketed(sorted({call.site: call for call in wanted}.values(), key=lambda call: call.site)):
             (self.transport if isinstance(call.phase, Transport) else self.calls).append(call)
+
+    @cached_property
+    def _methods(self) -> dict[str, dict[int, int]]:
+        return ssl_methods(self._image)
 
     @cached_property
     def _code(self) -> LibsslCode:
@@ -214,7 +221,7 @@ class _Planner:
     def _transport(self) -> Iterator[_Call]:
         """The reads and writes of handshakes alone; where these can't be told, all of libssl's."""
         try:
-            calls = record_calls(self._image, self._machine, self._bodies, self._code)
+            calls = record_calls(self._image, self._machine, self._bodies, self._code, self._methods)
         except (Unplannable, ElfError):
             calls = {callee: phase_calls.calls(callee, self._sites, self._bodies) for callee in TRANSPORT}
         for callee, sites in calls.items():

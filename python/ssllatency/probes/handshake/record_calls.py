@@ -17,7 +17,6 @@ from ssllatency.code.machine import Flow, Machine
 from ssllatency.elf.image import Image
 from ssllatency.openssl.accessors import field_returned
 from ssllatency.openssl.libssl_code import LibsslCode
-from ssllatency.openssl.methods import ssl_methods
 from ssllatency.openssl.tails import handshake_slots
 from ssllatency.probes.handshake.phase_calls import Callee
 from ssllatency.probes.handshake.plan import Transport
@@ -30,10 +29,11 @@ _DATA = (16, 24, 32, 40)
 _READ_BYTES, _WRITE_BYTES = 64, 72
 
 
-def record_calls(image: Image, machine: Machine, bodies: Bodies, code: LibsslCode) -> dict[Callee, list[int]]:
-    """The sites of the handshakes' reads and of their writes. Unplannable with the reason."""
-    tables = ssl_methods(image)
-    slots = handshake_slots(tables.get("TLS_server_method", {}), tables.get("TLS_client_method", {}))
+def record_calls(
+    image: Image, machine: Machine, bodies: Bodies, code: LibsslCode, tables: Mapping[str, Mapping[int, int]]
+) -> dict[Callee, list[int]]:
+    """The sites of the handshakes' reads and writes; `tables` are those of ssl_methods(). Unplannable with the reason."""
+    slots = handshake_slots(tables)
     method = field_returned(image, "SSL_get_ssl_method", 1)
     if not slots or method is None:
         raise Unplannable("the functions of the record layer aren't found in a connection's method")
@@ -61,15 +61,16 @@ def _in_slots(tables: Mapping[str, Mapping[int, int]], slots: Iterable[int]) -> 
 def _direct(image: Image, bodies: Bodies, code: LibsslCode, functions: set[int]) -> set[int]:
     """The calls of these functions by their addresses."""
     sites = {site for sites in calls_to(image, functions, code.within).values() for site in sites}
-    return {
-        site for site in sites if (start := bodies.function(site)) is not None and code.holds(start) and _is_call(bodies, site)
-    }
+    return {site for site in sites if _is_call(bodies, code, site)}
 
 
-def _is_call(bodies: Bodies, site: int) -> bool:
+def _is_call(bodies: Bodies, code: LibsslCode, site: int) -> bool:
+    """Whether there is an instruction that is one, in a function of libssl."""
     start = bodies.function(site)
+    if start is None or not code.holds(start):
+        return False
     try:
-        node = bodies.graph(start).nodes.get(site) if start is not None else None
+        node = bodies.graph(start).nodes.get(site)
     except Unplannable:
         return False
     return node is not None and node.flow is Flow.CALL

@@ -8,11 +8,12 @@ is, and jump to it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import Emulation, Flow, Machine
 from ssllatency.elf.image import Function, Image
-from ssllatency.openssl.methods import ssl_methods
 from ssllatency.openssl.tails import Tails, handshake_slots
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.plan import OperationPlan
@@ -21,19 +22,19 @@ from ssllatency.probes.sites.operation import Planner
 _FOUND = "SSL_METHOD"
 
 
-def plan_state_machine(image: Image, machine: Machine, bodies: Bodies, emulation: Emulation) -> OperationPlan:
-    """Its plan. Unplannable with the reason."""
+def plan_state_machine(
+    image: Image, machine: Machine, bodies: Bodies, emulation: Emulation, tables: Mapping[str, Mapping[int, int]]
+) -> OperationPlan:
+    """Its plan; `tables` are those of ssl_methods(). Unplannable with the reason."""
     planner = Planner(image, machine, Code(image, machine), Tails(image), emulation, return_probes=False)
-    return planner.plan(STATE_MACHINE, Function(STATE_MACHINE.name, _address(image, bodies), 0, _FOUND))
+    return planner.plan(STATE_MACHINE, Function(STATE_MACHINE.name, _address(bodies, tables), 0, _FOUND))
 
 
-def _address(image: Image, bodies: Bodies) -> int:
-    tables = ssl_methods(image)
-    server, client = tables.get("TLS_server_method", {}), tables.get("TLS_client_method", {})
-    slots = handshake_slots(server, client)
+def _address(bodies: Bodies, tables: Mapping[str, Mapping[int, int]]) -> int:
+    slots = handshake_slots(tables)
     if not slots:
         raise Unplannable("no table of methods shows which functions accept and connect")
-    sides = (server[slots[0]], client[slots[1]])
+    sides = (tables["TLS_server_method"][slots[0]], tables["TLS_client_method"][slots[1]])
     for table in tables.values():
         if not {table[slot] for slot in slots if slot in table} & set(sides):
             raise Unplannable("the library's methods don't share their functions for accepting and connecting")

@@ -182,6 +182,6 @@ def test_handshake_slots_by_the_undefined_function() -> None:
     for accept in (40, 64):
         server = {**common, accept: 10, accept + 8: 99}
         client = {**common, accept: 99, accept + 8: 20}
-        assert handshake_slots(server, client) == (accept, accept + 8)
-    assert handshake_slots({}, {}) == ()
-    assert handshake_slots(common, common) == ()
+        assert handshake_slots({"TLS_server_method": server, "TLS_client_method": client}) == (accept, accept + 8)
+    assert handshake_slots({}) == ()
+    assert handshake_slots({"TLS_server_method": common, "TLS_client_method": common}) == ()
