@@ -164,11 +164,17 @@ def add_attaching_options(parser: argparse.ArgumentParser) -> None:
     add_planning_options(parser)
 
 
-def add_budget_option(parser: argparse.ArgumentParser) -> None:
-    """The option that bounds what tracing may cost."""
-    parser.add_argument("--budget", type=budget, metavar="PERCENT",
-                        help="keep what tracing costs below this part of the traced processes' CPU time: functions that cost "
-                             "too much are watched in windows only, and what they would have shown is estimated")  # fmt: skip
+DEFAULT_BUDGET = 0.05
+
+
+def add_budget_options(parser: argparse.ArgumentParser, default: float = DEFAULT_BUDGET) -> None:
+    """The options that bound what tracing may cost, and that lift the bound; `default`: the part that it may take."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--budget", type=budget, default=default, metavar="PERCENT",
+                       help="the most that tracing may cost any process, of its CPU time: functions that cost more are watched "
+                            f"in windows only, and what they would have shown is estimated ({100 * default:g}%%)")  # fmt: skip
+    group.add_argument("--exact", dest="budget", action="store_const", const=None,
+                       help="watch everything all the time, whatever that costs the server and others")  # fmt: skip
 
 
 def condition(text: str) -> Condition:

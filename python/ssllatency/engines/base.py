@@ -76,8 +76,8 @@ class Request:
     """What to trace. `everyone`: whoever maps the files; else only the images' processes.
 
     `hit_costs` tells what a hit of a probe costs on this machine, None where it isn't known; without it nothing is said of what
-    tracing costs. `budget`: the part of the processes' CPU time that tracing may take, None for any; not bpftrace's. `before`:
-    what they had done some time before they are traced, where somebody looked.
+    tracing costs. `budget`: the part of its CPU time that tracing may take of any process, None for any part; not bpftrace's.
+    `before`: what the processes had done some time before they are traced, where somebody looked.
 
     `follow`: which processes that start later are traced as well; None: only those that exist. `following`: what follows them,
     where it is loaded already; its creator closes it. `childless`: none of the targets can start a process. `wait`: no process

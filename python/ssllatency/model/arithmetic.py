@@ -119,7 +119,7 @@ def refuse_windows(measured: Iterable[Snapshot], what: str) -> None:
         if functions := sorted({name for part in snapshot.sampling for name in part.functions}):
             raise SsllatencyError(
                 f"{', '.join(functions)} of {snapshot.host} were watched in windows only, which can't be {what}: measure"
-                " without --budget for that."
+                " with --exact for that."
             )
 
 

@@ -91,6 +91,8 @@ class Sampling:
     `unfinished`: calls that began in a window and hadn't ended a while after it: they aren't counted. `scaled_by`: what the
     calls of windows were scaled by. `chains`: what the estimates were made of, each the strata of one run in their order; where
     there are none, several can't be added up. `dearer`: how many times as much hits took in windows as they were measured at.
+    `exact_share`: the part of its processor time that watching all the time would take of whoever pays most; None where that
+    isn't known.
     """
 
     functions: tuple[str, ...]
@@ -102,3 +104,4 @@ class Sampling:
     scaled_by: Basis = Basis.TIME
     chains: tuple[tuple[Stratum, ...], ...] = ()
     dearer: float = 1.0
+    exact_share: float | None = None

@@ -117,15 +117,6 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
     )
 
 
-def can_keep_budget(method: str) -> bool:
-    """Whether probes can come and go on this kernel, attached in the way that is asked for ("auto": any)."""
-    from ssllatency.engines.bpf import kernel
-
-    if method == "auto":
-        return kernel.best_method() in (kernel.Method.MULTI, kernel.Method.SESSION)
-    return method == kernel.Method.MULTI
-
-
 def _hit_costs(*, keep: bool) -> HitCosts | None:
     from ssllatency.tracing.hit_costs import of_this_machine  # not before the probes are attached
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from ssllatency.engines import choice
+from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.base import AttachError, Rules, Side
 from ssllatency.engines.bpf import kernel
 from ssllatency.engines.budget.gates import resume
 from ssllatency.engines.sessions.trace import TraceSession
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.costs import HitCosts
 from tests.bpf.conftest import Subject, breakpoints, counts, running
@@ -198,14 +198,61 @@ def test_links_of_ended_processes_are_closed_after_windows_as_well(subject: Subj
         session.close()
 
 
-def test_perf_events_and_sessions_cannot_come_and_go(subject: Subject) -> None:
-    for method in ("perf", "session"):
-        if kernel.lacks(kernel.Method(method)):
-            continue
-        with pytest.raises(AttachError, match="--budget attaches by multi"):
-            attach(subject, method=method)
+@pytest.mark.parametrize("method", ["perf", "session"])
+def test_what_can_not_come_back_is_given_up_where_it_costs_too_much(subject: Subject, method: str) -> None:
+    """Handshakes' functions as well, in the end: nothing costs more than was asked for."""
+    if kernel.lacks(kernel.Method(method)):
+        pytest.skip(f"this kernel can't attach by {method}")
+    request = subject.request(budget=0.01, hit_costs=lambda: HitCosts(10**6, 10**6, 10**6, 1, 0), role=Side.ANY, method=method)
+    session = choice.engine("libbpf").attach(request)
+    assert isinstance(session, TraceSession)
+    busy_until(subject, session, lambda: any("was given up" in note for note in session.read().notes))
+    session.attachment.counters.unmatched_exits = 0
+    before = counts(session.read())
+    subject.do("reads", 100, 1)
+    after = session.read()
+    session.close()
+    assert counts(after) == before
+    [sampling] = after.sampling
+    assert sampling.functions == ("SSL_read",)
+    assert sampling.watched_s < sampling.duration_s
 
 
-def test_without_the_cost_of_a_hit_there_is_no_budget(subject: Subject) -> None:
-    with pytest.raises(SsllatencyError, match="no budget can be kept"):
-        subject.attach(budget=0.02)
+def test_reads_and_writes_are_held_back_until_all_else_is_attached(subject: Subject) -> None:
+    request = subject.request(budget=WIDE, hit_costs=lambda: HitCosts(1, 1, 1, 1, 0), role=Side.ANY)
+    session = TraceSession(Attachment(request, "ssllatency"), "libbpf")
+    session.attach(begin_windows=False)
+    subject.do("reads", 10, 1)
+    subject.do("calls", 5)
+    assert ("SSL_read", Outcome.SUCCESS) not in counts(session.read())
+    assert session.attachment.held == [Tier.DATA]
+    session.begin_windows()
+    assert not session.attachment.held
+    subject.do("reads", 7, 1)
+    snapshot = session.read()
+    session.close()
+    assert counts(snapshot)["SSL_read", Outcome.SUCCESS] == 7
+    assert counts(snapshot)["RSA_sign", Outcome.SUCCESS] == 5
+    assert snapshot.losses == Losses()
+
+
+def test_others_that_hit_the_same_probes_are_spared(subject: Subject) -> None:
+    """The traced process does nothing: a stranger that reads all the time is who the budget is kept for."""
+    request = subject.request(budget=0.01, hit_costs=lambda: HitCosts(10**5, 10**5, 10**5, 1, 0), role=Side.ANY, links="shared")
+    with running(subject.plan) as other:
+        session = choice.engine("libbpf").attach(request)
+        assert isinstance(session, TraceSession)
+        busy_until(other, session, lambda: any(part.watched_s < part.duration_s for part in session.read().sampling))
+        sampled = session.read().sampling
+        session.close()
+    assert sampled
+
+
+def test_where_the_cost_of_a_hit_is_not_known_that_of_another_machine_serves(subject: Subject) -> None:
+    request = subject.request(budget=0.0001, hit_costs=lambda: None, role=Side.ANY)
+    session = choice.engine("libbpf").attach(request)
+    assert isinstance(session, TraceSession)
+    busy_until(subject, session, lambda: bool(session.read().sampling))
+    sampled = session.read().sampling
+    session.close()
+    assert sampled

@@ -36,8 +36,8 @@ class Shakes(Trace):
 
     SUBCOMMAND = "handshakes"
 
-    def __init__(self, *pids: int, options: tuple[str, ...] = ()) -> None:
-        super().__init__(*pids, options=("--over", "0s", *options))
+    def __init__(self, *pids: int, options: tuple[str, ...] = (), exact: bool = True) -> None:
+        super().__init__(*pids, options=("--over", "0s", *options), exact=exact)
         self.singles: list[Shake] = []
 
     def _keep(self, text: str) -> None:

@@ -23,12 +23,12 @@ class Snoop:
     """The command on some processes and their children, attached from `with` to the end of the block, which interrupts it.
 
     `output`, `said` (standard error) and `status` are there after the block, or after `finish`, which waits until it ends by
-    itself. With `read=False` nobody reads its standard output until it is to end.
+    itself. With `read=False` nobody reads its standard output until it is to end. `exact`: with --exact.
     """
 
-    def __init__(self, *pids: int, options: tuple[str, ...] = (), read: bool = True) -> None:
+    def __init__(self, *pids: int, options: tuple[str, ...] = (), read: bool = True, exact: bool = True) -> None:
         targets = [word for pid in pids for word in ("-p", str(pid))]
-        self._command = [str(PROGRAM), "snoop", *targets, *options]
+        self._command = [str(PROGRAM), "snoop", *targets, *options, *(["--exact"] if exact else [])]
         self._read = read
         self._pieces: list[str] = []
         self.output = self.said = ""

@@ -43,14 +43,15 @@ def why_not() -> str | None:
 class Trace:
     """`ssllatency trace --json` on some processes and their children, attached from `with` to the end of the block.
 
-    `prefix` is a command that runs the trace. `document` is there after the block. Leave the block only when the calls to be
-    counted are over.
+    `prefix` is a command that runs the trace. `exact`: with --exact, where `options` name no budget. `document` is there after
+    the block. Leave the block only when the calls to be counted are over.
     """
 
     SUBCOMMAND = "trace"
 
-    def __init__(self, *pids: int, options: tuple[str, ...] = (), prefix: tuple[str, ...] = ()) -> None:
+    def __init__(self, *pids: int, options: tuple[str, ...] = (), prefix: tuple[str, ...] = (), exact: bool = True) -> None:
         targets = [word for pid in pids for word in ("-p", str(pid))]
+        options = (*options, *(("--exact",) if exact and "--budget" not in options else ()))
         self._command = [*prefix, str(PROGRAM), self.SUBCOMMAND, *targets, "-d", "600", "--json", *options]
         self.document: Document = {}
         self._words: list[str] = []

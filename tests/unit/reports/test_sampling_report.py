@@ -16,7 +16,7 @@ from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling, Strat
 from ssllatency.model.snapshot import Outcome
 from ssllatency.model.statistics.compare import compare
 from ssllatency.reports.documents.document import from_json, to_document, to_json
-from ssllatency.reports.rows.sampling import sampling_rows, sampling_sentences
+from ssllatency.reports.rows.sampling import sampling_rows, sampling_sentences, unprinted
 from ssllatency.reports.text.trace import render
 
 SAMPLING = Sampling(
@@ -67,7 +67,12 @@ STRATUM = Stratum(2.5, 0.1, {("SSL_read", Outcome.SUCCESS): {30: 2, 31: 1.5}}, W
 
 
 @pytest.mark.parametrize(
-    "part", [SAMPLING, replace(SAMPLING, scaled_by=Basis.IO_CALLS, dearer=2.1, chains=((STRATUM, STRATUM), (STRATUM,)))]
+    "part",
+    [
+        SAMPLING,
+        replace(SAMPLING, exact_share=0.31),
+        replace(SAMPLING, scaled_by=Basis.IO_CALLS, dearer=2.1, chains=((STRATUM, STRATUM), (STRATUM,))),
+    ],
 )
 def test_a_document_holds_all_of_it(part: Sampling) -> None:
     sampled = replace(busy(), sampling=(part,))
@@ -112,5 +117,20 @@ def test_windows_are_not_compared_and_not_added_up_where_it_is_not_told_what_eac
     reason = r"SSL_read, SSL_write of web1 were watched in windows only, "
     with pytest.raises(SsllatencyError, match=reason + "and it isn't told what was seen in each"):
         merge(busy(), SAMPLED)
-    with pytest.raises(SsllatencyError, match=reason + "which can't be compared: measure without --budget"):
+    with pytest.raises(SsllatencyError, match=reason + "which can't be compared: measure with --exact"):
         compare(Recording.of([busy()]), Recording.of([SAMPLED]))
+
+
+@pytest.mark.parametrize(("share", "cost"), [(0.312, "about 31 %"), (1.7, "more than 95 %")])
+def test_it_is_said_how_to_watch_all_and_what_that_costs(share: float, cost: str) -> None:
+    sampled = replace(SAMPLING, exact_share=share)
+    said = f" --exact watches all the time, for {cost} of the CPU time of the process that pays most."
+    assert sampling_sentences([sampled])[0].endswith(said)
+    [line] = unprinted([sampled])
+    assert line.startswith("SSL_read, SSL_write: calls were watched ")
+    assert line.endswith(said)
+
+
+def test_where_all_calls_were_printed_nothing_is_said() -> None:
+    assert unprinted([]) == []
+    assert unprinted([replace(SAMPLING, duration_s=0.0)]) == []

@@ -109,6 +109,7 @@ def _look_at(families: Sequence[listing.Family]) -> Mapping[int, Seen]:
     parser = argparse.ArgumentParser()
     options.add_measuring_options(parser)
     options.add_attaching_options(parser)
+    options.add_budget_options(parser)
     if len(families) > _MOST_LOOKED_AT:
         tell(f"the handshakes of {len(families) - _MOST_LOOKED_AT} of them aren't counted.")
         families = families[:_MOST_LOOKED_AT]

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-in-flight", type=options.room, default=_IN_FLIGHT, metavar="N",
                         help="keep up to N handshakes in flight for a process, 480 bytes each; beyond that the oldest are "
                              f"dropped ({_IN_FLIGHT})")  # fmt: skip
-    options.add_budget_option(parser)
+    options.add_budget_options(parser, _BUDGET)
     options.add_attaching_options(parser)
     by = (Label.VERSION, Label.RESUMED, Label.PROCESS)
     parser.set_defaults(wait=True, slowest=0, over=None, by=by, max_processes=_MOST_PROCESSES)
@@ -69,8 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
         speaking = speaker.start(speech)
         stack.callback(speaking.close)
         live.prepare()
-        if arguments.budget is None and live.can_keep_budget(arguments.attach):
-            arguments.budget = _BUDGET
         from ssllatency.export.split import tracer  # not in the process that speaks
 
         tracer.run(selection, arguments, speaking.channel, stack, lambda: _announce(speech))

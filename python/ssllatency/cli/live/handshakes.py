@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="print each handshake that took at least this long (50ms) and its queue, as it ends")  # fmt: skip
     options.add_fail_option(parser, "handshake")
     options.add_attaching_options(parser)
-    options.add_budget_option(parser)
+    options.add_budget_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

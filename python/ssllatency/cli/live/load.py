@@ -62,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dry-run", action="store_true", help="only print what would be run, and how long it would take")
     options.add_measuring_options(parser)
     options.add_attaching_options(parser)
+    options.add_budget_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by-process", action="store_true", help="record the functions of each process separately")
     options.add_measuring_options(parser)
     options.add_attaching_options(parser)
-    options.add_budget_option(parser)
+    options.add_budget_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

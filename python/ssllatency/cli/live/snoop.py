@@ -22,6 +22,7 @@ from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell, tell_line
 from ssllatency.output.stream import Output
 from ssllatency.probes.choice import chosen
+from ssllatency.reports.rows.sampling import unprinted
 from ssllatency.reports.text.events import JsonLines, columns
 from ssllatency.reports.text.events import Whom as WhomColumn
 from ssllatency.reports.text.frame import lost
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"size of the buffer for calls that aren't printed yet, in KiB ({RING_BYTES >> 10})")  # fmt: skip
     parser.add_argument("--columns", type=options.whole, help=argparse.SUPPRESS)  # the width of a pane of `top`
     options.add_attaching_options(parser)
+    options.add_budget_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         resolved = _only(arguments.function, live.resolved_ahead(selection, arguments, stack))
         event_filter = EventFilter(arguments.min, frozenset(arguments.outcome or Outcome))
         whom = Whom(arguments.by, arguments.peer_prefix, resolved.source.handshake_plan_of) if arguments.by else None
-        request = replace(live.request(resolved, arguments), hit_costs=None)
-        session = SnoopSession(request, event_filter, arguments.buffer << 10, whom)
+        session = SnoopSession(live.request(resolved, arguments), event_filter, arguments.buffer << 10, whom)
         stack.callback(session.close)
         session.attach()
         follower = Follower(session, resolved, stack, lambda images: session.extend(_chosen(arguments.function, images)))
@@ -128,7 +129,8 @@ class _Printer:
         """Prints events until the run ends, or as many lines as were asked for."""
         self._output.write([self._lines.heading])
         while self._left != 0 and not self._ending.has_come():
-            self._session.wait(min(_LOOK_S, max(0.0, self._ending.at - time.monotonic())))
+            self._session.poll()
+            self._session.wait(live.pause_s(min(self._session.due_s, self._ending.at), _LOOK_S))
             self._output.check()
             self._print(islice(self._session.batches(), _BATCHES))
             if time.monotonic() >= self._said + _SAY_S:
@@ -175,6 +177,8 @@ class _Printer:
 
     def _tell_at_the_end(self) -> None:
         running = self._session.in_flight()
+        for sentence in unprinted(self._session.sampling()):
+            tell_line(sentence)
         tell_line(f"{counted(self._shown, 'call')} shown.")
         if running:
             tell_line(f"{counted(running, 'call')} had begun and not returned.")

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-in-flight", type=options.room, default=131072, metavar="N",
                         help="keep up to N handshakes in flight for a process (131072)")  # fmt: skip
     options.add_peer_prefix_option(parser)
-    options.add_budget_option(parser)
+    options.add_budget_options(parser)
     options.add_attaching_options(parser)
     parser.set_defaults(over=None, slowest=0)
 

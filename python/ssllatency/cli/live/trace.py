@@ -13,7 +13,6 @@ from dataclasses import replace
 from ssllatency.cli import options
 from ssllatency.engines import choice
 from ssllatency.engines.base import LinearRange
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import show
 from ssllatency.tracing import live
@@ -27,7 +26,8 @@ EXAMPLES = (
         "ssllatency trace --library /usr/lib/x86_64-linux-gnu/libssl.so.3 -d 10 --json",
         "everyone who maps this library, as JSON",
     ),
-    ("ssllatency trace -p 812 -d 60 --budget 2%", "at no more than 2 % of the server's CPU time"),
+    ("ssllatency trace -p 812 -d 60 --budget 2%", "at no more than 2 % of anybody's CPU time"),
+    ("ssllatency trace -p 812 -d 10 --exact", "every call, whatever that costs"),
 )
 STATUS = options.FAIL_STATUS
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_fail_option(parser, "function")
     options.add_attaching_options(parser)
     options.add_engine_option(parser)
-    options.add_budget_option(parser)
+    options.add_budget_options(parser)
     parser.add_argument("--floor", action="store_true", help=argparse.SUPPRESS)  # empty programs, for the benchmark
 
 
@@ -53,8 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Attaches, waits, detaches and prints."""
     selection = options.selection(arguments)
     engine_name = live.prepare(arguments.engine)
-    if arguments.budget is not None and engine_name == "bpftrace":
-        raise SsllatencyError("--budget needs the engine libbpf or bcc: bpftrace can't take probes off while it runs.", 2)
     with ExitStack() as stack:
         resolved = live.resolved_ahead(selection, arguments, stack, modules=[choice.module(engine_name)])
         from ssllatency.engines.sessions.trace import TraceSession
@@ -66,6 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
             maximum_processes=arguments.max_processes,
             floor=arguments.floor,
         )
+        if arguments.budget is not None and engine_name == "bpftrace":
+            from ssllatency.tracing.forecast import refuse_beyond
+
+            refuse_beyond(arguments.budget, resolved, request.hit_costs() if request.hit_costs else None)
         session = choice.engine(engine_name).attach(request)
         stack.callback(session.close)
         follower = Follower(session, resolved, stack, session.extend) if isinstance(session, TraceSession) else None

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the line of an incident as JSON, schema ssllatency-watch/1")
     parser.add_argument("-d", "--duration", type=options.seconds, metavar="TIME", help="stop after this time: 1h, 30m")
     options.add_measuring_options(parser)
-    options.add_budget_option(parser)
+    options.add_budget_options(parser)
     options.add_attaching_options(parser)
 
 

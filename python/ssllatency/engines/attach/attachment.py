@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from ssllatency import abi
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process
-from ssllatency.engines.attach.probing import STANDARD, Probing, Programs
+from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_side_by_side
 from ssllatency.engines.attach.processes import Processes
 from ssllatency.engines.attach.sites import (
     MOST_LIBRARIES,
@@ -45,7 +45,6 @@ from ssllatency.engines.bpf.objects import open_object
 from ssllatency.engines.bpf.running import Running, exists
 from ssllatency.engines.clock import Span
 from ssllatency.engines.cost.hits import make_room
-from ssllatency.errors import SsllatencyError
 from ssllatency.model.cost import Cost
 from ssllatency.model.snapshot import Losses, Target
 from ssllatency.probes.catalogue import BY_NAME
@@ -94,6 +93,7 @@ class Attachment:
         }
         self._probing = self._probings[tiers[-1]]
         self._shut: set[Tier] = set()
+        self._held: set[Tier] = set()
         self._came_back: set[Tier] = set()
         self.processes.when_ended.append(self._release)
         self._words: dict[int, int] = {}
@@ -103,10 +103,7 @@ class Attachment:
         self._unmatched_exits: int | None = None  # when the entries began to be removed
 
     def load(self) -> None:
-        """Loads the object and fills the maps that all objects have. SsllatencyError where the kernel refuses, or where a
-        budget is asked for that can't be kept, as it isn't known what a hit costs."""
-        if self.request.budget is not None and not (self.request.hit_costs and self.request.hit_costs()):
-            raise SsllatencyError("what a probe hit costs can't be measured on this machine, so no budget can be kept.")
+        """Loads the object and fills the maps that all objects have. SsllatencyError where the kernel refuses."""
         config = self.object.section(".rodata.config", abi.Config)
         config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
         config.companions = int(self._companions)
@@ -184,7 +181,7 @@ class Attachment:
         if self.processes.around:
             self.processes.around.coming()
         self._add_probes(0, self.images, more or {})
-        if not any(probing.has_entries for probing in self._probings.values()) and self.images and not self.request.wait:
+        if self._sees_no_call() and self.images and not self.request.wait:
             raise AttachError(self._why_no_call_can_begin())
         self._describe(0, self.images, attached=True)
         self.span.begin()
@@ -192,6 +189,13 @@ class Attachment:
             self.processes.meter.begin(self.targets)
         if self.processes.around:
             self.processes.around.set()
+
+    def _sees_no_call(self) -> bool:
+        """Whether there is no probe at which a call begins, now or once what is held back is set."""
+        there = any(exists(pid) for image in self.images for pid in image.pids) or not self.each_process
+        if there and any(self._sites_of(image, 0, tier).entries for image in self.images for tier in self._held):
+            return False
+        return not any(probing.has_entries for probing in self._probings.values())
 
     def _why_no_call_can_begin(self) -> str:
         if any(exists(pid) for image in self.images for pid in image.pids):
@@ -218,10 +222,31 @@ class Attachment:
             self._came_back.add(tier)
             self._probings[tier].add([self._sites_of(image, number, tier) for number, image in enumerate(self.images)], {})
 
+    def hold(self, tiers: Collection[Tier]) -> None:
+        """Before attaching, with a budget: these are set and taken in later, when all else is attached."""
+        self._shut |= set(tiers)
+        self._held |= set(tiers)
+
+    @property
+    def held(self) -> Collection[Tier]:
+        """The tiers that are held back until now."""
+        return sorted(self._held)
+
+    @property
+    def can_set_again(self) -> bool:
+        """Whether probes that were removed can be set again and again: perf events take seconds to go, and a session would lose
+        its calls that run."""
+        return self.method is kernel.Method.MULTI
+
     def take_in(self, tiers: Collection[Tier]) -> None:
         """Calls that begin from now on count."""
         self._shut -= set(tiers)
         self._tell_shut()
+        if self._held and not self._held - set(tiers):  # now all is attached
+            self.span.begin()
+            if self.processes.around:
+                self.processes.around.set()
+        self._held -= set(tiers)
 
     def shut(self, tiers: Collection[Tier]) -> None:
         """No call of these tiers that begins from now on counts; those that run are still seen to end."""
@@ -345,8 +370,7 @@ class Attachment:
             self.counters.stopped = 1
             if self.processes.around:
                 self.processes.around.going()
-        for probing in self._probings.values():
-            probing.close()
+        close_side_by_side(list(self._probings.values()))
         if ends and self.processes.around:
             self.processes.around.gone()
 

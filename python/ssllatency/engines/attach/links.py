@@ -24,8 +24,8 @@ def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
     """The way of attaching that is asked for, or the newest that serves; no session where the programs can't be one."""
     auto = request.method == "auto"
     method = kernel.best_method() if auto else kernel.Method(request.method)
-    if request.budget is not None and method is not kernel.Method.MULTI:
-        method = _method_of_windows(method, auto=auto)
+    if request.budget is not None and method is kernel.Method.SESSION and auto:
+        method = kernel.Method.MULTI  # a session whose probes are removed would lose its calls that run
     if method is kernel.Method.SESSION and not sessions:
         if not auto:
             raise AttachError("uprobe sessions are the libbpf engine's only: leave out --attach, or take multi or perf.")
@@ -43,15 +43,6 @@ def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
         f"{method} links of each process of its own would see only the first thread of a process on this kernel, "
         "which lacks a fix of Linux 6.10: leave out --attach, or take perf."
     )
-
-
-def _method_of_windows(method: kernel.Method, *, auto: bool) -> kernel.Method:
-    """How probes are attached that come and go: a session would lose its calls that run, and perf events take seconds to go."""
-    if method is kernel.Method.SESSION and auto:
-        return kernel.Method.MULTI
-    if auto:
-        raise AttachError("--budget needs uprobe_multi links, which came with Linux 6.6: leave it out on this kernel.")
-    raise AttachError(f"--budget attaches by multi, not by {method}: leave out --attach.")
 
 
 def _needs_own_links(request: Request) -> bool:

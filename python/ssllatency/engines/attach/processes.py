@@ -80,8 +80,8 @@ class Processes:
         return replace(cost, seen_ns=round(seen * cost.cpu_ns))
 
     def spent(self) -> Spent | None:
-        """What tracing has cost so far, and the processes have used; None where either isn't known."""
-        return self.meter.spent(self.targets) if self.meter else None
+        """What tracing has cost so far, by process too, and what the processes have used; None where it isn't measured."""
+        return self.meter.spent(self.targets, each=True) if self.meter else None
 
     def spent_unhit(self) -> Spent | None:
         """The same, at next to no cost, where no probe was hit since it was asked; None where one was."""
@@ -90,7 +90,7 @@ class Processes:
     def work(self) -> Work:
         """What the processes have done so far."""
         io_calls = self._io_calls.total(self.targets) if self._io_calls else None
-        spent = None if self._io_calls is None else self.spent()
+        spent = self.meter.spent(self.targets) if self.meter and self._io_calls else None
         if spent is None:
             return Work(io_calls)
         return Work(io_calls, max(0, spent.cpu_ns - spent.cost_ns), spent.cost_ns)

@@ -42,6 +42,11 @@ class Controller:
         self.level, self._added, self._outside, self._calm = 1, share, 0.0, 0
         return True
 
+    @property
+    def whole(self) -> float:
+        """What tracing would take if all functions were watched all the time, as far as that is known."""
+        return self._outside + self._added
+
     def heard(self, outside: float | None, whole: float | None, part: float) -> None:
         """Hears what tracing took before a window, and from there to its end, with all that setting and removing probes took;
         `part`: which part of that time the window was."""

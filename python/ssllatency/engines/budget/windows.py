@@ -8,6 +8,8 @@ stratum or a window begins and ends, as a server at full speed does less while i
 
 At first all is watched: only what costs too much goes into windows. While nobody works strata are longer, and their windows
 with them: a window that waited for someone to work would miss the calls that he begins with, and the shortest loads at all.
+
+Where probes can't be set again, as perf events that take seconds to go, what costs too much is given up instead.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -32,6 +34,7 @@ from ssllatency.probes.catalogue import BY_NAME
 _FIRST_LOOK_S, _LOOK_S = 0.03, 0.25  # when it is seen how much tracing costs: at first, and then while all is watched
 _SOON_S = 0.06  # what comes so soon is waited for, as nobody may call in time
 _LINGER_LOOK_S = 0.1  # how often it is seen whether calls that began in a window have ended
+_GOING_S = 5.0  # for which probes that are given up may still be hit: perf events go one after the other
 _LEAST_OUTSIDE_S = 0.02  # a time before a window that tells what tracing costs without it
 _LEAST_LINGER_S = 0.2  # how long calls that began in a window are followed past it: so long, or as long as the window was
 
@@ -79,7 +82,8 @@ class Windows:
 
     `spent` tells what tracing has cost by now, None where that isn't known; `totals` all calls counted so far by function and
     outcome; `work` what the processes have done so far. `tiers` are those that may go into windows, one after the other.
-    `spent_unhit` tells the same as `spent` for less, where no probe was hit since that was asked, and None elsewhere.
+    `spent_unhit` tells the same as `spent` for less, where no probe was hit since that was asked, and None elsewhere. `again`:
+    whether probes that were removed can be set again.
     """
 
     def __init__(
@@ -94,15 +98,16 @@ class Windows:
         tiers: Sequence[Tier] = tuple(Tier),
         work: Callable[[], Work] = Work,
         spent_unhit: Callable[[], Spent | None] = lambda: None,
+        again: bool = True,
     ) -> None:
-        self._spent_unhit = spent_unhit
+        self._spent_unhit, self._again = spent_unhit, again
         self._budget, self._gates, self._spent, self._totals, self._work = budget, gates, spent, totals, work
         self._clock, self._sleep, self._chance = clock, sleep, chance or random.Random()
         self._tiers = tuple(tiers)
         self._controller = Controller(budget, len(tiers))
         self._began_s = now = clock()
         self._look_s = now + _LOOK_S
-        self._before = Spent()
+        self._before = self._origin = Spent()
         begin = work()
         self._watches = {tier: _Watch(now, begin) for tier in self._tiers}
         self._windowed: tuple[Tier, ...] = ()
@@ -114,13 +119,25 @@ class Windows:
         self._dearness, self._planned, self._between, self._probed = Dearness(), begin, NONE, begin
         self._planned_s = now
         self._run_ns = 0  # the processes, until the running stratum began
+        self._given_up: dict[Tier, float] = {}  # with what all took that was watched then
         self._over = self._resting = self._unhit = False
 
-    def start(self) -> None:
-        """To be called as soon as all is watched: looks for a moment whether that costs too much."""
-        self._share()
+    def start(self, held: Collection[Tier] = ()) -> None:
+        """To be called as soon as all is watched but what is `held` back until now, which is watched from here on: looks for a
+        moment whether that costs too much. AttachError where the kernel refuses."""
+        self._share()  # which waits until it is known what a hit costs
+        if held:
+            resume(self._gates, held)
+            self._share()
+            for tier in held:
+                self._watches[tier] = _Watch(self._clock(), self._work())
+        self._origin = self._before
         self._sleep(_FIRST_LOOK_S)
         self._look()
+
+    def look_soon(self) -> None:
+        """More was attached just now: has `tick` look at what that costs before it would anyway."""
+        self._look_s = min(self._look_s, self._clock() + _FIRST_LOOK_S)
 
     def tick(self) -> None:
         """Does what is due."""
@@ -148,7 +165,9 @@ class Windows:
         if self._phase is _Phase.OPEN:
             self._close_window(now, work)
         for tier, watch in self._watches.items():
-            if tier not in self._windowed:
+            if tier in self._given_up:
+                _move_border(watch, now, work)
+            elif tier not in self._windowed:
                 self._record(totals, tier, now, work)
             elif self._phase is _Phase.BEFORE or not self._window.watched_s:
                 _move_border(watch, now, work)
@@ -159,6 +178,11 @@ class Windows:
     def over(self) -> bool:
         """Whether it has been finished."""
         return self._over
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether functions aren't watched any more, as their probes can't be set again."""
+        return bool(self._given_up)
 
     @property
     def due_s(self) -> float:
@@ -177,18 +201,27 @@ class Windows:
     def sampling(self, *, anew: bool = False) -> tuple[Sampling, ...]:
         """What was seen in windows, by tier, up to the last stratum that has ended; `anew`: after that another such account
         begins."""
-        watches = {tier: watch for tier, watch in self._watches.items() if watch.in_part or tier in self._windowed}
         if anew and not self._over:
             self._record_all_watched()
-        seen = tuple(_sampling(watch, self._dearness.factor) for watch in watches.values())
+        seen = tuple(self.by_tier().values())
         for watch in self._watches.values() if anew else ():
             watch.strata, watch.windows, watch.unfinished = [], 0, 0
         return seen
 
+    def by_tier(self) -> dict[Tier, Sampling]:
+        """The same by tier; of those that were given up until now."""
+        for tier in () if self._over else self._given_up:
+            _move_border(self._watches[tier], self._clock(), self._work())
+        watches = {tier: watch for tier, watch in self._watches.items() if watch.in_part or tier in self._windowed}
+        return {tier: self._sampling_of(tier, watch) for tier, watch in watches.items()}
+
+    def _sampling_of(self, tier: Tier, watch: _Watch) -> Sampling:
+        return _sampling(watch, self._dearness.factor, self._given_up.get(tier, self._controller.whole))
+
     def _record_all_watched(self) -> None:
         """Ends the strata of what is watched all the time, so that the next account has what comes from here on."""
         now, work, totals = self._clock(), self._work(), self._totals()
-        for tier in set(self._tiers) - set(self._windowed):
+        for tier in set(self._tiers) - set(self._windowed) - set(self._given_up):
             self._record(totals, tier, now, work)
 
     def _is_time(self, at_s: float) -> bool:
@@ -207,8 +240,25 @@ class Windows:
         self._unhit = unhit is not None
         if unhit:
             self._before = unhit
-        elif self._controller.watched_all(self._share()):
-            self._begin_stratum()
+        elif self._again:
+            if self._controller.watched_all(self._share()):
+                self._begin_stratum()
+        else:
+            self._give_up_if_too_dear()
+
+    def _give_up_if_too_dear(self) -> None:
+        """Where probes can't be set again: removes those of the first tier that is watched, if all cost too much."""
+        share, left = self._share(), [tier for tier in self._tiers if tier not in self._given_up]
+        if share is None or share <= self._budget or not left:
+            return
+        tier, now, work = left[0], self._clock(), self._work()
+        self._gates.shut([tier])
+        self._watches[tier].unfinished += self._gates.finish(tier)
+        self._watches[tier].windows += 1
+        self._record(self._totals(), tier, now, work)
+        self._given_up[tier] = share
+        self._look_s = self._clock() + _GOING_S
+        self._share()
 
     def _share(self) -> float | None:
         """What tracing took since it was asked the last time."""
@@ -218,17 +268,18 @@ class Windows:
         share, self._before = spent.share_since(self._before), spent
         return None if share is None else share * self._dearness.factor
 
-    def _excess_s(self) -> float:
-        spent = self._before
-        if not spent.cpu_ns:
+    def _overdrawn_s(self) -> float:
+        """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget."""
+        share = self._before.share_since(self._origin)
+        if share is None:
             return 0.0
-        return (spent.cost_ns * self._dearness.factor / spent.cpu_ns - self._budget) * (self._clock() - self._began_s)
+        return (share * self._dearness.factor - self._budget) * (self._clock() - self._began_s)
 
     def _begin_stratum(self) -> None:
         """Takes those tiers into windows that cost too much, lets those out that don't, and chooses the next window."""
         self._share()
         self._resting, self._run_ns = self._before.cpu_ns == self._run_ns, self._before.cpu_ns
-        schedule = self._controller.next(self._excess_s(), rests=self._resting)
+        schedule = self._controller.next(self._overdrawn_s(), rests=self._resting)
         wanted = self._tiers[: self._controller.level]
         for tier in set(wanted) - set(self._windowed):
             now, work = self._clock(), self._work()
@@ -330,7 +381,7 @@ def _move_border(watch: _Watch, to_s: float, work: Work) -> None:
     watch.since_s, watch.since = to_s, work
 
 
-def _sampling(watch: _Watch, dearer: float) -> Sampling:
+def _sampling(watch: _Watch, dearer: float, exact_share: float) -> Sampling:
     return Sampling(
         functions=tuple(sorted({function for function, _ in watch.counted})),
         watched_s=sum(stratum.watched_s for stratum in watch.strata),
@@ -341,4 +392,5 @@ def _sampling(watch: _Watch, dearer: float) -> Sampling:
         dearer=dearer,
         scaled_by=basis_of(watch.strata),
         chains=(tuple(watch.strata),) if watch.strata else (),
+        exact_share=exact_share,
     )

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from threading import Thread
 
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.cost.hits import Counts, Hits, HitTable, added, cost_ns, costs_amid, slot_of
+from ssllatency.engines.cost.payers import Payers
 from ssllatency.engines.cost.run_time import RunTime
-from ssllatency.engines.cost.spent import Paid, Spent
+from ssllatency.engines.cost.spent import Paid, Payment, Spent
 from ssllatency.engines.read.cpu_time import ProcessTimes
 from ssllatency.model.cost import CoreCost, Cost, ProcessCost
 from ssllatency.model.keyed import Kept
-from ssllatency.probes.costs import HitCosts
+from ssllatency.probes.costs import REFERENCE, HitCosts
 
 _REST = 500  # times as long as a look takes nothing is looked at: of many processes it takes milliseconds
 _LOOK_S = 1.0  # how often the processes' time is read, so that little of those that end is missed
@@ -36,6 +38,9 @@ class CostMeter:
         self._hits: Kept[str, Counts, Hits] = Kept(Hits.of)
         self._paid = Paid()
         self._spent_hits = Hits()  # those that `_paid` has heard of
+        self._payers = Payers()
+        self._paid_by_slot: dict[int, Paid] = {}
+        self._payments: dict[int, Payment] = {}
         self._run_time = RunTime()
         self._times = ProcessTimes()
         self._began_s = 0.0
@@ -55,6 +60,7 @@ class CostMeter:
         if not self._began_s:
             self._began_s = time.monotonic()
             self._times.begin(pids)
+            self._payers.begin()
             self._run_time.tick()
             # It takes a while, once a boot, in which later processes mustn't wait for being looked at.
             self._asking = Thread(target=self._find_costs, daemon=True)
@@ -85,28 +91,40 @@ class CostMeter:
         self._times.see(pids)
         return self._cost(self._read_hits(), costs, set(pids))
 
-    def spent(self, pids: Iterable[int]) -> Spent | None:
+    def spent(self, pids: Iterable[int], *, each: bool = False) -> Spent | None:
         """What the traced processes' hits took so far, each at its price of then, and what they have run. It is asked for many
-        times a second. None where either isn't known."""
-        costs = self.hit_costs()
-        if costs is None or not self._tables:
+        times a second. `each`: with what each process has paid that hits probes, traced or not. Where it isn't known what a hit
+        takes on this machine, it is what one took on another. None before anything was attached."""
+        if not self._tables:
             return None
+        costs = self.hit_costs() or REFERENCE
         self._times.see(pids)
         hits = self._read_hits()
+        mean_ns = self._run_time.mean_ns or 0.0
         if hits is not self._spent_hits:
             self._spent_hits = hits
             own = hits.of_slots(self._slots(hits, pids))
             amid = costs_amid(own, costs, self._times.total_ns)
-            self._paid.count(own, lambda counts: self._whole_ns(counts, amid))
-        return Spent(self._paid.total_ns, self._times.total_ns)
+            self._paid.count(own, partial(_price_ns, costs=amid, mean_ns=mean_ns))
+        payments = self._pay(hits, costs, mean_ns) if each else {}
+        return Spent(self._paid.total_ns, self._times.total_ns, time.monotonic(), payments)
+
+    def _pay(self, hits: Hits, costs: HitCosts, mean_ns: float) -> dict[int, Payment]:
+        self._payers.see(hits.by_slot)
+        payments = {}
+        for slot, counts in hits.by_slot.items():
+            paid, cpu_ns = self._paid_by_slot.setdefault(slot, Paid()), self._payers.of(slot)
+            paid.count(counts, partial(_price_ns, costs=costs_amid(counts, costs, cpu_ns), mean_ns=mean_ns))
+            payments[slot] = Payment(paid.total_ns, cpu_ns)
+        self._payments = payments
+        return payments
 
     def spent_unhit(self) -> Spent | None:
         """The same where no probe was hit since `spent` was asked: then the processes' time is that of the last look at them,
         which costs nothing. None where one was hit, or `spent` wasn't asked."""
-        costs = self.hit_costs()
-        if costs is None or not self._tables or self._read_hits() is not self._spent_hits:
+        if not self._tables or self._read_hits() is not self._spent_hits:
             return None
-        return Spent(self._paid.total_ns, self._times.total_ns)
+        return Spent(self._paid.total_ns, self._times.total_ns, time.monotonic(), self._payments)
 
     def _read_hits(self) -> Hits:
         return self._hits.of({"all": [table.read() for table in self._tables]})["all"]
@@ -153,3 +171,8 @@ class CostMeter:
     def close(self) -> None:
         """Ends the measuring; may be called twice."""
         self._run_time.close()
+
+
+def _price_ns(counts: Sequence[int], costs: HitCosts, mean_ns: float) -> int:
+    """What so many hits take, with the programs, a run of which takes `mean_ns`."""
+    return cost_ns(counts, costs) + round(sum(counts) * mean_ns)

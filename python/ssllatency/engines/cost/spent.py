@@ -3,21 +3,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_LEAST_BUSY = 0.1  # of a processor: whoever uses less of it has time to spare, and its share would be a matter of chance
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What one process has paid, or those that are counted together with it, and what it has run, in nanoseconds of processor
+    time."""
+
+    cost_ns: int
+    cpu_ns: int
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What was paid up to a moment, in nanoseconds of processor time: by tracing, and by the traced processes altogether."""
+    """What was paid up to a moment, in nanoseconds of processor time: by tracing, and by the traced processes altogether.
+
+    `at_s`: when that was, in seconds. `payments`: those of each process that hits probes, traced or not, by the slot that its
+    hits are counted in; none where they weren't asked for.
+    """
 
     cost_ns: int = 0
     cpu_ns: int = 0
+    at_s: float = 0.0
+    payments: Mapping[int, Payment] = field(default_factory=dict)
 
     def share_since(self, earlier: Spent) -> float | None:
-        """The part that tracing took in between; None where the processes did nothing."""
-        cpu_ns = self.cpu_ns - earlier.cpu_ns
-        return max(0, self.cost_ns - earlier.cost_ns) / cpu_ns if cpu_ns > 0 else None
+        """The part that tracing took in between of the traced processes' time, or of that process's which paid most of its own;
+        None where nobody did anything."""
+        shares = (self.own_share_since(earlier), *self._shares_since(earlier))
+        return max((share for share in shares if share is not None), default=None)
+
+    def own_share_since(self, earlier: Spent) -> float | None:
+        """The part that tracing took in between of the traced processes' time; None where they did nothing."""
+        return share_of(self.cost_ns - earlier.cost_ns, self.cpu_ns - earlier.cpu_ns, self.at_s - earlier.at_s)
+
+    def _shares_since(self, earlier: Spent) -> list[float | None]:
+        pairs = ((now, earlier.payments.get(slot, NO_PAYMENT)) for slot, now in self.payments.items())
+        seconds = self.at_s - earlier.at_s
+        return [share_of(now.cost_ns - then.cost_ns, now.cpu_ns - then.cpu_ns, seconds) for now, then in pairs]
+
+
+NO_PAYMENT = Payment(0, 0)
+
+
+def share_of(cost_ns: int, cpu_ns: int, seconds: float) -> float | None:
+    """Which part of its processor time somebody paid in that many seconds, at least a tenth of a processor's taken for granted;
+    None for one that did nothing and paid nothing."""
+    if cost_ns <= 0 and cpu_ns <= 0:
+        return None
+    whole_ns = max(cpu_ns, _LEAST_BUSY * seconds * 1e9)
+    return max(0, cost_ns) / whole_ns if whole_ns > 0 else None
 
 
 class Paid:

@@ -32,8 +32,9 @@ class DataWindows:
             tiers=(Tier.DATA,),
             work=processes.work,
             spent_unhit=processes.spent_unhit,
+            again=self._attachment.can_set_again,
         )
-        self._windows.start()
+        self._windows.start(self._attachment.held)
 
     def tick(self, within_data: int) -> None:
         """Does what is due; `within_data`: how many handshakes were seen to take place within reads and writes."""
@@ -70,7 +71,7 @@ class DataWindows:
             watched = f"{100 * part.watched_s / part.duration_s:.0f} % of the time" if part.duration_s else "in windows only"
             yield (
                 f"SSL_read, SSL_write and their like were watched {watched}, to keep within the budget: a handshake that takes"
-                " place within them isn't counted in the rest."
+                " place within them isn't counted in the rest. --exact watches all the time."
             )
         if within_data:
             yield "Handshakes take place within reads and writes here, so these are watched all the time, whatever that costs."

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import Sites, site
+from ssllatency.engines.attach.sites import Sites, Tier, site
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.ring import Ring
@@ -147,6 +147,8 @@ class HandshakeSession:
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
         self._arrivals.watch(self._counters)
+        if self._request.base.budget is not None and any(plan.within_data for plan in self._plans):
+            self.attachment.hold([Tier.DATA])
         self.attachment.attach(self._sites(0, self._images, self._plans))
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()

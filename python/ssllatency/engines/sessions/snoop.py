@@ -7,6 +7,7 @@ Kernel memory: the ring, 8 MiB where nothing else is asked for, and room for cal
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,15 +17,17 @@ from typing import Any
 from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.engines.attach.attachment import Attachment
-from ssllatency.engines.attach.sites import MOST_LIBRARIES, argument
-from ssllatency.engines.base import Request, TracedImage
+from ssllatency.engines.attach.sites import MOST_LIBRARIES, Tier, argument, tier_of
+from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf.ring import HEADER, Ring
+from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read.collect import OUTCOMES, REASONS
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import who
 from ssllatency.engines.sessions.handshake_sites import layout_record
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.handshakes import NONE, WHO, Label, PeerPrefix
+from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Losses, Outcome
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.handshake.plan import HandshakePlan
@@ -157,6 +160,7 @@ class SnoopSession:
         self._ring: Ring | None = None
         self._lengths = length_arguments(request, self.attachment.operations)
         self._whom = whom
+        self._windows: Windows | None = None
         self.keys = EventKeys(self.attachment.operations)
 
     def attach(self) -> None:
@@ -174,7 +178,21 @@ class SnoopSession:
             texts = Texts(loaded.map("texts", ctypes.sizeof(abi.Text), 4).items)
             self.keys = EventKeys(self.attachment.operations, self._whom.by, texts)
             self._describe(0, self._request.images)
+        if self._request.budget is not None:
+            self.attachment.hold([Tier.DATA])
         self.attachment.attach()
+        self._begin_windows()
+
+    def _begin_windows(self) -> None:
+        if self._request.budget is not None:
+            processes = self.attachment.processes
+            self._windows = Windows(
+                *(self._request.budget, self.attachment, processes.spent, dict),
+                work=processes.work,
+                spent_unhit=processes.spent_unhit,
+                again=self.attachment.can_set_again,
+            )
+            self._windows.start(self.attachment.held)
 
     def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
         """Tells the programs where SSLs of these libraries keep who shook hands; the first one's number is `first`."""
@@ -197,6 +215,11 @@ class SnoopSession:
         """
         self._describe(self.attachment.next_number(len(images)), images)
         self.attachment.extend([self._tellable(image) for image in images])
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._windows:
+            self._windows.look_soon()
 
     def _tellable(self, image: TracedImage) -> TracedImage:
         told = {self.attachment.operations[number] for number in self._lengths}
@@ -206,6 +229,32 @@ class SnoopSession:
     def include(self, index: int, pids: Iterable[int]) -> None:
         """Attaches the image of that number to processes that came later."""
         self.attachment.include(index, pids)
+        self._look_soon()
+
+    def poll(self) -> None:
+        """To be called several times a second."""
+        self.attachment.processes.measure()
+        if self._windows:
+            try:
+                self._windows.tick()
+            except AttachError as error:
+                self._windows.finish()
+                self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
+
+    @property
+    def due_s(self) -> float:
+        """When `poll` is to be called next at the latest, by time.monotonic(); infinity while all is watched."""
+        return self._windows.due_s if self._windows else math.inf
+
+    def sampling(self) -> tuple[Sampling, ...]:
+        """Which functions are watched in windows only, and for how much of the time; without estimates, as nothing is counted.
+        Final once the probes are removed."""
+        watched = self._windows.by_tier() if self._windows else {}
+        return tuple(replace(part, functions=self._functions_of(tier)) for tier, part in watched.items())
+
+    def _functions_of(self, tier: Tier) -> tuple[str, ...]:
+        planned = {planned.operation for image in self.attachment.images for planned in image.plan.operations}
+        return tuple(sorted(name for name in planned if tier_of(BY_NAME[name]) is tier and not BY_NAME[name].only_entry))
 
     def wait(self, timeout_s: float) -> bool:
         """Waits so long, or until a good part of the ring is full; whether it is."""
@@ -225,6 +274,8 @@ class SnoopSession:
 
     def detach(self) -> None:
         """Removes the probes; the ring can still be read."""
+        if self._windows:
+            self._windows.finish()
         self.attachment.detach()
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import not_traced, unreadable
+from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.base import AttachError, LinearRange, TracedImage
 from ssllatency.engines.budget.gates import Gates, JointGates
 from ssllatency.engines.budget.windows import Windows
@@ -31,6 +32,10 @@ from ssllatency.model.sampling import Function, Sampling
 from ssllatency.model.snapshot import Losses, Outcome, Series, Snapshot, Target
 
 ROWS = 2048
+GAVE_UP = (
+    "Attached in this way probes can't be removed and set again (uprobe_multi, which came with Linux 6.6, can): what would have"
+    " cost more than the budget was given up."
+)
 _BLANK = bytes(ctypes.sizeof(abi.Series))
 
 
@@ -77,10 +82,13 @@ class TraceSession:
         self._configure()
         self.attachment.load()
         self._fill_maps()
+        if self._request.budget is not None:
+            self.attachment.hold([Tier.DATA])
         self.attachment.attach()
 
     def begin_windows(self, *also: Gates) -> None:
-        """Keeps the budget from here on, if there is one. `also`: the gates of what is attached beside this."""
+        """Keeps the budget from here on, if there is one, and watches reads and writes, which were held back until now. `also`:
+        the gates of what is attached beside this. AttachError where the kernel refuses."""
         if self._request.budget is not None:
             gates: Gates = JointGates(self.attachment, *also) if also else self.attachment
             processes = self.attachment.processes
@@ -88,8 +96,9 @@ class TraceSession:
                 *(self._request.budget, gates, processes.spent, self._totals),
                 work=processes.work,
                 spent_unhit=processes.spent_unhit,
+                again=self.attachment.can_set_again,
             )
-            self._windows.start()
+            self._windows.start(self.attachment.held)
 
     def _configure(self) -> None:
         linear, opened = self._request.linear, self.attachment.object
@@ -114,10 +123,16 @@ class TraceSession:
     def extend(self, images: Sequence[TracedImage]) -> None:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
         self.attachment.extend(images)
+        self._look_soon()
 
     def include(self, index: int, pids: Iterable[int]) -> None:
         """Attaches the image of that number to processes that came later."""
         self.attachment.include(index, pids)
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._windows:
+            self._windows.look_soon()
 
     def detach(self) -> None:
         """Removes the probes, entries first; calls that run on are in flight, not lost."""
@@ -193,10 +208,13 @@ class TraceSession:
             missing=tuple(missing for image in self.attachment.images for missing in not_traced(image.plan)),
             losses=self._losses(),
             in_flight=in_flight,
-            notes=(*self.attachment.notes, *unreadable(self.attachment.images)),
+            notes=(*self.attachment.notes, *self._of_windows(), *unreadable(self.attachment.images)),
             cost=self.attachment.cost(),
             sampling=self._sampling(anew=per_interval),
         )
+
+    def _of_windows(self) -> tuple[str, ...]:
+        return (GAVE_UP,) if self._windows and self._windows.gave_up else ()
 
     def _sampling(self, *, anew: bool) -> tuple[Sampling, ...]:
         self._reads = True

@@ -57,6 +57,7 @@ def _merged(functions: frozenset[str], measured: Sequence[Snapshot]) -> Sampling
         scaled_by=next((basis_of(own) for own in chains if any(stratum.in_part for stratum in own)), parts[0].scaled_by),
         chains=tuple(chains),
         dearer=max(part.dearer for part in parts),
+        exact_share=max((part.exact_share for part in parts if part.exact_share is not None), default=None),
     )
 
 

@@ -27,6 +27,7 @@ def _part(part: Sampling) -> dict[str, object]:
         "unfinished": part.unfinished,
         "scaled_by": str(part.scaled_by),
         "dearer": part.dearer,
+        "exact_share": part.exact_share,
         "estimates": estimates,
         "strata": [[_stratum(stratum) for stratum in chain] for chain in part.chains],
     }
@@ -57,6 +58,7 @@ def _read_part(part: Field) -> Sampling:
         estimates=part.get("estimates").rows(_read_estimate, "function and outcome"),
         scaled_by=scaled_by.one_of(Basis) if (scaled_by := part.optional("scaled_by")) else Basis.TIME,
         dearer=dearer.number() if (dearer := part.optional("dearer")) else 1.0,
+        exact_share=share.number() if (share := part.optional("exact_share")) and share.value is not None else None,
         chains=tuple(_read_chain(chain) for chain in strata.items()) if (strata := part.optional("strata")) else (),
     )
 

@@ -18,12 +18,13 @@ class SampledRow:
     cells: tuple[str, str]
 
 
+_MOST_SHARE = 0.95  # more isn't told: a process that does nothing but call would show it
 _DEARER = 1.2  # times as dear, which is worth a sentence
 HEADINGS = ("function", "outcome", "estimated calls", "estimated p99")
 
 
 def sampling_sentences(sampling: Sequence[Sampling]) -> list[str]:
-    """Which functions were watched for how much of the time."""
+    """Which functions were watched for how much of the time, and at what price all of it could be."""
     sentences = []
     for part in sampling:
         names = ", ".join(part.functions) or "Functions of which no call was seen"
@@ -33,8 +34,26 @@ def sampling_sentences(sampling: Sequence[Sampling]) -> list[str]:
         watched = f"{share(part.watched_s, part.duration_s)} of the time ({seconds(part.watched_s)}"
         windows = f"in {counted(part.windows, 'window')}) to keep within the budget; the counts above are what was seen then."
         late = f" {counted(part.unfinished, 'call')} ran on after their window and aren't counted." if part.unfinished else ""
-        sentences.append(f"{names}: watched {watched} {windows}{late}{_beside(part)}")
+        sentences.append(f"{names}: watched {watched} {windows}{late}{_beside(part)}{_exact(part)}")
     return sentences
+
+
+def unprinted(sampling: Sequence[Sampling]) -> list[str]:
+    """The same where calls are printed one by one, and none is estimated."""
+    return [
+        f"{', '.join(part.functions)}: calls were watched {share(part.watched_s, part.duration_s)} of the time"
+        f" ({seconds(part.watched_s)} in {counted(part.windows, 'window')}) to keep within the budget.{_exact(part)}"
+        for part in sampling
+        if part.functions and part.duration_s
+    ]
+
+
+def _exact(part: Sampling) -> str:
+    """How to watch all, and what that would cost."""
+    if part.exact_share is None:
+        return ""
+    cost = f"{'more than ' if part.exact_share > _MOST_SHARE else 'about '}{100 * min(part.exact_share, _MOST_SHARE):.0f} %"
+    return f" --exact watches all the time, for {cost} of the CPU time of the process that pays most."
 
 
 def _beside(part: Sampling) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from ssllatency.engines.attach.sites import Tier
 from ssllatency.engines.budget.windows import Windows
-from ssllatency.engines.cost.spent import Spent
+from ssllatency.engines.cost.spent import Payment, Spent
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.sampling import Function, Interval, Stratum
 from ssllatency.model.snapshot import Outcome
@@ -40,6 +40,8 @@ class Server:
     calls: dict[Tier, float] = field(default_factory=lambda: dict.fromkeys(Tier, 0.0))
     counted: dict[Tier, float] = field(default_factory=lambda: dict.fromkeys(Tier, 0.0))
     cost_ns: float = 0.0
+    other_rate: float = 0.0  # calls a second of a process that isn't traced and hits the probes of reads and writes
+    others_ns: float = 0.0
     busy: bool = True
     rests: bool = False
     worked_s: float = 0.0
@@ -55,6 +57,8 @@ class Server:
         if self.rests:
             return
         self.worked_s += seconds
+        if Tier.DATA in self.attached:
+            self.others_ns += self.other_rate * seconds * self.hit_ns
         for tier, rate in self.rates.items():
             self.calls[tier] += rate * seconds
             if tier in self.attached:
@@ -64,7 +68,8 @@ class Server:
 
     def spent(self) -> Spent | None:
         cpu_ns = self.worked_s * 1e9 if self.busy else 0
-        return Spent(round(self.cost_ns), round(cpu_ns)) if self.knows_cost else None
+        others = {0: Payment(round(self.others_ns), round(cpu_ns))} if self.others_ns else {}
+        return Spent(round(self.cost_ns), round(cpu_ns), self.now_s, others) if self.knows_cost else None
 
     def totals(self) -> dict[Function, ExponentialHistogram]:
         return {
@@ -306,9 +311,8 @@ def test_the_accounts_of_a_run_leave_out_no_time(run_s: float, interval_s: float
     assert estimate.count.value == pytest.approx(server.calls[Tier.DATA], rel=0.03)
 
 
-@pytest.mark.parametrize("change", [{"busy": False}, {"knows_cost": False}])
-def test_where_the_cost_is_not_known_nothing_goes_into_windows(change: dict[str, bool]) -> None:
-    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, **change)  # type: ignore[arg-type]
+def test_where_the_cost_is_not_known_nothing_goes_into_windows() -> None:
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0}, knows_cost=False)
     windows = watch(server)
     run(server, windows, 5)
     assert server.counting == set(Tier)
@@ -335,3 +339,99 @@ def test_nothing_is_looked_at_while_no_probe_is_hit() -> None:
     assert asked
     assert windows.due_s < math.inf
     assert not windows.rests
+
+
+def test_another_process_that_pays_is_spared_as_well() -> None:
+    """Though the traced one could be watched all the time."""
+    server = Server({Tier.DATA: 1_000, Tier.BELOW: 10, Tier.HANDSHAKE: 10}, other_rate=150_000)
+    windows = watch(server)
+    run(server, windows, 60)
+    windows.finish()
+    assert 0.3 * BUDGET < server.others_ns / 60e9 <= 1.05 * BUDGET
+    [sampling] = windows.sampling()
+    assert sampling.watched_s < sampling.duration_s / 5
+
+
+def test_it_is_told_what_watching_all_would_cost() -> None:
+    server = Server({Tier.DATA: 200_000, Tier.BELOW: 1_000, Tier.HANDSHAKE: 200})  # 40 %, and a little
+    windows = watch(server)
+    run(server, windows, 20)
+    [sampling] = windows.sampling()
+    assert sampling.exact_share == pytest.approx(0.4, rel=0.2)
+
+
+def test_what_is_held_back_is_watched_from_the_start_on() -> None:
+    server = Server({Tier.DATA: 5_000, Tier.BELOW: 500, Tier.HANDSHAKE: 500})
+    server.attached.discard(Tier.DATA)
+    server.counting.discard(Tier.DATA)
+    windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1))
+    server.sleep(1)
+    windows.start([Tier.DATA])
+    run(server, windows, 30)
+    windows.finish()
+    assert server.counting == set(Tier)
+    assert windows.sampling() == ()
+
+
+def test_what_is_held_back_costs_only_a_moment_at_full_speed() -> None:
+    server = Server({Tier.DATA: 200_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    server.attached.discard(Tier.DATA)
+    server.counting.discard(Tier.DATA)
+    windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1))
+    windows.start([Tier.DATA])
+    assert Tier.DATA not in server.attached
+    assert server.cost_ns < 0.4 * 0.04e9  # of less than 40 ms
+
+
+def without_return(server: Server) -> Windows:
+    windows = Windows(BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1), again=False)
+    windows.start()
+    return windows
+
+
+def test_what_can_not_be_set_again_is_given_up_tier_by_tier() -> None:
+    server = Server({Tier.DATA: 200_000, Tier.BELOW: 20_000, Tier.HANDSHAKE: 200})
+    windows = without_return(server)
+    assert windows.gave_up
+    run(server, windows, 60)
+    windows.finish()
+    assert server.left == [Tier.DATA, Tier.BELOW]
+    assert server.counting == {Tier.HANDSHAKE}
+    data, below = windows.sampling()
+    assert data.windows == below.windows == 1
+    assert data.watched_s < 0.2
+    assert data.duration_s == pytest.approx(server.now_s - 1000)
+    assert data.exact_share == pytest.approx(0.44, rel=0.1)
+    assert below.exact_share == pytest.approx(0.04, rel=0.1)
+
+
+def test_accounts_after_something_was_given_up() -> None:
+    server = Server({Tier.DATA: 200_000, Tier.BELOW: 100, Tier.HANDSHAKE: 200})
+    windows = without_return(server)
+    run(server, windows, 3)
+    [first] = windows.sampling(anew=True)
+    run(server, windows, 3)
+    windows.finish()
+    [later] = windows.sampling()
+    assert first.duration_s + later.duration_s == pytest.approx(server.now_s - 1000)
+    assert later.watched_s == 0
+
+
+def test_what_costs_little_is_kept_where_it_can_not_be_set_again() -> None:
+    server = Server({Tier.DATA: 5_000, Tier.BELOW: 500, Tier.HANDSHAKE: 500})
+    windows = without_return(server)
+    run(server, windows, 30)
+    windows.finish()
+    assert not windows.gave_up
+    assert server.counted == server.calls
+
+
+def test_what_comes_later_is_looked_at_soon() -> None:
+    server = Server({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    run(server, windows, 0.3)
+    server.rates[Tier.DATA] = 200_000
+    windows.look_soon()
+    server.sleep(0.05)
+    windows.tick()
+    assert Tier.DATA not in server.attached
