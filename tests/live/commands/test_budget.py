@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--budget` on a server at full speed: what it costs, what stays exact, and what is estimated."""
+"""The budget on a server at full speed: what tracing costs, what stays exact, and what is estimated."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.commands.snoop import Snoop
 from tests.live.commands.trace import PROGRAM, Trace, count, losses
 from tests.live.servers.nginx import Nginx
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
@@ -121,11 +124,80 @@ def test_handshakes_within_reads_are_counted_whatever_the_budget(certificates: P
     assert not any("reads and writes" in note for note in shakes.document["notes"])
 
 
-def test_bpftrace_has_no_budget(certificates: Path) -> None:
+@contextmanager
+def full_speed(nginx: Nginx, seconds: int = FULL_SPEED_S) -> Iterator[None]:
+    """Clients that ask and ask, over connections that they keep."""
+    load = ["wrk", "-t1", "-c8", f"-d{seconds}", f"https://127.0.0.1:{nginx.port['rsa']}/"]
+    with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+        time.sleep(1)  # its own handshakes are over
+        try:
+            yield
+        finally:
+            wrk.terminate()
+            wrk.wait(60)
+
+
+def test_without_an_option_the_server_and_others_are_spared(certificates: Path) -> None:
+    """wrk maps the same libraries, isn't traced, and makes as many calls as the server."""
+    with Nginx(certificates) as nginx, full_speed(nginx), Trace(nginx.master_pid, exact=False) as trace:
+        Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+        time.sleep(8)
+    document = trace.document
+    assert count(document, "SSL_do_handshake") == HANDSHAKES
+    sampled = next(part for part in document["sampling"] if "SSL_write" in part["functions"])
+    assert sampled["watched_s"] < sampled["duration_s"] / 2
+    assert sampled["exact_share"] > 0.1
+    cost = document["cost"]
+    assert cost["share"] < 0.08
+    assert cost["other_hits"] > 0
+    assert cost["other_ns"] < 0.08 * 1e9 * document["duration_s"]
+
+
+def test_exact_lifts_the_budget(certificates: Path) -> None:
+    with Nginx(certificates) as nginx, full_speed(nginx), Trace(nginx.master_pid) as trace:
+        time.sleep(3)
+    assert "sampling" not in trace.document
+    assert trace.document["cost"]["share"] > 0.08
+
+
+def test_snoop_keeps_the_budget_and_says_so(certificates: Path) -> None:
+    with Nginx(certificates) as nginx, full_speed(nginx), Snoop(nginx.master_pid, options=("--json",), exact=False) as snoop:
+        time.sleep(6)
+    assert snoop.status == 0
+    assert snoop.output.count('"SSL_write"') > 100
+    said = next(line for line in snoop.said.splitlines() if "calls were watched" in line)
+    assert "SSL_write" in said
+    assert "--exact watches all the time, for" in said
+
+
+def test_perf_events_are_given_up_where_they_cost_too_much(certificates: Path) -> None:
+    """As on kernels that have nothing else."""
+    with (
+        Nginx(certificates) as nginx,
+        full_speed(nginx),
+        Trace(nginx.master_pid, options=("--attach", "perf"), exact=False) as trace,
+    ):
+        time.sleep(8)
+        before = nginx.status()
+        Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+        time.sleep(2)
+        after = nginx.status()
+    document = trace.document
+    assert any("was given up" in note for note in document["notes"])
+    assert count(document, "SSL_do_handshake") >= HANDSHAKES
+    sampled = next(part for part in document["sampling"] if "SSL_write" in part["functions"])
+    assert sampled["watched_s"] < sampled["duration_s"] / 2
+    assert after.requests > before.requests
+
+
+def test_bpftrace_is_refused_where_it_would_cost_too_much(certificates: Path) -> None:
+    words = [PROGRAM, "trace", "--engine", "bpftrace", "-d", "1"]
     with Nginx(certificates) as nginx:
-        words = [PROGRAM, "trace", "-p", str(nginx.master_pid), "--engine", "bpftrace", "--budget", "2%", "-d", "1"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert done.stderr == (
-        "ssllatency: --budget needs the engine libbpf or bcc: bpftrace can't take probes off while it runs.\n"
-    )
+        target = ["-p", str(nginx.master_pid)]
+        idle = subprocess.run([*words, *target], capture_output=True, text=True, check=False, timeout=60)
+        with full_speed(nginx):
+            busy = subprocess.run([*words, *target], capture_output=True, text=True, check=False, timeout=60)
+    assert idle.returncode == 0, idle.stderr
+    assert busy.returncode == 1
+    assert busy.stderr.startswith("ssllatency: bpftrace can't remove probes while it runs, and would take about ")
+    assert "--exact lifts it." in busy.stderr
