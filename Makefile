@@ -120,7 +120,7 @@ fuzz: $(FUZZER)/.made ## look for input that breaks an invariant, SECONDS for ea
 fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input each time, as CI does
 	$(Q)$(PYTHON) tests/run.py fuzz
 
-.PHONY: bench bench-memory bench-budget bench-profile bench-export
+.PHONY: bench bench-memory bench-budget bench-defaults bench-profile bench-export
 bench: ## what tracing costs, written to docs/internals, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
@@ -134,6 +134,11 @@ bench-export: ## what `export` takes of a host with 200 idle processes, written 
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/export.py -o docs/internals/export-cost.md
+ROUNDS = 3
+bench-defaults: ## what servers and others keep while a command runs with nothing but a target, in ROUNDS rounds (3: about 20 minutes)
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
+	$(Q)$(PYTHON) bench/defaults/run.py --rounds $(ROUNDS) -o docs/internals/defaults.md
 RUNS = 100
 bench-budget: ## what --budget keeps of a server's requests, and how often its estimates hold, in RUNS runs (100), written to docs/internals/budget.md
 	$(Q)tools/setup

@@ -78,11 +78,11 @@ SNOOP = "ssllatency snoop --min 1ms"
 STOCK = "ssllatency.bt"
 OTHER_ENGINES = ("bcc", "bpftrace")
 PROGRAM = str(ROOT / "tools" / "ssllatency")
-TRACE = (PROGRAM, "trace", "-p", "{pid}", "-d", "600", "--json")
+TRACE = (PROGRAM, "trace", "-p", "{pid}", "-d", "600", "--json", "--exact")
 
 
 def tracers() -> tuple[Tracer, ...]:
-    """All of them with the default settings, no tracing among them once, to show what it differs from itself by."""
+    """All of them, watching everything all the time, and no tracing once, to show what it differs from itself by."""
     options = TRACE[2:]
     return (
         Tracer(AGAIN),

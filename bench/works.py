@@ -188,7 +188,7 @@ class WorkerWork:
         self._server, self._directory, self._seconds = server, directory, seconds
         self._pid = server.worker_pids()[0]
         load = ("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", *options, f"https://127.0.0.1:{server.port['rsa']}/")
-        self._command = ("env", f"LD_LIBRARY_PATH={_copied_libraries(directory)}", *cpus.client_prefix, *load)
+        self._command = ("env", f"LD_LIBRARY_PATH={copied_libraries(directory)}", *cpus.client_prefix, *load)
 
     @contextlib.contextmanager
     def round(self) -> Iterator[None]:
@@ -232,7 +232,7 @@ class WorkerWork:
         return _Look(time.monotonic_ns(), cpu_ns(self._pid), requests)
 
 
-def _copied_libraries(directory: Path) -> Path:
+def copied_libraries(directory: Path) -> Path:
     """A folder with copies of OpenSSL, which are other files than the worker's."""
     folder = directory / "libraries"
     folder.mkdir(exist_ok=True)

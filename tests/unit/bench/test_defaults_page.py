@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page about the defaults, of measurements that are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.defaults.half_load import P50, P99, quantile, times_us
+from bench.defaults.page import half_table, kept_table
+from bench.defaults.runs import commands, some
+from bench.defaults.servers import transactions
+from bench.rounds import COST, Measured, Sample, Visit
+from bench.tracers import AGAIN, BenchError
+
+
+def measured(**traced: list[float]) -> Measured:
+    """Units that cost 10 without tracing."""
+
+    def sample(value: float) -> Sample:
+        return {COST: value, P50: value, P99: 3 * value}
+
+    visits = {name: [Visit(sample(10), sample(value), sample(10)) for value in values] for name, values in traced.items()}
+    return Measured(visits)
+
+
+def test_what_is_kept_is_a_part_of_the_rate_and_what_was_not_measured_is_left_out() -> None:
+    text = kept_table({"nginx": measured(trace=[10.0, 12.5], top=[10.0, 10.0]), "haproxy": measured(trace=[20.0, 20.0])})
+    heading, _, trace, top = text.splitlines()
+    assert heading == "|  | nginx | haproxy |"
+    assert trace.startswith("| trace | 90.0 % (")
+    assert trace.endswith("| 50.0 % (50.0 to 50.0) |")
+    assert top == "| top | 100.0 % (100.0 to 100.0) |  |"
+
+
+def test_latencies_stand_beside_each_other() -> None:
+    assert half_table(measured(trace=[11.0, 13.0])).splitlines()[-1] == "| trace | 10 | 12 | 30 | 36 |"
+
+
+def test_requests_that_failed_have_no_time() -> None:
+    assert times_us("1\t200\t30\n2\t500\t5\n3\t200\t10\n") == [10, 30]
+    with pytest.raises(BenchError, match="no request succeeded"):
+        times_us("1\t500\t5\n")
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 3.0
+    assert quantile([1.0], 0.99) == 1.0
+
+
+def test_pgbench_tells_transactions_by_the_second() -> None:
+    told = "pgbench (15)\nprogress: 1.0 s, 900.5 tps, lat 1 ms stddev 0.1, 0 failed\nprogress: 2.0 s, 99.5 tps, lat 1 ms\n"
+    assert transactions(told) == 1000.0
+
+
+def test_each_command_that_traces_has_a_row_and_nothing_but_a_target() -> None:
+    names = {tracer.name for tracer in commands()}
+    assert names == {AGAIN, "trace", "handshakes", "record", "snoop", "top", "watch", "export"}
+    assert not any(word in ("--budget", "--exact") for tracer in commands() for word in tracer.command)
+    assert [tracer.name for tracer in some("trace")] == [AGAIN, "trace"]
