@@ -137,7 +137,7 @@ measure_plain() { # NAME TITLE, then h2load's arguments: what it says of a serve
 measure() { # NAME TITLE, then the arguments of `ssllatency load`, run in $work: its report; and the measurement, for side_by_side
   local program=$PWD/tools/ssllatency
   printf '\n### %s\n' "$2"
-  (cd "$work" && "$program" load --json "${@:3}") >"$work/$1.json" 2>"$work/words" || fail "the load \"$2\" failed" "$work/words"
+  (cd "$work" && "$program" load --json --exact "${@:3}") >"$work/$1.json" 2>"$work/words" || fail "the load \"$2\" failed" "$work/words"
   tools/ssllatency report "$work/$1.json"
   measured+=("$1=$work/$1.json")
 }

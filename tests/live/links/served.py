@@ -20,6 +20,7 @@ from tests.live.servers.python_ssl import TlsServer, TlsSettings
 
 KIND = "rsa4096"
 STALL_S = 0.05
+TRY, ATTEMPTS = 'if ($arg_word ~ "^(a+)+$") { return 200 "matched"; } ', 16
 ASYNCIO = Path(__file__).with_name("asyncio_program.py")
 
 
@@ -36,9 +37,10 @@ class Served:
 
 @contextmanager
 def nginx(certificates: Path, kind: str = KIND) -> Iterator[Served]:
-    """One worker. A stall is a regular expression on which it tries all ways of many."""
+    """One worker. A stall is a regular expression on which it tries all ways of many, again and again: on a fast machine one
+    attempt comes to PCRE's own limit before it has taken long enough."""
     (port,) = free_ports(1)
-    location = 'location / { if ($arg_word ~ "^(a+)+$") { return 200 "matched"; } return 200 "tried"; }'
+    location = f"location / {{ {ATTEMPTS * TRY} return 200 'tried'; }}"
     directives = f"ssl_conf_command NumTickets 1; server {{ listen 127.0.0.1:{port}; {location} }}"
 
     def ask(length: int) -> float:
@@ -48,7 +50,7 @@ def nginx(certificates: Path, kind: str = KIND) -> Iterator[Served]:
         return time.monotonic() - began
 
     with Nginx(certificates, Settings(kinds=(kind,), directives=directives)) as server:
-        length = next(length for length in range(10, 40) if ask(length) >= STALL_S)
+        length = next(length for length in range(8, 40) if ask(length) >= STALL_S)
         yield Served(server.master_pid, tuple(server.worker_pids()), server.port[kind], lambda: ask(length))
 
 
