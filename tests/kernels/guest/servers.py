@@ -7,11 +7,13 @@ import functools
 import json
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ssllatency.engines.bpf import kernel
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, server_calls
 from tests.live.commands import snoop, trace
 from tests.live.commands.snoop import Snoop
@@ -113,6 +115,24 @@ def handshakes_of_whom() -> dict[str, Any]:
     whom = {(group["labels"]["port"], group["labels"]["peer"]) for group in groups}
     assert whom == {(str(port), "127.0.0.0/24") for port in nginx.port.values()}, f"from {whom}"
     return assert_same({"SSL_do_handshake": command.successful}, {"SSL_do_handshake": expected["SSL_do_handshake"]})
+
+
+def within_budget() -> dict[str, Any]:
+    """Without an option a load that costs little is counted wholly. At one that nothing stays below, reads and writes go first:
+    into windows where this kernel can, else they are given up, which the report says; handshakes are counted on as long."""
+    nginx = server()
+    with Trace(nginx.master_pid, exact=False) as command:
+        expected = connect(nginx)
+    assert "sampling" not in command.document
+    facts = assert_document(command.document, expected)
+    with Trace(nginx.master_pid, options=("--budget", "0.000001%")) as command:
+        connect(nginx)
+        time.sleep(1)
+    sampled = {function for part in command.document["sampling"] for function in part["functions"]}
+    assert sampled, "nothing went into windows or was given up"
+    given_up = any("was given up" in note for note in command.document["notes"])
+    assert given_up is (kernel.best_method() is kernel.Method.PERF), f"given up: {given_up}"
+    return {**facts, "given up": given_up}
 
 
 def recorded() -> dict[str, Any]:

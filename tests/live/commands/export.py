@@ -14,12 +14,13 @@ from tests.waiting import wait_for
 
 
 class Export(Trace):
-    """The export of some processes, on a free port of loopback, from `with` to the end of the block."""
+    """The export of some processes, on a free port of loopback, from `with` to the end of the block; with the budget that holds
+    unless another is asked for."""
 
     SUBCOMMAND = "export"
 
     def __init__(self, *pids: int, options: tuple[str, ...] = (), port: int = 0) -> None:
-        super().__init__(*pids, options=options)
+        super().__init__(*pids, options=options, exact=False)
         self.port = port or free_ports(1)[0]
         for word in ("-d", "600", "--json"):
             self._command.remove(word)

@@ -143,7 +143,7 @@ def test_async_gain(tmp_path: Path) -> None:
     text, _, in_batches = ran("async-gain", tmp_path).partition(title)
     expected, _, expected_batches = transcript("async-gain").partition(title)
     if in_batches:
-        assert len(re.findall(r"^200 handshakes in .*: 200 successful", in_batches, re.MULTILINE)) == 4
+        assert len(re.findall(r"^1000 handshakes in .*: 1000 successful", in_batches, re.MULTILINE)) == 4
         batches, shown = sections(title + in_batches), sections(title + expected_batches)
         assert {name: batch_functions(batches[name]) for name in batches} == {
             name: batch_functions(shown[name]) for name in shown
@@ -152,7 +152,7 @@ def test_async_gain(tmp_path: Path) -> None:
     assert shape(text) == shape(expected)
     succeeded = re.findall(r", (\d+) succeeded", text)
     assert succeeded == re.findall(r"^(\d+) handshakes in .*: \1 successful", text, re.MULTILINE)
-    assert [int(number) for number in succeeded] == 4 * [200]
+    assert [int(number) for number in succeeded] == 4 * [1000]
 
 
 def test_sessions(tmp_path: Path) -> None:

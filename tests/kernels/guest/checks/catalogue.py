@@ -56,6 +56,7 @@ CHECKS: dict[str, Check] = {
     "handshakes off-CPU": servers.handshakes_of_whom,
     "snoop": servers.snooped,
     "record": servers.recorded,
+    "budget": servers.within_budget,
     "reload": targets.reloaded,
     "reload perf": partial(targets.reloaded, "--attach", "perf"),
     "threads": targets.threaded,
