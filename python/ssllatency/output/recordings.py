@@ -6,14 +6,17 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import stat
 import sys
-from pathlib import Path
+from typing import BinaryIO
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
 from ssllatency.output import files as output_files
 from ssllatency.output.printing import tell
 from ssllatency.reports.documents.recording_reading import from_text
+
+MOST_BYTES = 256 << 20  # of a file that is read
 
 
 def read(name: str) -> Recording:
@@ -25,11 +28,30 @@ def read(name: str) -> Recording:
 
 
 def _text(name: str) -> str:
+    """At most MOST_BYTES of a regular file, or of standard input: nothing else is waited for, or read without an end."""
     try:
-        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        content = _at_most(sys.stdin.buffer) if name == "-" else _of_file(name)
     except OSError as error:
         raise SsllatencyError(f"{name} can't be read: {error.strerror}.") from None
+    if len(content) > MOST_BYTES:
+        raise SsllatencyError(
+            f"{name} is larger than {MOST_BYTES >> 20} MiB: record with longer intervals, or split it by lines."
+        )
     return content.decode(errors="replace")
+
+
+def _of_file(name: str) -> bytes:
+    """A pipe that a shell has opened for us, as <(zcat FILE) does, is waited for."""
+    is_ours = name.startswith(("/dev/fd/", "/proc/self/fd/"))
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC | (0 if is_ours else os.O_NONBLOCK))
+    with os.fdopen(descriptor, "rb") as file:
+        if not (is_ours or stat.S_ISREG(os.fstat(descriptor).st_mode)):
+            raise SsllatencyError(f"{name} isn't a regular file: - reads standard input.")
+        return _at_most(file)
+
+
+def _at_most(file: BinaryIO) -> bytes:
+    return file.read(MOST_BYTES + 1)
 
 
 def add_output_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

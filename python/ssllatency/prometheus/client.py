@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import urllib.error
@@ -16,10 +17,20 @@ from ssllatency.errors import SsllatencyError
 
 TOKEN = "SSLLATENCY_PROMETHEUS_TOKEN"
 _TIMEOUT_S = 60
-_MOST_BYTES = 256 << 20
-_MOST_OF_AN_ERROR = 300
+_MOST_BYTES = 32 << 20  # of which Python makes some 25 times as much
+_MOST_OF_AN_ERROR, _MOST_OF_A_REFUSAL = 300, 1 << 16
 
 Answer = list[Mapping[str, object]]
+
+
+class _Staying(urllib.request.HTTPRedirectHandler):
+    """Follows nobody elsewhere: the password or token is for the server that was named alone."""
+
+    def redirect_request(self, *_: object) -> None:
+        """None: the redirection is the answer."""
+
+
+_OPENER = urllib.request.build_opener(_Staying)
 
 
 @dataclass(frozen=True)
@@ -63,10 +74,12 @@ class Prometheus:
             f"{self.name}/api/v1/{path}", urllib.parse.urlencode(parameters).encode(), self._headers, method="POST"
         )
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+            with _OPENER.open(request, timeout=_TIMEOUT_S) as response:
                 content = response.read(_MOST_BYTES + 1)
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
+        except http.client.HTTPException as error:
+            raise SsllatencyError(f"{self.name} doesn't answer by HTTP ({type(error).__name__}).") from None
         except (OSError, urllib.error.URLError) as error:
             reason = getattr(error, "reason", None) or error
             raise SsllatencyError(f"{self.name} doesn't answer: {getattr(reason, 'strerror', None) or reason}.") from None
@@ -75,9 +88,12 @@ class Prometheus:
         return self._series(content)
 
     def _refused(self, error: urllib.error.HTTPError) -> SsllatencyError:
+        if 300 <= error.code < 400:
+            where = "".join(letter for letter in error.headers.get("Location", "")[:_MOST_OF_AN_ERROR] if letter.isprintable())
+            return SsllatencyError(f"{self.name} is elsewhere ({where or 'it does not say where'}): name that URL instead.")
         try:
-            said = str(json.loads(error.read(_MOST_BYTES))["error"])
-        except (ValueError, KeyError, TypeError, OSError):
+            said = str(json.loads(error.read(_MOST_OF_A_REFUSAL))["error"])
+        except (ValueError, KeyError, TypeError, OSError, RecursionError, http.client.HTTPException):
             said = f"HTTP status {error.code}"
         said = "".join(letter if letter.isprintable() else " " for letter in said[:_MOST_OF_AN_ERROR])
         return SsllatencyError(f"{self.name} refuses the query: {said}.")

@@ -13,6 +13,7 @@ from tests.measured.recordings import recording_of
 from ssllatency.cli.command_line import run
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording
+from ssllatency.output import recordings
 from ssllatency.output.recordings import Writer, read
 from ssllatency.reports.documents import document
 from ssllatency.reports.documents.recording import to_lines
@@ -218,3 +219,26 @@ def test_a_threshold_is_a_percentage(before: str, words: str, capsys: Printed) -
 def test_a_help_page_names_the_status(capsys: Printed) -> None:
     assert run(["diff", "--help"]) == 0
     assert "3 slower than --fail-over" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in (str(tmp_path / "pipe"), "/dev/zero", "/dev/null"):
+        with pytest.raises(SsllatencyError, match=f"{name} isn't a regular file: - reads standard input"):
+            read(name)
+
+
+def test_a_pipe_that_the_shell_has_opened_is_read(before: str) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as file:
+        file.write(Path(before).read_bytes())
+    assert len(read(f"/dev/fd/{reading}").intervals) == len(read(before).intervals)
+    os.close(reading)
+
+
+def test_a_file_is_read_within_a_bound_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "sparse.jsonl").open("wb") as file:
+        file.truncate(1 << 40)
+    monkeypatch.setattr(recordings, "MOST_BYTES", 1 << 20)
+    with pytest.raises(SsllatencyError, match=r"sparse\.jsonl is larger than 1 MiB: record with longer intervals"):
+        read(str(tmp_path / "sparse.jsonl"))

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import gzip
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -240,3 +243,27 @@ def test_what_cannot_be_done_is_said(name: str) -> None:
 def test_what_is_no_url_is_said(url: str) -> None:
     with pytest.raises(SsllatencyError, match="isn't the URL"):
         push_settings(url, {})
+
+
+@pytest.mark.parametrize(
+    "piece", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: y\r\n"], ids=["continues", "drips"]
+)
+def test_an_answer_without_end_is_given_up_in_time(piece: bytes) -> None:
+    """Each piece comes in time; all of it never does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            with suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.sendall(piece)
+                    while True:
+                        connection.sendall(piece if b"100" in piece else b"X")
+                        time.sleep(0.02)
+
+        Thread(target=drip, daemon=True).start()
+        made = replace(settings(listener.getsockname()[1]), timeout_s=0.5)
+        began_s = time.monotonic()
+        with pytest.raises(Again, match="no answer"):
+            Delivery(made).send(b"")
+    assert time.monotonic() - began_s < 20

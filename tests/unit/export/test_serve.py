@@ -12,16 +12,21 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import bcrypt
 import pytest
 from tests.answering import answering
+from tests.waiting import wait_for
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import NoReading, Point, Reading
 from ssllatency.export.serve import connections
+from ssllatency.export.serve import server as server_module
+from ssllatency.export.serve.connections import Connections, network_of
+from ssllatency.export.serve.host_names import may_ask
 from ssllatency.export.serve.negotiation import chosen
-from ssllatency.export.serve.passwords import Passwords
+from ssllatency.export.serve.passwords import MOST_WAITING, Busy, Passwords
 from ssllatency.export.serve.server import Server, Site
 from ssllatency.export.serve.web_config import read
 from ssllatency.load.matrix.servers.certificates import make_certificate
@@ -168,33 +173,178 @@ def test_what_is_wrong_with_a_web_configuration_is_one_sentence(text: str, tmp_p
     assert "\n" not in str(caught.value)
 
 
+def connected(server: Server) -> socket.socket:
+    return socket.create_connection(server.server_address[:2], timeout=20)
+
+
+def wait_for_connections(server: Server, number: int, busy: int) -> None:
+    wait_for(lambda: (server.connections.number, server.connections.busy) == (number, busy))
+
+
 def test_a_slow_client_is_ended_and_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST", 2)
+    monkeypatch.setattr(connections, "HEADER_S", 0.2)
     with served(site()) as server:
-        server.connections._most, server.connections._request_s = 2, 0.2
-        slow = [socket.create_connection(server.server_address[:2], timeout=20) for _ in range(2)]
-        for one in slow:
-            one.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
-        deadline = time.monotonic() + 20
-        while server.connections._busy_since and time.monotonic() < deadline:
-            server.connections.end_slow()
-            time.sleep(0.01)
-        assert [one.recv(10) for one in slow] == [b"", b""]
+        slow = connected(server)
+        slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        assert slow.recv(10) == b""
         assert get(server, "/-/healthy").status == 200
+
+
+def test_silent_connections_keep_nobody_out() -> None:
+    """As many as any one may have, and more: the oldest of them goes for each that comes."""
+    with served(site()) as server:
+        silent = [connected(server) for _ in range(40)]
+        for path in ("/metrics", "/-/healthy") * 20:
+            assert get(server, path).status == 200
+        assert server.connections.number <= server.connections.share
+        assert silent[0].recv(10) == b""
+
+
+def test_a_client_that_was_answered_goes_last() -> None:
+    with served(site()) as server:
+        first = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+        first.request("GET", "/metrics")
+        first.getresponse().read()
+        wait_for_connections(server, 1, 0)
+        for _ in range(60):
+            connected(server)
+        first.request("GET", "/metrics")
+        assert first.getresponse().status == 200
 
 
 def test_an_idle_connection_makes_room_for_a_new_one() -> None:
     with served(site()) as server:
-        server.connections._most = 2
+        server.connections.most = 2
         first = [http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20) for _ in range(2)]
         for one in first:
             one.request("GET", "/-/healthy")
             one.getresponse().read()
-        deadline = time.monotonic() + 20
-        while set(server.connections._busy_since.values()) != {None} and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for_connections(server, 2, 0)
         assert get(server, "/-/healthy").status == 200
         assert server.connections.refused == 1
+
+
+def test_health_checks_have_room_of_their_own_while_all_others_are_answered() -> None:
+    asked, go = Event(), Event()
+
+    def late() -> Reading:
+        asked.set()
+        assert go.wait(20)
+        return READING
+
+    with served(Site(late, lambda: True)) as server:
+        server.connections.most = 1
+        slow = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+        slow.request("GET", "/metrics")
+        assert asked.wait(20)
+        assert get(server, "/-/healthy").status == 200
+        refused = get(server, "/metrics")
+        assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+        go.set()
+        assert slow.getresponse().status == 200
+
+
+def test_networks_have_shares() -> None:
+    """Others find room beside one that has as much as it may."""
+    kept = Connections(most=4, share=2)
+    greedy, others = [socket.socket() for _ in range(3)], [socket.socket() for _ in range(2)]
+    for one, address in zip(greedy, ("2001:db8::1", "2001:db8::2", "2001:db8::3"), strict=True):
+        assert kept.admit(one, address)
+    assert kept.number == 2
+    for one, address in zip(others, ("192.0.2.1", "::ffff:192.0.2.1"), strict=True):
+        assert kept.admit(one, address)
+    assert kept.number == 4
+    assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1")
+    assert network_of("fe80::1%eth0") == "fe80::/64"
+    assert network_of("") == ""
+
+
+def test_metrics_are_rendered_once_of_each_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, made = [READING], []
+    monkeypatch.setattr(server_module, "trim_heap", lambda: made.append(1))
+    with served(Site(lambda: readings[-1], lambda: True)) as server:
+        bodies = [get(server, "/metrics").read() for _ in range(5)]
+        assert len(made) == 1
+        readings.append(Reading("host", 61.0, READING.points))
+        assert get(server, "/metrics").status == 200
+        assert len(made) == 2
+        assert get(server, "/metrics", {"Accept-Encoding": "gzip"}).status == 200
+        assert len(made) == 3
+    assert len(set(bodies)) == 1
+
+
+def test_requests_that_come_one_on_the_other_are_answered_one_after_the_other() -> None:
+    with served(site()) as server, connected(server) as client:
+        began_s = time.monotonic()
+        client.sendall(b"GET /-/healthy HTTP/1.1\r\n\r\n" * 4 + b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        answers = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answers.count(b"HTTP/1.1 200") == 5
+    assert time.monotonic() - began_s >= 4 * server_module._APART_S
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:9743", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:9743", 200),
+        ("LOCALHOST", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:9743", 421),
+        ("192.0.2.7:9743", 421),
+        ("a b", 421),
+        ("localhost@evil.example", 421),
+    ],
+)
+def test_a_page_elsewhere_can_not_ask_us_by_a_name_of_its_own(host: str, status: int) -> None:
+    with served(site()) as server:
+        for path in ("/metrics", "/-/healthy"):
+            assert get(server, path, {"Host": host}).status == status
+
+
+def test_where_others_may_ask_they_know_us_by_their_names() -> None:
+    assert may_ask("web1.example:9743", "0.0.0.0")
+    assert may_ask("web1.example", "192.0.2.1")
+    assert may_ask("", "127.0.0.1")
+    assert not may_ask("web1.example", "::1")
+    assert not may_ask("web1/x", "0.0.0.0")
+
+
+def test_a_password_that_is_remembered_waits_for_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    passwords = Passwords({"ann": bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()})
+
+    def header(user: str, password: str) -> str:
+        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    assert passwords.admit(header("ann", "secret"))
+    waiting, go = Event(), Event()
+
+    def slow(*_: bytes) -> bool:
+        waiting.set()
+        assert go.wait(20)
+        return False
+
+    monkeypatch.setattr(passwords, "_check", slow)
+    strangers = [Thread(target=passwords.admit, args=(header("eve", str(number)),)) for number in range(MOST_WAITING)]
+    for stranger in strangers:
+        stranger.start()
+    assert waiting.wait(20)
+    wait_for(lambda: passwords._room._value == 0)  # type: ignore[attr-defined]
+    assert passwords.admit(header("ann", "secret"))
+    with pytest.raises(Busy):
+        passwords.admit(header("eve", "more"))
+    go.set()
+    for stranger in strangers:
+        stranger.join()
+
+
+def test_an_unknown_name_is_checked_at_the_price_of_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    passwords = Passwords({"ann": bcrypt.hashpw(b"secret", bcrypt.gensalt(5)).decode()})
+    asked: list[bytes] = []
+    monkeypatch.setattr(passwords, "_check", lambda _, hashed: bool(asked.append(hashed)) or bcrypt.checkpw(b"x", hashed))
+    for user in ("ann", "bob"):
+        assert not passwords.admit("Basic " + base64.b64encode(f"{user}:x".encode()).decode())
+    assert [hashed[:7] for hashed in asked] == [b"$2b$05$"] * 2
 
 
 def test_a_request_without_end_is_refused() -> None:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import argparse
+import socket
 from collections.abc import Iterator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from urllib.parse import parse_qs
 
 import pytest
@@ -39,6 +41,7 @@ class Server:
 
     def __init__(self) -> None:
         self.status, self.content = 200, b'{"status":"success","data":{"resultType":"matrix","result":[]}}'
+        self.headers: dict[str, str] = {}
         self.asked: list[tuple[str, dict[str, list[str]], str]] = []
         server = self
 
@@ -47,6 +50,8 @@ class Server:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 server.asked.append((self.path, parse_qs(body), self.headers.get("Authorization", "")))
                 self.send_response(server.status)
+                for name, value in server.headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(server.content)
 
@@ -133,3 +138,34 @@ def test_nobody_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_cannot_be_asked_is_misuse(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err.startswith("ssllatency: ")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_password_follows_nobody_elsewhere(server: Server, status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    other = Server()
+    with answering(other.http):
+        server.status, server.headers = status, {"Location": f"{other.url()}/api/v1/query\x07"}
+        assert report("--prometheus", server.url("me:secret@"), "--service", "nginx") == 1
+    assert f"is elsewhere ({other.url()}/api/v1/query): name that URL instead." in capsys.readouterr().err
+    assert not other.asked
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", b"HTTP/1.1 200" + b"A" * 99_999]
+)
+def test_what_is_no_http_is_a_sentence(answer: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer_once() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = Thread(target=answer_once)
+        thread.start()
+        assert report("--prometheus", f"http://127.0.0.1:{listener.getsockname()[1]}", "--service", "nginx") == 1
+        thread.join()
+    said = capsys.readouterr().err
+    assert "doesn't answer" in said
+    assert "defect" not in said

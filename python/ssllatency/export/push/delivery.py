@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from threading import Event, Thread
 from typing import Any
 
 from ssllatency import __version__
@@ -18,6 +22,7 @@ _LARGEST_ANSWER = 1 << 20
 _LONGEST_WAIT_S = 300.0
 _PROTOBUF = "application/x-protobuf"
 _COMPRESSION = 1
+_LOOK_AGAIN_S = 0.5
 
 
 class Again(Exception):
@@ -52,9 +57,10 @@ class Delivery:
             content, headers["Content-Encoding"] = gzip.compress(content, _COMPRESSION), "gzip"
         connection = self._connection()
         try:
-            connection.request("POST", self._settings.path, content, headers)
-            response = connection.getresponse()
-            answer = response.read(_LARGEST_ANSWER)
+            with _over_after(connection, self._settings.timeout_s):
+                connection.request("POST", self._settings.path, content, headers)
+                response = connection.getresponse()
+                answer = response.read(_LARGEST_ANSWER)
         except ssl.SSLCertVerificationError as error:
             raise Refused(f"its certificate isn't trusted: {error.verify_message}") from None
         except (OSError, http.client.HTTPException) as error:
@@ -78,6 +84,29 @@ class Delivery:
             raise Refused(f"it answered {status} ({_words(words)})")
         partial = _parsed(self._answer(), answer).partial_success  # what can't be read was taken all the same
         return max(0, partial.rejected_data_points), _words(partial.error_message.encode())
+
+
+@contextmanager
+def _over_after(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """Has the connection end after that time, however little by little the receiver answers: each of its bytes would else begin
+    the socket's own timeout anew. TimeoutError where it had to."""
+    done, over = Event(), Event()
+
+    def end() -> None:
+        left_s = seconds
+        while not done.wait(left_s):
+            over.set()
+            with suppress(OSError, AttributeError):  # it isn't connected yet
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            left_s = _LOOK_AGAIN_S
+
+    Thread(target=end, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+    if over.is_set():  # what was cut off may look like a whole answer
+        raise TimeoutError(f"not all of it came within {seconds:g} s")
 
 
 def seconds_after(text: str) -> float:

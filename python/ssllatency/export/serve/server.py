@@ -6,23 +6,28 @@ from __future__ import annotations
 import gzip
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
 from typing import Any
 
 from ssllatency import __version__
 from ssllatency.engines.resources import trim_heap
 from ssllatency.export.metrics.points import NoReading, Reading
 from ssllatency.export.serve.connections import Connections
-from ssllatency.export.serve.negotiation import chosen
-from ssllatency.export.serve.passwords import Passwords
+from ssllatency.export.serve.host_names import may_ask
+from ssllatency.export.serve.negotiation import Render, chosen
+from ssllatency.export.serve.passwords import Busy, Passwords
 
 _IDLE_S = 130.0  # longer than a scraper's interval, so that it needn't connect anew
+_APART_S = 0.1  # from an answer to the next on the same connection, however fast it asks
 _TEXT = "text/plain; charset=utf-8"
 _COMPRESSION = 1  # gzip's quickest
+_LATER = ("Retry-After", "1")
 _PAGE = "ssllatency: /metrics has the metrics, /-/healthy and /-/ready say how it is.\n"
 
 
@@ -50,11 +55,27 @@ class Server(ThreadingHTTPServer):
         self.site, self._tls = site, tls
         self.connections = Connections()
         self.connections.start()
+        self._rendering = Lock()
+        self._rendered: dict[tuple[str, bool], tuple[Reading, bytes]] = {}
+
+    def rendered(self, content_type: str, render: Render, *, compressed: bool) -> bytes:
+        """The metrics by now in that format: made once of each reading, whoever asks. NoReading where there is none."""
+        reading = self.site.read()
+        with self._rendering:
+            kept = self._rendered.get((content_type, compressed))
+            if kept and kept[0] is reading:
+                return kept[1]
+            content = render(reading)
+            if compressed:
+                content = gzip.compress(content, _COMPRESSION)
+            self._rendered = {key: kept for key, kept in self._rendered.items() if kept[0] is reading}
+            self._rendered[content_type, compressed] = reading, content
+        trim_heap()  # of megabytes, which nobody needs until the next scrape
+        return content
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Whether there is room for the connection."""
-        del client_address
-        return self.connections.admit(request)
+        return self.connections.admit(request, str(client_address[0]))
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """In the connection's own thread: a client that is slow in its handshake holds up nobody else."""
@@ -93,6 +114,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def __init__(self, request: socket.socket, address: Any, server: Server, known_as: socket.socket) -> None:
         self._known_as = known_as
+        self._answered_s = float("-inf")
         super().__init__(request, address, server)
 
     def handle_one_request(self) -> None:
@@ -108,15 +130,27 @@ class Handler(BaseHTTPRequestHandler):
         connections.begin(self._known_as)
         super().handle_one_request()
         connections.rest(self._known_as)
+        self._answered_s = time.monotonic()
 
     def do_GET(self) -> None:
         """Answers."""
-        site = self.server.site
-        if site.passwords and not site.passwords.admit(self.headers.get("Authorization", "")):
+        time.sleep(max(0.0, self._answered_s + _APART_S - time.monotonic()))
+        site, may_scrape = self.server.site, self.server.connections.answer(self._known_as)
+        if not may_ask(self.headers.get("Host", ""), str(self.server.server_address[0])):
+            self._send(HTTPStatus.MISDIRECTED_REQUEST, _TEXT, b"This isn't a name of this host's.\n")
+            return
+        try:
+            admitted = not site.passwords or site.passwords.admit(self.headers.get("Authorization", ""))
+        except Busy:
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"Too many passwords are being checked.\n", _LATER)
+            return
+        if not admitted:
             self._send(HTTPStatus.UNAUTHORIZED, _TEXT, b"Unauthorized\n", ("WWW-Authenticate", "Basic"))
             return
         path = self.path.partition("?")[0]
-        if path == "/metrics":
+        if path == "/metrics" and not may_scrape:
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"Too many connections are being answered.\n", _LATER)
+        elif path == "/metrics":
             self._send_metrics()
         elif path == "/-/ready" and not site.ready():
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, b"Not ready: nothing is traced yet.\n")
@@ -131,17 +165,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send_metrics(self) -> None:
         content_type, render = chosen(self.headers.get("Accept", ""))
+        compressed = "gzip" in self.headers.get("Accept-Encoding", "")
         try:
-            content = render(self.server.site.read())
+            content = self.server.rendered(content_type, render, compressed=compressed)
         except NoReading as reason:
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, f"{reason}\n".encode())
             return
-        if "gzip" in self.headers.get("Accept-Encoding", ""):
-            self._send(HTTPStatus.OK, content_type, gzip.compress(content, _COMPRESSION), ("Content-Encoding", "gzip"))
-        else:
-            self._send(HTTPStatus.OK, content_type, content)
+        self._send(HTTPStatus.OK, content_type, content, *([("Content-Encoding", "gzip")] if compressed else []))
         self.wfile.flush()
-        trim_heap()  # of megabytes, which nobody needs until the next scrape
 
     def _send(self, status: HTTPStatus, content_type: str, content: bytes, *headers: tuple[str, str]) -> None:
         self.send_response(status)

@@ -190,6 +190,7 @@ class Source:
         self._asked = False
         self.ready = False
         self.more: Callable[[Reading], Reading] = lambda reading: reading
+        self._with_more: tuple[Reading, Reading] | None = None
 
     def listen(self) -> None:
         """Takes what the other process says, until it ends."""
@@ -202,8 +203,11 @@ class Source:
                 self._changed.notify_all()
 
     def read_more(self) -> Reading:
-        """The same with what this process counts itself."""
-        return self.more(self.read())
+        """The same with what this process counts itself; the same object as long as the reading is."""
+        reading, kept = self.read(), self._with_more
+        if kept is None or kept[0] is not reading:
+            kept = self._with_more = reading, self.more(reading)
+        return kept[1]
 
     def read(self) -> Reading:
         """The counts by now. NoReading where nothing is traced yet, or no answer comes."""
