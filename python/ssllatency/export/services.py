@@ -15,7 +15,7 @@ from ssllatency.targets import process_of
 from ssllatency.targets.containers.container import Container, parse_cgroup
 from ssllatency.targets.containers.images import image_of
 from ssllatency.targets.containers.names import container_names
-from ssllatency.targets.containers.service import unit_of
+from ssllatency.targets.containers.service import owner_of, unit_of
 from ssllatency.targets.processes import PROC
 
 _KUBERNETES = re.compile(r"(?P<namespace>[^/]+)/(?P<pod>[^/]+)/(?P<container>.+)")
@@ -55,6 +55,8 @@ class Services:
         """The labels of a process of this name, with the text of its /proc/PID/cgroup, "" where that isn't known."""
         containers = parse_cgroup(cgroup)
         found = self._of_container(containers[-1]) if containers else {names.SERVICE: unit_of(cgroup) or comm}
+        if containers:
+            found[names.SERVICE] = owner_of(cgroup) + found[names.SERVICE]
         return labels({name: _clean(value) for name, value in {**found, names.COMM: comm}.items()})
 
     def _of_container(self, container: Container) -> dict[str, str]:

@@ -17,7 +17,10 @@ ID = "0123456789abcdef" * 4
 UID = "5a2c1f3e-1111-2222-3333-444455556666"
 CASES = {
     "0::/system.slice/nginx.service": {"service": "nginx.service", "comm": "x"},
-    "0::/user.slice/user-1000.slice/user@1000.service/app.slice/web.service": {"service": "web.service", "comm": "x"},
+    "0::/user.slice/user-1000.slice/user@1000.service/app.slice/web.service": {
+        "service": "user@1000.service/web.service",
+        "comm": "x",
+    },
     "0::/user.slice/user-1000.slice/session-3.scope": {"service": "x", "comm": "x"},
     "1:name=systemd:/system.slice/old.service\n4:memory:/other.service": {"service": "old.service", "comm": "x"},
     "": {"service": "x", "comm": "x"},

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which service a process belongs to: its pod, its container, its systemd unit, or else its name. By the paths of
-/proc/PID/cgroup, which every user may read, and the runtimes' own files for names."""
+/proc/PID/cgroup, which every user may read, and the runtimes' own files for names.
+
+What lies below a user's own systemd that user has named, whatever it is called: user@1000.service/nginx.service isn't the
+system's nginx.service. So has what lies below a service of the system that was given its own cgroups: of several names the
+outermost counts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -53,7 +57,8 @@ def service_in(cgroup: str, comm: str, names_of: NamesOf) -> Service:
     """The service that the text of /proc/PID/cgroup tells of, the innermost where containers are nested."""
     containers = parse_cgroup(cgroup)
     if containers:
-        return _contained(containers[-1], names_of)
+        contained = _contained(containers[-1], names_of)
+        return replace(contained, name=owner_of(cgroup) + contained.name)
     unit = unit_of(cgroup)
     return Service(unit, Kind.UNIT) if unit else Service(comm, Kind.COMM)
 
@@ -67,12 +72,22 @@ def _contained(container: Container, names_of: NamesOf) -> Service:
 
 
 def unit_of(cgroup: str) -> str:
-    """The innermost service of systemd that the text of /proc/PID/cgroup tells of, "" where there is none: in a session, a
-    scope, or where systemd doesn't run."""
-    lines = [line.split(":", 2) for line in cgroup.splitlines() if line.count(":") >= 2]
-    for _, hierarchy, path in lines:
-        folders = path.removesuffix(" (deleted)").split("/") if hierarchy in _HIERARCHIES else []
-        for folder in reversed(folders):
+    """The service of systemd that the text of /proc/PID/cgroup tells of, a user's with owner_of() before it; "" where there is
+    none: in a session, a scope, or where systemd doesn't run."""
+    for folders in _paths(cgroup):
+        for folder in folders:
             if folder.endswith(".service") and not _MANAGER.fullmatch(folder):
-                return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), folder)
+                return owner_of(cgroup) + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), folder)
     return ""
+
+
+def owner_of(cgroup: str) -> str:
+    """What goes before the name of a service or container that a user runs: "user@1000.service/"; "" for the system's."""
+    managers = (folder for folders in _paths(cgroup) for folder in folders if _MANAGER.fullmatch(folder))
+    return next((f"{manager}/" for manager in managers), "")
+
+
+def _paths(cgroup: str) -> list[list[str]]:
+    """The folders of each path that systemd manages."""
+    lines = [line.split(":", 2) for line in cgroup.splitlines() if line.count(":") >= 2]
+    return [path.removesuffix(" (deleted)").split("/") for _, hierarchy, path in lines if hierarchy in _HIERARCHIES]

@@ -114,11 +114,19 @@ def units(hierarchies: Path, proc: Path, tmp_path: Path) -> Path:  # noqa: ARG00
         ("nginx.service", "system.slice/nginx.service"),
         ("nginx", "system.slice/nginx.service"),
         ("web@1", "system.slice/system-web.slice/web@1.service"),
-        ("mine", "user.slice/user-1000.slice/user@1000.service/app.slice/mine.service"),
     ],
 )
 def test_a_units_cgroup(proc: Path, units: Path, tmp_path: Path, name: str, place: str) -> None:
     assert unit_folder(name, proc, tmp_path) == units / place
+
+
+def test_a_users_unit_does_not_stand_in_for_one_of_the_systems(proc: Path, units: Path, tmp_path: Path) -> None:
+    """Whatever its user has called it: it is named by its cgroup."""
+    place = "user.slice/user-1000.slice/user@1000.service/app.slice/mine.service"
+    reason = rf"mine\.service isn't one of the system's, but of user@1000\.service: --cgroup {units / place} names that\."
+    with pytest.raises(SsllatencyError, match=reason):
+        unit_folder("mine", proc, tmp_path)
+    assert unit_folder("mine", proc, tmp_path, nobody=True) == units / "system.slice" / "mine.service"
 
 
 def test_a_unit_in_cgroup_2(proc: Path, hierarchies: Path, tmp_path: Path) -> None:

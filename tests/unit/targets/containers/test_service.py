@@ -25,7 +25,17 @@ def service(path: str, names: dict[str, str] | None = None, hierarchy: str = "0:
         ("/system.slice/system-pg.slice/pg@15-main.service", {}, Service("pg@15-main.service", Kind.UNIT)),
         ("/system.slice/my\\x2dapp.service", {}, Service("my-app.service", Kind.UNIT)),
         ("/system.slice/nginx.service/workers (deleted)", {}, Service("nginx.service", Kind.UNIT)),
-        ("/user.slice/user-1000.slice/user@1000.service/app.slice/web.service", {}, Service("web.service", Kind.UNIT)),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/nginx.service",
+            {},
+            Service("user@1000.service/nginx.service", Kind.UNIT),
+        ),
+        ("/system.slice/mine.service/system.slice/nginx.service", {}, Service("mine.service", Kind.UNIT)),
+        (
+            f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
+            {ID: "web"},
+            Service("user@1000.service/podman:web", Kind.CONTAINER),
+        ),
         ("/user.slice/user-1000.slice/user@1000.service/init.scope", {}, Service("nginx", Kind.COMM)),
         ("/user.slice/user-1000.slice/session-3.scope", {}, Service("nginx", Kind.COMM)),
         ("/", {}, Service("nginx", Kind.COMM)),
