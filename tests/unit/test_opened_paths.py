@@ -85,6 +85,7 @@ ALLOWED = {
     "engines/attach/code_check.py:_opened": HANDLE,
     "engines/read/cpu_time.py": PROC,
     "engines/cost/payers.py:all_pids": PROC,
+    "elf/room.py": CGROUP,
     "engines/read/io_calls.py": PROC,
     "engines/doctor.py": HOST,
     "engines/follow/following.py:Following._name_cgroup": CGROUP,

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ssllatency.elf.room import most_copied
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import LARGEST as MAX_FILE
 from ssllatency.safe_open import NotRegular, open_below, open_regular
@@ -28,7 +29,6 @@ from ssllatency.safe_open import NotRegular, open_below, open_regular
 __all__ = ["CHUNK", "MAX_FILE", "MAX_READ", "ElfError", "Source"]
 
 CHUNK = 1 << 20
-MAX_COPY = 1 << 30
 MAX_READ = 256 << 20
 
 
@@ -75,11 +75,12 @@ class Source:
 
     @classmethod
     def copied(cls, path: str | Path, label: str) -> Source:
-        """A private copy of the regular file at `path`, MAX_COPY bytes at most; ElfError as from open(), or where it can't be
-        read to its end. Holes of the file take no memory."""
+        """A private copy of the regular file at `path`, most_copied() bytes at most; ElfError as from open(), or where it can't
+        be read to its end. Holes of the file take no memory."""
         source = cls.open(path, label)
-        if source.size > MAX_COPY:
-            raise ElfError(f"{label} is larger than {MAX_COPY >> 30} GiB, more than is read of a file that may be traced.")
+        if source.size > most_copied():
+            most = f"{most_copied() >> 20} MiB"
+            raise ElfError(f"{label} is larger than {most}, more than is read of a file that may be traced.")
         if not source.size:
             return cls.of(b"", label)
         assert source._fd is not None

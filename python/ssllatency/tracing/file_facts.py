@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Protocol
 
 from ssllatency.elf.quick_look import shows
-from ssllatency.elf.source import MAX_COPY, ElfError
+from ssllatency.elf.room import most_copied
+from ssllatency.elf.source import ElfError
 from ssllatency.engines.bpf import kernel
 from ssllatency.facts import NOTHING, FileFacts
 from ssllatency.fields import Field, FieldError
@@ -71,8 +72,8 @@ class KnownFiles:
         """The sentence that says why a file isn't looked into, "" for one that is."""
         if has_library_name(path):
             return ""
-        if size > MAX_COPY:
-            return f"{path} is larger than {MAX_COPY >> 30} GiB, so it wasn't inspected for TLS."
+        if size > most_copied():
+            return f"{path} is larger than {most_copied() >> 20} MiB, so it wasn't inspected for TLS."
         if self._bytes + size > _MOST_BYTES or self._in_vain >= _MOST_IN_VAIN:
             return "Too many or too large files are mapped to inspect them all in one run: some of the rest may hold TLS."
         return ""

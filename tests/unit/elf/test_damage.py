@@ -18,7 +18,8 @@ from tests.parameters import slow_except
 
 from ssllatency.elf.headers import Headers
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.elf.source import MAX_COPY, MAX_FILE, Source
+from ssllatency.elf.room import most_copied
+from ssllatency.elf.source import MAX_FILE, Source
 from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
 from ssllatency.openssl.labels import label_paths
 from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
@@ -230,12 +231,12 @@ def _answer(ask: Callable[[], object]) -> str:
 def test_holes_of_a_file_take_no_memory(tmp_path: Path, good: bytes) -> None:
     path = tmp_path / "sparse"
     path.write_bytes(good)
-    os.truncate(path, MAX_COPY)
+    os.truncate(path, most_copied())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     source = Source.copied(path, "sparse")
-    assert (source.read(0, len(good)), source.read(MAX_COPY - 1, 1)) == (good, b"\0")
+    assert (source.read(0, len(good)), source.read(most_copied() - 1, 1)) == (good, b"\0")
     assert source.stored < len(good) + 65536
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_COPY >> 12
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < most_copied() >> 12
 
 
 def test_the_digest_tells_every_byte_and_where_the_holes_are(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import ssllatency
-from ssllatency.elf.source import MAX_COPY, read_through
+from ssllatency.elf.room import most_copied
+from ssllatency.elf.source import read_through
 from ssllatency.probes.cache.folder import ENTRY_SUFFIX, directory_path
 from ssllatency.safe_open import open_regular, stat_regular_below
 
@@ -61,7 +62,7 @@ def digest(path: str | Path) -> str:
     """
     with suppress(OSError, EOFError), os.fdopen(open_regular(path), "rb") as file:
         status = os.fstat(file.fileno())
-        if 0 < status.st_size <= MAX_COPY:
+        if 0 < status.st_size <= most_copied():
             key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
             settled = time.time_ns() - status.st_ctime_ns > _TIMES_TELL_NS
             if not settled or key not in _digests:

@@ -17,10 +17,11 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
+from ssllatency.elf.room import most_parsed
+
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _SECCOMP_MODE_FILTER = 2
 _CAPABILITY_VERSION_3 = 0x20080522
-_MEMORY = 1 << 30  # bytes beyond what the process has to begin with
 
 # A BPF filter's instructions: load a word of struct seccomp_data, jump if equal or if bits are set, return.
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
@@ -61,7 +62,7 @@ def tie(parent: int) -> None:
 def limit(processor_s: int) -> None:
     """Bounds this process's processor time, and the memory that it takes from now on."""
     _lower(resource.RLIMIT_CPU, processor_s, spare=1)  # so that the signal tells which bound it was
-    _lower(resource.RLIMIT_AS, _address_space() + _MEMORY)
+    _lower(resource.RLIMIT_AS, _address_space() + most_parsed())
 
 
 def _lower(kind: int, value: int, spare: int = 0) -> None:
