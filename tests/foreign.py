@@ -63,6 +63,12 @@ def java_archives(name: str) -> Foreign:
     return Foreign(folder) if (folder / "origin.json").is_file() else _absent(name, name)
 
 
+def python_package(name: str) -> Foreign:
+    """The folder from which Python imports the package called `name`: cryptography, of an older version than this Python's."""
+    folder = _FOREIGN / name
+    return Foreign(folder) if (folder / "origin.json").is_file() else _absent(name, name)
+
+
 def _absent(name: str, folder: str) -> Foreign:
     missing = _FOREIGN / f"{folder}.missing"
     if missing.exists():

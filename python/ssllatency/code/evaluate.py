@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from ssllatency.code.aarch64.evaluation import Aarch64Evaluation
 from ssllatency.code.evaluation import Evaluation
-from ssllatency.code.values import Case, Field, Value
+from ssllatency.code.values import Case, Value
 from ssllatency.code.x86.evaluation import X86Evaluation
 from ssllatency.elf.image import Image
 
@@ -27,11 +27,6 @@ def returned(image: Image, address: int, **arguments: Value) -> list[Value]:
     machine. Empty where no way out was reached.
     """
     return followed(image, address, arguments).results
-
-
-def fields_read(image: Image, address: int, **arguments: Value) -> set[Field]:
-    """The fields that the function at `address` reads on any of its paths; arguments as for returned()."""
-    return followed(image, address, arguments).fields
 
 
 def followed(

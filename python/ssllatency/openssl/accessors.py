@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 
-from ssllatency.code.evaluate import fields_read, followed, returned
+from ssllatency.code.evaluate import followed, returned
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Field, Place, Value
 from ssllatency.elf.image import Image
@@ -23,6 +24,7 @@ _SSL_ACCESSORS = {
     "reused": "SSL_session_reused",
 }
 _MAX_OFFSET = 1 << 16
+_OF_CONNECTION: Mapping[tuple[int, ...], int] = {(0,): 0}  # since OpenSSL 3.2: SSL_TYPE_SSL_CONNECTION
 # include/openssl/bio.h
 BIO_TYPE_SOCKET = 0x505
 _BIO_C_GET_FD = 105
@@ -81,11 +83,18 @@ def _socket_descriptor(image: Image) -> int | None:
 
 def field_returned(image: Image, accessor: str, depth: int) -> tuple[int, ...] | None:
     """The field, `depth` pointers from the first argument, that `accessor` returns; None if it isn't exactly one. Since OpenSSL
-    3.2 an accessor first reads the first word, the object's type, which doesn't count as a result."""
+    3.2 an accessor first reads the first word, the object's type, which doesn't count as a result, and may return another field
+    of a QUIC object: then it is asked for what it returns of a connection, whose type is 0."""
     function = image.function(accessor)
     if function is None:
         return None
-    values = returned(image, function.address, rdi=Place("argument", 0))
+    argument = Place("argument", 0)
+    return _one_field(returned(image, function.address, rdi=argument), depth) or _one_field(
+        followed(image, function.address, {"rdi": argument}, _OF_CONNECTION).results, depth
+    )
+
+
+def _one_field(values: Collection[Value | None], depth: int) -> tuple[int, ...] | None:
     paths = {field.path for field in values if isinstance(field, Field) and len(field.path) == depth}
     paths = {path for path in paths if any(path)} or paths
     path = paths.pop() if len(paths) == 1 else None
@@ -97,9 +106,12 @@ def _state(image: Image, hand_state: int | None) -> int | None:
     function = image.function("SSL_in_before")
     if function is None or hand_state is None:
         return None
-    read = fields_read(image, function.address, rdi=Place("argument", 0))
-    offsets = {field.path[0] for field in read if len(field.path) == 1} - {0, hand_state}
-    return offsets.pop() if len(offsets) == 1 else None
+    for fields in (dict[tuple[int, ...], int](), _OF_CONNECTION):
+        read = followed(image, function.address, {"rdi": Place("argument", 0)}, fields).fields
+        offsets = {field.path[0] for field in read if len(field.path) == 1} - {0, hand_state}
+        if len(offsets) == 1:
+            return offsets.pop()
+    return None
 
 
 def library_version(image: Image) -> str:

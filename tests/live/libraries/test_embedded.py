@@ -39,7 +39,9 @@ def listens(port: int) -> bool:
 
 
 def program(name: str) -> list[str]:
-    """The command that starts the server of that name, without its arguments."""
+    """The command that starts the server of that name, without its arguments. "pyopenssl 3.3" is of OpenSSL 3.3."""
+    if name == "pyopenssl 3.3":
+        return ["env", f"PYTHONPATH={foreign.needed(foreign.python_package('cryptography'))}", *program("pyopenssl")]
     if name in JAVA:
         archives = foreign.needed(foreign.java_archives(name))
         return ["java", "-Xmx128m", "-cp", f"{archives}/*", str(Path(embedded.__file__).parent / "java" / JAVA[name])]
@@ -74,9 +76,10 @@ def stack(pid: int, implementation: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("name", ["pyopenssl", "pyopenssl 3.3"])
 @pytest.mark.parametrize("option", ["--pid", "--comm", "--library"])
-def test_openssl_in_another_library_is_counted(certificates: Path, option: str) -> None:
-    with serving("pyopenssl", certificates) as (server, port):
+def test_openssl_in_another_library_is_counted(certificates: Path, option: str, name: str) -> None:
+    with serving(name, certificates) as (server, port):
         found = stack(server.pid, "OpenSSL")
         [inside] = [file["path"] for file in found["files"] if set(file["libraries"]) == {"libssl", "libcrypto"}]
         comm = Path(f"/proc/{server.pid}/comm").read_text().rstrip()
@@ -90,6 +93,9 @@ def test_openssl_in_another_library_is_counted(certificates: Path, option: str) 
     assert losses(trace.document) == {}
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
     assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    [cause] = shakes.document["handshakes"]["causes"]
+    assert cause["reason"] == "SSL"
+    assert count(trace.document, "SSL_do_handshake", "failure") == 1
     assert_books(shakes)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests import foreign, programs
 from tests.fixtures.assembled_aarch64 import AssembledAarch64, assemble, function
 
-from ssllatency.code.evaluate import fields_read, followed, returned, returned_in_cases
+from ssllatency.code.evaluate import followed, returned, returned_in_cases
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Case, Field, Place, Value
 from ssllatency.elf.image import Image
@@ -108,7 +108,8 @@ def test_value_that_depends_on_the_argument(assembled: Assembler, body: str, of:
 def test_both_ways_where_a_condition_is_unknown(assembled: Assembler) -> None:
     code = assembled("ldr w1, [x0]\ncbnz w1, 1f\nldr w0, [x0, #8]\nret\n1: mov w0, #0\nret")
     assert results(code, rdi=ARGUMENT) == {Field((8,), 4), 0}
-    assert fields_read(code.image, code.symbols["f"], rdi=ARGUMENT) == {Field((0,), 4), Field((8,), 4)}
+    read = followed(code.image, code.symbols["f"], {"rdi": ARGUMENT}).fields
+    assert read == {Field((0,), 4), Field((8,), 4)}
     select = assembled("ldr w1, [x0]\ncmp w1, #0\nldr w2, [x0, #4]\ncsel w0, w2, wzr, ne\nret")
     assert results(select, rdi=ARGUMENT) == {Field((4,), 4), 0}
 
