@@ -11,6 +11,7 @@ from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.cost import cost_sentences
+from ssllatency.reports.rows.unclassified import unclassified
 from ssllatency.reports.text.page import WIDTH, wrapped
 from ssllatency.reports.words.units import counted, printable, ranges, seconds
 
@@ -18,9 +19,11 @@ _MANY_PROGRAMS = 8
 
 
 def heading(snapshot: Snapshot, width: int = WIDTH, before: Snapshot | None = None) -> list[str]:
-    """What was traced, where, when and how long; only when, in one line, where all else is as in the interval `before`."""
+    """What was traced, where, when and how long, and what couldn't be classified; only when, in one line, where all else is as
+    in the interval `before`."""
+    unknown = [line for sentence in unclassified(snapshot) for line in wrapped(sentence, hanging="  ", width=width)]
     if before and _subject(before) == _subject(snapshot):
-        return [f"--- {seconds(snapshot.duration_s)} from {snapshot.started} ---"]
+        return [f"--- {seconds(snapshot.duration_s)} from {snapshot.started} ---", *unknown]
     pids: dict[str, list[int]] = {}
     for target in snapshot.targets:
         pids.setdefault(target.comm, []).append(target.pid)
@@ -32,6 +35,7 @@ def heading(snapshot: Snapshot, width: int = WIDTH, before: Snapshot | None = No
     return [
         *wrapped(f"{snapshot.host}, kernel {snapshot.kernel}, engine {snapshot.engine}, {when}", hanging="  ", width=width),
         *wrapped(f"Traced: {', '.join(programs) or 'no process'}", hanging="  ", width=width),
+        *unknown,
     ]
 
 
