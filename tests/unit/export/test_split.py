@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import math
+import os
 import pwd
+import resource
 import socket
+import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +23,7 @@ from ssllatency.cli.command_line import run
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import Frames, NoReading, Reading
 from ssllatency.export.split.channel import ASK, READY, Broken, SpeakersEnd, TracersEnd
-from ssllatency.export.split.confinement import program, user_ids
+from ssllatency.export.split.confinement import confine, program, user_ids
 from ssllatency.export.split.speaker import Source
 from ssllatency.export.split.tracer import Tracer
 
@@ -74,19 +80,19 @@ def test_what_is_said_first_is_bounded() -> None:
 
 def test_the_filter_refuses_what_it_names_and_no_more() -> None:
     refused = sorted({101, 321})
-    instructions = program(0xC000003E, refused)
+    instructions = program(0xC000003E, refused, 56, 302)
 
-    def answer(number: int, architecture: int = 0xC000003E) -> int:
+    def answer(number: int, architecture: int = 0xC000003E, first: int = 0) -> int:
         position, word = 0, 0
         while True:
             code, jump_true, jump_false, operand = instructions[position]
             if code == 0x06:
                 return operand
             if code == 0x20:
-                word = number if operand == 0 else architecture
+                word = {0: number, 4: architecture, 16: first}[operand]
                 position += 1
             else:
-                holds = word == operand if code == 0x15 else word >= operand
+                holds = {0x15: word == operand, 0x35: word >= operand, 0x45: bool(word & operand)}[code]
                 position += 1 + (jump_true if holds else jump_false)
 
     assert [answer(number) & 0x7FFF0000 == 0x7FFF0000 for number in (0, 100, 101, 102, 321, 322)] == [
@@ -94,6 +100,73 @@ def test_the_filter_refuses_what_it_names_and_no_more() -> None:
     ]
     assert answer(0x40000000 | 321) == answer(321)  # by the x32 numbers as well
     assert answer(0, architecture=0x40000003) == 0x80000000
+    allowed, refusal = answer(0), answer(101)
+    assert (answer(56, first=0x3D0F00), answer(56, first=17), answer(56, first=0x10000000)) == (allowed, refusal, refusal)
+    assert (answer(302, first=0), answer(302, first=77)) == (allowed, refusal)
+    assert answer(435) == 0x00050000 | 38
+
+
+def confined(folder: Path) -> dict[str, bool]:
+    """What a process can do that has given all of that up."""
+    reading, writing = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            (folder / "plan").chmod(0o666)
+            confine(user_ids("nobody"), parent)
+            os.write(writing, json.dumps(_tries(folder / "plan", parent)).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        found: dict[str, bool] = json.loads(file.read())
+    os.waitpid(child, 0)
+    return found
+
+
+def _tries(plan: Path, parent: int) -> dict[str, bool]:
+    def can(do: Callable[[], object]) -> bool:
+        try:
+            do()
+        except OSError:
+            return False
+        return True
+
+    def memory() -> None:
+        with Path(f"/proc/{parent}/mem").open("r+b", buffering=0):
+            pass
+
+    def thread() -> None:
+        started = threading.Thread(target=lambda: None)
+        started.start()
+        started.join()
+
+    return {
+        "read a file": can(plan.read_text),
+        "start a thread": can(thread),
+        "write a file": can(lambda: plan.write_text("another")),
+        "cut one short": can(lambda: os.truncate(plan, 0)),
+        "make one": can(lambda: (plan.parent / "new").touch()),
+        "remove one": can(plan.unlink),
+        "fork": can(lambda: os.fork() or os._exit(0)),
+        "signal": can(lambda: os.kill(parent, 0)),
+        "open memory": can(memory),
+        "limit others": can(lambda: resource.prlimit(parent, resource.RLIMIT_NOFILE)),
+    }
+
+
+def test_who_speaks_can_neither_write_nor_run_nor_reach_others() -> None:
+    """Whichever user it is: the service has but one. The folder here is open to everybody."""
+    if ctypes.CDLL(None).syscall(444, None, 0, 1) < 1:
+        pytest.skip("this kernel has no Landlock")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "plan").write_text("a plan")
+        can = confined(folder)
+        assert {what for what, possible in can.items() if possible} == {"read a file", "start a thread"}
+        assert [path.name for path in folder.iterdir()] == ["plan"]
+        assert (folder / "plan").read_text() == "a plan"
 
 
 def test_the_user_is_one_without_privileges() -> None:

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process that speaks to the network gives up: every capability, its user, its way to new privileges, and the system
-calls by which a process reaches the kernel's programs or other processes. There is no way back."""
+"""What the process that speaks to the network gives up: every capability, its user, its way to new privileges, to write or run
+files, and the system calls by which a process reaches the kernel's programs or other processes, or makes some. There is no way
+back.
+
+Where a service has but one user, as with DynamicUser= of systemd, that is what keeps it from the plans that the tracer keeps,
+and from /proc/PID/mem of others.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +26,16 @@ _SECCOMP_MODE_FILTER, _CAPABILITY_VERSION_3, _MOST_CAPABILITIES = 2, 0x20080522,
 _NOBODY = 65534
 
 # A BPF filter's instructions: load a word of struct seccomp_data, jump if equal, jump if greater or equal, return.
-_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE, _END = 0x7FFF0000, 0x00050000 | 1, 0x80000000  # SECCOMP_RET_ALLOW, _ERRNO with EPERM, _KILL_PROCESS
-_NUMBER, _ARCHITECTURE = 0, 4
+_LACKING = 0x00050000 | 38  # _ERRNO with ENOSYS: the C library takes clone instead, whose flags can be seen
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_CLONE_THREAD, _CLONE3 = 0x10000, 435
+# By machine: clone, which only makes threads, and prlimit64, which only is of this process.
+_IN_PART = {"x86_64": (56, 302), "aarch64": (220, 261)}
+# Landlock: since Linux 5.13, with more to refuse in each version.
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF, _LANDLOCK_VERSION = 444, 446, 1
+_EXECUTE, _WRITE_FILE, _REMOVE_AND_MAKE, _REFER, _TRUNCATE = 1 << 0, 1 << 1, 0x1FF << 4, 1 << 13, 1 << 14
 _X32 = 0x40000000
 
 # By machine: AUDIT_ARCH_*, capset, and by name the calls that are refused.
@@ -35,6 +47,7 @@ _REFUSED = {
             "bpf": 321, "perf_event_open": 298, "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311,
             "execve": 59, "execveat": 322, "fork": 57, "vfork": 58, "kill": 62, "tgkill": 234, "tkill": 200,
             "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "kcmp": 312, "open_by_handle_at": 304,
+            "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297,
             "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "unshare": 272, "setns": 308, "move_mount": 429,
             "open_tree": 428, "fsopen": 430, "fsmount": 432, "mount_setattr": 442, "init_module": 175, "finit_module": 313,
             "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320, "reboot": 169, "swapon": 167, "swapoff": 168,
@@ -51,6 +64,7 @@ _REFUSED = {
             "bpf": 280, "perf_event_open": 241, "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271,
             "execve": 221, "execveat": 281, "kill": 129, "tgkill": 131, "tkill": 130,
             "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "kcmp": 272, "open_by_handle_at": 265,
+            "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240,
             "mount": 40, "umount2": 39, "pivot_root": 41, "chroot": 51, "unshare": 97, "setns": 268, "move_mount": 429,
             "open_tree": 428, "fsopen": 430, "fsmount": 432, "mount_setattr": 442, "init_module": 105, "finit_module": 273,
             "delete_module": 106, "kexec_load": 104, "kexec_file_load": 294, "reboot": 142, "swapon": 224, "swapoff": 225,
@@ -105,8 +119,9 @@ def confine(user: tuple[int, int], parent: int) -> None:
     if os.getppid() != parent:
         os._exit(1)
     _checked(library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _write_nothing(library)
     if calls:
-        _filter(library, program(architecture, sorted(calls.values())))
+        _filter(library, program(architecture, sorted(calls.values()), *_IN_PART[os.uname().machine]))
 
 
 def _checked(result: int) -> None:
@@ -114,12 +129,35 @@ def _checked(result: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def program(architecture: int, refused: Collection[int]) -> list[tuple[int, int, int, int]]:
-    """(code, jump if true, jump if false, operand) of each instruction of the filter."""
+def _write_nothing(library: ctypes.CDLL) -> None:
+    """No file can be written, made, removed, cut short or run from now on, whoever it belongs to; descriptors that are open
+    stay as they are. A kernel without Landlock refuses: then it is the user alone that counts."""
+    version = library.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION)
+    if version < 1:
+        return
+    refused = _EXECUTE | _WRITE_FILE | _REMOVE_AND_MAKE
+    refused |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    rules = struct.pack("<Q", refused)
+    descriptor = library.syscall(_LANDLOCK_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
+    if descriptor < 0:
+        return
+    try:
+        _checked(library.syscall(_LANDLOCK_RESTRICT_SELF, descriptor, 0))
+    finally:
+        os.close(descriptor)
+
+
+def program(architecture: int, refused: Collection[int], clone: int, limits: int) -> list[tuple[int, int, int, int]]:
+    """(code, jump if true, jump if false, operand) of each instruction of the filter; `clone` and `limits` are the calls that
+    are allowed in part."""
     start = [(_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_IF_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _END)]
     start += [(_LOAD, 0, 0, _NUMBER), (_JUMP_IF_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _REFUSE)]
     for number in refused:
         start += [(_JUMP_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE)]
+    start += [(_JUMP_IF_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _LACKING)]
+    for number, allowed in ((clone, (_JUMP_IF_SET, 0, 1, _CLONE_THREAD)), (limits, (_JUMP_IF_EQUAL, 0, 1, 0))):
+        start += [(_JUMP_IF_EQUAL, 0, 4, number), (_LOAD, 0, 0, _FIRST_ARGUMENT), allowed]
+        start += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
     return [*start, (_RETURN, 0, 0, _ALLOW)]
 
 
