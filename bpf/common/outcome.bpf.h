@@ -143,12 +143,15 @@ static __always_inline struct verdict judge_boringssl(__u64 ssl, __u32 code, con
 
 static __always_inline struct verdict judge_ssl(__u64 ssl, __s32 returned, const struct ssll_library *library)
 {
-	__u32 rwstate = 0;
+	__u32 rwstate = 0, state = 0;
 
 	if (!ssl || !is_connection(ssl, library) || !read_rwstate(ssl, library, &rwstate))
 		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
 	if (library->boringssl >= 0)
 		return judge_boringssl(ssl, rwstate, library);
+	/* An error in the queue goes before what the SSL waits for: a BIO may leave its flags as they were. */
+	if (read_int(ssl, library->state, &state) && state == OPENSSL_FLOW_ERROR)
+		return verdict_of(SSLL_FAILURE, SSLL_REASON_SSL);
 	switch (rwstate) {
 	case OPENSSL_READING:
 	case OPENSSL_WRITING:

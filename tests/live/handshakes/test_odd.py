@@ -20,7 +20,7 @@ from tests import foreign
 from tests.live.clients.bad import HALF_A_HELLO
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load
 from tests.live.commands.handshakes import Shakes, assert_books, endings, for_peer_ns, labels_of, split
-from tests.live.commands.trace import PROGRAM
+from tests.live.commands.trace import PROGRAM, Trace, count
 from tests.live.exact.test_outcomes import BOTH_SIDES
 from tests.live.servers.jobs import Fibers, build_fibers
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
@@ -60,6 +60,15 @@ def test_ways_to_shake_hands(certificates: Path, shaker: Path, how: str, role: s
     roles = ["server", "client"] if role == "any" else [role]
     assert Counter(labels_of(shakes.singles, "role")) == {(one,): times for one in roles}
     assert shakes.document["handshakes"]["in_flight"] == 0
+    assert_books(shakes)
+
+
+def test_a_failure_is_one_whatever_the_transport_says(certificates: Path, shaker: Path) -> None:
+    """As OpenSSL has it: the error queue goes before what a BIO says of reading again, which some say for ever."""
+    with shaking(shaker, certificates) as (pid, do), Trace(pid) as trace, Shakes(pid) as shakes:
+        do(f"stale {TIMES}")
+    assert endings(shakes.document) == {"failure": TIMES}
+    assert count(trace.document, "SSL_accept", "failure") == TIMES
     assert_books(shakes)
 
 

@@ -18,6 +18,7 @@
 //   staple       the client asks for a certificate's status, and the server's callback for it takes a nap
 //   listen       opens a socket on which it listens, and which blocks
 //   stall        the server's reads come back at once where there is nothing to read, else they take a nap first
+//   stale        the client refuses the certificate, and the server's BIO, once it had nothing to read, says so for ever
 //   drag         a server over a TCP socket that blocks, whose writes take a nap first
 //   begin        a server that waits for its client's first message, and is kept
 //   free         of those that are kept, the one that began last is freed
@@ -114,17 +115,23 @@ static int write_late(BIO *bio, const char *data, int length)
 	return BIO_write(BIO_next(bio), data, length);
 }
 
-// The BIO itself, whose reads and writes sleep first.
-static BIO *late(BIO *to)
+// The BIO itself, read and written through these.
+static BIO *through(BIO *to, int (*read)(BIO *, char *, int), int (*write)(BIO *, const char *, int))
 {
-	BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_FILTER, "late");
+	BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_FILTER, "through");
 	BIO *filter = method ? BIO_new(method) : NULL;
 
-	expect(filter && BIO_meth_set_read(method, read_late) && BIO_meth_set_write(method, write_late) &&
+	expect(filter && BIO_meth_set_read(method, read) && BIO_meth_set_write(method, write) &&
 	                BIO_meth_set_ctrl(method, pass_on) && BIO_up_ref(to),
 	        "BIO_meth_new");
 	BIO_set_init(filter, 1);
 	return BIO_push(filter, to);
+}
+
+// Its reads and writes sleep first.
+static BIO *late(BIO *to)
+{
+	return through(to, read_late, write_late);
 }
 
 // The server's transport never blocks, but its reads sleep for a reason of their own.
@@ -132,6 +139,37 @@ static void stall(void)
 {
 	SSL_set0_rbio(server, late(SSL_get_rbio(server)));
 	both(SSL_accept, SSL_connect);
+}
+
+static int read_stale(BIO *bio, char *data, int length)
+{
+	int number = BIO_read(BIO_next(bio), data, length);
+
+	if (number <= 0)
+		BIO_set_retry_read(bio);
+	return number;
+}
+
+static int write_through(BIO *bio, const char *data, int length)
+{
+	return BIO_write(BIO_next(bio), data, length);
+}
+
+// SSL_get_error tells the failure by the error queue, whatever the BIO says.
+static void refuse(void)
+{
+	int result = 0, error = SSL_ERROR_WANT_READ;
+
+	SSL_set0_rbio(server, through(SSL_get_rbio(server), read_stale, write_through));
+	SSL_set_verify(client, SSL_VERIFY_PEER, NULL);
+	for (int turn = 0; turn < 20 && error == SSL_ERROR_WANT_READ; turn++) {
+		ERR_clear_error();
+		result = SSL_accept(server);
+		error = SSL_get_error(server, result);
+		ERR_clear_error();
+		SSL_connect(client);
+	}
+	expect(error == SSL_ERROR_SSL, "refusing");
 }
 
 static void connect_over_tcp(void)
@@ -394,6 +432,8 @@ static void talk(const char *how, SSL_CTX *context, int number)
 		again();
 	else if (!strcmp(how, "stall"))
 		stall();
+	else if (!strcmp(how, "stale"))
+		refuse();
 	else if (!strcmp(how, "drag"))
 		drag();
 	else
