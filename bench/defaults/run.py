@@ -28,7 +28,7 @@ from bench.tracers import AGAIN, Tracer
 from bench.works import CONNECTIONS, Cpus, build_pump, choose_cpus
 
 KEPT, CLOSE = "nginx, kept connections", "nginx, close"
-TURNS = 600_000  # of a stranger: some seconds
+TURNS = 2_000_000  # of a stranger: as long as the others are looked at
 
 
 class Bench:

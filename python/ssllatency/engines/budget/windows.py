@@ -107,7 +107,8 @@ class Windows:
         self._controller = Controller(budget, len(tiers))
         self._began_s = now = clock()
         self._look_s = now + _LOOK_S
-        self._before = self._origin = Spent()
+        self._before = Spent()
+        self._origin: Spent | None = None
         begin = work()
         self._watches = {tier: _Watch(now, begin) for tier in self._tiers}
         self._windowed: tuple[Tier, ...] = ()
@@ -131,7 +132,7 @@ class Windows:
             self._share()
             for tier in held:
                 self._watches[tier] = _Watch(self._clock(), self._work())
-        self._origin = self._before
+        self._origin = self._origin or self._before
         self._sleep(_FIRST_LOOK_S)
         self._look()
 
@@ -146,6 +147,8 @@ class Windows:
         if not self._windowed:
             if self._clock() >= self._look_s:
                 self._look()
+            elif self._unhit and self._spent_unhit() is None:  # a load that comes at once
+                self.start()
             return
         if self._phase is _Phase.BEFORE and self._is_time(self._opens_s):
             self._open()
@@ -270,7 +273,7 @@ class Windows:
 
     def _overdrawn_s(self) -> float:
         """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget."""
-        share = self._before.share_since(self._origin)
+        share = self._before.share_since(self._origin) if self._origin else None
         if share is None:
             return 0.0
         return (share * self._dearness.factor - self._budget) * (self._clock() - self._began_s)

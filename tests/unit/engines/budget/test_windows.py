@@ -435,3 +435,21 @@ def test_what_comes_later_is_looked_at_soon() -> None:
     server.sleep(0.05)
     windows.tick()
     assert Tier.DATA not in server.attached
+
+
+def test_a_load_that_comes_at_once_is_seen_at_the_next_tick() -> None:
+    server = Server({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+
+    def spent_unhit() -> Spent | None:
+        return None if server.rates[Tier.DATA] else server.spent()
+
+    windows = Windows(
+        BUDGET, server, server.spent, server.totals, server.clock, server.sleep, random.Random(1), spent_unhit=spent_unhit
+    )
+    windows.start()
+    run(server, windows, 5)
+    server.rates[Tier.DATA] = 200_000
+    server.sleep(0.01)
+    windows.tick()
+    assert Tier.DATA not in server.attached
+    assert server.cost_ns < 0.4 * 0.06e9
