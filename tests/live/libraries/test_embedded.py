@@ -92,9 +92,10 @@ def test_openssl_in_another_library_is_counted(certificates: Path, option: str, 
     assert count(trace.document, "SSL_do_handshake") == 2 * TIMES
     assert losses(trace.document) == {}
     assert endings(shakes.document) == {"success": 2 * TIMES, "failure": 1}
-    assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
+    if name == "pyopenssl":  # the other one's build names no source files, by which its phases would be found
+        assert all("private_key" in single["parts_ns"] for single in shakes.ended("success"))
     [cause] = shakes.document["handshakes"]["causes"]
-    assert cause["reason"] == "SSL"
+    assert cause["reason"] == "tlsv1 alert unknown ca"
     assert count(trace.document, "SSL_do_handshake", "failure") == 1
     assert_books(shakes)
 
