@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 _VARYING = (
     (r"==> .*?\n\n", ""),
     (r"\n +\d+ waits not split, .*", ""),
-    (r"\n +\d+ handshakes? whose calls slept .*", ""),  # for a lock, as may happen on a busy machine
+    (r"\n +\d+ handshakes? whose calls slept .*(?:\n {4,}.*)*", ""),  # for a lock, as may happen on a busy machine
     (r"\n +\d+ handshakes? whose peer's bytes came .*(?:\n {4,}.*)*", ""),
     (r"^ +(?:round trips|before: \w+|queue|in handshakes|in other work|no processor|CPU quota|asleep) +\d.*\n", ""),
     (r"^ +(?:\((?:on|off) CPU\)|ready to run|rest asleep|losses|peer gone) +\d.*\n", ""),
