@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.fuzz import code_invariants, code_seeds, edits, invariants, seeds, text_invariants, text_seeds
+from tests.fuzz import code_invariants, code_seeds, edits, host_invariants, invariants, seeds, text_invariants, text_seeds
 
 Check = Callable[[bytes], None]
 
@@ -51,6 +51,10 @@ def _recorded_values(_folder: Path) -> tuple[Check, list[bytes]]:
     return edits.of_documents(check, whole), edits.beginnings()
 
 
+def _values_of(check: Check, texts: Callable[[], list[bytes]], _folder: Path) -> tuple[Check, list[bytes]]:
+    return edits.of_documents(check, texts()), edits.beginnings()
+
+
 def _of(check: Check, texts: Callable[[], list[bytes]], _folder: Path) -> tuple[Check, list[bytes]]:
     return check, texts()
 
@@ -71,5 +75,12 @@ TARGETS = {
     "tools": Target(partial(_of, text_invariants.check_tool_output, text_seeds.tool_outputs), 1_500, 1 << 12),
     "matrix": Target(partial(_of, text_invariants.check_matrix, text_seeds.matrices), 60_000, 1 << 12),
     "condition": Target(partial(_of, text_invariants.check_condition, text_seeds.conditions), 5_000, 1 << 10),
+    "cgroup": Target(partial(_of, host_invariants.check_cgroup, host_invariants.cgroups), 20_000, 1 << 10),
+    "samples": Target(partial(_of, host_invariants.check_samples, host_invariants.samples), 40_000, 1 << 10),
+    "samples-values": Target(partial(_values_of, host_invariants.check_samples, host_invariants.samples), 20_000, 256),
+    "header": Target(partial(_of, host_invariants.check_header, host_invariants.headers), 30_000, 1 << 8),
+    "options": Target(partial(_of, host_invariants.check_options, host_invariants.values), 15_000, 1 << 6),
+    "frame": Target(partial(_of, host_invariants.check_frame, host_invariants.frames), 40_000, 1 << 10),
+    "frame-values": Target(partial(_values_of, host_invariants.check_frame, host_invariants.frames), 20_000, 256),
     "table": Target(partial(_of, text_invariants.check_table, text_seeds.tables), 100_000, 1 << 12),
 }
