@@ -107,8 +107,7 @@ class Windows:
         self._controller = Controller(budget, len(tiers))
         self._began_s = now = clock()
         self._look_s = now + _LOOK_S
-        self._before = Spent()
-        self._origin: Spent | None = None
+        self._before = self._origin = Spent()
         begin = work()
         self._watches = {tier: _Watch(now, begin) for tier in self._tiers}
         self._windowed: tuple[Tier, ...] = ()
@@ -132,7 +131,7 @@ class Windows:
             self._share()
             for tier in held:
                 self._watches[tier] = _Watch(self._clock(), self._work())
-        self._origin = self._origin or self._before
+        self._origin = self._before
         self._sleep(_FIRST_LOOK_S)
         self._look()
 
@@ -148,7 +147,8 @@ class Windows:
             if self._clock() >= self._look_s:
                 self._look()
             elif self._unhit and self._spent_unhit() is None:  # a load that comes at once
-                self.start()
+                self._sleep(_FIRST_LOOK_S)
+                self._look()
             return
         if self._phase is _Phase.BEFORE and self._is_time(self._opens_s):
             self._open()
@@ -174,8 +174,11 @@ class Windows:
                 self._record(totals, tier, now, work)
             elif self._phase is _Phase.BEFORE or not self._window.watched_s:
                 _move_border(watch, now, work)
+            elif self._phase is _Phase.REST:
+                self._record(self._seen, tier, now, work, self._window)
             else:
-                self._record(self._seen if self._phase is _Phase.REST else totals, tier, now, work, self._window)
+                watch.windows += 1
+                self._record(totals, tier, now, work, self._window)
 
     @property
     def over(self) -> bool:
@@ -242,7 +245,8 @@ class Windows:
         unhit = self._spent_unhit()
         self._unhit = unhit is not None
         if unhit:
-            self._before = unhit
+            # Nobody has hit one for so long: a few calls after a rest are no burden.
+            self._before = replace(unhit, at_s=unhit.at_s - _LOOK_S)
         elif self._again:
             if self._controller.watched_all(self._share()):
                 self._begin_stratum()
@@ -273,7 +277,7 @@ class Windows:
 
     def _overdrawn_s(self) -> float:
         """By how many seconds of processor time for each second of its own whoever paid most has overdrawn the budget."""
-        share = self._before.share_since(self._origin) if self._origin else None
+        share = self._before.share_since(self._origin)
         if share is None:
             return 0.0
         return (share * self._dearness.factor - self._budget) * (self._clock() - self._began_s)

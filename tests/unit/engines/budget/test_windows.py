@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean, stdev
 
 import pytest
@@ -453,3 +453,31 @@ def test_a_load_that_comes_at_once_is_seen_at_the_next_tick() -> None:
     windows.tick()
     assert Tier.DATA not in server.attached
     assert server.cost_ns < 0.4 * 0.06e9
+
+
+def test_a_burst_that_has_ended_when_it_is_seen_is_counted() -> None:
+    """Nothing else would ever be seen of one who works for less than a look takes, again and again."""
+    server = Server({Tier.DATA: 0, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    seen = server.spent()
+
+    def spent() -> Spent:
+        nonlocal seen
+        seen = server.spent()
+        return seen
+
+    def spent_unhit() -> Spent | None:
+        now = server.spent()
+        return replace(now, cpu_ns=seen.cpu_ns) if now.cost_ns == seen.cost_ns else None
+
+    windows = Windows(
+        BUDGET, server, spent, server.totals, server.clock, server.sleep, random.Random(1), spent_unhit=spent_unhit
+    )
+    server.busy = False
+    windows.start()
+    run(server, windows, 5)
+    server.busy, server.worked_s = True, 0.0
+    server.rates[Tier.DATA] = 200_000
+    server.sleep(0.01)
+    server.rates[Tier.DATA] = 0
+    windows.tick()
+    assert Tier.DATA not in server.attached
