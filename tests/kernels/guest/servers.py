@@ -118,10 +118,10 @@ def handshakes_of_whom() -> dict[str, Any]:
 
 
 def within_budget() -> dict[str, Any]:
-    """Without an option a load that costs little is counted wholly. At one that nothing stays below, reads and writes go first:
+    """At a budget that the load stays below all is counted. At one that nothing stays below, reads and writes go first:
     into windows where this kernel can, else they are given up, which the report says; handshakes are counted on as long."""
     nginx = server()
-    with Trace(nginx.master_pid, exact=False) as command:
+    with Trace(nginx.master_pid, options=("--budget", "90%")) as command:
         expected = connect(nginx)
     assert "sampling" not in command.document
     facts = assert_document(command.document, expected)
