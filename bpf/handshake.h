@@ -64,8 +64,9 @@ enum ssll_fact {
 	SSLL_FACT_HELLO_RETRIES = 8,
 	SSLL_FACT_TICKETS_REFUSED = 9,
 	SSLL_FACT_CACHE_MISSES = 10,
-	SSLL_FACT_OFFERED = 11, /* successful handshakes whose client is known to have offered a session */
-	SSLL_FACTS = 12,
+	SSLL_FACT_OFFERED = 11,  /* successful handshakes whose client is known to have offered a session */
+	SSLL_FACT_UNPHASED = 12, /* handshakes of which only the private key's phase was watched all the time */
+	SSLL_FACTS = 13,
 };
 
 enum ssll_ending {
@@ -215,6 +216,7 @@ enum ssll_flag {
 	SSLL_FLAG_RETRY = 1048576,      /* and it was */
 	SSLL_FLAG_AWAITS_ANSWER = 4194304, /* this side has sent a flight that the peer hasn't answered yet */
 	SSLL_FLAG_LOST = 8388608,          /* the connection had losses while the handshake waited */
+	SSLL_FLAG_UNPHASED = 16777216,     /* in a part of its calls phases weren't watched, but for the private key's */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -322,7 +324,7 @@ struct ssll_handshake {
 	__u32 losses;       /* of the connection so far: segments sent again or received out of order */
 	__u32 resent;       /* the same, those sent again alone */
 	__u32 retransmissions;
-	__u32 pad;
+	__u32 watch; /* of what is below handshakes, when the call began: bits of counters.shut */
 };
 
 /* A thread's clocks at a border between its calls and what lies around them. Of the scheduler's, `ahead_ns` goes on while the
@@ -474,6 +476,8 @@ struct ssll_single {
 	__u32 tid;
 	__u32 calls;
 	__u32 pauses;
+	__u32 unphased; /* 1: as enum ssll_flag has it */
+	__u32 pad;
 	char comm[SSLL_COMM];
 };
 
@@ -542,7 +546,7 @@ _Static_assert(sizeof(struct ssll_sample) == 64, "sample");
 _Static_assert(sizeof(struct ssll_cause_key) == 16, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
-_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 16 + 16 + SSLL_COMM, "single");
+_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 16 + 24 + SSLL_COMM, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
 _Static_assert(sizeof(struct ssll_handshake_counters) == 192, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 68, "handshake config");

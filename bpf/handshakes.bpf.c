@@ -107,6 +107,7 @@ int at_read(struct bpf_raw_tracepoint_args *ctx)
 /* Keeps the enums and the event in the object's BTF, from which user space's side of the ABI is generated. */
 const struct ssll_single *ssll_single_btf __attribute__((unused));
 const enum ssll_state *ssll_state_btf __attribute__((unused));
+const enum ssll_shut *ssll_shut_btf __attribute__((unused));
 const enum ssll_batch *ssll_batch_btf __attribute__((unused));
 const enum ssll_shared *ssll_shared_btf __attribute__((unused));
 const enum ssll_table_size *ssll_table_size_btf __attribute__((unused));

@@ -102,6 +102,12 @@ enum ssll_tier {
 	SSLL_TIER_HANDSHAKE = 2, /* handshakes themselves, and what the programs need to know of an SSL */
 };
 
+/* What lies where in ssll_counters.shut. */
+enum ssll_shut {
+	SSLL_SHUT_TIERS = 0, /* a bit for each tier of which no call is taken in */
+	SSLL_SHUT_TIMES = 8, /* how often what is below handshakes was taken in again */
+};
+
 /* What the kernel does at a hit, which decides what it costs. */
 enum ssll_hit {
 	SSLL_HIT_EMULATED = 0,
@@ -246,7 +252,7 @@ struct ssll_counters {
 	__u64 interval;
 	__u64 events_dropped; /* for which a ring buffer had no room */
 	__u64 stopped;        /* 1, written by user space: nothing is counted any more */
-	__u64 shut;           /* written by user space: a bit for each tier of which no call is taken in */
+	__u64 shut;           /* written by user space: enum ssll_shut */
 };
 
 /* Set once, before loading. */

@@ -42,6 +42,7 @@ static __always_inline void begin_call(struct ssll_handshake *handshake, struct 
 	handshake->calls++;
 	handshake->error = 0;
 	handshake->completed_ns = 0;
+	handshake->watch = watch_below();
 	handshake->since_ns = now;
 	handshake->phase_since_ns = now; /* of a phase that was paused */
 }

@@ -27,6 +27,10 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, __u
 			handshake->parts[part] = 0;
 		count(&handshake_counters.unattributed);
 	}
+	if (handshake->flags & SSLL_FLAG_UNPHASED) {
+		for (__u32 part = SSLL_PART_PRIVATE_KEY + 1; part < SSLL_PART_REST; part++)
+			handshake->parts[part] = 0;
+	}
 	for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
 		phases += handshake->parts[part];
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;
@@ -62,6 +66,8 @@ static __always_inline void emit_single(
 	single->tid = this_thread();
 	single->calls = handshake->calls;
 	single->pauses = handshake->pauses;
+	single->unphased = !!(handshake->flags & SSLL_FLAG_UNPHASED);
+	single->pad = 0;
 	bpf_get_current_comm(single->comm, sizeof(single->comm));
 	bpf_ringbuf_submit(single, 0);
 }

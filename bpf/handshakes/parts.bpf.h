@@ -8,6 +8,7 @@
 #define HANDSHAKES_PARTS_BPF_H
 
 #include "common/registers.bpf.h"
+#include "common/tiers.bpf.h"
 #include "handshakes/offload.bpf.h"
 #include "running/blocking.bpf.h"
 #include "running/running.bpf.h"
@@ -58,6 +59,29 @@ static __always_inline bool interrupts(const struct ssll_handshake *handshake, _
 	return handshake->phase == SSLL_PART_SESSION_LOOKUP && phase == SSLL_PART_CALLBACKS;
 }
 
+/* Whether the phase goes into windows where tracing would cost too much: all but the private key's do. */
+static __always_inline bool is_windowed(__u8 phase)
+{
+	return phase > SSLL_PART_PRIVATE_KEY && phase < SSLL_PART_REST;
+}
+
+/* Whether such phases have been watched since the call began. */
+static __always_inline bool sees_phases(const struct ssll_handshake *handshake)
+{
+	__u32 watch = watch_below();
+
+	return watch == handshake->watch && !(watch >> SSLL_TIER_BELOW & 1);
+}
+
+/* Forgets the open phase where its end may not be seen: the time since it began is the rest's. */
+static __always_inline void drop_unseen_phase(struct ssll_handshake *handshake)
+{
+	if (!is_windowed(handshake->phase) || sees_phases(handshake))
+		return;
+	handshake->phase = 0;
+	handshake->outer_stack = 0;
+}
+
 /* The outermost phase counts: what begins inside another one is part of that, unless it interrupts it. */
 static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 {
@@ -70,7 +94,12 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 		return 0;
 	if (field(cookie, SSLL_PHASE_COOKIE_TICKET, 1))
 		handshake->flags |= SSLL_FLAG_TICKET;
+	drop_unseen_phase(handshake);
 	if (field(cookie, SSLL_PHASE_COOKIE_TICKET, 1) || (handshake->phase && !interrupts(handshake, phase)))
+		return 0;
+	if (field(cookie, SSLL_PHASE_COOKIE_CACHE, 1))
+		handshake->flags |= SSLL_FLAG_CACHE;
+	if (is_windowed(phase) && !sees_phases(handshake))
 		return 0;
 	if (handshake->phase) {
 		add_phase(handshake, find_thread(), bpf_ktime_get_ns());
@@ -83,8 +112,6 @@ static __always_inline int begin_phase(const struct pt_regs *ctx, __u64 cookie)
 		handshake->key_operation = operation;
 		handshake->key_bytes = key_bytes(ctx, cookie);
 	}
-	if (field(cookie, SSLL_PHASE_COOKIE_CACHE, 1))
-		handshake->flags |= SSLL_FLAG_CACHE;
 	handshake->phase_since_ns = bpf_ktime_get_ns();
 	begin_phase_away(handshake->phase_since_ns);
 	if (is_transport(phase))
@@ -130,6 +157,9 @@ static __always_inline void end_wait(struct ssll_handshake *handshake, __u64 ssl
 static __always_inline void close_call(
         struct ssll_handshake *handshake, struct ssll_thread *thread, bool same_thread, bool paused, __u64 now)
 {
+	if (!sees_phases(handshake))
+		handshake->flags |= SSLL_FLAG_UNPHASED;
+	drop_unseen_phase(handshake);
 	add_phase(handshake, same_thread ? thread : NULL, now);
 	if (!paused) {
 		handshake->phase = 0;

@@ -139,6 +139,7 @@ __noinline int add_facts(
 	if (!row || !handshake || !labels)
 		return 0;
 	add_offer(row, handshake, labels);
+	add_flag(row, SSLL_FACT_UNPHASED, handshake, SSLL_FLAG_UNPHASED);
 	add_flag(row, SSLL_FACT_HELLO_RETRY_KNOWN, handshake, SSLL_FLAG_RETRY_KNOWN);
 	add_flag(row, SSLL_FACT_HELLO_RETRIES, handshake, SSLL_FLAG_RETRY);
 	if (!handshake->socket)

@@ -99,7 +99,8 @@ class Fact(IntEnum):
     TICKETS_REFUSED = 9
     CACHE_MISSES = 10
     OFFERED = 11
-    FACTS = 12
+    UNPHASED = 12
+    FACTS = 13
 
 
 class Flag(IntEnum):
@@ -127,6 +128,7 @@ class Flag(IntEnum):
     RETRY = 1048576
     AWAITS_ANSWER = 4194304
     LOST = 8388608
+    UNPHASED = 16777216
 
 
 class FollowLimits(IntEnum):
@@ -302,6 +304,11 @@ class Shared(IntEnum):
     POLLERS = 6
     TEXTS = 7
     TABLES = 8
+
+
+class Shut(IntEnum):
+    TIERS = 0
+    TIMES = 8
 
 
 class Side(IntEnum):
@@ -580,7 +587,7 @@ class Handshake(ctypes.Structure):
         ("losses", ctypes.c_uint32),
         ("resent", ctypes.c_uint32),
         ("retransmissions", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("watch", ctypes.c_uint32),
     )
 
 
@@ -674,11 +681,11 @@ class HandshakeRow(ctypes.Structure):
         ("parts", Times * 32),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
-        ("facts", ctypes.c_uint64 * 12),
+        ("facts", ctypes.c_uint64 * 13),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 124784
+assert ctypes.sizeof(HandshakeRow) == 124792
 
 
 class Sample(ctypes.Structure):
@@ -871,11 +878,13 @@ class Single(ctypes.Structure):
         ("tid", ctypes.c_uint32),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
+        ("unphased", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
         ("comm", ctypes.c_char * 16),
     )
 
 
-assert ctypes.sizeof(Single) == 368
+assert ctypes.sizeof(Single) == 376
 
 
 class Start(ctypes.Structure):

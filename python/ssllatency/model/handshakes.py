@@ -8,7 +8,7 @@ calls = the phases + rest, exactly, in each single handshake and so in every sum
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -75,7 +75,8 @@ class Fact(StrEnum):
     handshakes in which a call began after the peer had closed or reset the connection. HELLO_RETRIES: handshakes in which a
     HelloRetryRequest was sent, of the HELLO_RETRY_KNOWN of which that is known. OFFERED: successful handshakes whose
     client is known to have offered a session. TICKETS_REFUSED: those of them that weren't resumed though a ticket of the
-    client's was looked at; CACHE_MISSES: those that weren't though a session was looked up in the server's cache.
+    client's was looked at; CACHE_MISSES: those that weren't though a session was looked up in the server's cache. UNPHASED:
+    handshakes in a part of whose calls no phase was watched but PRIVATE_KEY, to keep within the budget: the others are in REST.
     """
 
     SOCKET = "socket"
@@ -90,6 +91,7 @@ class Fact(StrEnum):
     TICKETS_REFUSED = "tickets_refused"
     CACHE_MISSES = "cache_misses"
     OFFERED = "offered"
+    UNPHASED = "unphased"
 
 
 # The number of handshakes that a fact counts is at most that of another fact; of the others, at most all handshakes.
@@ -113,6 +115,7 @@ PHASES = (
     Part.CALLBACKS,
     Part.REST,
 )
+WINDOWED = (Part.KEY_EXCHANGE, Part.PEER_VERIFICATION, Part.SESSION_LOOKUP, Part.CALLBACKS)  # those that UNPHASED is of
 WAITS = (
     Part.WAIT_PEER,
     Part.QUEUE_SERVER,
@@ -230,6 +233,27 @@ class Group:
         """The time that these parts took in all."""
         return sum(self.parts[part].total_ns for part in parts if part in self.parts)
 
+    @property
+    def unphased(self) -> int:
+        """How many handshakes have all phases but PRIVATE_KEY in REST, as these weren't watched."""
+        return self.facts.get(Fact.UNPHASED, 0)
+
+    @cached_property
+    def estimated(self) -> Group:
+        """The same with the totals of phases and REST as they would be if all handshakes had been watched: estimated from those
+        that were. What isn't a total stays that of those; the group itself where all were watched, or none."""
+        watched = self.count - self.unphased
+        if not self.unphased or watched <= 0:
+            return self
+        seen = {part: self.parts[part] for part in WINDOWED if part in self.parts}
+        rest = self.parts[Part.REST]
+        more_ns = {part: times.total_ns * self.unphased // watched for part, times in seen.items()}
+        scale = min(1.0, rest.total_ns / sum(more_ns.values())) if any(more_ns.values()) else 0.0
+        parts = {part: replace(times, total_ns=times.total_ns + int(scale * more_ns[part])) for part, times in seen.items()}
+        moved_ns = sum(times.total_ns - seen[part].total_ns for part, times in parts.items())
+        parts[Part.REST] = replace(rest, total_ns=rest.total_ns - moved_ns)
+        return replace(self, parts={**self.parts, **parts})
+
     @cached_property
     def adds_up(self) -> bool:
         """Whether all parts are of the same handshakes: not where they were read while one was being counted."""
@@ -297,7 +321,8 @@ class Tallies:
 @dataclass(frozen=True)
 class Single:
     """One handshake by itself: when it ended (seconds since the Unix epoch), its process and thread, how it ended, its parts
-    in nanoseconds (those of EVERY always, the others where it had them), its labels, and why it failed ("" where it didn't)."""
+    in nanoseconds (those of EVERY always, the others where it had them), its labels, and why it failed ("" where it didn't).
+    `unphased`: its phases but PRIVATE_KEY are in REST, as they weren't watched."""
 
     ended_s: float
     pid: int
@@ -311,6 +336,7 @@ class Single:
     reason: str = ""
     alert: str = ""
     state: str = ""
+    unphased: bool = False
 
 
 @dataclass(frozen=True)
@@ -381,8 +407,9 @@ class Handshakes:
     threads. `slept`: those whose calls slept before reads and writes were watched, so that waits in them may be part of
     their phases and REST. `arrivals`: whether it was looked at when the peer's bytes arrived; where it wasn't, as in
     recordings of older versions, WAIT_PEER is a wait for the peer or the server. `bounded`: those of which a wait's split
-    is a bound, as the library read more than had arrived first. `unknown_labels`: the labels that the libraries' code
-    doesn't show, with the reasons.
+    is a bound, as the library read more than had arrived first. `exact_share`: which part of its processor time whoever pays
+    most would pay if the phases were watched all the time; None where they were, or that isn't known. `unknown_labels`: the
+    labels that the libraries' code doesn't show, with the reasons.
     """
 
     groups: tuple[Group, ...]
@@ -400,6 +427,12 @@ class Handshakes:
     bounded: int = 0
     arrivals: bool = False
     off_cpu: bool = False
+    exact_share: float | None = None
     unknown_labels: Mapping[Label, str] = field(default_factory=dict)
     offload: Offload | None = None
     by_process: Mapping[int, Tallies] = field(default_factory=dict)
+
+    @property
+    def unphased(self) -> int:
+        """How many handshakes have all phases but PRIVATE_KEY in REST, as these weren't watched."""
+        return sum(group.unphased for group in self.groups)

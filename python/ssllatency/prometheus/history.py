@@ -26,6 +26,7 @@ from ssllatency.model.handshakes import (
     YES,
     Cause,
     Ending,
+    Fact,
     Group,
     Handshakes,
     KeyUse,
@@ -222,10 +223,17 @@ class _History:
         for part, outcome, value in self._parts(span):
             if isinstance(value, Distribution):
                 parts.setdefault(outcome, {})[part] = value
+        unphased = self._unphased(span)
         for outcome, found in parts.items():
             if found.get(Part.WALL, _EMPTY).buckets.count:
                 known = resumed if outcome == Ending.SUCCESS else {}
-                yield Group({}, Ending(outcome), _times(found), False, known.get(YES, 0), sum(known.values()))
+                facts = {Fact.UNPHASED: unphased[outcome]} if unphased.get(outcome) else {}
+                yield Group({}, Ending(outcome), _times(found), False, known.get(YES, 0), sum(known.values()), facts)
+
+    def _unphased(self, span: _Span) -> dict[str, int]:
+        """How many handshakes have phases in rest, by outcome."""
+        found = span.counted(self._series("ssllatency.handshake.unphased"), names.OUTCOME)
+        return {outcome: round(count) for (outcome,), count in found if not isinstance(count, Distribution)}
 
     def _parts(self, span: _Span) -> Iterator[tuple[Part, str, Value]]:
         for part, family in ((Part.WALL, "ssllatency.handshake.duration"), (Part.CALLS, "ssllatency.handshake.calls")):

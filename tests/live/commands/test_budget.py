@@ -16,7 +16,7 @@ from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.handshakes import Shakes, assert_books, endings
 from tests.live.commands.snoop import Snoop
 from tests.live.commands.trace import PROGRAM, Trace, count, losses
-from tests.live.servers.nginx import Nginx
+from tests.live.servers.nginx import Nginx, Settings
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -201,3 +201,36 @@ def test_bpftrace_is_refused_where_it_would_cost_too_much(certificates: Path) ->
     assert busy.returncode == 1
     assert busy.stderr.startswith("ssllatency: bpftrace can't remove probes while it runs, and would take about ")
     assert "--exact lifts it." in busy.stderr
+
+
+def test_phases_go_into_windows_and_handshakes_stay_exact(certificates: Path) -> None:
+    """At full speed with a new connection for each request. Each of these handshakes exchanges keys and signs: so each that is
+    said to have been watched has that phase, none of the others has, and all of them have the private key's."""
+    with Nginx(certificates, Settings(tickets=False)) as nginx:
+        load = ["wrk", "-t1", "-c8", "-d12", "-H", "Connection: close", f"https://127.0.0.1:{nginx.port['ecdsa']}/"]
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+            time.sleep(1)
+            with Shakes(nginx.master_pid, options=("--budget", "1%")) as shakes:
+                time.sleep(8)
+            wrk.wait(60)
+    handshakes = shakes.document["handshakes"]
+    [group] = [group for group in handshakes["groups"] if group["ending"] == "success"]
+    parts, count, unphased = group["parts"], group["count"], group["facts"]["unphased"]
+    assert 0 < unphased < count
+    assert parts["private_key"]["count"] == count
+    assert parts["key_exchange"]["count"] == count - unphased
+    assert unphased > count / 2
+    assert handshakes["exact_share"] > 0.01
+    by_itself = [single for single in shakes.ended("success") if single.get("unphased")]
+    assert len(by_itself) == unphased
+    assert not any(single["parts_ns"].keys() & {"key_exchange", "session_lookup", "callbacks"} for single in by_itself)
+    assert_books(shakes)
+
+
+def test_phases_of_few_handshakes_are_all_watched(certificates: Path) -> None:
+    with Nginx(certificates) as nginx, Shakes(nginx.master_pid, exact=False) as shakes:
+        Client(nginx.port["ecdsa"], TLS_1_3).connect_times(HANDSHAKES)
+        nginx.wait_idle()
+    [group] = shakes.document["handshakes"]["groups"]
+    assert group["parts"]["key_exchange"]["count"] == group["count"] == HANDSHAKES
+    assert "unphased" not in group["facts"]

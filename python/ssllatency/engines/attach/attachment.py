@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
@@ -50,6 +50,8 @@ from ssllatency.model.snapshot import Losses, Target
 from ssllatency.probes.catalogue import BY_NAME
 
 _SHORT_CALL_S = 0.001  # in which most calls end
+
+SitesOf = Callable[[int], Mapping[str, Sites]]
 
 
 class Attachment:
@@ -93,8 +95,10 @@ class Attachment:
         }
         self._probing = self._probings[tiers[-1]]
         self._shut: set[Tier] = set()
+        self._times_taken_in = 0  # what is below handshakes
         self._held: set[Tier] = set()
         self._came_back: set[Tier] = set()
+        self._below: SitesOf | None = None
         self.processes.when_ended.append(self._release)
         self._words: dict[int, int] = {}
         self._measured: list[str] = []  # the programs that the meter knows
@@ -171,11 +175,13 @@ class Attachment:
             self.object.choose_program(name, load=name in used, attach_type=used.get(name, 0))
         return [name for name in self.object.program_names() if name in used and name not in self._tracepoints]
 
-    def attach(self, more: Mapping[str, Sequence[Sites]] | None = None) -> None:
+    def attach(self, more: Mapping[str, Sequence[Sites]] | None = None, below: SitesOf | None = None) -> None:
         """Attaches all or nothing. Who starts from here on is followed, where that is asked for.
 
-        `more` gives for other programs the sites of each image, in the order of the request's images.
+        `more` gives for other programs the sites of each image, in the order of the request's images. `below` gives those of
+        the tier BELOW for one image by its number, whenever they are set.
         """
+        self._below = below
         if not self._beside:
             self.processes.attach()
         if self.processes.around:
@@ -210,7 +216,15 @@ class Attachment:
         for tier, probing in self._probings.items():
             if tier not in self._shut:
                 sites = [self._sites_of(image, number, tier) for number, image in enumerate(images, first)]
-                probing.add(sites, more if probing is self._probing else {})
+                below = self._sites_below(tier, range(first, first + len(images)))
+                probing.add(sites, _joined(below, more, len(images)) if probing is self._probing else below)
+
+    def _sites_below(self, tier: Tier | None, numbers: Iterable[int]) -> dict[str, list[Sites]]:
+        """What `more` of a probing is for what is below handshakes in the images of these numbers, if that is of the tier."""
+        if self._below is None or tier not in (None, Tier.BELOW):
+            return {}
+        by_image = [self._below(number) for number in numbers]
+        return {program: [sites[program] for sites in by_image] for program in by_image[0]} if by_image else {}
 
     def _sites_of(self, image: TracedImage, number: int, tier: Tier | None) -> ImageSites:
         return sites_of(image, self.operations, number, tier, windowed=tier in self._came_back)
@@ -220,7 +234,8 @@ class Attachment:
         refuses."""
         for tier in tiers:
             self._came_back.add(tier)
-            self._probings[tier].add([self._sites_of(image, number, tier) for number, image in enumerate(self.images)], {})
+            sites = [self._sites_of(image, number, tier) for number, image in enumerate(self.images)]
+            self._probings[tier].add(sites, self._sites_below(tier, range(len(self.images))))
 
     def hold(self, tiers: Collection[Tier]) -> None:
         """Before attaching, with a budget: these are set and taken in later, when all else is attached."""
@@ -241,6 +256,7 @@ class Attachment:
     def take_in(self, tiers: Collection[Tier]) -> None:
         """Calls that begin from now on count."""
         self._shut -= set(tiers)
+        self._times_taken_in += Tier.BELOW in tiers
         self._tell_shut()
         if self._held and not self._held - set(tiers):  # now all is attached
             self.span.begin()
@@ -261,7 +277,7 @@ class Attachment:
                 self._probings[tier].close_entries()
 
     def _tell_shut(self) -> None:
-        self.counters.shut = sum(1 << tier for tier in self._shut)
+        self.counters.shut = self._times_taken_in << abi.Shut.TIMES | sum(1 << tier for tier in self._shut)
 
     def finish(self, tier: Tier) -> int:
         """Removes the probes of a tier that is shut; how many of its calls ran on, which aren't counted any more."""
@@ -384,3 +400,12 @@ class Attachment:
         if not self._beside:
             self.processes.close()
         self.object.close()
+
+
+def _joined(first: Mapping[str, Sequence[Sites]], second: Mapping[str, Sequence[Sites]], count: int) -> dict[str, list[Sites]]:
+    """The sites of both by program and image, of so many images: links are made in this order."""
+    none: Sequence[Sites] = [[]] * count
+    return {
+        program: [[*one, *other] for one, other in zip(first.get(program, none), second.get(program, none), strict=True)]
+        for program in dict.fromkeys((*first, *second))
+    }

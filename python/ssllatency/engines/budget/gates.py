@@ -37,50 +37,57 @@ def resume(gates: Gates, tiers: Collection[Tier]) -> None:
     gates.take_in(tiers)
 
 
-class DataGates:
-    """Of what watches handshakes: only reads and writes go into windows, and from `keep` on they don't, either."""
+class HandshakeGates:
+    """Of what watches handshakes: these themselves don't go into windows, nor reads and writes from `keep` on."""
 
     def __init__(self, gates: Gates) -> None:
-        self._gates, self._kept, self._shut = gates, False, False
+        self._gates, self._kept = gates, False
+        self._shut: set[Tier] = set()
 
     def keep(self) -> None:
         """Watches reads and writes all the time from here on. AttachError where the kernel refuses."""
-        if not self._kept and self._shut:
-            resume(self._gates, [Tier.DATA])
+        if not self._kept:
+            self._resume({Tier.DATA})
         self._kept = True
+
+    def watch_all(self) -> None:
+        """Watches all again. AttachError where the kernel refuses."""
+        self._resume(set(Tier))
+
+    def _resume(self, tiers: set[Tier]) -> None:
+        if shut := self._shut & tiers:
+            resume(self, shut)
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""
-        if self._has(tiers):
-            self._gates.set_probes([Tier.DATA])
+        self._gates.set_probes(self._those(tiers))
 
     def take_in(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""
-        if self._has(tiers):
-            self._gates.take_in([Tier.DATA])
-            self._shut = False
+        self._gates.take_in(those := self._those(tiers))
+        self._shut -= set(those)
 
     def shut(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""
-        if self._has(tiers):
-            self._gates.shut([Tier.DATA])
-            self._shut = True
+        self._gates.shut(those := self._those(tiers))
+        self._shut |= set(those)
 
     def thin(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""
-        if self._has(tiers):
-            self._gates.thin([Tier.DATA])
+        self._gates.thin(self._those(tiers))
 
     def finish(self, tier: Tier) -> int:
         """As Gates has it."""
-        return self._gates.finish(tier) if self._has([tier]) else 0
+        return self._gates.finish(tier) if self._those([tier]) else 0
 
     def is_quiet(self, tiers: Collection[Tier]) -> bool:
         """As Gates has it."""
-        return not self._has(tiers) or self._gates.is_quiet([Tier.DATA])
+        return self._gates.is_quiet(self._those(tiers))
 
-    def _has(self, tiers: Collection[Tier]) -> bool:
-        return Tier.DATA in tiers and not self._kept
+    def _those(self, tiers: Collection[Tier]) -> list[Tier]:
+        """Those of the tiers that go into windows."""
+        windowed = {Tier.BELOW} if self._kept else {Tier.DATA, Tier.BELOW}
+        return [tier for tier in tiers if tier in windowed]
 
 
 class JointGates:

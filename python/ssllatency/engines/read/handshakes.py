@@ -201,4 +201,5 @@ def single(raw: abi.Single, rows: Rows, names: NamesOf, wall_ns: int) -> Single:
         reason=because.reason if failed else "",
         alert=because.alert if failed else "",
         state=because.state if failed else "",
+        unphased=bool(raw.unphased),
     )

@@ -58,6 +58,26 @@ def _exits(planned: OperationPlan) -> set[int]:
     return {probe.offset for probe in planned.probes if probe.role is Role.EXIT}
 
 
+_TELLS_OFFER = (OPENS_TICKET, CACHE)  # what is called because of what the client has offered
+
+
+def always_watched(calls: Iterable[PhaseCall]) -> list[PhaseCall]:
+    """The private key's, and where those begin that tell what the client has offered."""
+    return [
+        call if call.phase is Phase.PRIVATE_KEY else replace(call, ends=())
+        for call in calls
+        if call.phase is Phase.PRIVATE_KEY or call.callee in _TELLS_OFFER
+    ]
+
+
+def windowed_sites(calls: Iterable[PhaseCall]) -> tuple[Sites, Sites]:
+    """As phase_sites has it: what of the other phases isn't always watched. OPENS_TICKET is none of its own."""
+    others = [call for call in calls if call.phase is not Phase.PRIVATE_KEY and call.callee != OPENS_TICKET]
+    _, ends = phase_sites(others)
+    begins, _ = phase_sites([call for call in others if call.callee not in _TELLS_OFFER])
+    return begins, ends
+
+
 def phase_sites(calls: Sequence[PhaseCall]) -> tuple[Sites, Sites]:
     """The sites at which phases begin, and those at which they end."""
     begins = [site(call.begin, _phase_cookie(call)) for call in calls]

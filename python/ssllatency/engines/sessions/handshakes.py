@@ -30,9 +30,9 @@ from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import arrivals, who
-from ssllatency.engines.sessions.data_windows import DataWindows
 from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
+    always_watched,
     batch_sites,
     error_sites,
     layout_record,
@@ -41,7 +41,9 @@ from ssllatency.engines.sessions.handshake_sites import (
     row_mask,
     software_sites,
     watched,
+    windowed_sites,
 )
+from ssllatency.engines.sessions.phase_windows import PhaseWindows
 from ssllatency.model.handshake_arithmetic import add_tallies, client_wait_ns
 from ssllatency.model.handshakes import (
     WHO,
@@ -121,7 +123,7 @@ class HandshakeSession:
         self._dropped = 0
         self._known_places: dict[int, frozenset[Label]] = {}
         self._kept_names: dict[int, str] = {}
-        self._data = DataWindows(self.attachment, request.base.budget)
+        self._windows = PhaseWindows(self.attachment, request.base.budget)
 
     def attach(self) -> None:
         """Loads the object, fills its maps and attaches."""
@@ -147,9 +149,9 @@ class HandshakeSession:
         self._fill_maps()
         self.attachment.attach_tracepoint("at_thread_end")
         self._arrivals.watch(self._counters)
-        if self._request.base.budget is not None and any(plan.within_data for plan in self._plans):
+        if self._request.base.budget is not None and self._within_data:
             self.attachment.hold([Tier.DATA])
-        self.attachment.attach(self._sites(0, self._images, self._plans))
+        self.attachment.attach(self._sites(0, self._images, self._plans), self._sites_below)
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
         self._begin_windows()
@@ -161,9 +163,14 @@ class HandshakeSession:
         if Label.PORT in self._request.by or Label.PEER in self._request.by:
             loaded.resize_map("endpoints", self._request.in_flight)
 
+    @property
+    def _within_data(self) -> bool:
+        """Whether reads and writes have to be watched."""
+        return any(plan.within_data for plan in self._plans)
+
     def _begin_windows(self) -> None:
-        if not self._beside and any(plan.within_data for plan in self._plans):
-            self._data.begin()
+        if not self._beside:
+            self._windows.begin(within_data=self._within_data)
 
     def _fill_maps(self) -> None:
         loaded, size = self.attachment.object, ctypes.sizeof
@@ -196,21 +203,28 @@ class HandshakeSession:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
         first = self.attachment.next_number(len(images))
         self._describe(first, images, plans)
+        self._images[first:], self._plans[first:] = images, plans  # without those of an earlier attempt that was refused
         self.attachment.extend(list(map(watched, images, plans)), self._sites(first, images, plans))
-        self._images += images
-        self._plans += plans
         self._watch_wakes()
         self._begin_windows()
+        self._windows.look_soon()
 
     def include(self, index: int, pids: Iterable[int]) -> None:
         """Attaches the image of that number to processes that came later."""
         sites = self._sites(index, self._images[index : index + 1], self._plans[index : index + 1])
         self.attachment.include(index, pids, {program: lists[0] for program, lists in sites.items()})
+        self._windows.look_soon()
+
+    def _sites_below(self, number: int) -> dict[str, Sites]:
+        """The sites of that image that go into windows where tracing costs too much: those of its phases that may."""
+        begins, ends = windowed_sites(self._plans[number].calls)
+        return {"at_phase_end": ends, "at_phase": begins}
 
     def _sites(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> dict[str, list[Sites]]:
-        """What `more` of an attachment is for these images; the first one's number is `first`."""
+        """What `more` of an attachment is for these images, but for what may go into windows; the first one's number is
+        `first`."""
         transport = self._watches_transport
-        phases = [phase_sites((*plan.calls, *(plan.transport if transport else ()))) for plan in plans]
+        phases = [phase_sites((*always_watched(plan.calls), *(plan.transport if transport else ()))) for plan in plans]
         machines = [machine_sites(*both, number) for number, both in enumerate(zip(plans, images, strict=True), first)]
         return {
             "at_exit": [ends for _, ends in machines],
@@ -247,8 +261,8 @@ class HandshakeSession:
 
     @property
     def gates(self) -> Gates:
-        """Those of reads and writes."""
-        return self._data.gates
+        """Those of phases, and of reads and writes."""
+        return self._windows.gates
 
     @property
     def ended(self) -> int:
@@ -263,12 +277,12 @@ class HandshakeSession:
     @property
     def due_s(self) -> float:
         """As Session has it."""
-        return self._data.due_s
+        return self._windows.due_s
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
         self.attachment.processes.measure()
-        self._data.tick(self._counters.within_data)
+        self._windows.tick(self._counters.within_data)
         self._watch_wakes()
         self._watch_transport()
         self._arrivals.poll()
@@ -304,7 +318,7 @@ class HandshakeSession:
 
     def detach(self) -> None:
         """Removes the probes; what was counted can still be read. May be called twice."""
-        self._data.finish()
+        self._windows.finish()
         self.attachment.detach()
 
     def close(self) -> None:
@@ -362,6 +376,7 @@ class HandshakeSession:
             bounded=counters.bounded,
             arrivals=self._arrivals.watched,
             off_cpu=True,
+            exact_share=self._windows.exact_share,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),
             by_process=by_process if Label.PROCESS in by else {},
@@ -408,7 +423,7 @@ class HandshakeSession:
     def _notes(self) -> tuple[str, ...]:
         number = self._in_flight.cut_off
         cut_off = f"Handshakes that were in flight when their process ended, and aren't counted: {number}."
-        return (*self.attachment.notes, *([cut_off] if number else []), *self._data.notes(self._counters.within_data))
+        return (*self.attachment.notes, *([cut_off] if number else []), *self._windows.notes(self._counters.within_data))
 
     def _unknown_labels(self) -> dict[Label, str]:
         places_by_image = [self._known_places[index] for index, image in enumerate(self._images) if image.plan.offsets.rwstate]

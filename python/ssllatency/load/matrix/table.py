@@ -75,7 +75,8 @@ def _figure(client: ClientReport, name: str) -> str:
 def _times(good: Group) -> dict[str, str]:
     """Percentiles of the whole handshake, and the means over all handshakes, so that the parts add up to the whole."""
     quantiles = {name: quantile_ns(good.parts[Part.WALL], q) for name, q in _PERCENTILES.items()}
-    means = {part: good.parts[part].total_ns / good.count if part in good.parts else 0.0 for part in _PARTS}
+    parts = good.estimated.parts
+    means = {part: parts[part].total_ns / good.count if part in parts else 0.0 for part in _PARTS}
     return {
         **{name: _us(value) for name, value in quantiles.items() if value is not None},
         **{f"{part}_mean_us": _us(mean) for part, mean in means.items()},

@@ -201,7 +201,7 @@ def _untold(snapshot: Snapshot) -> set[str]:
 
 
 def _contributions(before: Snapshot, after: Snapshot) -> tuple[Contribution, ...]:
-    groups = [group for group in (_group(snapshot, Ending.SUCCESS) for snapshot in (before, after)) if group]
+    groups = [group.estimated for group in (_group(snapshot, Ending.SUCCESS) for snapshot in (before, after)) if group]
     if len(groups) < 2:
         return ()
     # What one side couldn't measure is part of its REST, so it is added to REST on the other side as well.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import CLIENT_WAIT, Ending, Fact, Group, Handshakes, Part
+from ssllatency.model.handshakes import CLIENT_WAIT, WINDOWED, Ending, Fact, Group, Handshakes, Part
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
 from ssllatency.reports.words.units import duration, share
 
@@ -27,7 +27,7 @@ class Case:
     def group(self) -> Group | None:
         """The successful handshakes, where there are enough."""
         group = total(self.handshakes, Ending.SUCCESS)
-        return group if group and group.count >= FEWEST else None
+        return group.estimated if group and group.count >= FEWEST else None
 
     @property
     def count(self) -> int:
@@ -39,14 +39,17 @@ class Case:
         return self.group.total_ns(*parts) if self.group else 0
 
     def had(self, part: Part) -> int:
-        """How many handshakes had the part."""
-        return self.group.parts[part].count if self.group and part in self.group.parts else 0
+        """How many handshakes had the part; estimated, where it was watched in some of them only."""
+        if not self.group or part not in self.group.parts:
+            return 0
+        count, watched = self.group.parts[part].count, self.count - self.group.unphased
+        return round(count * self.count / watched) if part in WINDOWED and watched > 0 else count
 
     @property
     def tells_sleep(self) -> bool:
         """Whether sleep is told from being ready to run, within the time off the processor: not in older measurements, which
         have no facts."""
-        return bool(self.group and self.group.facts) or self.had(Part.OFF_CPU_RUNNABLE) > 0
+        return bool(self.group and self.group.facts.keys() - {Fact.UNPHASED}) or self.had(Part.OFF_CPU_RUNNABLE) > 0
 
     def fact(self, fact: Fact) -> int:
         """The sum of a fact."""

@@ -76,7 +76,7 @@ def _slower(slow: _Slow) -> bool:
 
 
 def _mean_ns(group: Group, *parts: Part) -> float:
-    return group.total_ns(*(parts or CLIENT_WAIT)) / group.count
+    return group.estimated.total_ns(*(parts or CLIENT_WAIT)) / group.count
 
 
 def _median_ns(group: Group) -> float:

@@ -32,6 +32,7 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         "bounded": handshakes.bounded,
         "arrivals": handshakes.arrivals,
         "off_cpu": handshakes.off_cpu,
+        **({"exact_share": handshakes.exact_share} if handshakes.exact_share is not None else {}),
         "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},
     }
 
@@ -68,6 +69,7 @@ def single_fields(single: Single) -> dict[str, object]:
         "reason": single.reason,
         "alert": single.alert,
         "state": single.state,
+        **({"unphased": True} if single.unphased else {}),
     }
 
 

@@ -26,6 +26,7 @@ from ssllatency.reports.html.slowest import slowest
 from ssllatency.reports.html.words import name, sentence, typeset, visible
 from ssllatency.reports.rows.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
+from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.words.handshakes import ADJECTIVES
 
 _MOST_HOSTS = 4
@@ -118,7 +119,8 @@ def _phases(group: Group, former: Group | None, comparison: Comparison | None, f
 def _facts(whole: Snapshot, old: Snapshot | None) -> list[str]:
     """What is known of flights, losses and resumption; and what was before."""
     after, before = (facts_sentence(one.handshakes) if one and one.handshakes else "" for one in (whole, old))
-    return list(filter(None, (after, before and f"Before: {before}")))
+    watched = phases_sentence(whole.handshakes) if whole.handshakes else ""
+    return list(filter(None, (watched, after, before and f"Before: {before}")))
 
 
 def _kinds(whole: Snapshot, old: Snapshot | None, group: Group | None) -> Iterator[Section | None]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ssllatency.model.live.reading import FUNCTION
-from ssllatency.model.live.rows import Row
+from ssllatency.model.live.rows import Row, handshakes_of
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.live.drawings import heatmap, parts_bar, shown_ending
 from ssllatency.reports.live.lines import diagnosis_of, trend
@@ -16,6 +16,7 @@ from ssllatency.reports.rows.functions import function_rows, unsuccessful
 from ssllatency.reports.rows.kinds import keys, mix
 from ssllatency.reports.rows.losses import losses, notes
 from ssllatency.reports.rows.parts import HEADINGS, part_rows
+from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.handshakes import ADJECTIVES
 from ssllatency.reports.words.units import ranges, seconds
@@ -61,7 +62,8 @@ def _handshakes(row: Row, page: Page) -> list[Line]:
     cells = [[f"{'  ' * part.depth}{part.names[0]}", *part.cells] for part in part_rows(row.groups[ending])]
     table = page.table([[*map(str.upper, HEADINGS)], *cells], left=1)
     title = f"The time of the {ADJECTIVES[ending]} ones:"
-    lines = [*table, *page.wrapped(group_sentence(row.groups[ending]), "", "  ")]
+    sentences = (phases_sentence(handshakes_of(row)), group_sentence(row.groups[ending]))
+    lines = [*table, *(line for sentence in sentences for line in page.wrapped(sentence, "", "  "))]
     return [[Piece(title, Style.STRONG)], *parts_bar(row, page, lines=4), *([Piece(line)] for line in lines)]
 
 

@@ -78,7 +78,11 @@ def single_words(single: Single) -> SingleWords:
         ended=f"{datetime.fromtimestamp(single.ended_s, UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
         process=f"{single.comm} ({single.pid})",
         ending=ADJECTIVES[single.ending],
-        calls=_joined(counted(single.calls, "call"), counted(single.pauses, "pause") if single.pauses else ""),
+        calls=_joined(
+            counted(single.calls, "call"),
+            counted(single.pauses, "pause") if single.pauses else "",
+            "phases not watched" if single.unphased else "",
+        ),
         why=_joined(single.reason, _alert(single.alert), _state(single.state)),
         longest=_longest(times_ns),
         reasons=_reasons(single.parts),

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of one ending's handshakes went: the mean handshake's pieces, and a row for each part."""
+"""Where the time of one ending's handshakes went: the mean handshake's pieces, and a row for each part.
+
+Where phases were watched in some of the handshakes only, their share of all is estimated from these.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import BEFORE, MEANWHILE, PHASES, Ending, Group, Handshakes, Part, Times
+from ssllatency.model.handshakes import BEFORE, MEANWHILE, PHASES, WINDOWED, Ending, Group, Handshakes, Part, Times
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.parts import PARTS, PIECES
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, share
 
 HEADINGS = ("Part", "Count", "Share", "Mean", "p50", "p90", "p99", "Max")
+ESTIMATED = "~"
 _QUANTILES = (0.5, 0.9, 0.99)
 
 # Each row of the table and how deep it stands below the one that it is a part of.
@@ -51,7 +55,8 @@ def shown_group(handshakes: Handshakes) -> Group | None:
 
 def mean_ns(group: Group, parts: Sequence[Part] = PIECES) -> dict[Part, float]:
     """The time of each part in the mean handshake, whether a handshake had it or not, so that they add up to the whole."""
-    return {part: group.parts[part].total_ns / group.count for part in parts if part in group.parts}
+    whole = group.estimated
+    return {part: whole.parts[part].total_ns / group.count for part in parts if part in whole.parts}
 
 
 def mostly_waits(group: Group) -> bool:
@@ -62,16 +67,23 @@ def mostly_waits(group: Group) -> bool:
 
 def part_rows(group: Group) -> list[Row]:
     """A row for each part, under HEADINGS: each of the handshakes that had it, with its share of the wall time where it lies
-    in that."""
-    wall_ns = group.parts[Part.WALL].total_ns
-    present = [(part, depth, group.parts[part]) for part, depth in _ROWS if part in group.parts and group.parts[part].count]
-    return [
-        Row((PARTS[part],), _cells(times, 0 if part in _NOT_IN_WALL else wall_ns), depth, part)
-        for part, depth, times in present
-    ]
+    in that. ESTIMATED stands before what is estimated."""
+    present = [(part, depth) for part, depth in _ROWS if part in group.parts and group.parts[part].count]
+    if group.unphased:
+        present = [(part, depth) for part, depth in present if part is not Part.REST_ASLEEP]  # it holds that of phases, too
+    return [Row((PARTS[part],), _cells(group, part), depth, part) for part, depth in present]
 
 
-def _cells(times: Times, wall_ns: int) -> tuple[str, ...]:
-    quantiles = (quantile(times, q) for q in _QUANTILES)
-    mean = duration(times.total_ns / times.count)
-    return str(times.count), share(times.total_ns, wall_ns) if wall_ns else "-", mean, *quantiles, duration(times.max_ns)
+def _cells(group: Group, part: Part) -> tuple[str, ...]:
+    times, whole = group.parts[part], group.estimated.parts[part]
+    wall_ns = 0 if part in _NOT_IN_WALL else group.parts[Part.WALL].total_ns
+    part_of_wall = share(whole.total_ns, wall_ns) if wall_ns else "-"
+    if group.unphased and part is Part.REST:  # what its times hold are those of unwatched phases, too
+        mean = f"{ESTIMATED}{duration(whole.total_ns / whole.count)}"
+        return str(times.count), f"{ESTIMATED}{part_of_wall}", mean, *("-" for _ in _QUANTILES), "-"
+    mark = ESTIMATED if group.unphased and part in WINDOWED else ""
+    return str(times.count), f"{mark}{part_of_wall}", *_statistics(times)
+
+
+def _statistics(times: Times) -> tuple[str, ...]:
+    return duration(times.total_ns / times.count), *(quantile(times, q) for q in _QUANTILES), duration(times.max_ns)

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.sampling import Basis, Estimate, Interval, Sampling
+from ssllatency.reports.rows.parts import ESTIMATED
 from ssllatency.reports.words.units import counted, duration, seconds, share
 
 
@@ -48,11 +50,26 @@ def unprinted(sampling: Sequence[Sampling]) -> list[str]:
     ]
 
 
+def phases_sentence(handshakes: Handshakes) -> str:
+    """In how many handshakes the phases were watched, and at what price they could be in all; "" where they were."""
+    number = sum(group.count for group in handshakes.groups)
+    if not (unphased := handshakes.unphased):
+        return ""
+    watched = f"{share(number - unphased, number)} of the handshakes ({number - unphased} of {number})"
+    meaning = f"what has a {ESTIMATED} is estimated from these" if unphased < number else "in the others they are part of rest"
+    exact = _price(handshakes.exact_share) or " --exact watches them in all."
+    return f"Phases but the private key's were watched in {watched} to keep within the budget: {meaning}.{exact}"
+
+
 def _exact(part: Sampling) -> str:
     """How to watch all, and what that would cost."""
-    if part.exact_share is None:
+    return _price(part.exact_share)
+
+
+def _price(exact_share: float | None) -> str:
+    if exact_share is None:
         return ""
-    cost = f"{'more than ' if part.exact_share > _MOST_SHARE else 'about '}{100 * min(part.exact_share, _MOST_SHARE):.0f} %"
+    cost = f"{'more than ' if exact_share > _MOST_SHARE else 'about '}{100 * min(exact_share, _MOST_SHARE):.0f} %"
     return f" --exact watches all the time, for {cost} of the CPU time of the process that pays most."
 
 

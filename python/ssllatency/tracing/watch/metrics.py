@@ -14,7 +14,20 @@ from enum import Enum
 
 from ssllatency.model.arithmetic import by_function
 from ssllatency.model.handshake_arithmetic import add_times, total
-from ssllatency.model.handshakes import BEFORE, CLIENT_WAIT, MEANWHILE, PHASES, WAITS, YES, Ending, Label, Part, Times
+from ssllatency.model.handshakes import (
+    BEFORE,
+    CLIENT_WAIT,
+    MEANWHILE,
+    PHASES,
+    WAITS,
+    WINDOWED,
+    YES,
+    Ending,
+    Group,
+    Label,
+    Part,
+    Times,
+)
 from ssllatency.model.histogram import quantile_rank
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.model.timed import quantile_ns
@@ -180,9 +193,19 @@ def _part(part: Part) -> Callable[[Snapshot], Sample]:
         group = total(snapshot.handshakes, Ending.SUCCESS)
         times = group.parts.get(part) if group else None
         whole_ns = group.total_ns(*(CLIENT_WAIT if part in _OF_CLIENT_WAIT else (Part.WALL,))) if group else 0
+        if group and group.unphased and (part in WINDOWED or part is Part.REST):
+            return _sampled(group, part, snapshot.duration_s, whole_ns)
         return Sample(times.count if times else 0, group.count if group else 0, snapshot.duration_s, times, whole_ns)
 
     return sample
+
+
+def _sampled(group: Group, part: Part, seconds: float, whole_ns: int) -> Sample:
+    """Of phases that were watched in some handshakes only: their times in these; what remains of a handshake isn't known."""
+    if part is Part.REST:
+        return Sample(None, None, seconds)
+    watched = group.count - group.unphased
+    return Sample(None, None, seconds, group.parts.get(part), whole_ns * watched // group.count)
 
 
 def _ending(ending: Ending) -> Callable[[Snapshot], Sample]:

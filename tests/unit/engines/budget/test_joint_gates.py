@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gates of several attachments as one, and those of an attachment of which only reads and writes go into windows."""
+"""The gates of several attachments as one, and those of what watches handshakes, which don't go into windows themselves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ssllatency.engines.attach.sites import Tier
-from ssllatency.engines.budget.gates import DataGates, JointGates, resume
+from ssllatency.engines.budget.gates import HandshakeGates, JointGates, resume
 
 ALL = (Tier.DATA, Tier.BELOW)
 
@@ -45,37 +45,49 @@ class Recorded:
 def test_all_go_together_and_the_one_that_counts_is_set_last() -> None:
     functions = Recorded("functions", runs_on=3)
     handshakes = Recorded("handshakes", functions.log, runs_on=5)
-    gates = JointGates(functions, DataGates(handshakes))
+    gates = JointGates(functions, HandshakeGates(handshakes))
     gates.shut(ALL)
     gates.thin(ALL)
     assert gates.finish(Tier.DATA) == 3
     assert gates.finish(Tier.BELOW) == 3
     resume(gates, ALL)
     assert [entry for entry in functions.log if entry[1] in ("set", "take_in")] == [
-        ("handshakes", "set", (Tier.DATA,)),
+        ("handshakes", "set", ALL),
         ("functions", "set", ALL),
-        ("handshakes", "take_in", (Tier.DATA,)),
+        ("handshakes", "take_in", ALL),
         ("functions", "take_in", ALL),
     ]
-    assert ("handshakes", "finish", (Tier.DATA,)) in functions.log
-    assert ("handshakes", "finish", (Tier.BELOW,)) not in functions.log
+    assert gates.finish(Tier.HANDSHAKE) == 3
+    finished = [tiers for name, what, tiers in functions.log if (name, what) == ("handshakes", "finish")]
+    assert finished == [(Tier.DATA,), (Tier.BELOW,)]
     functions.quiet = False
     assert not gates.is_quiet(ALL)
 
 
 def test_what_handshakes_need_stays_from_then_on() -> None:
     recorded = Recorded("handshakes")
-    gates = DataGates(recorded)
+    gates = HandshakeGates(recorded)
     gates.shut([Tier.DATA])
     gates.finish(Tier.DATA)
     gates.keep()
     gates.keep()
     assert recorded.log[-2:] == [("handshakes", "set", (Tier.DATA,)), ("handshakes", "take_in", (Tier.DATA,))]
-    before = list(recorded.log)
-    gates.shut([Tier.DATA])
-    gates.thin([Tier.DATA])
+    gates.shut(ALL)
+    gates.thin(ALL)
     assert gates.finish(Tier.DATA) == 0
-    resume(gates, [Tier.DATA])
+    resume(gates, ALL)
     recorded.quiet = False
-    assert gates.is_quiet([Tier.DATA])
-    assert recorded.log == before
+    assert not gates.is_quiet(ALL)
+    assert all(tiers == (Tier.BELOW,) for _, _, tiers in recorded.log[-4:])
+
+
+def test_all_is_watched_again() -> None:
+    recorded = Recorded("handshakes")
+    gates = HandshakeGates(recorded)
+    gates.watch_all()
+    assert not recorded.log
+    gates.shut([Tier.BELOW])
+    gates.finish(Tier.BELOW)
+    gates.watch_all()
+    gates.watch_all()
+    assert recorded.log[2:] == [("handshakes", "set", (Tier.BELOW,)), ("handshakes", "take_in", (Tier.BELOW,))]

@@ -36,6 +36,7 @@ def table(group: Group, page: Page) -> list[str]:
     rows = part_rows(group)
     cells = [[f"{'  ' * row.depth}{row.names[0]}", *row.cells] for row in rows]
     lines = page.table([[*map(str.upper, HEADINGS)], *cells], left=1, goes=_GOES)
-    dominant = max((part for part in PIECES if part in group.parts), key=lambda part: group.parts[part].total_ns)
+    whole = group.estimated
+    dominant = max((part for part in PIECES if part in whole.parts), key=lambda part: whole.parts[part].total_ns)
     stands_out = [False, *(row.part is dominant for row in rows)]
     return [page.marked(line, DOMINANT) if out else line for line, out in zip(lines, stands_out, strict=True)]

@@ -15,6 +15,7 @@ from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.facts import facts_sentence
 from ssllatency.reports.rows.parts import shown_group
+from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.frame import costs, heading, lost, not_traced, notes
 from ssllatency.reports.text.handshakes import endings as handshake_endings
 from ssllatency.reports.text.handshakes import groups as handshake_groups
@@ -60,7 +61,8 @@ def _times(handshakes: Handshakes, page: Page) -> list[list[str]]:
         return []
     kinds = handshake_mix.mix(handshakes, page) if group.ending is Ending.SUCCESS else []
     facts = page.wrapped(facts_sentence(handshakes), "", "  ")
-    return [*handshake_parts.bars(group, page), handshake_parts.table(group, page), kinds, facts]
+    watched = page.wrapped(phases_sentence(handshakes), "", "  ")
+    return [*handshake_parts.bars(group, page), [*handshake_parts.table(group, page), *watched], kinds, facts]
 
 
 def _offload(snapshot: Snapshot, handshakes: Handshakes, page: Page) -> list[str]:

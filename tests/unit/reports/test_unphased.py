@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handshakes in some of which phases weren't watched: what is estimated of all, and how reports and documents show that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.measured.handshakes import Shake, handshakes_of
+from tests.unit.reports.report_samples import snapshot_of
+
+from ssllatency.model.handshake_arithmetic import difference, merge, total
+from ssllatency.model.handshakes import WINDOWED, Ending, Fact, Group, Handshakes, Part, Single
+from ssllatency.model.recording import Recording
+from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.statistics.compare import compare
+from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.documents.document import from_json, to_json
+from ssllatency.reports.html.page import page
+from ssllatency.reports.rows.endings import single_words
+from ssllatency.reports.rows.parts import mean_ns, part_rows
+from ssllatency.reports.rows.sampling import phases_sentence
+from ssllatency.reports.text.handshakes.report import render
+from ssllatency.tracing.watch.metrics import figure_of, handshake_subjects
+
+TIMES = {
+    Part.PRIVATE_KEY: 600_000,
+    Part.KEY_EXCHANGE: 100_000,
+    Part.CALLBACKS: 20_000,
+    Part.REST: 80_000,
+    Part.WAIT_PEER: 200_000,
+}
+WATCHED, NUMBER = 25, 100
+
+
+def _unwatched(times: dict[Part, int]) -> Shake:
+    """The same handshake as it is seen where only the private key's phase is watched."""
+    hidden = sum(times.get(part, 0) for part in WINDOWED)
+    kept = {part: time for part, time in times.items() if part not in WINDOWED}
+    return Shake({**kept, Part.REST: times[Part.REST] + hidden}, facts={Fact.UNPHASED: 1})
+
+
+def _handshakes(watched: int = WATCHED) -> Handshakes:
+    return handshakes_of([Shake(TIMES)] * watched + [_unwatched(TIMES)] * (NUMBER - watched))
+
+
+def _snapshot(handshakes: Handshakes) -> Snapshot:
+    return snapshot_of(handshakes=handshakes)
+
+
+def _group(handshakes: Handshakes) -> Group:
+    group = total(handshakes, Ending.SUCCESS)
+    assert group is not None
+    return group
+
+
+def test_the_estimate_is_what_all_handshakes_had() -> None:
+    seen, all_of_them = _group(_handshakes()), _group(_handshakes(NUMBER))
+    assert seen.unphased == NUMBER - WATCHED
+    assert seen.total_ns(Part.KEY_EXCHANGE) == WATCHED * TIMES[Part.KEY_EXCHANGE]
+    estimated = {part: times.total_ns for part, times in seen.estimated.parts.items()}
+    assert estimated == {part: times.total_ns for part, times in all_of_them.parts.items()}
+    assert all_of_them.estimated is all_of_them
+
+
+def test_no_more_is_moved_out_of_rest_than_is_in_it() -> None:
+    slow = {**TIMES, Part.KEY_EXCHANGE: 10_000_000}
+    group = _group(handshakes_of([Shake(slow)] + [_unwatched(TIMES)] * 9))
+    assert group.estimated.total_ns(Part.REST) >= 0
+    phases = (Part.PRIVATE_KEY, *WINDOWED, Part.REST)
+    assert group.estimated.total_ns(*phases) == group.total_ns(Part.CALLS) == group.total_ns(*phases)
+
+
+def test_where_none_was_watched_nothing_is_estimated() -> None:
+    handshakes = _handshakes(0)
+    group = _group(handshakes)
+    assert group.estimated is group
+    assert phases_sentence(handshakes) == (
+        "Phases but the private key's were watched in 0 % of the handshakes (0 of 100) to keep within the budget: in the others"
+        " they are part of rest. --exact watches them in all."
+    )
+
+
+def test_estimates_are_marked() -> None:
+    rows = {row.part: row.cells for row in part_rows(_group(_handshakes()))}
+    assert rows[Part.KEY_EXCHANGE][:3] == ("25", "~10 %", "100 us")
+    assert rows[Part.REST] == ("100", "~8.0 %", "~80.0 us", "-", "-", "-", "-")
+    assert rows[Part.PRIVATE_KEY][:3] == ("100", "60 %", "600 us")
+    exact = {row.part: row.cells for row in part_rows(_group(_handshakes(NUMBER)))}
+    assert not any("~" in cell for cells in exact.values() for cell in cells)
+    assert mean_ns(_group(_handshakes())) == mean_ns(_group(_handshakes(NUMBER)))
+
+
+def test_sleep_in_rest_is_left_out() -> None:
+    asleep = {**TIMES, Part.REST_ASLEEP: 10_000}
+    handshakes = handshakes_of([Shake(asleep)] * 5 + [replace(_unwatched(TIMES), times={**asleep})] * 5)
+    assert Part.REST_ASLEEP not in {row.part for row in part_rows(_group(handshakes))}
+
+
+def test_reports_say_how_many_were_watched_and_what_all_would_cost() -> None:
+    handshakes = replace(_handshakes(), exact_share=0.131)
+    sentence = (
+        "Phases but the private key's were watched in 25 % of the handshakes (25 of 100) to keep within the budget: what has a"
+        " ~ is estimated from these. --exact watches all the time, for about 13 % of the CPU time of the process that pays"
+        " most."
+    )
+    assert phases_sentence(handshakes) == sentence
+    assert sentence in " ".join(render(_snapshot(handshakes)).split())
+    assert "is estimated from these" in page(Recording.of([_snapshot(handshakes)]))
+    assert "estimated" not in render(_snapshot(_handshakes(NUMBER)))
+
+
+def test_rules_judge_by_the_estimates() -> None:
+    case, exact = Case(_handshakes()), Case(_handshakes(NUMBER))
+    for part in (Part.KEY_EXCHANGE, Part.CALLBACKS, Part.REST, Part.PRIVATE_KEY):
+        assert case.ns(part) == exact.ns(part)
+        assert case.had(part) == exact.had(part) == NUMBER
+
+
+def test_a_comparison_attributes_no_change_to_what_was_not_watched() -> None:
+    before, after = (Recording.of([_snapshot(handshakes)]) for handshakes in (_handshakes(NUMBER), _handshakes()))
+    comparison = compare(before, after)
+    assert all(contribution.change_ns == 0 for contribution in comparison.contributions)
+
+
+@pytest.mark.parametrize(
+    ("subject", "word", "value"),
+    [
+        ("key exchange", "p50", 100_000),
+        ("key exchange", "share", 0.1),
+        ("key exchange", "count", None),
+        ("rest", "mean", None),
+        ("rest", "share", None),
+        ("private key", "share", 0.6),
+        ("private key", "count", NUMBER),
+    ],
+)
+def test_conditions_know_what_was_watched(subject: str, word: str, value: float | None) -> None:
+    asked = handshake_subjects()[subject]
+    figure = figure_of(asked, word)
+    assert figure is not None
+    found = figure.value([asked.sample(_snapshot(_handshakes()))])
+    assert found == (value if value is None else pytest.approx(value, rel=0.1))
+
+
+def test_documents_hold_it() -> None:
+    single = Single(1.0, 1, 1, "nginx", Ending.SUCCESS, _unwatched(TIMES).parts, {}, 2, 0, unphased=True)
+    handshakes = replace(_handshakes(), exact_share=0.25, slowest=(single,))
+    read = from_json(to_json(_snapshot(handshakes)))
+    assert read.handshakes == handshakes
+    assert "phases not watched" in single_words(single).calls
+    assert "not watched" not in single_words(replace(single, unphased=False)).calls
+
+
+def test_sums_and_differences_hold_it() -> None:
+    part, whole = replace(_handshakes(), exact_share=0.1), merge(_handshakes(), replace(_handshakes(), exact_share=0.2))
+    assert (whole.unphased, whole.exact_share) == (2 * (NUMBER - WATCHED), 0.2)
+    assert merge(part, part).exact_share == 0.1
+    assert difference(whole, _handshakes()).unphased == NUMBER - WATCHED
