@@ -132,7 +132,16 @@ def within_budget() -> dict[str, Any]:
     assert sampled, "nothing went into windows or was given up"
     given_up = any("was given up" in note for note in command.document["notes"])
     assert given_up is (kernel.best_method() is kernel.Method.PERF), f"given up: {given_up}"
-    return {**facts, "given up": given_up}
+    with Handshakes(nginx.master_pid, options=("--budget", "0.000001%")) as command:
+        first = connect(nginx)
+        time.sleep(1)
+        second = connect(nginx)
+    groups = command.document["handshakes"]["groups"]
+    unphased = sum(group["facts"].get("unphased", 0) for group in groups)
+    assert command.successful == first["SSL_do_handshake"] + second["SSL_do_handshake"]
+    assert unphased > 0, "phases were watched all the time"
+    assert losses(command.document) == {}, f"lost: {losses(command.document)}"
+    return {**facts, "given up": given_up, "unphased": unphased}
 
 
 def recorded() -> dict[str, Any]:
