@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ssllatency.bounded_json import parsed
 from ssllatency.errors import SsllatencyError
 
 TOKEN = "SSLLATENCY_PROMETHEUS_TOKEN"
@@ -100,7 +101,7 @@ class Prometheus:
 
     def _series(self, content: bytes) -> Answer:
         try:
-            series = json.loads(content)["data"]["result"]
+            series = parsed(content.decode())["data"]["result"]
             assert isinstance(series, list)
             assert all(isinstance(one, dict) for one in series)
         except (ValueError, KeyError, TypeError, AssertionError, RecursionError):

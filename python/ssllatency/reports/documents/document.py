@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields
 
+from ssllatency.bounded_json import parsed
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import ALL_PROCESSES, by_function
 from ssllatency.model.handshakes import Single
@@ -87,9 +88,10 @@ def from_document(document: object) -> Snapshot:
 
 
 def from_json(text: str) -> Snapshot:
-    """The snapshot of a document's JSON text. Raises SsllatencyError as from_document() does, or when it isn't JSON."""
+    """The snapshot of a document's JSON text. Raises SsllatencyError as from_document() does, or when it isn't JSON
+    or too much of it."""
     try:
-        document = json.loads(text)
+        document = parsed(text)
     except (ValueError, RecursionError):
         raise SsllatencyError(
             "This is not a measurement that ssllatency can read: it is not one JSON document, or it was cut short."

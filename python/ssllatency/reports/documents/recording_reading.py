@@ -8,11 +8,11 @@ each is an interval; those of one host make a run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from ssllatency.bounded_json import parsed
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Snapshot
@@ -60,8 +60,7 @@ def from_text(text: str, label: str) -> Recording:
     first = _parsed(lines[0]) if lines else None
     if isinstance(first, dict) and first.get("schema") == SCHEMA:
         return Recording(tuple(_recorded(lines, bool(last), label)), label)
-    whole = _parsed(text)
-    if isinstance(whole, dict) or not isinstance(first, dict):
+    if not isinstance(first, dict) or not any(line.strip() for line in (*lines[1:], last)):
         return Recording.of([document.from_json(text)], label)
     return Recording(tuple(_documents(lines, bool(last), label)), label)
 
@@ -142,9 +141,9 @@ def _documents(lines: Sequence[str], torn: bool, label: str) -> list[Run]:
 
 
 def _parsed(text: str) -> object:
-    """What the text is as JSON; None where it isn't any."""
+    """What the text is as JSON; None where it isn't any. SsllatencyError where it is too much."""
     try:
-        return json.loads(text)
+        return parsed(text)
     except (ValueError, RecursionError):
         return None
 
