@@ -101,6 +101,10 @@ class Instruction(Protocol):
         """(destination, value as 64 bits) if it sets a whole register to a constant."""
 
     @property
+    def zeroed(self) -> str:
+        """The register that it sets to 0, whatever that held; "" for none."""
+
+    @property
     def condition(self) -> str:
         """The mnemonic of a branch whose direction the kernel side can tell; "" of all else."""
 

@@ -464,3 +464,21 @@ def test_large_frame(assembled: Assembler) -> None:
 def test_stack_that_does_not_balance_is_refused(assembled: Assembler) -> None:
     with pytest.raises(Unplannable, match="balance"):
         assembled(function("f", "sub sp, sp, #16\nret")).plan()
+
+
+@pytest.mark.parametrize(
+    ("word", "register"),
+    [
+        (0xD2800001, "x1"),  # mov x1, #0
+        (0x52800001, "x1"),  # mov w1, #0
+        (0xAA1F03E1, "x1"),  # mov x1, xzr
+        (0x2A1F03E1, "x1"),  # mov w1, wzr
+        (0xD2800021, ""),  # mov x1, #1
+        (0xF2800001, ""),  # movk x1, #0
+        (0x92800001, ""),  # mov x1, #-1
+        (0xAA0003E1, ""),  # mov x1, x0
+        (0xD280001F, ""),  # mov xzr, #0
+    ],
+)
+def test_a_register_that_is_zeroed(word: int, register: str) -> None:
+    assert one(word).zeroed == register

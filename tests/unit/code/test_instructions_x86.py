@@ -228,3 +228,20 @@ def test_the_lines_are_the_instructions() -> None:
         detailed = [(raw.address, raw.size, raw.mnemonic, raw.op_str) for raw in instructions(code, ADDRESS, "x86-64")]
         written = [(line.address, len(line.code), line.mnemonic, line.op_str) for line in lines(code, ADDRESS, "x86-64")]
         assert written == detailed
+
+
+@pytest.mark.parametrize(
+    ("code", "register"),
+    [
+        ("31f6", "rsi"),  # xor %esi,%esi
+        ("4531c0", "r8"),  # xor %r8d,%r8d
+        ("be00000000", "rsi"),  # mov $0,%esi
+        ("48c7c600000000", "rsi"),  # mov $0,%rsi
+        ("be01000000", ""),  # mov $1,%esi
+        ("31fe", ""),  # xor %edi,%esi
+        ("4889fe", ""),  # mov %rdi,%rsi
+        ("83ceff", ""),  # or $-1,%esi
+    ],
+)
+def test_a_register_that_is_zeroed(code: str, register: str) -> None:
+    assert one(code).zeroed == register

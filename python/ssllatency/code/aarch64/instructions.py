@@ -146,6 +146,11 @@ class Aarch64Instruction:
             return None
         return None if 31 in (source, self.word & 31) else (NAMES[self.word & 31], NAMES[source], bits)
 
+    @property
+    def zeroed(self) -> str:
+        is_zero = self.word & 0x7F9FFFE0 == 0x52800000 or self.word & 0x7FFFFFE0 == 0x2A1F03E0  # movz of 0; mov of xzr, wzr
+        return NAMES[self.word & 31] if is_zero and self.word & 31 != 31 else ""
+
     constant = None  # the kernel emulates `ret`: there is nothing to be gained
     condition = ""
 

@@ -195,6 +195,10 @@ class X86Instruction:
         return (register, ones) if self.opcode == 0x83 and self.modrm >> 3 & 7 == 1 and self.code[-1] == 0xFF else None
 
     @property
+    def zeroed(self) -> str:
+        return self.constant[0] if self.constant and self.constant[1] == 0 else ""
+
+    @property
     def condition(self) -> str:
         return self.raw.mnemonic if self.opcode in _JCC and not self.prefixes and not self.rex else ""
 

@@ -46,6 +46,7 @@ from ssllatency.probes.handshake.state_machine import plan_state_machine
 from ssllatency.probes.plan import OperationPlan, Probe, Role
 from ssllatency.probes.planner import kind_of, libraries_in, machine_of
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
+from ssllatency.probes.sites.queries import passes_null
 
 _OF_TICKETS = ("EVP_EncryptFinal", "EVP_DecryptFinal")
 _TAKES_A_REFERENCE = "SSL_SESSION_up_ref"  # libssl calls it for the callback that follows, and nothing else does it do
@@ -215,8 +216,16 @@ class _Planner:
         for callee in CALLEES:
             for site in phase_calls.calls(callee, self._sites, self._bodies):
                 phases.add(callee.phase)
-                yield _Call(callee, site)
+                if not self._is_size_query(callee, site):
+                    yield _Call(callee, site)
         self.missing += [MissingPart(phase, reason) for phase, reason in _NOT_FOUND.items() if phase not in phases]
+
+    def _is_size_query(self, callee: Callee, site: int) -> bool:
+        """Whether the call's code shows that it only asks for a size: a probe there would be hit for nothing."""
+        start = self._bodies.function(site)
+        if callee.skip_null is None or start is None:
+            return False
+        return passes_null(self._bodies.graph(start), site, self._machine.argument_registers[callee.skip_null])
 
     def _transport(self) -> Iterator[_Call]:
         """The reads and writes of handshakes alone; where these can't be told, all of libssl's."""

@@ -24,6 +24,18 @@ def without_size_queries(graph: Graph, machine: Machine, argument: str) -> Graph
     return graph.without(edges) if edges else graph
 
 
+def passes_null(graph: Graph, call: int, argument: str) -> bool:
+    """Whether the call is a size query by what stands just before it: the register `argument` is set to NULL there."""
+    if call not in graph.nodes:
+        return False
+    for instruction in reversed(_straight(graph, graph.nodes[call])[:-1]):
+        if instruction.zeroed == argument:
+            return True
+        if argument in instruction.writes:
+            return False
+    return False
+
+
 def _null_edge(graph: Graph, machine: Machine, branch: Instruction, holding: dict[int, frozenset[str]]) -> set[tuple[int, int]]:
     path = _straight(graph, branch)
     tested = machine.null_branch(path)

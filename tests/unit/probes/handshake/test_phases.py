@@ -57,6 +57,24 @@ def test_a_signature_counts_and_a_cookies_hmac_does_not(assembled: Assemble) -> 
     assert {call.operation for call in plan.calls} == {"sign"}
 
 
+def test_a_call_that_only_asks_for_a_size_is_none(assembled: Assemble) -> None:
+    """By what stands just before it; where another way leads to the call, the kernel side looks at the argument."""
+    derive = "at_{0}: call EVP_PKEY_derive@PLT\ntest %eax,%eax\njs 9f\n"
+    made = assembled(
+        LIBSSL
+        + function(
+            "derive",
+            "push %rbx\nxor %esi,%esi\nmov %rdi,%rdx\n" + derive.format("size") + derive.format("whole") + "9: pop %rbx\nret",
+        )
+        + function("other", "push %rbx\nxor %esi,%esi\nmov %rdi,%rsi\n" + derive.format("set") + "9: pop %rbx\nret")
+        + function(
+            "joined",
+            "push %rbx\ntest %edi,%edi\nje 1f\nxor %esi,%esi\n1: nop\n" + derive.format("either") + "9: pop %rbx\nret",
+        )
+    )
+    assert labels(made, plan_handshake(made.image)) == ["either", "set", "whole"]
+
+
 def test_keys_that_are_derived_without_a_peer_do_not_count(assembled: Assemble) -> None:
     made = assembled(
         LIBSSL
