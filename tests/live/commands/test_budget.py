@@ -234,3 +234,22 @@ def test_phases_of_few_handshakes_are_all_watched(certificates: Path) -> None:
     [group] = shakes.document["handshakes"]["groups"]
     assert group["parts"]["key_exchange"]["count"] == group["count"] == HANDSHAKES
     assert "unphased" not in group["facts"]
+
+
+def test_a_recording_has_phases_in_windows_as_well(certificates: Path, tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    with Nginx(certificates, Settings(tickets=False)) as nginx:
+        load = ["wrk", "-t1", "-c8", "-d14", "-H", "Connection: close", f"https://127.0.0.1:{nginx.port['ecdsa']}/"]
+        with subprocess.Popen(load, stdout=subprocess.DEVNULL) as wrk:
+            time.sleep(1)
+            words = [PROGRAM, "record", "-p", str(nginx.master_pid), "--budget", "1%", "-d", "9", "-i", "3", "-o", str(file)]
+            subprocess.run(words, check=True, capture_output=True, timeout=60)
+            wrk.kill()
+    report = subprocess.run([PROGRAM, "report", str(file), "--json"], capture_output=True, text=True, check=True, timeout=60)
+    [group] = [group for group in json.loads(report.stdout)["handshakes"]["groups"] if group["ending"] == "success"]
+    parts, count, unphased = group["parts"], group["count"], group["facts"]["unphased"]
+    assert 0 < unphased < count
+    assert parts["private_key"]["count"] == count
+    assert parts["key_exchange"]["count"] == count - unphased
+    text = subprocess.run([PROGRAM, "report", str(file)], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "Phases but the private key's were watched" in " ".join(text.split())
