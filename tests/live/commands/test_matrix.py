@@ -101,7 +101,7 @@ page = "none"
 def command(text: str, output: Path) -> list[str]:
     file = output.with_suffix(".toml")
     file.write_text(text)
-    return [str(PROGRAM), "load", "--matrix", str(file), "-o", str(output)]
+    return [str(PROGRAM), "load", "--exact", "--matrix", str(file), "-o", str(output)]
 
 
 def run(text: str, output: Path, folder: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
