@@ -203,8 +203,13 @@ class HandshakeSession:
         """Attaches files that came later, all or nothing. AttachError where the kernel refuses."""
         first = self.attachment.next_number(len(images))
         self._describe(first, images, plans)
-        self._images[first:], self._plans[first:] = images, plans  # without those of an earlier attempt that was refused
-        self.attachment.extend(list(map(watched, images, plans)), self._sites(first, images, plans))
+        self._images += images
+        self._plans += plans
+        try:
+            self.attachment.extend(list(map(watched, images, plans)), self._sites(first, images, plans))
+        except BaseException:
+            del self._images[first:], self._plans[first:]
+            raise
         self._watch_wakes()
         self._begin_windows()
         self._windows.look_soon()
