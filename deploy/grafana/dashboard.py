@@ -327,9 +327,10 @@ def _what_is_paid() -> list[Any]:
         ),
         lines(
             "Losses",
-            "What should have been counted and was not, by kind.",
+            "What should have been counted and was not, by kind; and handshakes whose phases a budget has left in rest.",
             A_SECOND,
             (_rate("ssllatency_losses_total", _HOSTS, "kind"), "{{kind}}"),
+            (_rate("ssllatency_handshake_unphased_total", _HOSTS, "outcome"), "phases in rest: {{outcome}}"),
         ),
         lines(
             "Part of the time for which functions are watched",

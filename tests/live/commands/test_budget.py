@@ -219,7 +219,6 @@ def test_phases_go_into_windows_and_handshakes_stay_exact(certificates: Path) ->
     assert 0 < unphased < count
     assert parts["private_key"]["count"] == count
     assert parts["key_exchange"]["count"] == count - unphased
-    assert unphased > count / 2
     assert handshakes["exact_share"] > 0.01
     by_itself = [single for single in shakes.ended("success") if single.get("unphased")]
     assert len(by_itself) == unphased

@@ -96,8 +96,7 @@ def _of_series(series: Series) -> Iterator[Found]:
 
 def _of_group(group: Group) -> Iterator[Found]:
     whole = labels({names.OUTCOME: group.ending, **_tls(group)})
-    if group.unphased:
-        yield "ssllatency.handshake.unphased", labels({names.OUTCOME: str(group.ending)}), group.unphased
+    yield "ssllatency.handshake.unphased", labels({names.OUTCOME: str(group.ending)}), group.unphased
     for part, times in group.parts.items():
         durations = Distribution(times.total_ns, times.exponential)
         outcome = {names.OUTCOME: str(group.ending)}
