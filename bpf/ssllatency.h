@@ -102,9 +102,8 @@ enum ssll_tier {
 	SSLL_TIER_HANDSHAKE = 2, /* handshakes themselves, and what the programs need to know of an SSL */
 };
 
-/* What lies where in ssll_counters.shut. */
+/* What lies where in ssll_counters.shut, above a bit for each tier of which no call is taken in. */
 enum ssll_shut {
-	SSLL_SHUT_TIERS = 0, /* a bit for each tier of which no call is taken in */
 	SSLL_SHUT_TIMES = 8, /* how often what is below handshakes was taken in again */
 };
 

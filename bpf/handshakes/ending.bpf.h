@@ -18,19 +18,23 @@ struct {
 	__uint(max_entries, 1 << 20);
 } singles SEC(".maps");
 
+/* The time of phases from this one on is the rest's. */
+static __always_inline void forget_phases(struct ssll_handshake *handshake, __u32 first)
+{
+	for (__u32 part = first; part < SSLL_PART_REST; part++)
+		handshake->parts[part] = 0;
+}
+
 static __always_inline void complete_parts(struct ssll_handshake *handshake, __u64 now)
 {
 	__u64 phases = 0;
 
 	if (handshake->flags & SSLL_FLAG_UNATTRIBUTED) {
-		for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
-			handshake->parts[part] = 0;
+		forget_phases(handshake, SSLL_PART_PRIVATE_KEY);
 		count(&handshake_counters.unattributed);
 	}
-	if (handshake->flags & SSLL_FLAG_UNPHASED) {
-		for (__u32 part = SSLL_PART_PRIVATE_KEY + 1; part < SSLL_PART_REST; part++)
-			handshake->parts[part] = 0;
-	}
+	if (handshake->flags & SSLL_FLAG_UNPHASED)
+		forget_phases(handshake, SSLL_PART_PRIVATE_KEY + 1);
 	for (__u32 part = SSLL_PART_PRIVATE_KEY; part < SSLL_PART_REST; part++)
 		phases += handshake->parts[part];
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;

@@ -307,7 +307,6 @@ class Shared(IntEnum):
 
 
 class Shut(IntEnum):
-    TIERS = 0
     TIMES = 8
 
 

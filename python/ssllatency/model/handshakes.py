@@ -238,16 +238,20 @@ class Group:
         """How many handshakes have all phases but PRIVATE_KEY in REST, as these weren't watched."""
         return self.facts.get(Fact.UNPHASED, 0)
 
+    @property
+    def phased(self) -> int:
+        """How many have them as they were."""
+        return self.count - self.unphased
+
     @cached_property
     def estimated(self) -> Group:
         """The same with the totals of phases and REST as they would be if all handshakes had been watched: estimated from those
         that were. What isn't a total stays that of those; the group itself where all were watched, or none."""
-        watched = self.count - self.unphased
-        if not self.unphased or watched <= 0:
+        if not self.unphased or not self.phased:
             return self
         seen = {part: self.parts[part] for part in WINDOWED if part in self.parts}
         rest = self.parts[Part.REST]
-        more_ns = {part: times.total_ns * self.unphased // watched for part, times in seen.items()}
+        more_ns = {part: times.total_ns * self.unphased // self.phased for part, times in seen.items()}
         scale = min(1.0, rest.total_ns / sum(more_ns.values())) if any(more_ns.values()) else 0.0
         parts = {part: replace(times, total_ns=times.total_ns + int(scale * more_ns[part])) for part, times in seen.items()}
         moved_ns = sum(times.total_ns - seen[part].total_ns for part, times in parts.items())

@@ -47,8 +47,8 @@ class HandshakeGates:
     def keep(self) -> None:
         """Watches reads and writes all the time from here on. AttachError where the kernel refuses."""
         if not self._kept:
+            self._kept = True  # also where the kernel refuses: it isn't asked again and again
             self._resume({Tier.DATA})
-        self._kept = True
 
     def watch_all(self) -> None:
         """Watches all again. AttachError where the kernel refuses."""
@@ -56,7 +56,8 @@ class HandshakeGates:
 
     def _resume(self, tiers: set[Tier]) -> None:
         if shut := self._shut & tiers:
-            resume(self, shut)
+            self._shut -= shut
+            resume(self._gates, shut)
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
         """As Gates has it."""

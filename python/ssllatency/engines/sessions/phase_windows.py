@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import Tier
-from ssllatency.engines.base import AttachError
 from ssllatency.engines.budget.gates import HandshakeGates
 from ssllatency.engines.budget.windows import Windows
+from ssllatency.engines.sessions.windowed import ending_if_refused, windows_of
 
 GAVE_UP = (
     "Phases but the private key's were given up to keep within the budget, as this kernel can't set their probes again: in"
@@ -38,14 +38,7 @@ class PhaseWindows:
             self._windows.finish()
             self.gates.watch_all()
         self._tiers = tiers
-        processes = self._attachment.processes
-        self._windows = Windows(
-            *(self._budget, self.gates, processes.spent, dict),
-            tiers=tiers,
-            work=processes.work,
-            spent_unhit=processes.spent_unhit,
-            again=self._attachment.can_set_again,
-        )
+        self._windows = windows_of(self._attachment, self._budget, self.gates, tiers=tiers)
         self._windows.start(self._attachment.held)
 
     def look_soon(self) -> None:
@@ -57,15 +50,11 @@ class PhaseWindows:
         """Does what is due; `within_data`: how many handshakes were seen to take place within reads and writes."""
         if self._budget is None:
             return
-        try:
+        with ending_if_refused(self._windows, self._attachment):
             if within_data:
                 self.gates.keep()
             if self._windows:
                 self._windows.tick()
-        except AttachError as error:
-            if self._windows:
-                self._windows.finish()
-            self._attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
 
     @property
     def due_s(self) -> float:

@@ -18,13 +18,14 @@ from ssllatency import abi
 from ssllatency.abi import Convention
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import MOST_LIBRARIES, Tier, argument, tier_of
-from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.base import Request, TracedImage
 from ssllatency.engines.bpf.ring import HEADER, Ring
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read.collect import OUTCOMES, REASONS
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import who
 from ssllatency.engines.sessions.handshake_sites import layout_record
+from ssllatency.engines.sessions.windowed import ending_if_refused, windows_of
 from ssllatency.model.events import Call, Caller, Event, Returned
 from ssllatency.model.handshakes import NONE, WHO, Label, PeerPrefix
 from ssllatency.model.sampling import Sampling
@@ -185,13 +186,7 @@ class SnoopSession:
 
     def _begin_windows(self) -> None:
         if self._request.budget is not None:
-            processes = self.attachment.processes
-            self._windows = Windows(
-                *(self._request.budget, self.attachment, processes.spent, dict),
-                work=processes.work,
-                spent_unhit=processes.spent_unhit,
-                again=self.attachment.can_set_again,
-            )
+            self._windows = windows_of(self.attachment, self._request.budget)
             self._windows.start(self.attachment.held)
 
     def _describe(self, first: int, images: Sequence[TracedImage]) -> None:
@@ -235,11 +230,8 @@ class SnoopSession:
         """To be called several times a second."""
         self.attachment.processes.measure()
         if self._windows:
-            try:
+            with ending_if_refused(self._windows, self.attachment):
                 self._windows.tick()
-            except AttachError as error:
-                self._windows.finish()
-                self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
 
     @property
     def due_s(self) -> float:

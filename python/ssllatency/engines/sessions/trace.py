@@ -20,11 +20,12 @@ from ssllatency import abi
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.images import not_traced, unreadable
 from ssllatency.engines.attach.sites import Tier
-from ssllatency.engines.base import AttachError, LinearRange, TracedImage
+from ssllatency.engines.base import LinearRange, TracedImage
 from ssllatency.engines.budget.gates import Gates, JointGates
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read import collect
 from ssllatency.engines.read.unchanged import Unchanged
+from ssllatency.engines.sessions.windowed import ending_if_refused, windows_of
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.keyed import Kept
@@ -90,14 +91,8 @@ class TraceSession:
         """Keeps the budget from here on, if there is one, and watches reads and writes, which were held back until now. `also`:
         the gates of what is attached beside this. AttachError where the kernel refuses."""
         if self._request.budget is not None:
-            gates: Gates = JointGates(self.attachment, *also) if also else self.attachment
-            processes = self.attachment.processes
-            self._windows = Windows(
-                *(self._request.budget, gates, processes.spent, self._totals),
-                work=processes.work,
-                spent_unhit=processes.spent_unhit,
-                again=self.attachment.can_set_again,
-            )
+            gates = JointGates(self.attachment, *also) if also else None
+            self._windows = windows_of(self.attachment, self._request.budget, gates, self._totals)
             self._windows.start(self.attachment.held)
 
     def _configure(self) -> None:
@@ -153,11 +148,8 @@ class TraceSession:
         """To be called several times a second."""
         self.attachment.processes.measure()
         if self._windows:
-            try:
+            with ending_if_refused(self._windows, self.attachment):
                 self._windows.tick()
-            except AttachError as error:
-                self._windows.finish()
-                self.attachment.notes.append(f"What was watched in windows isn't watched any more: {error}")
 
     @property
     def due_s(self) -> float:

@@ -42,8 +42,8 @@ class Case:
         """How many handshakes had the part; estimated, where it was watched in some of them only."""
         if not self.group or part not in self.group.parts:
             return 0
-        count, watched = self.group.parts[part].count, self.count - self.group.unphased
-        return round(count * self.count / watched) if part in WINDOWED and watched > 0 else count
+        count, phased = self.group.parts[part].count, self.group.phased
+        return round(count * self.count / phased) if part in WINDOWED and phased else count
 
     @property
     def tells_sleep(self) -> bool:

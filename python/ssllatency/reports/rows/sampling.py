@@ -36,7 +36,7 @@ def sampling_sentences(sampling: Sequence[Sampling]) -> list[str]:
         watched = f"{share(part.watched_s, part.duration_s)} of the time ({seconds(part.watched_s)}"
         windows = f"in {counted(part.windows, 'window')}) to keep within the budget; the counts above are what was seen then."
         late = f" {counted(part.unfinished, 'call')} ran on after their window and aren't counted." if part.unfinished else ""
-        sentences.append(f"{names}: watched {watched} {windows}{late}{_beside(part)}{_exact(part)}")
+        sentences.append(f"{names}: watched {watched} {windows}{late}{_beside(part)}{_exact(part.exact_share)}")
     return sentences
 
 
@@ -44,7 +44,8 @@ def unprinted(sampling: Sequence[Sampling]) -> list[str]:
     """The same where calls are printed one by one, and none is estimated."""
     return [
         f"{', '.join(part.functions)}: calls were watched {share(part.watched_s, part.duration_s)} of the time"
-        f" ({seconds(part.watched_s)} in {counted(part.windows, 'window')}) to keep within the budget.{_exact(part)}"
+        f" ({seconds(part.watched_s)} in {counted(part.windows, 'window')}) to keep within the budget."
+        f"{_exact(part.exact_share)}"
         for part in sampling
         if part.functions and part.duration_s
     ]
@@ -57,16 +58,12 @@ def phases_sentence(handshakes: Handshakes) -> str:
         return ""
     watched = f"{share(number - unphased, number)} of the handshakes ({number - unphased} of {number})"
     meaning = f"what has a {ESTIMATED} is estimated from these" if unphased < number else "in the others they are part of rest"
-    exact = _price(handshakes.exact_share) or " --exact watches them in all."
+    exact = _exact(handshakes.exact_share) or " --exact watches them in all."
     return f"Phases but the private key's were watched in {watched} to keep within the budget: {meaning}.{exact}"
 
 
-def _exact(part: Sampling) -> str:
-    """How to watch all, and what that would cost."""
-    return _price(part.exact_share)
-
-
-def _price(exact_share: float | None) -> str:
+def _exact(exact_share: float | None) -> str:
+    """How to watch all, and what that would cost; "" where it isn't known."""
     if exact_share is None:
         return ""
     cost = f"{'more than ' if exact_share > _MOST_SHARE else 'about '}{100 * min(exact_share, _MOST_SHARE):.0f} %"

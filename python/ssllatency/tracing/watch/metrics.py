@@ -204,8 +204,7 @@ def _sampled(group: Group, part: Part, seconds: float, whole_ns: int) -> Sample:
     """Of phases that were watched in some handshakes only: their times in these; what remains of a handshake isn't known."""
     if part is Part.REST:
         return Sample(None, None, seconds)
-    watched = group.count - group.unphased
-    return Sample(None, None, seconds, group.parts.get(part), whole_ns * watched // group.count)
+    return Sample(None, None, seconds, group.parts.get(part), whole_ns * group.phased // group.count)
 
 
 def _ending(ending: Ending) -> Callable[[Snapshot], Sample]:
