@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import ssl
 import subprocess
@@ -63,7 +64,8 @@ def connect(port: int) -> None:
 def late(certificates: Path, *prefix: str, program: str = sys.executable, held: bool = False) -> Iterator[Late]:
     """A server that hasn't loaded libssl yet; `held`: nor started, but waits in `prefix` for go()."""
     pair = [str(certificates / f"ecdsa.{end}") for end in ("crt", "key")]
-    command = [*prefix, program, str(HERE / "python" / "late_program.py"), *pair]
+    script = shutil.copy(HERE / "python" / "late_program.py", certificates)  # the checkout may be where only root gets to
+    command = [*prefix, program, str(script), *pair]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
