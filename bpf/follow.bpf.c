@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "follow.h"
+#include "common/notices.bpf.h"
 #include "common/stack.bpf.h"
 #include "common/targets.bpf.h"
 #include "common/tasks.bpf.h"
@@ -31,29 +32,16 @@ struct {
 } ended SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 16);
-} notices SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
 	__uint(max_entries, 1);
 	__uint(key_size, 4);
 	__uint(value_size, 4);
 } cgroup SEC(".maps");
 
-static __always_inline void notify(__u32 tgid, __u32 parent)
+static __always_inline void tell_of(__u32 tgid, __u32 parent)
 {
-	struct ssll_notice *notice = bpf_ringbuf_reserve(&notices, sizeof(*notice), 0);
-
-	if (!notice) {
+	if (!notify(tgid, parent))
 		__sync_fetch_and_add(&follow_counters.dropped, 1);
-		return;
-	}
-	notice->at_ns = bpf_ktime_get_ns();
-	notice->tgid = tgid;
-	notice->parent = parent;
-	bpf_ringbuf_submit(notice, 0);
 }
 
 /* Sets or clears a process's bit; whether it was set. Writes only where that changes it. */
@@ -93,7 +81,7 @@ int at_fork(struct bpf_raw_tracepoint_args *ctx)
 	if (is_target(child)) {
 		__sync_fetch_and_add(&follow_counters.joined, 1);
 		if (follow_wishes.children)
-			notify(child, parent);
+			tell_of(child, parent);
 	}
 	return 0;
 }
@@ -134,7 +122,7 @@ int at_exec(struct bpf_raw_tracepoint_args *ctx)
 	set_bit(&word->members, target_bit(tgid), wanted);
 	if (wanted && !was) {
 		__sync_fetch_and_add(&follow_counters.joined, 1);
-		notify(tgid, 0);
+		tell_of(tgid, 0);
 	}
 	return 0;
 }

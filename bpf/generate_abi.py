@@ -89,9 +89,12 @@ def size_of(types: Types, number: int) -> int:
 
 
 def map_text(types: Types, variable: dict[str, Any]) -> str:
-    """One map: libbpf's convention says numbers as the length of an array that is pointed to, types as what is pointed to."""
+    """One map: libbpf's convention says numbers as the length of an array that is pointed to, types as what is pointed to. ""
+    for a ring buffer: it has no keys, and bcc's programs do without it."""
     members = types[variable["type_id"]]["members"]
     pointed = {member["name"]: types[member["type_id"]]["type_id"] for member in members}
+    if "key" not in pointed:
+        return ""
     kind, entries, flags = (
         types[pointed[name]]["nr_elems"] if name in pointed else 0 for name in ("type", "max_entries", "map_flags")
     )
@@ -103,7 +106,7 @@ def maps_text(path: str) -> str:
     """All maps of one object."""
     types = read_types(path)
     [section] = (entry for entry in types.values() if entry["kind"] == "DATASEC" and entry["name"] == ".maps")
-    rows = sorted(map_text(types, types[each["type_id"]]) for each in section["vars"])
+    rows = sorted(filter(None, (map_text(types, types[each["type_id"]]) for each in section["vars"])))
     return "MAPS = {\n" + "\n".join(rows) + "\n}\n"
 
 

@@ -122,6 +122,7 @@ enum ssll_hit {
  */
 enum ssll_hit_table {
 	SSLL_HIT_PIDS = 1024,
+	SSLL_HITS_A_NOTICE = 8192, /* a power of two, of one entry and kind: so user space hears of a load that comes at once */
 };
 
 struct ssll_hits {

@@ -3,6 +3,9 @@
 #ifndef HITS_BPF_H
 #define HITS_BPF_H
 
+#ifndef SSLL_VALUE
+#include "common/notices.bpf.h"
+#endif
 #include "common/registers.bpf.h"
 #include "common/targets.bpf.h"
 
@@ -15,6 +18,16 @@ struct {
 	__type(value, struct ssll_hits);
 } hits SEC(".maps");
 
+/* Where nobody reads notices, or they find no room, user space sees the hits when it looks the next time. bcc's programs have
+ * no ring. */
+static __always_inline void tell_of_many(__u64 counted)
+{
+#ifndef SSLL_VALUE
+	if (!(counted & (SSLL_HITS_A_NOTICE - 1)))
+		notify(0, 0);
+#endif
+}
+
 /* The thread may be moved to another processor in between, hence the atomic addition. */
 static __always_inline void count_hit_of(enum ssll_hit kind)
 {
@@ -22,7 +35,7 @@ static __always_inline void count_hit_of(enum ssll_hit kind)
 	struct ssll_hits *counted = bpf_map_lookup_elem(&hits, &number);
 
 	if (counted)
-		__sync_fetch_and_add(&counted->of_kind[kind & (SSLL_HITS - 1)], 1);
+		tell_of_many(__sync_fetch_and_add(&counted->of_kind[kind & (SSLL_HITS - 1)], 1) + 1);
 }
 
 /* The same of a site with this cookie; gives the cookie back. */

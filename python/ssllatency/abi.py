@@ -156,6 +156,7 @@ class Hit(IntEnum):
 
 class HitTable(IntEnum):
     HIT_PIDS = 1024
+    HITS_A_NOTICE = 8192
 
 
 class KeyOperation(IntEnum):

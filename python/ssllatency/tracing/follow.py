@@ -152,6 +152,12 @@ class Follower:
         self.look()
         return also in ready
 
+    @property
+    def bursts(self) -> int:
+        """How many times probes were hit so often that the budget is to be looked after."""
+        following = self._attachment.following
+        return following.bursts if following else 0
+
     def look(self) -> None:
         """Takes what the kernel tells; looks at those processes, and now and then at all that are new. What there is no time
         for waits for the next look."""

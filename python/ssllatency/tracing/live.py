@@ -135,7 +135,7 @@ class RunEnd:
         self._began = bool(follower is None or follower.arrived)
         self.at = time.monotonic() + self._duration if self._began else math.inf
         self._resolved, self._look, self._over = resolved, time.monotonic() + _LOOK_AGAIN_S, False
-        self._follower, self._looked_s = follower, 0.0
+        self._follower, self._looked_s, self._bursts = follower, 0.0, 0
         self._progress = Progress(duration, exact=True) if duration else None
 
     def has_come(self) -> bool:
@@ -155,7 +155,8 @@ class RunEnd:
         return self._over
 
     def wait(self, until: float) -> bool:
-        """Waits until then, or until the end; whether it was the end. Sees an end also where it needn't wait."""
+        """Waits until then, until the end, or until a burst of hits is to be looked at; whether it was the end. It sees that
+        even where it needn't wait."""
         is_over = self._waited(until)
         if is_over and self._progress:
             self._progress.close()
@@ -169,6 +170,8 @@ class RunEnd:
                 self._progress.show(self._duration - (self.at - time.monotonic()), "Ctrl-C ends it sooner")
             if self._wait(left) or self.has_come():
                 return True
+            if self._is_hit():
+                return False
         return time.monotonic() >= self.at
 
     def _wait(self, seconds: float) -> bool:
@@ -178,6 +181,11 @@ class RunEnd:
         self._follower.wait(min(seconds, _FOLLOW_S))
         self._looked_s = time.monotonic()
         return False
+
+    def _is_hit(self) -> bool:
+        """Whether probes were hit many times since this was asked."""
+        bursts, self._bursts = self._bursts, self._follower.bursts if self._follower else 0
+        return self._bursts > bursts
 
     def _all_have_ended(self) -> bool:
         resolved = self._resolved

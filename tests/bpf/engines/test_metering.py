@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ssllatency import abi
 from ssllatency.engines import choice
 from ssllatency.engines.base import Rules, Side
 from ssllatency.engines.bpf import kernel
+from ssllatency.engines.cost.hits import possible_cores
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.cost import Cost
@@ -159,3 +161,18 @@ def test_what_was_mapped_is_given_back_at_once(subject: Subject) -> None:
         assert descriptors() == before
     finally:
         gc.enable()
+
+
+def test_many_hits_wake_whoever_keeps_the_budget(subject: Subject) -> None:
+    """A notice is of one process on one processor, each time that it has hit probes of one kind so many times more."""
+    session = subject.attach(hit_costs=known, follow=Rules(lambda: {subject.pid: False}))
+    following = session.attachment.following
+    assert following is not None
+    a_call, a_notice = hits_of_a_success(subject, "RSA_sign"), abi.HitTable.HITS_A_NOTICE.value
+    subject.do("calls", a_notice // (4 * a_call))  # of each of two kinds
+    assert not following.wait(0)
+    assert following.bursts == 0
+    subject.do("calls", 4 * a_notice // a_call)
+    assert following.wait(0)
+    bursts, hits = following.bursts, measured(session).hits
+    assert hits / a_notice - abi.Hit.HITS * possible_cores() <= bursts <= hits / a_notice

@@ -112,10 +112,7 @@ class Attachment:
         config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
         config.companions = int(self._companions)
         config.stoppable = int(self.method is kernel.Method.PERF)
-        if self.following:
-            self.object.reuse_map("targets", self.following.targets_fd)
-        elif self._beside:
-            self.object.reuse_map("targets", self._beside.object.map_fd("targets"))
+        self._share_maps()
         programs = self._choose_programs()
         if self.processes.meter:
             make_room(self.object)
@@ -129,6 +126,13 @@ class Attachment:
         self._describe(0, self.images, attached=False)
         if not self.following and not self._beside and (self._filtered or self._companions):
             self._add_to_set(self._pids)
+
+    def _share_maps(self) -> None:
+        """Before loading: has the object use the same set of processes, and the same ring of notices, as the others do."""
+        others = self.following or (self._beside.object if self._beside else None)
+        for name in ("targets", "notices"):
+            if others and self.object.has_map(name):
+                self.object.reuse_map(name, others.map_fd(name))
 
     def _describe(self, first: int, images: Sequence[TracedImage], *, attached: bool) -> None:
         """Tells the programs how the SSLs of these libraries are read, and whether all their sites are attached; the first

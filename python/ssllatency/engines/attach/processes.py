@@ -87,6 +87,10 @@ class Processes:
         """The same, at next to no cost, where no probe was hit since it was asked; None where one was."""
         return self.meter.spent_unhit() if self.meter else None
 
+    def bursts(self) -> int:
+        """As Following has it; 0 where nobody is followed."""
+        return self.following.bursts if self.following else 0
+
     def work(self) -> Work:
         """What the processes have done so far."""
         io_calls = self._io_calls.total(self.targets) if self._io_calls else None

@@ -83,7 +83,8 @@ class Windows:
     `spent` tells what tracing has cost by now, None where that isn't known; `totals` all calls counted so far by function and
     outcome; `work` what the processes have done so far. `tiers` are those that may go into windows, one after the other.
     `spent_unhit` tells the same as `spent` for less, where no probe was hit since that was asked, and None elsewhere. `again`:
-    whether probes that were removed can be set again.
+    whether probes that were removed can be set again. `bursts` counts how often some process has hit so many that `tick` should
+    be called at once.
     """
 
     def __init__(
@@ -99,8 +100,9 @@ class Windows:
         work: Callable[[], Work] = Work,
         spent_unhit: Callable[[], Spent | None] = lambda: None,
         again: bool = True,
+        bursts: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._spent_unhit, self._again = spent_unhit, again
+        self._spent_unhit, self._again, self._bursts, self._burst = spent_unhit, again, bursts, 0
         self._budget, self._gates, self._spent, self._totals, self._work = budget, gates, spent, totals, work
         self._clock, self._sleep, self._chance = clock, sleep, chance or random.Random()
         self._tiers = tuple(tiers)
@@ -112,13 +114,13 @@ class Windows:
         self._watches = {tier: _Watch(now, begin) for tier in self._tiers}
         self._windowed: tuple[Tier, ...] = ()
         self._phase = _Phase.BEFORE
-        self._opens_s = self._shuts_s = self._ends_s = 0.0
+        self._opens_s = self._shuts_s = self._ends_s = self._stratum_s = 0.0
         self._window = _Window()
         self._seen: Totals = {}
         self._outside: float | None = None
         self._dearness, self._planned, self._between, self._probed = Dearness(), begin, NONE, begin
         self._planned_s = now
-        self._run_ns = 0  # the processes, until the running stratum began
+        self._run_ns = 0  # all who pay, until the running stratum began
         self._given_up: dict[Tier, float] = {}  # with what all took that was watched then
         self._over = self._resting = self._unhit = False
 
@@ -143,8 +145,11 @@ class Windows:
         """Does what is due."""
         if self._over:
             return
+        burst, self._burst = self._burst, self._bursts()
         if not self._windowed:
-            if self._clock() >= self._look_s:
+            if self._burst > burst:
+                self._look_soon_after_the_last()
+            elif self._clock() >= self._look_s:
                 self._look()
             elif self._unhit and self._spent_unhit() is None:  # a load that comes at once
                 self._sleep(_FIRST_LOOK_S)
@@ -152,7 +157,7 @@ class Windows:
             return
         if self._phase is _Phase.BEFORE and self._is_time(self._opens_s):
             self._open()
-        if self._phase is _Phase.OPEN and self._is_time(self._shuts_s):
+        if self._phase is _Phase.OPEN and (self._is_time(self._shuts_s) or (self._burst > burst and self._is_used_up())):
             self._shut()
         if self._phase is _Phase.AFTER and self._may_go_on():
             self._end_window()
@@ -253,6 +258,13 @@ class Windows:
         else:
             self._give_up_if_too_dear()
 
+    def _look_soon_after_the_last(self) -> None:
+        """Looks at a burst: at one after a rest at once, at others when the last look was long enough ago to compare with."""
+        looked_s = self._look_s - _LOOK_S
+        if not self._unhit and (left_s := looked_s + _FIRST_LOOK_S - self._clock()) > 0:
+            self._sleep(left_s)
+        self._look()
+
     def _give_up_if_too_dear(self) -> None:
         """Where probes can't be set again: removes those of the first tier that is watched, if all cost too much."""
         share, left = self._share(), [tier for tier in self._tiers if tier not in self._given_up]
@@ -285,7 +297,8 @@ class Windows:
     def _begin_stratum(self) -> None:
         """Takes those tiers into windows that cost too much, lets those out that don't, and chooses the next window."""
         self._share()
-        self._resting, self._run_ns = self._before.cpu_ns == self._run_ns, self._before.cpu_ns
+        run_ns = self._before.everyones_cpu_ns
+        self._resting, self._run_ns = run_ns == self._run_ns, run_ns
         schedule = self._controller.next(self._overdrawn_s(), rests=self._resting)
         wanted = self._tiers[: self._controller.level]
         for tier in set(wanted) - set(self._windowed):
@@ -298,7 +311,7 @@ class Windows:
             resume(self._gates, [tier])
             _move_border(self._watches[tier], self._clock(), self._work())
         self._windowed, self._phase = wanted, _Phase.BEFORE
-        begins_s = self._clock()
+        begins_s, self._stratum_s = self._clock(), schedule.stratum_s
         self._ends_s = begins_s + schedule.stratum_s
         self._opens_s = begins_s + self._chance.uniform(0, schedule.stratum_s - schedule.window_s)
         self._shuts_s = self._opens_s + schedule.window_s
@@ -316,6 +329,14 @@ class Windows:
         self._window = _Window(*self._at_once(self._gates.take_in))
         self._shuts_s += max(0.0, self._window.opened_s - self._opens_s)
         self._phase = _Phase.OPEN
+
+    def _is_used_up(self) -> bool:
+        """Whether the stratum has cost as much by now as it may: more work came than when its window was planned."""
+        spent = self._spent()
+        share = spent.share_since(self._before) if spent else None
+        if share is None:
+            return False
+        return share * self._dearness.factor * (self._clock() - self._planned_s) > self._budget * self._stratum_s
 
     def _shut(self) -> None:
         self._close_window(*self._at_once(self._gates.shut))

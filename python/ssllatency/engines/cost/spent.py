@@ -31,6 +31,11 @@ class Spent:
     at_s: float = 0.0
     payments: Mapping[int, Payment] = field(default_factory=dict)
 
+    @property
+    def everyones_cpu_ns(self) -> int:
+        """What the traced processes have run, and all others that pay; who is both counts twice."""
+        return self.cpu_ns + sum(payment.cpu_ns for payment in self.payments.values())
+
     def share_since(self, earlier: Spent) -> float | None:
         """The part that tracing took in between of the traced processes' time, or of that process's which paid most of its own;
         None where nobody did anything."""

@@ -71,6 +71,8 @@ class Following:
         self._stack = ExitStack()
         self._mappings: Mappings | None = None
         self._cgroup: tuple[int, int] | None = None  # the folder that the programs compare with
+        self._joined: dict[int, Arrival] = {}
+        self._bursts = 0
         self.by_others: list[Mapping] = []  # what others than targets had mapped as code when `mapped` was called last
 
     def load(self) -> None:
@@ -111,10 +113,9 @@ class Following:
         """Whether the cgroup was made, perhaps anew, since the last call: those that started in it before aren't in the set."""
         return bool(self._rules.cgroup) and self._name_cgroup()
 
-    @property
-    def targets_fd(self) -> int:
-        """The descriptor of the map `targets`."""
-        return self._object.map_fd("targets")
+    def map_fd(self, name: str) -> int:
+        """The descriptor of a map that others share: `targets` or `notices`."""
+        return self._object.map_fd(name)
 
     def attach(self) -> None:
         """Follows from now on the processes that the rules name, and all that they start."""
@@ -194,7 +195,7 @@ class Following:
         self._wishes.children = 1
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits until there is something for `joined`, at most so long; whether there is."""
+        """Waits until there is something for `joined`, or probes were hit many times, at most so long; whether it was so."""
         return self._ring.wait(timeout_s)
 
     def fileno(self) -> int:
@@ -203,7 +204,22 @@ class Following:
 
     def joined(self) -> dict[int, Arrival]:
         """Which processes became targets since the last call by their name or cgroup, or as children where that is told."""
-        return {notice.tgid: Arrival(notice.parent, notice.at_ns) for notice in self._ring.records(abi.Notice)}
+        self._take_notices()
+        joined, self._joined = self._joined, {}
+        return joined
+
+    @property
+    def bursts(self) -> int:
+        """How many times some process has hit probes so often that it may cost too much."""
+        self._take_notices()
+        return self._bursts
+
+    def _take_notices(self) -> None:
+        for notice in self._ring.records(abi.Notice):
+            if notice.tgid:
+                self._joined[notice.tgid] = Arrival(notice.parent, notice.at_ns)
+            else:
+                self._bursts += 1
 
     def close(self) -> None:
         """Ends the following and frees the set; may be called twice."""

@@ -28,6 +28,7 @@ def windows_of(
         tiers=tiers,
         work=processes.work,
         spent_unhit=processes.spent_unhit,
+        bursts=processes.bursts,
         again=attachment.can_set_again,
     )
 

@@ -10,7 +10,7 @@ import resource
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, call
 
 import pytest
 
@@ -26,6 +26,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import ImagePlan
 
 SITES = [(offset, offset) for offset in range(0x100, 0x105)]
+SHARED = ("targets", "notices")  # the maps that objects of a run have in common
 
 
 class Link:
@@ -179,8 +180,9 @@ def both(monkeypatch: pytest.MonkeyPatch, request: Request) -> tuple[Attachment,
     """An attachment and another beside it, whose objects are played, both loaded."""
     monkeypatch.setattr(kernel, "best_method", lambda: Method.MULTI)
     monkeypatch.setattr(kernel, "filters_whole_processes", lambda: True)
-    first = Attachment(request, MagicMock(**{"has_map.return_value": False}))
-    second = Attachment(request, MagicMock(**{"has_map.return_value": False}), beside=first)
+    opened = [MagicMock(**{"has_map.side_effect": lambda name: name in SHARED}) for _ in range(2)]
+    first = Attachment(request, opened[0])
+    second = Attachment(request, opened[1], beside=first)
     first.load()
     second.load()
     return first, second
@@ -188,8 +190,9 @@ def both(monkeypatch: pytest.MonkeyPatch, request: Request) -> tuple[Attachment,
 
 def test_attachments_beside_each_other_have_one_set_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = both(monkeypatch, Request(TWO, (), links="shared", wait=True))
-    mapped: Any = second.object
-    mapped.reuse_map.assert_called_once_with("targets", cast(Any, first.object).map_fd("targets"))
+    assert cast(Any, second.object).reuse_map.mock_calls == [
+        call(name, cast(Any, first.object).map_fd(name)) for name in SHARED
+    ]
     cast(Any, first.object).reuse_map.assert_not_called()
     second.late.add(1)
     assert (first.late_processes, second.late_processes) == (1, 0)
@@ -213,7 +216,7 @@ def test_attachments_beside_each_other_are_followed_once(monkeypatch: pytest.Mon
     following = MagicMock()
     first, second = both(monkeypatch, Request(TWO, (), links="shared", wait=True, follow=Rules(), following=following))
     for attachment in (first, second):
-        cast(Any, attachment.object).reuse_map.assert_called_once_with("targets", following.targets_fd)
+        assert cast(Any, attachment.object).reuse_map.mock_calls == [call(name, following.map_fd(name)) for name in SHARED]
         attachment.attach()
     following.attach.assert_called_once_with()
     second.close()

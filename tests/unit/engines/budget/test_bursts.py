@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads that come at once: the programs tell of many hits, so that nobody waits for the next look."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from tests.unit.engines.budget.test_windows import BUDGET, STEP_S, Server
+
+from ssllatency.engines.attach.sites import Tier
+from ssllatency.engines.budget.windows import Windows
+from ssllatency.engines.cost.spent import Spent
+
+HITS = 8192  # of which a notice tells
+
+
+class Woken:
+    """Windows that are called when a notice comes, and else seldom: twice a second, or when they say."""
+
+    def __init__(self, server: Server, *, rested: bool = False) -> None:
+        self.server, self._seen = server, server.spent() or Spent()
+        unhit = self._spent_unhit if rested else lambda: None
+        self.windows = Windows(
+            *(BUDGET, server, self._spent, server.totals, server.clock, server.sleep, random.Random(1)),
+            spent_unhit=unhit,
+            bursts=self._bursts,
+        )
+        self.windows.start()
+
+    def _spent(self) -> Spent:
+        self._seen = self.server.spent() or Spent()
+        return self._seen
+
+    def _spent_unhit(self) -> Spent | None:
+        now = self.server.spent() or Spent()
+        return replace(self._seen, at_s=now.at_s) if now.cost_ns == self._seen.cost_ns else None
+
+    def _bursts(self) -> int:
+        return int(self.server.cost_ns / self.server.hit_ns / HITS)
+
+    def run(self, seconds: float) -> None:
+        until_s, heard = self.server.now_s + seconds, self._bursts()
+        wake_s = self.server.now_s + 0.5
+        while self.server.now_s < until_s - 1e-9:
+            self.server.sleep(STEP_S)
+            if self.server.now_s >= min(wake_s, self.windows.due_s) or self._bursts() > heard:
+                self.windows.tick()
+                heard, wake_s = self._bursts(), self.server.now_s + 0.5
+
+
+@pytest.mark.parametrize("rested", [True, False])
+def test_a_load_that_comes_at_once_costs_little_until_it_is_seen(rested: bool) -> None:
+    server = Server({Tier.DATA: 0.0 if rested else 100.0, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    woken = Woken(server, rested=rested)
+    woken.run(5.1)
+    before_ns = server.cost_ns
+    server.rates[Tier.DATA] = 200_000
+    woken.run(0.1)  # though looks are half a second apart
+    assert Tier.DATA not in server.attached
+    assert server.cost_ns - before_ns < 0.4 * 0.09e9
+    woken.run(20.4)
+    assert server.cost_ns - before_ns < 1.2 * BUDGET * 20.5e9
+
+
+def test_a_load_that_comes_in_a_window_ends_it() -> None:
+    """The window was planned for next to nothing, and would last for seconds."""
+    server = Server({Tier.DATA: 200_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    woken = Woken(server)
+    server.rates[Tier.DATA] = 15_000  # a little more than may be watched all the time
+    woken.run(60)
+    while Tier.DATA not in server.counting:
+        woken.run(STEP_S)
+    before_ns = server.cost_ns
+    server.rates[Tier.DATA] = 200_000
+    woken.run(1)
+    assert server.cost_ns - before_ns < 0.4 * 0.25e9
+
+
+def test_what_costs_little_is_watched_on_whatever_is_told() -> None:
+    server = Server({Tier.DATA: 5_000, Tier.BELOW: 500, Tier.HANDSHAKE: 500})
+    woken = Woken(server)
+    woken.run(30)
+    woken.windows.finish()
+    assert server.counted == server.calls
