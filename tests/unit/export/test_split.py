@@ -16,12 +16,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
-from ssllatency.cli.command_line import run
+from ssllatency.cli.command_line import build_parser, run
+from ssllatency.cli.live import export
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics.points import Frames, NoReading, Reading
+from ssllatency.export.split import confinement, tracer
 from ssllatency.export.split.channel import ASK, READY, Broken, SpeakersEnd, TracersEnd
 from ssllatency.export.split.confinement import confine, program, user_ids
 from ssllatency.export.split.speaker import Source
@@ -167,6 +170,27 @@ def test_who_speaks_can_neither_write_nor_run_nor_reach_others() -> None:
         assert {what for what, possible in can.items() if possible} == {"read a file", "start a thread"}
         assert [path.name for path in folder.iterdir()] == ["plan"]
         assert (folder / "plan").read_text() == "a plan"
+
+
+@pytest.mark.parametrize(
+    ("user", "version", "kept"),
+    [(0, -1, True), (1000, 1, True), (1000, -1, False)],
+    ids=["another user", "Landlock", "neither"],
+)
+def test_plans_are_not_kept_where_the_process_that_speaks_could_write_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], user: int, version: int, kept: bool
+) -> None:
+    """Whoever took it over could name a site in the middle of an instruction, which would be believed at the next start."""
+    monkeypatch.setattr(confinement.os, "geteuid", lambda: user)
+    monkeypatch.setattr(confinement, "_landlock", lambda _: version)
+    monkeypatch.setattr(export.speaker, "start", MagicMock())
+    monkeypatch.setattr(export.live, "prepare", lambda: None)
+    traced = MagicMock()
+    monkeypatch.setattr(tracer, "run", traced)
+    arguments = build_parser("export").parse_args(["export"])
+    assert export.run(arguments) == 0
+    assert traced.call_args.args[1].no_cache is not kept
+    assert ("plans are made anew" in capsys.readouterr().err) is not kept
 
 
 def test_the_user_is_one_without_privileges() -> None:

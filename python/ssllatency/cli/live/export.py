@@ -14,9 +14,9 @@ from ssllatency.cli import options
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.push.settings import push_settings
 from ssllatency.export.split import speaker
-from ssllatency.export.split.confinement import user_ids
+from ssllatency.export.split.confinement import keeps_from_files, user_ids
 from ssllatency.model.handshakes import Label, PeerPrefix
-from ssllatency.output.printing import tell_line
+from ssllatency.output.printing import tell, tell_line
 from ssllatency.targets import Selection
 from ssllatency.tracing import live
 
@@ -65,6 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = options.selection(arguments)
     selection = Selection(everything=True) if chosen == Selection() else chosen
     speech = _speech(arguments, os.environ)
+    if not keeps_from_files():
+        arguments.no_cache = True  # else whoever took over the process that speaks could write plans, which would be believed
+        tell("plans are made anew at each start, as this kernel has no Landlock to keep the process that speaks from them.")
     with ExitStack() as stack:
         speaking = speaker.start(speech)
         stack.callback(speaking.close)

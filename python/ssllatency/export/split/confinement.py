@@ -90,6 +90,11 @@ def user_ids(name: str) -> tuple[int, int]:
     return found
 
 
+def keeps_from_files() -> bool:
+    """Whether confine() would keep this process from files that its user may write: by another user, or by Landlock."""
+    return os.geteuid() == 0 or _landlock(ctypes.CDLL(None, use_errno=True)) >= 1
+
+
 def close_others(keep: Collection[int]) -> None:
     """Closes all descriptors but these."""
     first = 0
@@ -124,6 +129,11 @@ def confine(user: tuple[int, int], parent: int) -> None:
         _filter(library, program(architecture, sorted(calls.values()), *_IN_PART[os.uname().machine]))
 
 
+def _landlock(library: ctypes.CDLL) -> int:
+    """Its version; less than 1 where the kernel has none."""
+    return int(library.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION))
+
+
 def _checked(result: int) -> None:
     if result:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -132,7 +142,7 @@ def _checked(result: int) -> None:
 def _write_nothing(library: ctypes.CDLL) -> None:
     """No file can be written, made, removed, cut short or run from now on, whoever it belongs to; descriptors that are open
     stay as they are. A kernel without Landlock refuses: then it is the user alone that counts."""
-    version = library.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION)
+    version = _landlock(library)
     if version < 1:
         return
     refused = _EXECUTE | _WRITE_FILE | _REMOVE_AND_MAKE
