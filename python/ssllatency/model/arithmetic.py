@@ -52,9 +52,14 @@ def add_series(parts: Sequence[Series], pid: int | None) -> Series:
     )
 
 
+def add_alike_series(series: Iterable[Series]) -> tuple[Series, ...]:
+    """Adds up those of the same function, outcome and process."""
+    return gathered(series, _key, lambda group: add_series(group, group[0].pid))
+
+
 def by_function(snapshot: Snapshot) -> Snapshot:
     """The snapshot with each function's series added up over processes, "other" included; their pid is ALL_PROCESSES."""
-    return replace(snapshot, series=_gathered(replace(series, pid=ALL_PROCESSES) for series in snapshot.series))
+    return replace(snapshot, series=add_alike_series(replace(series, pid=ALL_PROCESSES) for series in snapshot.series))
 
 
 def difference(later: Snapshot, earlier: Snapshot) -> Snapshot:
@@ -101,7 +106,7 @@ def merge(*measured: Snapshot) -> Snapshot:
         # Whole microseconds, so that the sum is exact.
         duration_s=round(sum(snapshot.duration_s for snapshot in measured), 6),
         targets=_merged_targets(chain.from_iterable(snapshot.targets for snapshot in measured)),
-        series=_gathered(chain.from_iterable(snapshot.series for snapshot in apart)),
+        series=add_alike_series(chain.from_iterable(snapshot.series for snapshot in apart)),
         missing=once(snapshot.missing for snapshot in measured),
         losses=add_losses(*(snapshot.losses for snapshot in measured)),
         in_flight=sum(snapshot.in_flight for snapshot in measured),
@@ -130,10 +135,6 @@ def add_losses(*losses: Losses) -> Losses:
 
 def _key(series: Series) -> _Key:
     return series.function, series.outcome, series.pid
-
-
-def _gathered(series: Iterable[Series]) -> tuple[Series, ...]:
-    return gathered(series, _key, lambda group: add_series(group, group[0].pid))
 
 
 def _since(later: Series, earlier: Series | None) -> Series:

@@ -26,6 +26,7 @@ from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.test_command import children
 from tests.live.commands.trace import PROGRAM, links_left, links_of
 from tests.live.screens.terminal import Terminal
+from tests.live.servers.late import late
 from tests.live.servers.nginx import Nginx
 from tests.waiting import wait_for
 
@@ -179,3 +180,22 @@ def test_once_is_for_scripts(certificates: Path) -> None:
     assert refused.returncode == 2
     assert "--plain" in refused.stderr
     assert "--once" in refused.stderr
+
+
+def test_a_server_that_forks_for_each_connection_leaves_room(certificates: Path) -> None:
+    """A process each, many times as many as there is room for: to the end all are their service's, and nothing is "other"."""
+    with late(certificates) as server:
+        server.do("load")
+        words = [PROGRAM, "top", "--plain", "-i", "0.5", "--max-groups", "48", "-p", str(server.process.pid)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as top:
+            assert top.stderr
+            assert "Tracing" in top.stderr.readline()
+            for _ in range(150):
+                server.do("fork 1", 1)
+                time.sleep(0.02)
+            top.send_signal(signal.SIGINT)
+            text, _ = top.communicate(timeout=30)
+    assert not re.search(r"^other ", text, re.MULTILINE)
+    screens = text.split("\ntop  ")[1:]
+    assert len(screens) > 5
+    assert sum("handshakes/s" in screen for screen in screens[-5:]) >= 4

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         duration = arguments.interval if arguments.once else arguments.duration
         live.announce(resolved, duration, what="functions and handshakes")
         end = End(resolved, duration, follower)
-        reader = Reader(session, resolved, end)
+        reader = Reader(session, resolved, end, arguments.max_groups)
         if lines:
             _print(reader, choice, None if arguments.once else arguments.interval)
         else:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.handshake_arithmetic import causes_since
 from ssllatency.model.handshakes import Cause, Ending, Label, Part
 from ssllatency.model.histogram import ExponentialHistogram
-from ssllatency.model.live.reading import FUNCTION, Reading, labels_of, name_in, pid_of
+from ssllatency.model.live.ended import folded
+from ssllatency.model.live.reading import FUNCTION, Reading, labels_of, name_in
 from ssllatency.model.snapshot import Outcome, Snapshot
 
 HISTORY_S = 300.0
@@ -77,6 +78,8 @@ class History:
 
     def add(self, reading: Reading) -> None:
         """Takes the next reading."""
+        if reading.ended:
+            self._kept = deque(_folded(kept, reading.ended) for kept in self._kept)
         if self.newest:
             self._note(self.newest, reading)
         self._kept.append(reading)
@@ -165,6 +168,12 @@ def _added(parts: Iterable[Tally]) -> Tally:
     return Tally(count, failed, buckets)
 
 
+def _folded(reading: Reading, ended: Mapping[int, str]) -> Reading:
+    if reading.processes.isdisjoint(ended):
+        return reading
+    return replace(reading, snapshot=folded(reading.snapshot, ended))
+
+
 def _is_apart(reading: Reading, kept: list[Reading]) -> bool:
     return not kept or reading.at_s - kept[-1].at_s >= _APART_S - 0.5
 
@@ -200,7 +209,7 @@ def _key(labels: Mapping[Label, str | None]) -> Key:
 
 def _identity(key: Key) -> Key:
     """A process is identified by its PID alone: its name may become known, or change, later."""
-    return tuple((label, str(pid_of(value)) if label is Label.PROCESS else value) for label, value in key)
+    return tuple((label, (value or "").rpartition("(")[2] if label is Label.PROCESS else value) for label, value in key)
 
 
 def _functions(earlier: Snapshot, later: Snapshot) -> dict[str, Tally]:

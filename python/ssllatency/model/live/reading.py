@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from ssllatency.model.handshakes import Group, Label
 from ssllatency.model.snapshot import Snapshot
@@ -14,16 +15,24 @@ from ssllatency.model.snapshot import Snapshot
 SERVICE, FUNCTION = "service", "function"
 OTHER = "other"  # what is beyond the bound on rows
 UNKNOWN = "unknown"
+_ENDED = "ended: "
 
 
 @dataclass(frozen=True)
 class Reading:
     """Everything counted so far. `services` names the service of each process by its PID; `own_cpu_s` is the processor time
-    that the tool itself has taken so far."""
+    that the tool itself has taken so far. `ended`: the processes that are told apart no more from this reading on, as
+    model/live/ended.py has it; before anything is compared with an earlier reading, that has to be folded in the same way."""
 
     snapshot: Snapshot
     services: Mapping[int, str] = field(default_factory=dict)
     own_cpu_s: float = 0.0
+    ended: Mapping[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def processes(self) -> frozenset[int]:
+        """The processes that the snapshot tells apart."""
+        return processes_of(self.snapshot)
 
     @property
     def at_s(self) -> float:
@@ -38,10 +47,27 @@ def views(by: Sequence[Label]) -> tuple[str, ...]:
     return (*processes, *labels, FUNCTION)
 
 
+def processes_of(snapshot: Snapshot) -> frozenset[int]:
+    """The processes that a snapshot tells apart, targets that have done nothing among them."""
+    groups = snapshot.handshakes.groups if snapshot.handshakes else ()
+    of_groups = (pid for group in groups if (pid := pid_of(group.labels.get(Label.PROCESS))))
+    of_series = (series.pid for series in snapshot.series if series.pid)
+    return frozenset((*(target.pid for target in snapshot.targets), *of_series, *of_groups))
+
+
 def pid_of(process: str | None) -> int:
     """The PID in the value of the label process, "nginx(17)"; 0, which maps no library, where there is none."""
     digits = (process or "").rpartition("(")[2].rstrip(")")
     return int(digits) if digits.isdecimal() else 0
+
+
+def ended_in(service: str) -> str:
+    """The value of the label process of what ended processes of a service have counted: without a PID, which none has."""
+    return _ENDED + service.replace("(", "[")
+
+
+def _service_of_ended(process: str) -> str:
+    return process.removeprefix(_ENDED) if process.startswith(_ENDED) and "(" not in process else ""
 
 
 def name_in(view: str, labels: Mapping[Label, str | None], services: Mapping[int, str]) -> str:
@@ -51,6 +77,8 @@ def name_in(view: str, labels: Mapping[Label, str | None], services: Mapping[int
     if view != SERVICE:
         return labels.get(Label(view)) or UNKNOWN
     process = labels.get(Label.PROCESS) or UNKNOWN
+    if service := _service_of_ended(process):
+        return service
     pid = pid_of(process)
     return services[pid] if pid in services else process.rpartition("(")[0] or process
 

@@ -72,7 +72,8 @@ def handshakes_of(row: Row) -> Handshakes:
 def _row(name: str, groups: list[Group], snapshot: Snapshot, *, tells_processes: bool) -> Row:
     pids = frozenset(pid for group in groups if (pid := pid_of(labels_of(group).get(Label.PROCESS))))
     retries = None
-    if tells_processes and pids:
+    ended = any(labels_of(group) and not pid_of(labels_of(group).get(Label.PROCESS)) for group in groups)
+    if tells_processes and pids and not ended:  # the calls of ended processes aren't told apart
         retried = (series for series in snapshot.series if series.outcome is Outcome.RETRY and series.pid in pids)
         retries = sum(series.count for series in retried)
     return _row_of(name, groups, snapshot.duration_s, retries, pids)

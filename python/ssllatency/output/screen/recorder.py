@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.live.reading import Reading
 
 
 class Recorder(Protocol):
@@ -20,7 +20,7 @@ class Recorder(Protocol):
     def toggle(self) -> str:
         """Starts or stops; what happened, in a sentence."""
 
-    def take(self, snapshot: Snapshot) -> str:
+    def take(self, reading: Reading) -> str:
         """Takes a reading; a sentence where it couldn't be kept, else ""."""
 
     def close(self) -> str:

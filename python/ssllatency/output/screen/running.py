@@ -28,7 +28,7 @@ def run_screen(
     def read(app: TopApp) -> None:
         try:
             for reading in readings:
-                app.post_message(Read(reading, recorder.take(reading.snapshot)))
+                app.post_message(Read(reading, recorder.take(reading)))
         except BaseException as error:
             failed.append(error)
             app.post_message(Ended())

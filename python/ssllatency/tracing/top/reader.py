@@ -13,6 +13,7 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
+from ssllatency.tracing.top.ended import LiveSession
 from ssllatency.tracing.top.services import Services
 
 
@@ -40,9 +41,10 @@ class End(live.RunEnd):
 class Reader:
     """What is read of a session. The probes are gone after the last reading."""
 
-    def __init__(self, session: FullSession, resolved: Resolved, end: live.RunEnd) -> None:
-        self._session, self._resolved, self._end = session, resolved, end
+    def __init__(self, session: FullSession, resolved: Resolved, end: live.RunEnd, most: int) -> None:
+        """`most` as for LiveSession."""
         self._services = Services()
+        self._session, self._resolved, self._end = LiveSession(session, self._services, most), resolved, end
 
     def readings(self, interval: float | None) -> Iterator[Reading]:
         """One at once, one after each interval, and one at the end."""
@@ -51,4 +53,5 @@ class Reader:
             yield self._reading(snapshot)
 
     def _reading(self, snapshot: Snapshot) -> Reading:
-        return Reading(self._resolved.noted(snapshot), self._services.names(snapshot), time.process_time())
+        services = self._services.names(snapshot)
+        return Reading(self._resolved.noted(snapshot), services, time.process_time(), self._session.ended)

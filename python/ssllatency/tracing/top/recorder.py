@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from ssllatency import __version__
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.arithmetic import difference
+from ssllatency.model.live.ended import folded
+from ssllatency.model.live.reading import Reading
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.recordings import Writer
 from ssllatency.reports.documents.recording import end_line, header_line, interval_line, run_fields
@@ -39,16 +41,17 @@ class Recorder:
         with self._lock:
             return self._stop() if self._writer else self._start()
 
-    def take(self, snapshot: Snapshot) -> str:
-        """Keeps what happened since the snapshot before, while it runs. A sentence where that failed, which ends the recording,
+    def take(self, reading: Reading) -> str:
+        """Keeps what happened since the reading before, while it runs. A sentence where that failed, which ends the recording,
         else ""."""
         with self._lock:
-            earlier, self._latest = self._latest, snapshot
+            earlier, self._latest = self._latest, reading.snapshot
             if self._writer is None or earlier is None:
                 return ""
             try:
                 self._number += 1
-                self._writer.write(interval_line(difference(snapshot, earlier), self._number))
+                since = difference(reading.snapshot, folded(earlier, reading.ended))
+                self._writer.write(interval_line(since, self._number))
             except SsllatencyError as error:
                 self._close()
                 return f"The recording has ended: {error}"

@@ -10,7 +10,7 @@ from ssllatency.model.live.reading import pid_of
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.targets.containers.service import Service, service_of
 
-_MOST = 4096  # processes; then those that aren't seen any more are forgotten
+_MOST = 4096  # processes; then half of them are forgotten, those first that haven't been seen for longest
 
 
 class Services:
@@ -25,15 +25,14 @@ class Services:
         comms = {target.pid: target.comm for target in snapshot.targets}
         comms |= _named(snapshot)
         for pid, comm in comms.items():
-            if pid not in self._names:
-                self._names[pid] = self._look_up(pid, comm).name
-        if len(self._names) > _MOST:
-            self._names = {pid: name for pid, name in self._names.items() if pid in comms}
+            self._names[pid] = self._names.pop(pid, "") or self._look_up(pid, comm).name
+        if len(self._names) > max(_MOST, 2 * len(comms)):
+            self._names = dict(list(self._names.items())[-max(_MOST // 2, len(comms)) :])
         return dict(self._names)
 
 
 def _named(snapshot: Snapshot) -> dict[int, str]:
     """The processes that handshakes are told apart by, which may have ended."""
     groups = snapshot.handshakes.groups if snapshot.handshakes else ()
-    labels = {label for group in groups if (label := group.labels.get(Label.PROCESS))}
+    labels = {label for group in groups if (label := group.labels.get(Label.PROCESS))}  # those of ended ones have no PID
     return {pid: label.rpartition("(")[0] for label in labels if (pid := pid_of(label))}

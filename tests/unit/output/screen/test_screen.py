@@ -19,7 +19,7 @@ from textual.widgets import Input, Log, Static
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import Label
 from ssllatency.model.live.history import History
-from ssllatency.model.snapshot import Snapshot
+from ssllatency.model.live.reading import Reading
 from ssllatency.output.screen.app import Ended, Read, TopApp, View
 from ssllatency.output.screen.child import Child
 from ssllatency.output.screen.need import forget_settings, need_textual
@@ -43,8 +43,8 @@ class Recorder:
         self.running, self.file = not self.running, "x.jsonl"
         return "Recording to x.jsonl" if self.running else "x.jsonl holds 3 intervals."
 
-    def take(self, snapshot: Snapshot) -> str:
-        del snapshot
+    def take(self, reading: Reading) -> str:
+        del reading
         return ""
 
     def close(self) -> str:

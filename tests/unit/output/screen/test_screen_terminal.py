@@ -26,7 +26,7 @@ from tests.measured.live_readings import readings, shake
 
 class Recorder:
     file, running = "", False
-    def take(self, snapshot): return ""
+    def take(self, reading): return ""
     def close(self): return "x.jsonl holds 2 intervals."
 
 def read():

@@ -27,14 +27,14 @@ def recorder(file: Path) -> Recorder:
 def test_what_is_read_while_it_runs_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     record = recorder(file)
-    snapshots = [reading.snapshot for reading in readings([[shake(NGINX)] * number for number in (1, 2, 4, 8)])]
-    assert [record.take(snapshot) for snapshot in snapshots[:2]] == ["", ""]
+    each = readings([[shake(NGINX)] * number for number in (1, 2, 4, 8)])
+    assert [record.take(reading) for reading in each[:2]] == ["", ""]
     assert record.toggle() == f"Recording to {file}; r stops it."
     assert record.running
-    assert [record.take(snapshot) for snapshot in snapshots[2:4]] == ["", ""]
+    assert [record.take(reading) for reading in each[2:4]] == ["", ""]
     assert record.toggle() == f"{file} holds 2 intervals."
     assert not record.running
-    record.take(snapshots[4])
+    record.take(each[4])
     assert record.close() == ""
     recording = from_text(file.read_text(), "x")
     counts = [total(interval.handshakes, Ending.SUCCESS) for interval in recording.intervals if interval.handshakes]
@@ -46,7 +46,7 @@ def test_what_is_read_while_it_runs_is_kept(tmp_path: Path) -> None:
 def test_at_the_end_it_is_closed(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     record = recorder(file)
-    first, second = (reading.snapshot for reading in readings([[shake(NGINX)]]))
+    first, second = readings([[shake(NGINX)]])
     record.take(first)
     record.toggle()
     record.take(second)
@@ -58,7 +58,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text("mine")
     record = recorder(file)
-    record.take(readings([])[0].snapshot)
+    record.take(readings([])[0])
     with pytest.raises(SsllatencyError, match="is there already"):
         record.toggle()
     assert not record.running
@@ -72,7 +72,7 @@ def test_before_the_first_reading_there_is_nothing_to_record(tmp_path: Path) -> 
 
 def test_a_disk_that_is_full_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = recorder(tmp_path / "x.jsonl")
-    first, second = (reading.snapshot for reading in readings([[shake(NGINX)]]))
+    first, second = readings([[shake(NGINX)]])
     record.take(first)
     record.toggle()
 

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ended processes have counted, as their services': so the kernel's rows of them can be freed, and no count falls.
+
+In a folded snapshot these processes are told apart no more. The value of the label process is "ended: SERVICE", without a PID;
+their calls have the pid None, as those beyond the bound on processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ssllatency.model.arithmetic import add_alike_series
+from ssllatency.model.handshake_arithmetic import add_alike, add_tallies
+from ssllatency.model.handshakes import Group, Handshakes, Label, Tallies
+from ssllatency.model.live.reading import ended_in, pid_of
+from ssllatency.model.snapshot import Series, Snapshot
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What processes had counted when they ended."""
+
+    series: tuple[Series, ...] = ()
+    groups: tuple[Group, ...] = ()
+    tallies: Tallies = field(default_factory=Tallies)
+
+    def plus(self, snapshot: Snapshot, ended: Mapping[int, str]) -> Kept:
+        """With what these processes have counted by a snapshot whose handshakes are told apart by process; the extremes, which
+        are those of a time that is over, are left out. `ended` gives the service of each; "": "other"."""
+        handshakes = snapshot.handshakes or Handshakes(())
+        series = (replace(series, min_ns=None, max_ns=None) for series in _of_ended(snapshot.series, ended))
+        groups = (_without_extremes(group) for group in _relabelled(handshakes.groups, ended, others=False))
+        tallies = [tallies for pid, tallies in handshakes.by_process.items() if pid in ended]
+        return Kept(
+            add_alike_series((*self.series, *series)),
+            add_alike((*self.groups, *groups)),
+            add_tallies([self.tallies, *tallies]),
+        )
+
+    def added_to(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot of what is in the kernel, with what isn't there any more."""
+        handshakes = snapshot.handshakes
+        if handshakes:
+            tallies = add_tallies([Tallies(handshakes.causes, handshakes.keys, handshakes.mix), self.tallies])
+            groups = add_alike((*handshakes.groups, *self.groups))
+            handshakes = replace(handshakes, groups=groups, causes=tallies.causes, keys=tallies.keys, mix=tallies.mix)
+        return replace(snapshot, series=add_alike_series((*snapshot.series, *self.series)), handshakes=handshakes)
+
+
+def folded(snapshot: Snapshot, ended: Mapping[int, str]) -> Snapshot:
+    """The snapshot with what these processes have counted as their services', and without them among its targets. `ended` gives
+    the service of each; "": "other"."""
+    if not ended:
+        return snapshot
+    handshakes = snapshot.handshakes
+    if handshakes:
+        groups = add_alike(_relabelled(handshakes.groups, ended, others=True))
+        handshakes = replace(handshakes, groups=groups, by_process={})
+    series = (replace(series, pid=None) if series.pid in ended else series for series in snapshot.series)
+    return replace(
+        snapshot,
+        series=add_alike_series(series),
+        handshakes=handshakes,
+        targets=tuple(target for target in snapshot.targets if target.pid not in ended),
+    )
+
+
+def _of_ended(series: Iterable[Series], ended: Mapping[int, str]) -> Iterator[Series]:
+    return (replace(each, pid=None) for each in series if each.pid in ended)
+
+
+def _relabelled(groups: Iterable[Group], ended: Mapping[int, str], *, others: bool) -> Iterator[Group]:
+    """The groups of ended processes with their services' label, and those of others as they are if asked for."""
+    for group in groups:
+        service = ended.get(pid_of(group.labels.get(Label.PROCESS)))
+        if service:
+            yield replace(group, labels={**group.labels, Label.PROCESS: ended_in(service)})
+        elif service is not None:
+            yield replace(group, labels={}, other=True)
+        elif others:
+            yield group
+
+
+def _without_extremes(group: Group) -> Group:
+    return replace(group, parts={part: replace(times, min_ns=None, max_ns=None) for part, times in group.parts.items()})
