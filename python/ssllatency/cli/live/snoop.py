@@ -159,6 +159,8 @@ class _Printer:
                 self._left -= len(lines)
                 if not self._left:
                     return
+            if time.monotonic() >= self._session.due_s:
+                self._session.poll()
 
     def _render(self, batch: bytes) -> list[str]:
         if self._whom:

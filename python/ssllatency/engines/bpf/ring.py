@@ -84,12 +84,12 @@ class Ring:
         """What can be read when there is a wake-up for `wait`, for select()."""
         return self._poll.fileno()
 
-    def read(self) -> bytes:
-        """The next records, each with its header; b"" where there is none. At most about a megabyte."""
+    def read(self, most: int = _MOST) -> bytes:
+        """The next records, each with its header; b"" where there is none. At most about so many bytes, a megabyte."""
         position, waiting = self._consumed[0], self.waiting()
         keep_order()
         start = position % self._size
-        used, records = whole_records(self._data[start : start + min(waiting, _MOST)], self._record)
+        used, records = whole_records(self._data[start : start + min(waiting, most)], self._record)
         keep_order()  # the writer may take the room from now on
         self._consumed[0] = (position + used) % _POSITION
         return records
