@@ -21,6 +21,7 @@ from ssllatency.output.progress import Progress
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts
 from ssllatency.reports.words.units import counted
+from ssllatency.stopping import STOP, end_if_asked, stop_is_asked_for
 from ssllatency.targets import Selection, exists
 from ssllatency.tracing.resolve import Resolved, resolve
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following
     from ssllatency.tracing.follow import Follower
 
-STOP = {signal.SIGINT, signal.SIGTERM}
 _LOOK_AGAIN_S = 0.5  # how often it is seen that all targets have ended
 _LOOK_S = 0.1  # how often what comes one by one is taken from the kernel
 _LOOK_AT_WINDOWS_S = 0.2  # the same where tracing is to cost little, and does too much: so does a look, of the whole machine
@@ -51,11 +51,6 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
     return chosen.name
 
 
-def stop_is_asked_for() -> bool:
-    """Whether one of the signals has come."""
-    return bool(signal.sigpending() & STOP)
-
-
 def resolved_ahead(
     selection: Selection,
     arguments: argparse.Namespace,
@@ -74,7 +69,9 @@ def resolved_ahead(
             import_module(module)
         return load_early(selection, stack, wait=getattr(arguments, "wait", False))
 
-    return resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
+    resolved = resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
+    end_if_asked()
+    return resolved
 
 
 def announce(resolved: Resolved, duration: float | None, what: str = "") -> None:

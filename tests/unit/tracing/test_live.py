@@ -15,8 +15,9 @@ from typing import Any, cast
 import pytest
 
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.stopping import STOP
 from ssllatency.targets import Selection
-from ssllatency.tracing.live import STOP, RunEnd, readings, snapshots
+from ssllatency.tracing.live import RunEnd, readings, snapshots
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.resolve import Resolved
 

@@ -27,6 +27,7 @@ from ssllatency.reports.documents import document
 from ssllatency.reports.text import client as client_text
 from ssllatency.reports.text import trace as text
 from ssllatency.reports.words.units import counted
+from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshakes, live
 from ssllatency.tracing.follow import Follower
@@ -144,7 +145,7 @@ def _drive(
             session.poll()
             progress.show(elapsed_s, counted(session.ended, "handshake"))
 
-        return run_tool(command, timeout_s=limit_s, account=account, progress=meanwhile, stopped=live.stop_is_asked_for)
+        return run_tool(command, timeout_s=limit_s, account=account, progress=meanwhile, stopped=stop_is_asked_for)
 
 
 def _settled(session: HandshakeSession | FullSession) -> Snapshot:

@@ -27,6 +27,7 @@ from ssllatency.reports.text.events import JsonLines, columns
 from ssllatency.reports.text.events import Whom as WhomColumn
 from ssllatency.reports.text.frame import lost
 from ssllatency.reports.words.units import counted
+from ssllatency.stopping import stop_is_asked_for
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
@@ -144,7 +145,7 @@ class _Printer:
         """Called while the reader blocks our output, so that probes are removed in time and a signal ends the wait."""
         if self._ending.has_come():
             self._session.detach()
-        return live.stop_is_asked_for()
+        return stop_is_asked_for()
 
     def _print(self, batches: Iterable[bytes]) -> None:
         now = time.monotonic()

@@ -48,6 +48,7 @@ from ssllatency.engines.cost.hits import make_room
 from ssllatency.model.cost import Cost
 from ssllatency.model.snapshot import Losses, Target
 from ssllatency.probes.catalogue import BY_NAME
+from ssllatency.stopping import end_if_asked
 
 _SHORT_CALL_S = 0.001  # in which most calls end
 
@@ -107,7 +108,9 @@ class Attachment:
         self._unmatched_exits: int | None = None  # when the entries began to be removed
 
     def load(self) -> None:
-        """Loads the object and fills the maps that all objects have. SsllatencyError where the kernel refuses."""
+        """Loads the object and fills the maps that all objects have. SsllatencyError where the kernel refuses. KeyboardInterrupt
+        where a signal asks for the end."""
+        end_if_asked()
         config = self.object.section(".rodata.config", abi.Config)
         config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
         config.companions = int(self._companions)
@@ -180,11 +183,13 @@ class Attachment:
         return [name for name in self.object.program_names() if name in used and name not in self._tracepoints]
 
     def attach(self, more: Mapping[str, Sequence[Sites]] | None = None, below: SitesOf | None = None) -> None:
-        """Attaches all or nothing. Who starts from here on is followed, where that is asked for.
+        """Attaches all or nothing; KeyboardInterrupt where a signal asks for the end. Who starts from here on is followed, if that
+        is asked for.
 
         `more` gives for other programs the sites of each image, in the order of the request's images. `below` gives those of
         the tier BELOW for one image by its number, whenever they are set.
         """
+        end_if_asked()
         self._below = below
         if not self._beside:
             self.processes.attach()

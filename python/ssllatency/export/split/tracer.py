@@ -17,6 +17,7 @@ from ssllatency.export.metrics.points import Frames, Reading
 from ssllatency.export.services import Services
 from ssllatency.export.split.channel import READY, Broken, TracersEnd
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshakes, live
 from ssllatency.tracing.follow import Follower
@@ -83,7 +84,7 @@ class Tracer:
     def run(self, *, tidy_s: float = _TEND_S) -> None:
         """Answers."""
         try:
-            while not live.stop_is_asked_for():
+            while not stop_is_asked_for():
                 asked = self._follower.wait(self._look_s, also=self._channel.fileno()) and self._channel.asked()
                 self._session.poll()
                 self._gather()

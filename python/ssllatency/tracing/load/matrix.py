@@ -31,6 +31,7 @@ from ssllatency.model.snapshot import Snapshot
 from ssllatency.output.printing import show, tell
 from ssllatency.output.progress import Progress
 from ssllatency.reports.words.units import counted
+from ssllatency.stopping import stop_is_asked_for
 from ssllatency.targets import Selection
 from ssllatency.tracing import handshakes, live
 from ssllatency.tracing.follow import Follower
@@ -128,7 +129,7 @@ class _Bench:
         times = Times(self.matrix, runs)
         with Progress() as progress:
             for number, run in enumerate(runs, 1):
-                if live.stop_is_asked_for():
+                if stop_is_asked_for():
                     self.stopped = True
                     return
                 if run.cell.key not in self.broken:
@@ -169,7 +170,7 @@ class _Bench:
 
         whole_s = self.matrix.seconds if run.cell[Factor.TOOL] == "s_time" else None
         limit_s = driving.timeout_s(self.arguments.timeout, whole_s)
-        output = run_tool(line, timeout_s=limit_s, account=self.account, progress=meanwhile, stopped=live.stop_is_asked_for)
+        output = run_tool(line, timeout_s=limit_s, account=self.account, progress=meanwhile, stopped=stop_is_asked_for)
         return output, line
 
     def _client(self, output: Output, line: Sequence[str], run: Run) -> ClientReport:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 
 from ssllatency.own_processes import helpers
 from ssllatency.probes.cache.folder import directory_path, has_plans
+from ssllatency.stopping import STOP
 
 TYPE_CHECKING = False  # typing itself takes longer to bring in than all that is needed here
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from ssllatency.probes.cache.kept import Work
 
-_STOP = {signal.SIGINT, signal.SIGTERM}
 _OWN_FILES = "/proc/self/"
 
 
@@ -136,7 +136,7 @@ def _start() -> _ForkServer | None:
     requests, requests_in = os.pipe()
     answers, answers_in = os.pipe()
     parent = os.getpid()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # until it has a session of its own
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # until it has a session of its own
     try:
         pid = os.fork()
         if pid == 0:

@@ -21,6 +21,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.own_processes import helpers
 from ssllatency.probes.cache.kept import Content, Origin, Work
 from ssllatency.probes.cache.parts import Part
+from ssllatency.stopping import stop_is_asked_for
 from ssllatency.tracing.planning import fork_server
 from ssllatency.tracing.planning.fork_server import Child
 from ssllatency.tracing.planning.reader import be_reader, prepare, processor_seconds
@@ -34,7 +35,6 @@ _NICENESS = 10
 _PREPARE_THEMSELVES = 4
 _forked = itertools.count()
 _LOOK_S = 0.05  # how often it is seen that a signal asks for the end
-_STOP = {signal.SIGINT, signal.SIGTERM}
 NO_ANSWER = "was left out: the process that read it gave no answer"
 _NO_SENSE = "could not be read: its answer was malformed"
 
@@ -190,7 +190,7 @@ def listen(readings: Collection[Reading], *, interruptible: bool = True) -> None
     """Waits until one of them has said something, or has ended. KeyboardInterrupt where SIGINT or SIGTERM waits to be taken;
     not so unless `interruptible`, for what a report lacks once such a signal has ended the run."""
     while True:
-        if interruptible and signal.sigpending() & _STOP:
+        if interruptible and stop_is_asked_for():
             raise KeyboardInterrupt
         if hear(readings, _LOOK_S):
             return

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.model.live.reading import Reading
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.stopping import stop_is_asked_for
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved
@@ -30,7 +31,7 @@ class End(live.RunEnd):
 
     def why_it_stays(self) -> str:
         """Why what was shown last may stay on the screen after the end: "" where a signal, the user or the time ended it."""
-        ended = self._asked.is_set() or live.stop_is_asked_for() or time.monotonic() >= self.at
+        ended = self._asked.is_set() or stop_is_asked_for() or time.monotonic() >= self.at
         return "" if ended else "All traced processes have ended."
 
     def has_come(self) -> bool:

@@ -7,6 +7,8 @@ import errno
 import os
 import re
 import resource
+import signal
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,6 +26,7 @@ from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
 from ssllatency.probes.plan import ImagePlan
+from ssllatency.stopping import STOP
 
 SITES = [(offset, offset) for offset in range(0x100, 0x105)]
 SHARED = ("targets", "notices")  # the maps that objects of a run have in common
@@ -263,3 +266,31 @@ def test_links_that_would_lose_threads_are_refused_where_asked_for(
 ) -> None:
     with pytest.raises(AttachError, match="only the first thread of a process"):
         attached(monkeypatch, Method.MULTI, False, Request(images, (), method="multi", links=links))
+
+
+@pytest.fixture
+def asked_for_the_end() -> Iterator[None]:
+    """A signal waits that asks for it, as live.prepare() has it wait."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    yield
+    signal.sigtimedwait(STOP, 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.usefixtures("asked_for_the_end")
+def test_nothing_is_loaded_once_the_end_is_asked_for() -> None:
+    opened = MagicMock(**{"has_map.side_effect": lambda name: name in SHARED})
+    with pytest.raises(KeyboardInterrupt):
+        Attachment(Request(TWO, (), links="shared", wait=True), opened).load()
+    opened.load.assert_not_called()
+
+
+def test_nothing_is_attached_once_the_end_is_asked_for(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    first, _ = both(monkeypatch, Request(TWO, (), links="shared", wait=True))
+    following = MagicMock()
+    first.processes.following = following
+    request.getfixturevalue("asked_for_the_end")
+    with pytest.raises(KeyboardInterrupt):
+        first.attach()
+    following.attach.assert_not_called()
