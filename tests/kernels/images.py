@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 import shutil
 import subprocess
 import tomllib
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.kernels.debian import TOP, SetupError, Suite, run, unpack
+from tests.kernels.machine import native_architecture
 
 GUEST = Path(__file__).resolve().parent / "guest"
 # What the README has one install for running from a checkout, but for the compiler: the objects are compiled here. Then the
@@ -180,6 +182,8 @@ def make_checkout(architecture: str, site: Path, image: Path) -> None:
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
     shutil.copytree(site, environment / "lib/python3.11/site-packages", ignore=ignored)
     (environment / "lib/python3.13").symlink_to("python3.11")  # Debian 13's; no package depends on the version
+    if architecture == native_architecture():
+        _compile_private_stack(staged / "tests/kernels/private_stack")
     run("make", "bpf-all")
     for compiled in (TOP / "build" / _MACHINES[architecture]).glob("*.bpf.o"):
         shutil.copy(compiled, staged / "build")
@@ -187,6 +191,13 @@ def make_checkout(architecture: str, site: Path, image: Path) -> None:
         compile_python(staged / name, staged)
     make_ext4(staged, image, _CHECKOUT_MIB)
     shutil.rmtree(staged)
+
+
+def _compile_private_stack(folder: Path) -> None:
+    """Compiles the program that shows how private stacks are overwritten, by the commands that its source gives."""
+    source = (folder / "private_stack.c").read_text()
+    for command in re.findall(r"^ \*   ((?:clang|cc) .*)$", source, re.MULTILINE):
+        run("sh", "-c", command, cwd=folder)
 
 
 def make_ext4(folder: Path, image: Path, size_mib: int) -> None:

@@ -16,7 +16,10 @@ _ALSO_WITH_DEBIAN_13 = ("6.12", "sid")
 _LAZY = (6, 13)  # the first Linux with preempt=lazy
 CI = ("6.1", "newest")  # Debian 12's own, and the newest of the mirror
 
-_SELECTED = ("doctor", "programs load", "sites", "trace", "handshakes", "snoop", "record", "budget", "reload")
+_SELECTED = (
+    *("doctor", "programs load", "private stacks", "sites"),
+    *("trace", "handshakes", "snoop", "record", "budget", "reload"),
+)
 _COUNTS = (
     *("trace perf", "trace multi", "trace session"),
     *("links process", "links shared", "links process perf", "links shared perf"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kernels.guest import servers
-from tests.kernels.guest.checks import costs, engines, leavings, odd, signed, targets
+from tests.kernels.guest.checks import costs, engines, leavings, odd, private_stacks, signed, targets
 from tests.kernels.guest.checks.loads import every_kind_of_site, every_program_loads
 from tests.kernels.guest.checks.stress import stressed
 from tests.kernels.guest.ways import Check, by
@@ -42,6 +42,7 @@ def panic() -> None:
 CHECKS: dict[str, Check] = {
     "doctor": doctor,
     "programs load": every_program_loads,
+    "private stacks": private_stacks.overwritten,
     "sites": every_kind_of_site,
     "costs of sites": costs.relative,
     "trace": servers.traced,
