@@ -13,9 +13,13 @@ import re
 import zlib
 from pathlib import Path
 
+from ssllatency.engines.bpf import kernel
+
 # Since Linux 6.13 (commit a76ab5731e32) on x86-64, since 6.17 on aarch64.
 _PRIVATE_STACKS_SINCE = {"x86_64": (6, 13), "aarch64": (6, 17)}
 _NEVER_IN_THE_KERNEL = ("none", "voluntary")  # preemption models that let a thread in the kernel run on
+# Since Linux 7.0 (commit 7dadeaa6e851) x86-64 and aarch64 have no others, and pass over another on the command line.
+_ONLY_MODELS_SINCE, _ONLY_MODELS = (7, 0), "full|lazy"
 
 
 def gives_private_stacks(machine: str, version: tuple[int, ...]) -> bool:
@@ -28,15 +32,16 @@ def preemption_model(root: Path, release: str, build: str) -> str:
     """ "none", "voluntary", "full" or "lazy"; "" where the kernel doesn't tell.
 
     `build` is what `uname -v` says. Where the model can be changed at run time, the scheduler's own word counts, then the
-    command line that the kernel was booted with, then what it was built for.
+    command line that the kernel was booted with, if it names a model that this kernel has, then what it was built for.
     """
     if "PREEMPT" not in build:
         return "none"  # or voluntary: neither preempts
     if "PREEMPT_RT" in build:
         return "full"
+    asked = _ONLY_MODELS if kernel.release(release) >= _ONLY_MODELS_SINCE else r"\w+"
     for text, pattern in (
         (_text(root / "sys/kernel/debug/sched/preempt"), r"\((\w+)\)"),
-        (_text(root / "proc/cmdline"), r"(?:^|\s)preempt=(\w+)"),
+        (_text(root / "proc/cmdline"), rf"(?:^|\s)preempt=({asked})\b"),
         (_configuration(root, release), r"^CONFIG_PREEMPT_(NONE|VOLUNTARY|LAZY)=y$"),
     ):
         if model := re.search(pattern, text, re.MULTILINE):

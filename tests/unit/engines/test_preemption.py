@@ -43,18 +43,27 @@ def test_what_nothing_tells_counts_as_preemptible(tmp_path: Path) -> None:
 
 
 def test_the_running_scheduler_counts_before_the_command_line_and_that_before_the_build(tmp_path: Path) -> None:
-    write(tmp_path, "boot/config-7.3.4", b"CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT_LAZY=y\n")
-    assert preemption_model(tmp_path, "7.3.4", DYNAMIC) == "lazy"
+    write(tmp_path, "boot/config-6.18.9", b"CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT_LAZY=y\n")
+    assert preemption_model(tmp_path, "6.18.9", DYNAMIC) == "lazy"
     write(
         tmp_path, "proc/config.gz", gzip.compress(b"CONFIG_PREEMPT_BUILD=y\nCONFIG_PREEMPT_NONE=y\nCONFIG_PREEMPT_DYNAMIC=y\n")
     )
-    assert preemption_model(tmp_path, "7.3.4", DYNAMIC) == "none"
+    assert preemption_model(tmp_path, "6.18.9", DYNAMIC) == "none"
     write(tmp_path, "proc/cmdline", b"root=/dev/vda preempt=full quiet\n")
-    assert preemption_model(tmp_path, "7.3.4", DYNAMIC) == "full"
+    assert preemption_model(tmp_path, "6.18.9", DYNAMIC) == "full"
     write(tmp_path, "sys/kernel/debug/sched/preempt", b"none (voluntary) full lazy\n")
-    assert preemption_model(tmp_path, "7.3.4", DYNAMIC) == "voluntary"
-    assert not is_preemptible(tmp_path, "7.3.4", DYNAMIC)
-    assert is_preemptible(tmp_path, "7.3.4", "#1 SMP PREEMPT_RT")
+    assert preemption_model(tmp_path, "6.18.9", DYNAMIC) == "voluntary"
+    assert not is_preemptible(tmp_path, "6.18.9", DYNAMIC)
+    assert is_preemptible(tmp_path, "6.18.9", "#1 SMP PREEMPT_RT")
+
+
+def test_a_model_that_the_kernel_no_longer_has_is_not_taken_from_the_command_line(tmp_path: Path) -> None:
+    write(tmp_path, "proc/cmdline", b"root=/dev/vda preempt=none quiet\n")
+    assert not is_preemptible(tmp_path, "6.19.2", DYNAMIC)
+    assert preemption_model(tmp_path, "7.0.0-22-generic", DYNAMIC) == ""
+    assert is_preemptible(tmp_path, "7.0.0-22-generic", DYNAMIC)
+    write(tmp_path, "proc/cmdline", b"root=/dev/vda preempt=lazy\n")
+    assert preemption_model(tmp_path, "7.0.0-22-generic", DYNAMIC) == "lazy"
 
 
 def test_a_damaged_configuration_tells_nothing(tmp_path: Path) -> None:
