@@ -108,8 +108,10 @@ class Attachment:
         self._unmatched_exits: int | None = None  # when the entries began to be removed
 
     def load(self) -> None:
-        """Loads the object and fills the maps that all objects have. SsllatencyError where the kernel refuses. KeyboardInterrupt
-        where a signal asks for the end."""
+        """Loads the object and fills the maps that all objects have. SsllatencyError where the kernel refuses.
+
+        KeyboardInterrupt where a signal asks for the end.
+        """
         end_if_asked()
         config = self.object.section(".rodata.config", abi.Config)
         config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
@@ -183,8 +185,8 @@ class Attachment:
         return [name for name in self.object.program_names() if name in used and name not in self._tracepoints]
 
     def attach(self, more: Mapping[str, Sequence[Sites]] | None = None, below: SitesOf | None = None) -> None:
-        """Attaches all or nothing; KeyboardInterrupt where a signal asks for the end. Who starts from here on is followed, if that
-        is asked for.
+        """Attaches all or nothing; KeyboardInterrupt where a signal asks for the end. Who starts from here on is followed,
+        where that is wanted.
 
         `more` gives for other programs the sites of each image, in the order of the request's images. `below` gives those of
         the tier BELOW for one image by its number, whenever they are set.
