@@ -23,6 +23,8 @@ TARGET_x86_64 := x86
 TARGET_aarch64 := arm64
 BPF_CFLAGS = -g -O2 -mcpu=v3 -target bpf -Wall -Wextra -Werror -idirafter /usr/include/$(MULTIARCH) -Ibpf -ffile-compilation-dir=. -D__TARGET_ARCH_$(TARGET_$1)
 PREFIX ?= /usr/local
+# pip takes what requirements/ names with these hashes, and runs none of its code.
+LOCKED := -q --disable-pip-version-check --require-hashes --only-binary :all:
 
 .PHONY: help
 help: ## what there is to make
@@ -105,12 +107,20 @@ dashboard: ## deploy/grafana/ssllatency.json, from deploy/grafana/dashboard.py
 sweep: ## plan and check every function of nine libraries, about 7 minutes
 	$(Q)SSLLATENCY_SWEEP=all $(PYTHON) -m pytest tests/unit/probes/libraries/test_sweep.py
 
+LOCK := $(BUILD)/lock
+$(LOCK)/.made: requirements/lock.txt
+	@echo "==> installing uv into $(LOCK)"
+	$(Q)$(PYTHON) -m pip install $(LOCKED) --upgrade --target $(LOCK) -r $< && touch $@
+.PHONY: lock
+lock: $(LOCK)/.made ## requirements/*.txt, with hashes of what pip installs, from pyproject.toml; UPGRADE=1 for the newest
+	$(Q)$(PYTHON) tools/lock $(if $(UPGRADE),--upgrade)
+
 # atheris (libFuzzer for Python) has wheels for few versions of Python, so it isn't part of the virtual environment.
 FUZZER := $(BUILD)/fuzz/packages
-$(FUZZER)/.made:
+$(FUZZER)/.made: requirements/fuzz.txt
 	@echo "==> installing atheris into $(FUZZER)"
 	$(Q)mkdir -p $(FUZZER)
-	$(Q)$(PYTHON) -m pip install -q --disable-pip-version-check --upgrade --target $(FUZZER) 'atheris>=3,<4' && touch $@
+	$(Q)$(PYTHON) -m pip install $(LOCKED) --upgrade --target $(FUZZER) -r $< && touch $@
 
 .PHONY: fuzz fuzz-minute
 SECONDS = 3600
@@ -149,7 +159,7 @@ bench-profile: ## where the time of a hit goes, by samples of perf, written to d
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/profile/run.py -o docs/internals/profile.md
 
-PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
+PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/lock tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 SHELL_FILES := .ci/run deploy/stage deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tools/setup-prometheus tools/setup-collector tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint
@@ -187,10 +197,18 @@ prefix: ## man pages, completion, documents, scripts, in build/prefix
 WHEEL_SOURCES := pyproject.toml hatch_build.py $(DOCUMENTS) $(shell find python bpf tools install -type f ! -name '*.pyc')
 .PHONY: wheel
 wheel: $(BUILD)/wheels/.made ## the package and what it needs as wheels, in build/wheels (asks pip's index)
-$(BUILD)/wheels/.made: $(ALL_OBJECTS) $(WHEEL_SOURCES)
+# pip would fetch what builds a wheel without hashes, so it is here already.
+WHEEL_TOOLS := $(BUILD)/wheel-tools
+$(WHEEL_TOOLS)/.made: requirements/wheel.txt
+	$(Q)rm -rf $(@D)
+	$(Q)$(PYTHON) -m pip install $(LOCKED) --target $(@D) -r $<
+	$(Q)touch $@
+$(BUILD)/wheels/.made: $(ALL_OBJECTS) $(WHEEL_SOURCES) $(WHEEL_TOOLS)/.made requirements/run.txt
 	@echo "==> building the wheel"
 	$(Q)rm -rf $(BUILD)/wheels
-	$(Q)$(PYTHON) -m pip wheel -q --disable-pip-version-check --wheel-dir $(BUILD)/wheels .
+	$(Q)$(PYTHON) -m pip download $(LOCKED) --dest $(BUILD)/wheels -r requirements/run.txt
+	$(Q)PYTHONPATH=$(CURDIR)/$(WHEEL_TOOLS) $(PYTHON) -m pip wheel -q --disable-pip-version-check --no-index --no-deps \
+	  --no-build-isolation --wheel-dir $(BUILD)/wheels .
 	$(Q)touch $@
 
 .PHONY: install uninstall
@@ -204,11 +222,11 @@ PACKAGES := $(BUILD)/packages
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' python/ssllatency/__init__.py)
 MAINTAINER ?= $(shell git log -1 --format='%cn <%ce>' 2>/dev/null || echo 'nobody <nobody@localhost>')
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
-DEPLOY_SOURCES := $(shell find deploy -type f) install/system install/launcher
+DEPLOY_SOURCES := $(shell find deploy -type f ! -name '*.pyc') install/system install/launcher
 # What `export` sends OTLP with: the packages bring it, as distributions have none of it, or too old a one.
-$(PACKAGES)/wheels/.made:
+$(PACKAGES)/wheels/.made: requirements/packages.txt
 	$(Q)rm -rf $(@D)
-	$(Q)$(PYTHON) -m pip wheel -q --disable-pip-version-check --wheel-dir $(@D) 'opentelemetry-proto>=1.25' 'protobuf>=5'
+	$(Q)$(PYTHON) -m pip download $(LOCKED) --dest $(@D) -r $<
 	$(Q)touch $@
 $(PACKAGES)/staged/.made: $(BUILD)/wheels/.made $(PACKAGES)/wheels/.made $(DEPLOY_SOURCES)
 	$(Q)deploy/stage $(PYTHON) $(BUILD) $(PACKAGES)/wheels $(PACKAGES)/staged/root

@@ -13,7 +13,6 @@ import lzma
 import re
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -97,17 +96,19 @@ def _busybox(suite: Suite, folder: Path) -> None:
 
 def make_site(architecture: str, folder: Path) -> Path:
     """FOLDER/site: the PyPI packages that ssllatency depends on, for that architecture."""
-    needed = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
+    requirements = TOP / "requirements" / "run.txt"
+    needed = requirements.read_text()
     site, stamp = folder / "site", folder / "site.made-of"
-    if site.exists() and stamp.exists() and stamp.read_text() == str(needed):
+    if site.exists() and stamp.exists() and stamp.read_text() == needed:
         return site
-    print(f"==> fetching {', '.join(needed)} for {architecture}", flush=True)
+    print(f"==> fetching what ssllatency needs of Python for {architecture}", flush=True)
     shutil.rmtree(site, ignore_errors=True)
     machine = _MACHINES[architecture]
     platforms = [w for name in ("manylinux1", "manylinux2014", "manylinux_2_28") for w in ("--platform", f"{name}_{machine}")]
     pip = (TOP / "build/venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile")
-    run(*pip, "--only-binary=:all:", "--python-version=3.11", *platforms, "--target", site, *needed)
-    stamp.write_text(str(needed))
+    locked = ("--require-hashes", "--only-binary=:all:", "--requirement", requirements)
+    run(*pip, *locked, "--python-version=3.11", *platforms, "--target", site)
+    stamp.write_text(needed)
     return site
 
 

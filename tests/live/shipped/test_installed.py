@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make install` and pip install runs without the checkout, traces, and goes away again."""
+"""What is installed, by `make install` or by pip, runs without the checkout, traces, and goes away again."""
 
 from __future__ import annotations
 
