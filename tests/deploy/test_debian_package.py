@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import bills
 from tests.deploy.rights import TOP
 from tests.programs import needed
 
@@ -43,3 +44,17 @@ def test_it_has_the_objects_of_its_architecture_and_is_all_roots(package: Path) 
         "./usr/share/doc/ssllatency/copyright",
     }
     assert [file for file in files if file.endswith(".pyc") or ".dist-info/" in file] == []
+
+
+def test_its_bill_of_materials_lists_what_is_in_it_and_what_it_needs(package: Path, tmp_path: Path) -> None:
+    subprocess.run(["dpkg-deb", "--extract", package, tmp_path], check=True, timeout=60)
+    document = bills.of(tmp_path)
+    assert bills.faults(document) == []
+    assert bills.differences(document, tmp_path) == []
+    fields = "Depends: ${Depends}\nRecommends: ${Recommends}\nSuggests: ${Suggests}\n"
+    command = ["dpkg-deb", "--show", f"--showformat={fields}", package]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    needed, *optional = [line.partition(": ")[2].split(", ") for line in shown.stdout.splitlines()]
+    assert bills.terms(document, "DEPENDS_ON") == needed
+    assert any(term.startswith("libc6 (>= ") for term in needed)
+    assert bills.terms(document, "OPTIONAL_DEPENDENCY_OF") == [term for terms in optional for term in terms]

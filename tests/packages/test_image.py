@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency import __version__
+from tests import bills
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.trace import Trace, count, losses
 from tests.live.conftest import certificates
@@ -49,6 +51,25 @@ class ImagesTrace(Trace):
 def test_it_runs(container: tuple[str, ...]) -> None:
     done = subprocess.run([*container, NAME, "--version"], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"ssllatency {__version__}\n", "")
+
+
+def test_its_bill_of_materials_lists_what_is_in_it(container: tuple[str, ...]) -> None:
+    """The file is also beside the image; what is in the image is what its own dpkg says."""
+    file = "/usr/share/doc/ssllatency/ssllatency-image.spdx.json"
+    text = said_in(container, "cat", file)
+    assert text == (PACKAGES / Path(file).name).read_text()
+    document = json.loads(text)
+    assert bills.faults(document) == []
+    installed = dict(line.split() for line in said_in(container, "dpkg-query", "-W").splitlines())
+    listed = {package["name"]: package["versionInfo"] for package in document["packages"]}
+    assert {name: listed.get(name) for name in installed} == installed
+    assert listed.keys() - installed.keys() == {"ssllatency-image", *bills.FOLDERS}
+
+
+def said_in(container: tuple[str, ...], program: str, *words: str) -> str:
+    """What a program of the image prints."""
+    command = [*container, f"--entrypoint=/usr/bin/{program}", NAME, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def test_it_traces_a_server_outside_of_it(container: tuple[str, ...], certificates: Path) -> None:

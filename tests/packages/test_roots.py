@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ssllatency import __version__
+from tests import bills
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.trace import Trace, count, losses
 from tests.live.conftest import certificates
@@ -21,6 +22,7 @@ from tests.packages.roots import built, debian, files, install, run
 __all__ = ["certificates"]
 
 TIMES = 20
+NEEDED = {"deb": "python3 (>= ", "rpm": "python(abi) >= "}
 CACHE = "XDG_CACHE_HOME=/tmp/cache"  # a user's own, which no package removes
 
 
@@ -50,6 +52,9 @@ def test_it_traces_and_leaves_nothing(root: Path, kind: str, certificates: Path)
         run(root, "rpm", "--install", "--noplugins", "--nodeps", f"/{package.name}")
     assert run(root, "ssllatency", "--version") == f"ssllatency {__version__}\n"
     assert any((root / "usr/lib/ssllatency/ssllatency/cli").glob("__pycache__/*.pyc"))
+    document = bills.of(root)
+    assert bills.faults(document) + bills.differences(document, root) == []
+    assert any(term.startswith(NEEDED[kind]) for term in bills.terms(document, "DEPENDS_ON"))
     with Nginx(certificates) as server:
         targets = json.loads(run(root, "env", CACHE, "ssllatency", "targets", "-p", str(server.master_pid), "--json"))
         with RootsTrace(root, server.master_pid) as trace:
