@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from urllib.parse import quote
 
 from deploy.sbom.spdx import Component, Dependency
 
@@ -31,7 +32,7 @@ def _debian(term: str, optional: bool) -> Dependency:
     found = _DEBIAN_NAME.match(term)
     if not found:
         raise ValueError(f"no name of a Debian package: {term}")
-    return Dependency(found[0], term, optional, f"pkg:deb/debian/{found[0].replace('+', '%2B')}")
+    return Dependency(found[0], term, optional, f"pkg:deb/debian/{quote(found[0], safe='')}")
 
 
 def of_rpm(requires: Iterable[str], recommends: Iterable[str]) -> list[Dependency]:

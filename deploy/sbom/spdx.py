@@ -44,8 +44,8 @@ class Component:
     def purl(self) -> str:
         """The package URL."""
         place = f"{self.kind}/{self.namespace}/" if self.namespace else f"{self.kind}/"
-        version = f"@{quote(self.version, safe='')}"
-        return f"pkg:{place}{self.name}{version}{'?' if self.qualifiers else ''}{self.qualifiers}"
+        named = f"{quote(self.name, safe='')}@{quote(self.version, safe='')}"
+        return f"pkg:{place}{named}{'?' if self.qualifiers else ''}{self.qualifiers}"
 
     @property
     def spdx_id(self) -> str:

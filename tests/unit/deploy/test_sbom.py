@@ -25,7 +25,7 @@ WHEN_S = 1_700_000_000
 CONTROL = """\
 Package: ssllatency
 Depends: libbpf1, python3 (>= 3.11), python3:any,
- libc6 (>= 2.14)
+ libc6 (>= 2.14), libstdc++6
 Recommends: bpftrace | bcc (<< 2)
 Description: latency
  Depends: on nothing
@@ -35,6 +35,7 @@ OF_DEBIAN = with_dependencies(DOCUMENT, dependencies.of_debian(CONTROL))
 PACKAGES = [
     "libbpf1\t1:1.5.0-3\tamd64\tlibbpf\t1:1.5.0-3\n",
     "libc6\t2.41-12+deb13u1\tamd64\tglibc\t2.41-12+deb13u1\n",
+    "libstdc++6\t14.2.0-19\tamd64\tgcc-14\t14.2.0-19\n",
     "python3\t3.13.5-1\tamd64\tpython3-defaults\t3.13.5-1\n",
 ]
 IMAGE = Component("generic", "ssllatency-image", "1.0", purpose="CONTAINER")
@@ -94,11 +95,13 @@ def test_the_same_makes_the_same_and_anything_else_has_another_namespace() -> No
 
 def test_debians_dependencies_are_named_with_their_ranges() -> None:
     needed = [tie["comment"] for tie in OF_DEBIAN["relationships"] if tie["relationshipType"] == "DEPENDS_ON"]
-    assert needed == ["libbpf1", "python3 (>= 3.11)", "python3:any", "libc6 (>= 2.14)"]
+    assert needed == ["libbpf1", "python3 (>= 3.11)", "python3:any", "libc6 (>= 2.14)", "libstdc++6"]
     optional = [tie["comment"] for tie in OF_DEBIAN["relationships"] if tie["relationshipType"] == "OPTIONAL_DEPENDENCY_OF"]
     assert optional == ["bpftrace | bcc (<< 2)"]
     assert ties(OF_DEBIAN, "OPTIONAL_DEPENDENCY_OF") == [("system-bpftrace", "generic-ssllatency")]
-    assert purls(OF_DEBIAN)[3:] == [f"pkg:deb/debian/{name}" for name in ("libbpf1", "python3", "libc6", "bpftrace")]
+    assert purls(OF_DEBIAN)[3:] == [
+        f"pkg:deb/debian/{name}" for name in ("libbpf1", "python3", "libc6", "libstdc%2B%2B6", "bpftrace")
+    ]
 
 
 def test_dependencies_are_replaced_when_they_are_told_again() -> None:
@@ -124,10 +127,12 @@ def test_an_image_contains_the_package_and_debian() -> None:
     image, own = "generic-ssllatency-image", "generic-ssllatency"
     assert ties(OF_IMAGE, "DESCRIBES") == [("DOCUMENT", image)]
     assert ties(OF_IMAGE, "CONTAINS") == [
-        (image, own), (image, "deb-libbpf1"), (image, "deb-libc6"), (image, "deb-python3"),
+        (image, own), (image, "deb-libbpf1"), (image, "deb-libc6"), (image, "deb-libstdc-6"), (image, "deb-python3"),
         (own, "pypi-capstone"), (own, "pypi-pyelftools"),
     ]  # fmt: skip
-    assert ties(OF_IMAGE, "DEPENDS_ON") == [(own, f"deb-{name}") for name in ("libbpf1", "python3", "python3", "libc6")]
+    assert ties(OF_IMAGE, "DEPENDS_ON") == [
+        (own, f"deb-{name}") for name in ("libbpf1", "python3", "python3", "libc6", "libstdc-6")
+    ]
     assert ties(OF_IMAGE, "OPTIONAL_DEPENDENCY_OF") == []
     assert "pkg:deb/debian/libc6@2.41-12%2Bdeb13u1?arch=amd64&distro=trixie" in purls(OF_IMAGE)
     assert "pkg:deb/debian/libbpf1@1%3A1.5.0-3?arch=amd64&distro=trixie" in purls(OF_IMAGE)
