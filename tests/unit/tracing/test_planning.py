@@ -121,6 +121,22 @@ def test_a_file_is_read_once_for_all_that_is_asked(children: list[int]) -> None:
     assert len(children) == 3
 
 
+@pytest.mark.parametrize("way", ["in its place", "in itself"])
+def test_what_was_found_out_is_of_one_content(tmp_path: Path, way: str) -> None:
+    """Whatever size, inode number and time of writing say."""
+    path = tmp_path / "library.so"
+    path.write_bytes(b"old")
+    file, status = File(str(path), "library.so"), path.stat()
+    key = file.key
+    assert key == file.key
+    if way == "in its place":
+        path.unlink()
+    path.write_bytes(b"new")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_mtime_ns == status.st_mtime_ns
+    assert key != file.key
+
+
 def test_what_one_part_fails_at_spoils_no_other() -> None:
     bad, late = plain(lambda _: 1 // 0, "bad"), plain(lambda _: ctypes.string_at(0), "late")
     good, more = plain(lambda _: 1, "good"), plain(lambda _: 2, "more")

@@ -56,7 +56,8 @@ class File:
     def key(self) -> _Key:
         """What findings about it are remembered by: the file as it is now."""
         status = os.stat(self.path)  # noqa: PTH116 - a path under /proc is not to be resolved
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, self.label, self.root
+        times = status.st_mtime_ns, status.st_ctime_ns  # the second can't be set back by whoever writes to it
+        return status.st_dev, status.st_ino, status.st_size, *times, self.label, self.root
 
 
 @dataclass
