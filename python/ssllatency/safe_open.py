@@ -14,7 +14,9 @@ import ctypes
 import errno
 import os
 import stat
+import struct
 from pathlib import Path
+from typing import NamedTuple
 
 LARGEST = 4 << 30
 LARGEST_DEBUG_FILE = 2 << 30
@@ -44,6 +46,11 @@ _MADE_UP = {
 _FUSE = 0x65735546
 
 
+# struct statx: inode, size; changed and modified, each in seconds and ns; device.
+_AT_FDCWD, _AT_STATX_DONT_SYNC, _STATX_BASIC_STATS = -100, 0x4000, 0x7FF
+_STATX = struct.Struct("=32x QQ 48x qI4x qI4x 8x II 112x")
+
+
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
@@ -54,6 +61,27 @@ _LIBC.syscall.restype = ctypes.c_long
 
 class NotRegular(OSError):
     """What is there is no regular file of a real file system, or is too large."""
+
+
+class Status(NamedTuple):
+    """What tells a file: major, minor and inode of its own, its size, and when its content and its inode were last changed."""
+
+    identity: tuple[int, int, int]
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+def status_now(path: str) -> Status:
+    """The status of what a link of the kernel's below /proc leads to, as the kernel knows it: no server of a network's or a
+    program's file system is asked, which may never answer. OSError where there is none, or the kernel doesn't say."""
+    buffer = ctypes.create_string_buffer(_STATX.size)
+    if not hasattr(_LIBC, "statx"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), path)
+    if _LIBC.statx(_AT_FDCWD, os.fsencode(path), _AT_STATX_DONT_SYNC, _STATX_BASIC_STATS, buffer):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    inode, size, changed_s, changed_ns, modified_s, modified_ns, major, minor = _STATX.unpack(buffer.raw)
+    return Status((major, minor, inode), size, modified_s * 10**9 + modified_ns, changed_s * 10**9 + changed_ns)
 
 
 def open_regular(path: str | Path, largest: int = LARGEST) -> int:

@@ -108,7 +108,7 @@ ALLOWED = {
     "targets/listening.py": PROC,
     "targets/maps.py": PROC,
     "targets/opening.py:_handle": PROC,
-    "targets/opening.py:mapped_identity": PROC,
+    "targets/identity.py:mapped_numbers": PROC,
     "targets/processes.py": PROC,
     "targets/roots.py:_holds": PROC,
     "targets/roots.py:_is_ours": PROC,

@@ -23,8 +23,9 @@ from ssllatency.targets.files import (
     tls_files,
 )
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
+from ssllatency.targets.identity import Identity, MappedFile, Numbers, Version
 from ssllatency.targets.listening import is_own, serving
-from ssllatency.targets.maps import Identity, MappedFile, Problem, executable_path, fail, mapped_files
+from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, mapped_version, status_told
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
@@ -40,11 +41,13 @@ __all__ = [
     "MappedFile",
     "Members",
     "NoTlsFile",
+    "Numbers",
     "Problem",
     "Process",
     "Selection",
     "Survey",
     "TracedFile",
+    "Version",
     "all_processes",
     "can_have_children",
     "cgroup_folder",
@@ -64,6 +67,7 @@ __all__ = [
     "kept_comm",
     "listing",
     "mapped_files",
+    "mapped_version",
     "may_hold_tls",
     "members",
     "most_important",
@@ -78,6 +82,7 @@ __all__ = [
     "root_paths",
     "select",
     "serving",
+    "status_told",
     "survey",
     "tls_candidates",
     "tls_files",

@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ssllatency.targets.maps import MappedFile
+from ssllatency.targets.identity import MappedFile
+from ssllatency.targets.maps import shown_path
 from ssllatency.targets.processes import PROC
 
-_EXECUTABLE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) ([0-9]+) ", re.MULTILINE)
+_EXECUTABLE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) ([0-9a-f]+):([0-9a-f]+) ([0-9]+) +(/.*)$", re.MULTILINE)
 
 
 def code_byte(pid: int, file: MappedFile, offset: int, proc: Path = PROC) -> int | None:
@@ -26,8 +27,11 @@ def code_byte(pid: int, file: MappedFile, offset: int, proc: Path = PROC) -> int
 
 
 def _address(maps: bytes, file: MappedFile, offset: int) -> int | None:
+    """Where that place of the file is mapped. Of several files with its numbers it is the one that is called the same."""
+    shown = shown_path(file)
+    places: dict[bool, int] = {}
     for match in _EXECUTABLE.finditer(maps):
         start, end, begin, major, minor = (int(field, 16) for field in match.groups()[:5])
-        if (major, minor, int(match[6])) == file.identity and begin <= offset < begin + end - start:
-            return start + offset - begin
-    return None
+        if (major, minor, int(match[6])) == file.numbers and begin <= offset < begin + end - start:
+            places.setdefault(match[7] == shown, start + offset - begin)
+    return places.get(True, places.get(False))

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import open_below, open_regular
-from ssllatency.targets.maps import Identity, executable_path
-from ssllatency.targets.opening import mapped_identity
+from ssllatency.targets.identity import Identity, Numbers, Version, version_of_open
+from ssllatency.targets.maps import executable_path
 from ssllatency.targets.processes import PROC, root_of
 
 _CACHE, _LARGEST_CACHE = "/etc/ld.so.cache", 16 << 20
@@ -36,14 +36,20 @@ _LONGEST_PATH = 4096
 @dataclass(frozen=True)
 class ExpectedFile:
     """A file that processes are expected to map. `descriptor` is open for reading, for as long as the caller's stack; `path` is
-    where the processes have it, `root` where their root lies for us, `identity` what their maps will name it by. `pair` is the
-    same for a libssl and the libcrypto that goes with it."""
+    where the processes have it, `root` where their root lies for us; `version` and `numbers` are what mapped_files() and
+    mapped_version() give for who maps it. `pair` is the same for a libssl and the libcrypto that goes with it."""
 
     descriptor: int
     path: str
     root: str
-    identity: Identity
+    version: Version
+    numbers: Numbers
     pair: tuple[str, str, str]
+
+    @property
+    def identity(self) -> Identity:
+        """Which file it is."""
+        return self.version.identity
 
 
 def expected_files(pids: Iterable[int], stack: ExitStack, proc: Path = PROC, *, host: bool = False) -> list[ExpectedFile]:
@@ -90,14 +96,14 @@ def root_paths(pids: Iterable[int], proc: Path = PROC) -> list[str]:
 
 
 def _expected(descriptor: int, root: str, stack: ExitStack) -> ExpectedFile | None:
-    identity = mapped_identity(descriptor)
-    if identity is None:
+    told = version_of_open(descriptor)
+    if told is None:
         os.close(descriptor)
         return None
     stack.callback(os.close, descriptor)
     shown = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - without links, as a process's maps show it
     folder, _, name = shown.rpartition("/")
-    return ExpectedFile(descriptor, shown, root, identity, (root, folder, name.partition(".so")[2]))
+    return ExpectedFile(descriptor, shown, root, *told, (root, folder, name.partition(".so")[2]))
 
 
 def _roots(pids: Iterable[int], proc: Path, *, host: bool) -> list[tuple[str, list[int]]]:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets.maps import Identity, MappedFile, Problem, executable_path, fail, mapped_files
+from ssllatency.targets.identity import Identity, MappedFile
+from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import open_mapped
 from ssllatency.targets.processes import PROC, Process, exists, root_of
 

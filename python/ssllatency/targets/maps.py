@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
+from ssllatency.safe_open import Status
+from ssllatency.targets.identity import MappedFile, Numbers, Version, status_of, told_apart, version_of
 from ssllatency.targets.processes import PROC
 
 _DELETED = b" (deleted)"
@@ -26,29 +27,6 @@ _EXECUTABLE = re.compile(
 )
 
 Problem = Callable[[SsllatencyError], None]
-Identity = tuple[int, int, int]  # of a mapped file: major, minor, inode
-
-
-@dataclass(frozen=True)
-class MappedFile:
-    """A file that a process maps executable.
-
-    `path` is the one that the kernel shows, " (deleted)" stripped into `deleted`. For a process in a container it counts
-    from the container's root, for a process in a chroot mostly from ours. `device` (major, minor) and `inode` are the ones
-    that the kernel writes in maps; on btrfs and overlayfs stat() may tell others. `address_range` is written as
-    /proc/PID/map_files names it.
-    """
-
-    path: str
-    device: tuple[int, int]
-    inode: int
-    address_range: str
-    deleted: bool
-
-    @property
-    def identity(self) -> Identity:
-        """Major, minor, inode: the same for every process that maps this file."""
-        return (*self.device, self.inode)
 
 
 def mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
@@ -62,7 +40,17 @@ def mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
         return []
     except PermissionError as error:
         raise denied(pid) from error
-    return parse_maps(text)
+    return told_apart(pid, parse_maps(text), proc)
+
+
+def mapped_version(pid: int, file: MappedFile, proc: Path = PROC) -> Version:
+    """What tells the file that `pid` maps here from others that may get its identity later, and from what it was before."""
+    return version_of(pid, file, proc)
+
+
+def status_told(pid: int, address_range: str, proc: Path = PROC) -> Status | None:
+    """What the file tells of itself that `pid` maps there; None where it may not be asked, or nothing is mapped there now."""
+    return status_of(pid, address_range, proc)
 
 
 def executable_path(pid: int, proc: Path = PROC) -> str | None:
@@ -77,12 +65,17 @@ def executable_path(pid: int, proc: Path = PROC) -> str | None:
 
 
 def parse_maps(text: bytes) -> list[MappedFile]:
-    """The executable file mappings in the text of a maps file, the first of each (device, inode)."""
-    files: dict[Identity, MappedFile] = {}
+    """The executable file mappings in the text of a maps file, the first of each numbers and path."""
+    files: dict[tuple[Numbers, str, bool], MappedFile] = {}
     for match in _EXECUTABLE.finditer(text):
         mapped = _mapped_file(*match.groups())
-        files.setdefault(mapped.identity, mapped)
+        files.setdefault((mapped.numbers, mapped.path, mapped.deleted), mapped)
     return list(files.values())
+
+
+def shown_path(file: MappedFile) -> bytes:
+    """The path as maps writes it."""
+    return os.fsencode(file.path).replace(b"\n", b"\\012") + (_DELETED if file.deleted else b"")
 
 
 def fail(error: SsllatencyError) -> None:

@@ -4,21 +4,20 @@
 /proc/PID/map_files/RANGE is the kernel's own handle: it works for deleted files and in other mount namespaces, but needs
 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and for another user's process CAP_DAC_READ_SEARCH. Failing that the path is tried,
 through the process's root first, as safe_open does. The kernel shows the path of a mapping without symbolic links, so one on
-the way was put there later: none is followed. What is opened is kept only if it is the file that maps names.
+the way was put there later: none is followed. What is opened is kept only if it is the file that was found in maps.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.safe_open import handle_below, open_handle, open_regular
-from ssllatency.targets.maps import Identity, MappedFile, as_root
+from ssllatency.targets.identity import Identity, MappedFile, identity_of, mapped_numbers, own_identity
+from ssllatency.targets.maps import as_root
 from ssllatency.targets.processes import PROC, exists
 
 
@@ -41,7 +40,7 @@ def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
 
 
 def file_identity(path: str | Path) -> Identity:
-    """Major, minor and inode of a file as the kernel writes them in the maps of every process that maps it.
+    """The identity of the file at a path, which mapped_files() gives for every process that maps it.
 
     SsllatencyError where there is no such file, or it isn't a regular file with something in it.
     """
@@ -50,12 +49,12 @@ def file_identity(path: str | Path) -> Identity:
     except OSError as error:
         raise SsllatencyError(f"Can't open the library {path} ({error.strerror}): check the path.") from error
     try:
-        identity = mapped_identity(fd)
+        told = identity_of(fd)
     finally:
         os.close(fd)
-    if identity is None:
+    if told is None:
         raise SsllatencyError(f"{path} can't be mapped, so no process runs code of it: name a library or an executable.")
-    return identity
+    return told[0]
 
 
 def _ways(pid: int, mapped: MappedFile, proc: Path) -> Iterator[Callable[[], int]]:
@@ -71,38 +70,10 @@ def _handle(path: Path) -> int:
 
 
 def _is_file(fd: int, mapped: MappedFile) -> bool:
-    status = os.fstat(fd)
-    if (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino) == mapped.identity:
+    """Its numbers are asked for where they are all that is known of the mapping."""
+    if own_identity(fd) == mapped.identity:
         return True
-    return mapped_identity(fd) == mapped.identity
-
-
-def mapped_identity(fd: int) -> Identity | None:
-    """What maps says of a file: mapped here for a moment and looked up in our own maps. None where it can't be mapped.
-
-    On btrfs and overlayfs stat() may tell another device than maps does, and older kernels name the file of the layer below
-    in the maps of overlayfs. Asking the same source is right on all of them.
-    """
-    import ctypes  # Here, for most runs never need it and it takes milliseconds to load.
-
-    try:
-        mapping = mmap.mmap(fd, 1, access=mmap.ACCESS_COPY)
-    except (OSError, ValueError):
-        return None
-    with mapping:
-        anchor = ctypes.c_char.from_buffer(mapping)
-        address = ctypes.addressof(anchor)
-        text = Path("/proc/self/maps").read_bytes()
-        del anchor
-    return _identity_at(address, text)
-
-
-def _identity_at(address: int, maps: bytes) -> Identity | None:
-    for match in re.finditer(rb"^(\w+)-(\w+) \S+ \w+ (\w+):(\w+) (\d+)", maps, re.MULTILINE):
-        start, end, major, minor = (int(field, 16) for field in match.groups()[:4])
-        if start <= address < end:
-            return major, minor, int(match[5])
-    return None
+    return mapped.identity == mapped.numbers and mapped_numbers(fd) == mapped.numbers
 
 
 def _failure(pid: int, mapped: MappedFile, proc: Path, refused: bool) -> SsllatencyError:

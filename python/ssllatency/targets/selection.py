@@ -13,8 +13,9 @@ from ssllatency.own_processes import own_pids
 from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members, unit_folder
 from ssllatency.targets.containers.container import in_container
 from ssllatency.targets.containers.pods import in_pod
+from ssllatency.targets.identity import Identity
 from ssllatency.targets.listening import Owners, Ports
-from ssllatency.targets.maps import Identity, Problem, fail, mapped_files
+from ssllatency.targets.maps import Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
 from ssllatency.targets.processes import PROC, Process, all_processes, descendants
 

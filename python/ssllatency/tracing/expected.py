@@ -60,8 +60,9 @@ def as_file(file: ExpectedFile) -> File:
 
 
 def _as_traced(file: ExpectedFile, image: TracedImage) -> TracedFile:
-    *device, inode = file.identity
-    return TracedFile(image.plan.kind, 0, MappedFile(file.path, (device[0], device[1]), inode, "", deleted=False), ())
+    major, minor, inode = file.numbers
+    mapping = MappedFile(file.path, (major, minor), inode, "", deleted=False, own_identity=file.identity)
+    return TracedFile(image.plan.kind, 0, mapping, ())
 
 
 def _completed(files: Planned, expected: Sequence[ExpectedFile]) -> Planned:

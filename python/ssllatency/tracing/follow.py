@@ -28,9 +28,9 @@ from ssllatency.probes.join import complete
 from ssllatency.targets import (
     MOST_OF_PROCESS,
     ExpectedFile,
-    Identity,
     MappedFile,
     Members,
+    Numbers,
     Process,
     Selection,
     TracedFile,
@@ -54,14 +54,16 @@ from ssllatency.tracing.expected import image_of
 from ssllatency.tracing.others import OtherUsers, maps_any, who_pays
 from ssllatency.tracing.own_links import Growing, OwnLinks
 from ssllatency.tracing.resolve import Recogniser, Resolved, library_of, open_images
+from ssllatency.tracing.seen_files import SeenFiles
 
 LOOK_S, _SOON_S = 1.0, 0.1  # how often it is looked who is there, at least; and at most, when processes start
 _AT_ONCE = 64  # processes looked at in one go: the report must come though thousands start
 _MOST_TARGETS, _MOST_WAITING, _MOST_NOTES = 4096, 4096, 20
 # A process may map new files for ever: one look takes so long, and so many files of a process; the rest waits for the next one.
 _MOST_LOOK_S, _MOST_FILES = 0.25, 8
-_MOST_EXAMINED, _MOST_TOLD = 16384, 256  # files looked into in a run, and mappings of one process that wait to be looked at
-_MOST_DISMISSED = 65536  # files found to hold no TLS
+_MOST_TOLD = 256  # mappings of one process that wait to be looked at
+
+Told = dict[tuple[Numbers, str], Mapping]  # what a process has mapped, by what is told of the files
 
 
 def rules_for(selection: Selection, *, wait: bool = False) -> Rules | None:
@@ -117,11 +119,9 @@ class Follower:
         self._session, self._attachment, self._extend = session, session.attachment, extend
         self._resolved, self._stack, self._has_links_option = resolved, stack, has_links_option
         self._recognise = Recogniser(resolved.source, resolved.known_files)
-        self._dismissed: set[Identity] = set()  # files that hold no TLS
-        self._numbers = {file.mapping.identity: number for number, file in enumerate(resolved.files)}  # of the traced files
-        self._examined = set(self._numbers)  # files that were looked into: those that are traced, and those that aren't
+        self._seen = SeenFiles(resolved.files)
         self._looked: set[int] = set()  # nobody: what was mapped while the probes were attached isn't told of
-        self._waiting: dict[int, dict[Identity, Mapping]] = {}  # by process, what it has mapped
+        self._waiting: dict[int, Told] = {}  # by process, what it has mapped
         self.arrived = not resolved.waits
         self.refused = 0
         self._attached_ns: dict[int, int] = {}  # by number of a file that came later, when its probes were attached
@@ -133,7 +133,7 @@ class Follower:
         self._members = Members(resolved.selection)
         self._files_of: dict[int, int] = {}  # by process, how many of the files that it mapped later were looked into
         alone = self._attachment.each_process or resolved.selection.everything
-        self._others = None if alone else OtherUsers(self._numbers, self._is_target)
+        self._others = None if alone else OtherUsers(self._seen.traced, self._seen.hints, self._is_target)
         if self._attachment.unfollowed:
             self._say(f"Processes that start later are found late: {self._attachment.unfollowed}")
 
@@ -162,6 +162,7 @@ class Follower:
         """Takes what the kernel tells; looks at those processes, and now and then at all that are new. What there is no time
         for waits for the next look."""
         self._look_ends = time.monotonic() + _MOST_LOOK_S
+        self._seen.begin_look()
         following = self._attachment.following
         self._look_for_others()
         if following:
@@ -198,7 +199,7 @@ class Follower:
             return True
         if self._resolved.everyone:
             images = self._attachment.images
-            return maps_any(pid, {identity for identity, number in self._numbers.items() if not images[number].companion})
+            return maps_any(pid, {identity for identity, number in self._seen.traced.items() if not images[number].companion})
         return bool(following and following.has_been(pid))
 
     def _is_late(self) -> bool:
@@ -213,11 +214,11 @@ class Follower:
         if self._others:
             self._others.hear(following.by_others)
         for mapping in mapped:
-            self._take_notice(mapping)
+            self._take_notice(mapping, self._seen.certain(mapping))
             if self._matters(mapping) and (mapping.pid in self._waiting or len(self._waiting) < _MOST_WAITING):
                 times = self._waiting.setdefault(mapping.pid, {})
                 if len(times) < _MOST_TOLD:
-                    times.setdefault(mapping.identity, mapping)
+                    times.setdefault((mapping.numbers, mapping.path), mapping)
 
     def _hear_of_children(self, following: Following) -> None:
         """Attaches at once to children that have links of their own: each may make its first call at any moment."""
@@ -242,9 +243,9 @@ class Follower:
             if linked:
                 self._say_late(pid, time.monotonic_ns() - arrival.at_ns)
 
-    def _take_notice(self, mapping: Mapping) -> None:
-        """Notes that a process has come that maps a traced file, and whether it came before the probes did."""
-        number = self._numbers.get(mapping.identity)
+    def _take_notice(self, mapping: Mapping, number: int | None) -> None:
+        """Notes that a process has come that maps a traced file, the one of that number, and whether it came before the probes
+        did."""
         if number is None:
             return
         self.arrived = True
@@ -258,18 +259,19 @@ class Follower:
     def _has_begun(self, pid: int) -> bool:
         """Whether the process maps a traced file already, or is gone and may have: who is just starting has made no call."""
         try:
-            maps = any(file.identity in self._numbers for file in tls_candidates(pid))
+            maps = any(file.identity in self._seen.traced for file in tls_candidates(pid))
         except SsllatencyError:
             maps = False
         return maps or not exists(pid)
 
     def _matters(self, mapping: Mapping) -> bool:
-        """Whether what was mapped may be new: a file, or to the process a file that is traced."""
-        if mapping.identity not in self._examined:
-            return not self._resolved.selection.libraries and mapping.identity not in self._dismissed
-        number = self._numbers.get(mapping.identity)
-        if number is None:
+        """Whether what was mapped may be new: a file, or to the process a file that is traced. Whoever maps what can't be told
+        apart by what is told of it is looked at."""
+        if self._resolved.selection.libraries and not self._seen.may_be_traced(mapping):
             return False
+        number = self._seen.certain(mapping)
+        if number is None:
+            return not self._seen.is_settled(mapping)
         alone = self._attachment.each_process and not self._links.has(mapping.pid, number)
         return alone or mapping.pid not in self._attachment.targets
 
@@ -321,9 +323,10 @@ class Follower:
         following = self._attachment.following
         return set(following.alive() if following else self._members())
 
-    def _look_at(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
+    def _look_at(self, pid: int, mapped: Told) -> None:
         if not self._attachment.following and not self._resolved.selection.libraries:
             self._attachment.admit(pid)
+        candidates: list[MappedFile] = []
         try:
             candidates, examined = tls_candidates(pid), 0
             if not candidates and mapped and not self._resolved.selection.libraries:
@@ -337,45 +340,55 @@ class Follower:
                 self._put_off(pid, mapped)
             elif pid in self._waiting:
                 self._waiting[pid] = mapped | self._waiting[pid]
+            else:
+                self._settle(pid, candidates, mapped)
             self._enlist(pid, candidates)
         except SsllatencyError as error:
             if exists(pid):
                 self._refuse(f"{self._name(pid)} can't be inspected: {error}")
         for mapping in mapped.values():
-            self._take_notice(mapping)
+            self._take_notice(mapping, self._seen.number_told(mapping, candidates))
         self._looked.add(pid)
 
-    def _look_back(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
+    def _settle(self, pid: int, candidates: Sequence[MappedFile], mapped: Told) -> None:
+        """Has nobody looked at any more for having mapped one of these files that are known not to be traced."""
+        generations = {mapping.numbers: mapping.generation for mapping in mapped.values()}
+        for file in candidates:
+            generation = generations.get(file.numbers, 0)
+            if generation and self._seen.number_of(file) is None and self._seen.is_known(pid, file):
+                self._seen.settle(file.identity, file.numbers, generation)
+
+    def _look_back(self, pid: int, mapped: Told) -> None:
         """Has those files traced that a process had mapped which is gone: the next one like it maps them as well. Files for
         which there is no time wait for the next look."""
-        fresh: list[tuple[Mapping, TracedImage]] = []
+        fresh: list[tuple[ExpectedFile, Mapping, TracedImage]] = []
         has_looked = False
-        for identity, mapping in mapped.items():
-            if identity in self._examined:
-                if identity in self._numbers and self._attachment.each_process:
+        for key, mapping in mapped.items():
+            if self._seen.certain(mapping) is not None:
+                if self._attachment.each_process:
                     self._attachment.late.add(pid)
-            elif not self._resolved.everyone or has_library_name(mapping.path):
+            elif not self._seen.is_settled(mapping) and (not self._resolved.everyone or has_library_name(mapping.path)):
                 if has_looked and self._is_late():
-                    self._waiting.setdefault(pid, {})[identity] = mapping
+                    self._waiting.setdefault(pid, {})[key] = mapping
                     continue
-                image, has_looked = self._image_on_disk(mapping), True
-                fresh += [(mapping, image)] if image else []
+                found, has_looked = self._image_on_disk(mapping), True
+                fresh += [(found[0], mapping, found[1])] if found else []
         if not fresh:
             return
         self._attachment.late.add(pid)
         self.arrived = True
-        numbers = [self._numbers[identity] for identity in mapped if identity in self._numbers]
+        numbers = [number for mapping in mapped.values() if (number := self._seen.certain(mapping)) is not None]
         beside = [(self._attachment.images[number].plan, (pid,)) for number in numbers]
-        plans = complete([*((image.plan, (pid,)) for _, image in fresh), *beside])
+        plans = complete([*((image.plan, (pid,)) for _, _, image in fresh), *beside])
         first = len(self._attachment.images)
-        self._extend([replace(image, plan=plan) for (_, image), plan in zip(fresh, plans, strict=False)])
+        self._extend([replace(image, plan=plan) for (_, _, image), plan in zip(fresh, plans, strict=False)])
         numbered = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
-        for mapping, image in fresh:
+        for file, mapping, image in fresh:
             if image.file in numbered:
-                self._attached(mapping.identity, numbered[image.file])
+                self._attached(file, numbered[image.file])
                 self._say_when(pid, mapping.path, mapping.at_ns)
 
-    def _image_on_disk(self, mapping: Mapping) -> TracedImage | None:
+    def _image_on_disk(self, mapping: Mapping) -> tuple[ExpectedFile, TracedImage] | None:
         """The file that a process had mapped, found by its path in the root of one that is there, if it is to be traced."""
         with ExitStack() as passing:
             file = self._file_on_disk(mapping, passing)
@@ -383,9 +396,14 @@ class Follower:
                 if has_library_name(mapping.path):
                     self._attachment.late.add(mapping.pid)
                 return None
-            image = image_of(file, self._resolved.source)
+            if file.identity in self._seen.traced:
+                if self._attachment.each_process:
+                    self._attachment.late.add(mapping.pid)
+                return None
+            image = None if self._seen.has_examined(file.version) else image_of(file, self._resolved.source)
             if image is None:
-                self._examined.add(mapping.identity)
+                self._seen.examine_version(file.version)
+                self._seen.settle(file.identity, file.numbers, mapping.generation)
                 return None
             traced = {other.plan.build_id for other in self._attachment.images} - {""}
             if image.plan.build_id in traced or self._attachment.each_process:
@@ -394,26 +412,25 @@ class Follower:
                 return None
             descriptor = os.dup(file.descriptor)
             self._stack.callback(os.close, descriptor)
-            return replace(image, file=f"/proc/self/fd/{descriptor}")
+            return file, replace(image, file=f"/proc/self/fd/{descriptor}")
 
     def _file_on_disk(self, mapping: Mapping, stack: ExitStack) -> ExpectedFile | None:
-        if len(self._examined) >= _MOST_EXAMINED:
+        if self._seen.is_full:
             return None
         roots = [*root_paths(sorted(self._present())), "/"]
         opened = (open_expected(mapping.path, root, stack) for root in roots)
-        return next((file for file in opened if file and file.identity == mapping.identity), None)
+        return next((file for file in opened if file and file.numbers == mapping.numbers), None)
 
-    def _attached(self, identity: Identity, number: int) -> None:
-        self._examined.add(identity)
-        self._numbers[identity] = number
+    def _attached(self, file: MappedFile | ExpectedFile, number: int) -> None:
+        self._seen.trace(file.identity, file.numbers, file.path, number)
         self._attached_ns[number] = time.monotonic_ns()
 
-    def _put_off(self, pid: int, mapped: dict[Identity, Mapping]) -> None:
+    def _put_off(self, pid: int, mapped: Told) -> None:
         """Has the next look go on with a process that has mapped more new files than one look takes."""
         self._say(f"{self._name(pid)} maps new files faster than they can be inspected: the rest are traced later.")
         self._waiting[pid] = dict(list((mapped | self._waiting.pop(pid, {})).items())[-_MOST_TOLD:])
 
-    def _heard_of(self, pid: int) -> dict[Identity, Mapping]:
+    def _heard_of(self, pid: int) -> Told:
         """What the kernel tells of a process that is being looked at: its mappings may be seen before they are told of."""
         if self._attachment.following:
             self._hear(self._attachment.following)
@@ -423,9 +440,9 @@ class Follower:
         """Those that aren't known yet; none where one file was asked for, or where enough of the process were looked into."""
         if self._resolved.selection.libraries:
             return []
-        new = [file for file in files if file.identity not in self._examined and self._may_hold_tls(pid, file)]
+        new = [file for file in files if not self._seen.is_examined(pid, file) and self._may_hold_tls(pid, file)]
         room = MOST_OF_PROCESS - self._files_of.get(pid, 0)
-        if new and (room <= 0 or len(self._examined) >= _MOST_EXAMINED):
+        if new and (room <= 0 or self._seen.is_full):
             whose = f"{self._name(pid)} has mapped" if room <= 0 else "The processes have mapped"
             self._say(f"{whose} so many new files that those it maps from now on aren't inspected.")
             return []
@@ -435,7 +452,7 @@ class Follower:
         """By its name at once; of others each is looked at once. Those for which there is no time wait for the next look."""
         if has_library_name(file.path):
             return True
-        if file.identity in self._dismissed or len(self._dismissed) >= _MOST_DISMISSED:
+        if self._seen.is_dismissed(pid, file):
             return False
         if self._is_late():
             self._waiting.setdefault(pid, {})
@@ -447,20 +464,19 @@ class Follower:
                 return False
             holds = may_hold_tls(file.path)  # then it is told why it can't be looked into
         if not holds:
-            self._dismissed.add(file.identity)
+            self._seen.dismiss(pid, file)
         return holds
 
-    def _take(self, pid: int, new: Sequence[MappedFile], mapped: dict[Identity, Mapping]) -> None:
+    def _take(self, pid: int, new: Sequence[MappedFile], mapped: Told) -> None:
         """Has those of the new files traced that hold TLS code. A file that can't be isn't looked into again."""
-        identities = {file.identity for file in new}
-        self._examined |= identities
+        self._seen.examine(pid, new)
         self._files_of[pid] = self._files_of.get(pid, 0) + len(new)
         try:
             files = self._recognised(pid, new)
             images = open_images(files, self._resolved.source, self._stack, self._beside(pid)) if files else ()
         except SsllatencyError:
             if not exists(pid):  # another process may map them as well
-                self._examined -= identities
+                self._seen.unexamine(pid, new)
             raise
         fresh = []
         for file, image in zip(files, images, strict=True):
@@ -468,7 +484,7 @@ class Follower:
             if number is None:
                 fresh.append((file.mapping, image))
             else:
-                self._numbers[file.mapping.identity] = number
+                self._seen.trace(file.mapping.identity, file.mapping.numbers, file.path, number)
         if fresh:
             self._extend_by(pid, fresh, mapped)
 
@@ -486,16 +502,16 @@ class Follower:
             files += [file] if file else []
         return files
 
-    def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: dict[Identity, Mapping]) -> None:
+    def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: Told) -> None:
         first = len(self._attachment.images)
         self._extend([image for _, image in fresh])
         numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
         for file, image in fresh:
             if image.file in numbers:
-                self._attached(file.identity, numbers[image.file])
+                self._attached(file, numbers[image.file])
                 self._links.note([pid], numbers[image.file])
                 self._attachment.late.add(pid)
-                notice = mapped.get(file.identity)
+                notice = next((mapping for mapping in mapped.values() if mapping.numbers == file.numbers), None)
                 earliest_ns = min((mapping.at_ns for mapping in mapped.values()), default=0)
                 self._say_when(pid, file.path, notice.at_ns if notice else earliest_ns)
 
@@ -511,12 +527,12 @@ class Follower:
 
     def _beside(self, pid: int) -> list[TracedImage]:
         """What the process maps of the files that are traced already."""
-        numbers = [self._numbers[file.identity] for file in tls_candidates(pid) if file.identity in self._numbers]
+        numbers = [number for file in tls_candidates(pid) if (number := self._seen.number_of(file)) is not None]
         return [replace(self._attachment.images[number], pids=(pid,)) for number in numbers]
 
     def _enlist(self, pid: int, candidates: Sequence[MappedFile]) -> None:
         """Notes the process for the report, and attaches what it maps where every process has links of its own."""
-        numbers = {self._numbers[file.identity]: file for file in candidates if file.identity in self._numbers}
+        numbers = {number: file for file in candidates if (number := self._seen.number_of(file)) is not None}
         process, before = process_of(pid), self._attachment.targets.get(pid)
         if process is None or all(self._attachment.images[index].companion for index in numbers):
             return

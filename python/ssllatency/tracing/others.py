@@ -19,7 +19,7 @@ from ssllatency.own_processes import own_pids
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.costs import HitCosts, cost_ns
 from ssllatency.reports.words.units import counted, duration
-from ssllatency.targets import Identity, Process, listing, mapped_files, process_of
+from ssllatency.targets import Identity, Numbers, Process, listing, mapped_files, process_of
 from ssllatency.targets.processes import all_pids
 
 _FIRST_LOOK_S, _MOST_LOOK_S = 0.1, 0.02  # how long a look takes: all of most machines at the first, little of each later one
@@ -29,11 +29,12 @@ _MOST_HEARD = 64  # processes that wait to be asked once more whether they are t
 class OtherUsers:
     """Looks who else maps the traced files, a part of all processes at a time; then hears of those that come later.
 
-    `files` are the traced files, of which more may come. `is_target` says whether a process is traced, or was.
+    `files` are the traced files, of which more may come, `hints` their numbers in the kernel's notices. `is_target` says
+    whether a process is traced, or was.
     """
 
-    def __init__(self, files: Collection[Identity], is_target: Callable[[int], bool]) -> None:
-        self._files, self._is_target = files, is_target
+    def __init__(self, files: Collection[Identity], hints: Collection[Numbers], is_target: Callable[[int], bool]) -> None:
+        self._files, self._hints, self._is_target = files, hints, is_target
         self._left: list[int] | None = None  # processes that weren't looked at yet; None before the first look
         self._found: dict[int, Process] = {}
         self._heard: dict[int, Process] = {}
@@ -62,14 +63,14 @@ class OtherUsers:
     def hear(self, mappings: Iterable[Mapping]) -> None:
         """Takes what processes have mapped that weren't targets then. Whether they are is asked once more at the next look."""
         for mapping in mappings:
-            if mapping.identity in self._files and len(self._heard) < _MOST_HEARD and mapping.pid not in self._heard:
+            if mapping.numbers in self._hints and len(self._heard) < _MOST_HEARD and mapping.pid not in self._heard:
                 self._heard[mapping.pid] = process_of(mapping.pid) or Process(mapping.pid, 0, "a process that has ended", 0)
 
     def _settle(self) -> None:
-        """Takes those who were heard of and are no targets by now."""
+        """Takes those who were heard of, are no targets by now, and map one of the files, as far as that can still be seen."""
         heard, self._heard = self._heard, {}
         for pid, process in heard.items():
-            if not self._is_target(pid):
+            if not self._is_target(pid) and (maps_any(pid, self._files) or process_of(pid) is None):
                 self._add(pid, process)
 
 

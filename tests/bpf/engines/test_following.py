@@ -193,7 +193,7 @@ def test_a_mapping_is_told_with_its_file(follow: Callable[..., Following], tmp_p
         mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
     ended = time.monotonic_ns()
     (told,) = [one for one in following.mapped() if one.path == str(file)]
-    assert (told.pid, told.identity[2]) == (os.getpid(), file.stat().st_ino)
+    assert (told.pid, told.numbers[2]) == (os.getpid(), file.stat().st_ino)
     assert began <= told.at_ns <= ended
     assert following.mapped() == []
 

@@ -13,7 +13,7 @@ import pytest
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.targets import MappedFile, executable_path, file_identity, mapped_files, open_mapped
-from ssllatency.targets.opening import _identity_at
+from ssllatency.targets.identity import _numbers_at
 
 AddProcess = Callable[..., Path]
 Spawn = Callable[..., subprocess.Popen[bytes]]
@@ -189,8 +189,8 @@ def test_identity_of_what_nobody_can_map(tmp_path: Path, what: str) -> None:
         file_identity(tmp_path / what)
 
 
-def test_identity_is_that_of_the_mapping_around_the_address() -> None:
+def test_numbers_are_those_of_the_mapping_around_the_address() -> None:
     maps = b"1000-3000 r--p 0000 fe:00 5 /a\n3000-4000 rw-p 0000 00:2a 6 /b\n9000-a000 rw-p 0000 00:00 0\n"
-    assert _identity_at(0x2FFF, maps) == (0xFE, 0, 5)
-    assert _identity_at(0x3000, maps) == (0, 0x2A, 6)
-    assert _identity_at(0x4000, maps) is None
+    assert _numbers_at(0x2FFF, maps) == (0xFE, 0, 5)
+    assert _numbers_at(0x3000, maps) == (0, 0x2A, 6)
+    assert _numbers_at(0x4000, maps) is None

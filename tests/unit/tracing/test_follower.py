@@ -21,7 +21,7 @@ from ssllatency.engines.follow.mappings import Mapping
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, MappedFile, Process, Selection, TracedFile
+from ssllatency.targets import MOST_OF_PROCESS, ExpectedFile, MappedFile, Process, Selection, TracedFile, Version
 from ssllatency.tracing import follow, hit_costs, others, own_links
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.resolve import Resolved, library_of
@@ -261,7 +261,11 @@ def test_what_a_process_mapped_that_is_gone_is_traced_for_the_next_one(
     def opened(path: str, root: str, stack: ExitStack) -> ExpectedFile | None:
         descriptor = os.open(os.devnull, os.O_RDONLY)
         stack.callback(os.close, descriptor)
-        return ExpectedFile(descriptor, path, root, (8, 1, there), ("", "", "")) if there and root == "/of/100" else None
+        return (
+            ExpectedFile(descriptor, path, root, Version((8, 1, there)), (8, 1, there), ("", "", ""))
+            if there and root == "/of/100"
+            else None
+        )
 
     def planned(found: ExpectedFile, _: object) -> TracedImage:
         image = image_of(new, found.descriptor)
@@ -290,7 +294,8 @@ def test_files_of_who_is_gone_that_take_longer_than_a_look_wait_for_the_next(
     looked: list[str] = []
 
     def opened(path: str, root: str, _stack: ExitStack) -> ExpectedFile | None:
-        return ExpectedFile(-1, path, root, (8, 1, int(path[-1])), ("", "", "")) if root == "/" else None
+        numbers = 8, 1, int(path[-1])
+        return ExpectedFile(-1, path, root, Version(numbers), numbers, ("", "", "")) if root == "/" else None
 
     def planned(found: ExpectedFile, _: object) -> None:
         nonlocal now

@@ -192,7 +192,7 @@ def test_neither_it_nor_its_readers_are_targets_or_others(forked: list[int]) -> 
         selected = {process.pid for process in select(Selection(everything=True))}
         files = [file_identity(PROGRAM)]
         assert all(maps_any(pid, files) for pid in ours)
-        paying = {process.pid for process in OtherUsers(files, lambda _: False).look()}
+        paying = {process.pid for process in OtherUsers(files, (), lambda _: False).look()}
         assert ours.isdisjoint(selected | paying)
         ended(reading)
 

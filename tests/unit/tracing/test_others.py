@@ -80,7 +80,7 @@ def test_a_look_ends_in_time_however_many_there_are(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(others, "maps_any", slow)
     monkeypatch.setattr(others, "process_of", lambda pid: Process(pid, 1, "curl", 0))
     monkeypatch.setattr(others.time, "monotonic", lambda: now)
-    users = OtherUsers({(8, 1, 11)}, lambda _: False)
+    users = OtherUsers({(8, 1, 11)}, (), lambda _: False)
     looks = 0
     while not (found := users.look()):
         looks += 1
@@ -94,7 +94,7 @@ def test_files_that_come_later_are_looked_for_everywhere(monkeypatch: pytest.Mon
     monkeypatch.setattr(others, "_pids", lambda: [300])
     monkeypatch.setattr(others, "maps_any", lambda _, wanted: (8, 1, 22) in wanted)
     monkeypatch.setattr(others, "process_of", lambda pid: Process(pid, 1, "curl", 0))
-    users = OtherUsers(files, lambda _: False)
+    users = OtherUsers(files, (), lambda _: False)
     assert users.look() == []
     files.add((8, 1, 22))
     assert [process.pid for process in users.look()] == [300]
@@ -104,7 +104,7 @@ def test_this_command_is_no_other() -> None:
     """Nor what it has started, which is why nobody pays for what only it maps."""
     own = mapped_files(os.getpid())[0]
     assert maps_any(os.getpid(), {own.identity})
-    users = OtherUsers({own.identity}, lambda pid: pid != os.getpid())
+    users = OtherUsers({own.identity}, (), lambda pid: pid != os.getpid())
     assert users.look() == []
 
 

@@ -33,22 +33,28 @@ _FIXED = struct.Struct("<II QQQ II QQ II")  # of a PERF_RECORD_MMAP2, behind the
 
 @dataclass(frozen=True)
 class Mapping:
-    """Process `pid` has mapped the file `path` as code, at CLOCK_MONOTONIC `at_ns`. `identity`: major, minor, inode."""
+    """Process `pid` has mapped the file `path` as code, at CLOCK_MONOTONIC `at_ns`. `address_range` is as map_files names it.
+
+    `numbers`, major, minor and inode as maps has them, and `generation`, of the inode, are hints: files of two subvolumes can
+    share them. A file that gets the number of one that was deleted has another generation, but for 0, which says nothing.
+    """
 
     pid: int
     at_ns: int
     path: str
-    identity: tuple[int, int, int]
+    numbers: tuple[int, int, int]
+    generation: int = 0
+    address_range: str = ""
 
 
 def parse_record(record: bytes) -> Mapping | None:
     """The mapping in a record of type PERF_RECORD_MMAP2, header included; None where it maps no file."""
-    pid, _, _, _, _, major, minor, inode, _, _, _ = _FIXED.unpack_from(record, _HEADER.size)
+    pid, _, start, size, _, major, minor, inode, generation, _, _ = _FIXED.unpack_from(record, _HEADER.size)
     path = record[_HEADER.size + _FIXED.size : -8].partition(b"\0")[0]
     if not path.startswith(b"/") or not inode:
         return None
     (at_ns,) = struct.unpack_from("<Q", record, len(record) - 8)
-    return Mapping(pid, at_ns, os.fsdecode(path), (major, minor, inode))
+    return Mapping(pid, at_ns, os.fsdecode(path), (major, minor, inode), generation, f"{start:x}-{start + size:x}")
 
 
 class Mappings:

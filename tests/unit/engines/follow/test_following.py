@@ -37,7 +37,9 @@ def record(path: bytes, *, inode: int = 316533, pid: int = 77, at_ns: int = 123_
 
 @pytest.mark.parametrize("path", [b"/usr/lib/libssl.so.3", b"/a", b"/" + b"x" * 6, b"/" + b"x" * 7, b"/\xff"])
 def test_a_record_tells_who_mapped_what_when(path: bytes) -> None:
-    assert parse_record(record(path)) == Mapping(77, 123_456_789, path.decode(errors="surrogateescape"), (254, 1, 316533))
+    name = path.decode(errors="surrogateescape")
+    told = Mapping(77, 123_456_789, name, (254, 1, 316533), 5, "7f0000000000-7f0000001000")
+    assert parse_record(record(path)) == told
 
 
 @pytest.mark.parametrize("path", [b"//anon", b"[vdso]", b""])

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run knows of the files that processes map: which are traced, and which need no second look.
+
+A traced file is open for as long as the run, so that its identity stays its own. Of any other only its version is remembered:
+its number may go to another file, which may hold TLS, and so may it itself once it is written to. What the kernel tells of a
+mapping is a hint. A look at the process is spared where the file itself, asked through the mapping, is one that is known; where
+the process is gone, and nobody else can have the file's numbers, by the generation of the inode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ssllatency.engines.follow.mappings import Mapping
+from ssllatency.targets import Identity, MappedFile, Numbers, TracedFile, Version, mapped_version, status_told
+
+_MOST_EXAMINED, _MOST_DISMISSED = 16384, 65536  # files looked into in a run, and files found to hold no TLS
+
+
+class SeenFiles:
+    """`traced`: the numbers of the traced files by their identity. `hints`: the same by what maps and notices have of them."""
+
+    def __init__(self, files: Sequence[TracedFile]) -> None:
+        self.traced: dict[Identity, int] = {}
+        self.hints: dict[Numbers, int] = {}
+        self._names: set[str] = set()
+        self._shared: set[tuple[int, int]] = set()  # devices whose files have others of their own
+        self._examined: set[Version] = set()
+        self._dismissed: set[Version] = set()
+        self._versions: dict[Identity, Version] = {}
+        self._settled: dict[Numbers, int] = {}  # by the numbers of a file that isn't traced, the generation of its inode
+        self._confirmed: set[tuple[Numbers, int]] = set()  # such numbers and generations, in this look
+        for number, file in enumerate(files):
+            self.trace(file.mapping.identity, file.mapping.numbers, file.path, number)
+
+    def begin_look(self) -> None:
+        """Has the versions of files asked for anew: within one look each is asked for once."""
+        self._versions.clear()
+        self._confirmed.clear()
+
+    def trace(self, identity: Identity, numbers: Numbers, path: str, number: int) -> None:
+        """Takes it that a file is traced as the image of that number, and open until the run ends."""
+        self.traced[identity] = number
+        self.hints[numbers] = number
+        self._names.add(_name(path))
+        self._note_device(identity, numbers)
+
+    def number_of(self, file: MappedFile) -> int | None:
+        """The number of the image as which the file is traced."""
+        return self.traced.get(file.identity)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many files were looked into that no more are."""
+        return len(self.traced) + len(self._examined) >= _MOST_EXAMINED
+
+    def is_examined(self, pid: int, file: MappedFile) -> bool:
+        """Whether the file, as `pid` maps it now, is traced or was looked into."""
+        return file.identity in self.traced or self._version(pid, file) in self._examined
+
+    def examine(self, pid: int, files: Iterable[MappedFile]) -> None:
+        """Takes it that these were looked into."""
+        self._examined |= {self._version(pid, file) for file in files}
+
+    def unexamine(self, pid: int, files: Iterable[MappedFile]) -> None:
+        """Takes that back."""
+        self._examined -= {self._version(pid, file) for file in files}
+
+    def has_examined(self, version: Version) -> bool:
+        """Whether a file that nobody maps by now was looked into."""
+        return version in self._examined or version in self._dismissed
+
+    def examine_version(self, version: Version) -> None:
+        """Takes it that it was."""
+        self._examined.add(version)
+
+    def is_dismissed(self, pid: int, file: MappedFile) -> bool:
+        """Whether the file was found to hold no TLS, or there are too many of them to look at another."""
+        return len(self._dismissed) >= _MOST_DISMISSED or self._version(pid, file) in self._dismissed
+
+    def dismiss(self, pid: int, file: MappedFile) -> None:
+        """Takes it that the file holds no TLS."""
+        self._dismissed.add(self._version(pid, file))
+
+    def _version(self, pid: int, file: MappedFile) -> Version:
+        version = self._versions.get(file.identity)
+        if version is None:
+            version = self._versions[file.identity] = mapped_version(pid, file)
+        return version
+
+    def is_known(self, pid: int, file: MappedFile) -> bool:
+        """Whether no look at a process that maps the file would find anything to do about it."""
+        return self.is_examined(pid, file) or self._version(pid, file) in self._dismissed
+
+    # Hints.
+
+    def settle(self, identity: Identity, numbers: Numbers, generation: int) -> None:
+        """Takes it that nothing is to be done about a file that was mapped with this generation of its inode."""
+        self._note_device(identity, numbers)
+        if generation and len(self._settled) < _MOST_DISMISSED:
+            self._settled[numbers] = generation
+
+    def is_settled(self, mapping: Mapping) -> bool:
+        """Whether it is known that nothing is to be done about what was mapped, whoever has mapped it."""
+        numbers, key = mapping.numbers, (mapping.numbers, mapping.generation)
+        if key in self._confirmed:
+            return True
+        status = status_told(mapping.pid, mapping.address_range)
+        if status is None:
+            return self._settled.get(numbers) == mapping.generation != 0 and numbers[:2] not in self._shared
+        names = {status.identity, numbers} if numbers[0] or status.identity[:2] == numbers[:2] else {status.identity}
+        known = any(self.has_examined(Version(name, *status[1:])) for name in names) and self.traced.keys().isdisjoint(names)
+        if known and numbers[0]:
+            self._confirmed.add(key)
+        return known
+
+    def may_be_traced(self, mapping: Mapping) -> bool:
+        """Whether what was mapped is, by what is told of it, one of the traced files."""
+        return mapping.numbers in self.hints or _name(mapping.path) in self._names
+
+    def certain(self, mapping: Mapping) -> int | None:
+        """The number of the traced file that was mapped, where no other can have its numbers."""
+        return None if mapping.numbers[:2] in self._shared else self.hints.get(mapping.numbers)
+
+    def number_told(self, mapping: Mapping, files: Sequence[MappedFile]) -> int | None:
+        """The same of a process that maps these files by now; of one that is gone by what it called the file."""
+        number, file = self.certain(mapping), self.among(mapping, files)
+        if number is not None:
+            return number
+        if file:
+            return self.number_of(file)
+        return self.hints.get(mapping.numbers) if _name(mapping.path) in self._names else None
+
+    def among(self, mapping: Mapping, files: Sequence[MappedFile]) -> MappedFile | None:
+        """Which of the files, which the process maps by now, was mapped: by its numbers, else by its name, a traced one first.
+        A file of an overlay has other numbers in maps than in some kernels' notices."""
+        by_numbers = [file for file in files if file.numbers == mapping.numbers]
+        same = by_numbers or [file for file in files if _name(file.path) == _name(mapping.path)]
+        return min(same, key=lambda file: file.identity not in self.traced, default=None)
+
+    def _note_device(self, identity: Identity, numbers: Numbers) -> None:
+        if identity[:2] != numbers[:2]:
+            self._shared.add(numbers[:2])
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
