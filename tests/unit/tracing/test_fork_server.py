@@ -187,6 +187,7 @@ def test_neither_it_nor_its_readers_are_targets_or_others(forked: list[int]) -> 
     with fork_server.running(wanted=True):
         reading = begun(str(PROGRAM))
         listen([reading])
+        reading.stand_back()  # or it may be over before it is looked at
         (server,) = forked
         ours = {os.getpid(), server, next(process.pid for process in all_processes() if process.ppid == server)}
         selected = {process.pid for process in select(Selection(everything=True))}
@@ -194,6 +195,7 @@ def test_neither_it_nor_its_readers_are_targets_or_others(forked: list[int]) -> 
         assert all(maps_any(pid, files) for pid in ours)
         paying = {process.pid for process in OtherUsers(files, (), lambda _: False).look()}
         assert ours.isdisjoint(selected | paying)
+        reading.go_on()
         ended(reading)
 
 
