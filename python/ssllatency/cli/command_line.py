@@ -141,6 +141,8 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
+        if _is_interruption(error):
+            return 130
         if os.environ.get(TRACEBACK):
             raise
         tell_line(_unforeseen(error))
@@ -207,6 +209,11 @@ def _refuse_leading_option(arguments: Sequence[str]) -> None:
 def _is_sudo() -> bool:
     """Whether root runs it on behalf of another user, whose PATH this may be: sudo leaves it where it has no secure_path."""
     return os.geteuid() == 0 and os.environ.get("SUDO_UID", "0") != "0"
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it: Python before 3.12 makes a RuntimeError of one that comes while a class is being made."""
+    return isinstance(error, KeyboardInterrupt) or (error is not None and _is_interruption(error.__cause__))
 
 
 def _unforeseen(error: Exception) -> str:

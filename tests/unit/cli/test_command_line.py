@@ -269,6 +269,25 @@ def test_what_nobody_foresaw_is_one_sentence(
         run(["doctor"])
 
 
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_an_interruption_is_no_defect(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrapped: bool
+) -> None:
+    """Also where Python itself has made another error of it, as of one that comes while an enumeration is being made."""
+
+    def interrupted(_: object) -> int:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            if wrapped:
+                raise RuntimeError("Error calling __set_name__ on '_proto_member' instance") from error
+            raise
+
+    monkeypatch.setattr(doctor, "run", interrupted)
+    assert run(["doctor"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_a_reader_that_goes_away_is_no_error_to_see() -> None:
     environment = os.environ | {"PYTHONPATH": "python"}
     command = f"{sys.executable} -m ssllatency probes {LIBSSL} | head -n 1"
