@@ -23,9 +23,9 @@ from ssllatency.targets.files import (
     tls_files,
 )
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
-from ssllatency.targets.identity import Identity, MappedFile, Numbers, Version
+from ssllatency.targets.identity import Identity, MappedFile, Numbers, Version, mapped_version, status_told
 from ssllatency.targets.listening import is_own, serving
-from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, mapped_version, status_told
+from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ssllatency.safe_open import Status, stat_below, status_now
+from ssllatency.targets.processes import PROC
 
 Numbers = tuple[int, int, int]  # major, minor and inode as maps writes them
 Identity = tuple[int, int, int]  # major, minor and inode of a file's own: the same as its numbers but on btrfs and overlays
@@ -87,15 +88,15 @@ def told_apart(pid: int, files: Iterable[MappedFile], proc: Path) -> list[Mapped
     return list(different.values())
 
 
-def version_of(pid: int, file: MappedFile, proc: Path) -> Version:
+def mapped_version(pid: int, file: MappedFile, proc: Path = PROC) -> Version:
     """The version of the file that a process maps; without times where it can't be asked."""
-    status = status_of(pid, file.address_range, proc)
+    status = status_told(pid, file.address_range, proc)
     if status is None or not (file.identity == file.numbers or status.identity == file.identity):
         return Version(file.identity)
     return Version(file.identity, *status[1:])
 
 
-def status_of(pid: int, address_range: str, proc: Path) -> Status | None:
+def status_told(pid: int, address_range: str, proc: Path = PROC) -> Status | None:
     """The status of the very file that a process maps there, through the kernel's own handle on the mapping: no file system is
     asked to look up a path. None where that isn't permitted, or nothing is mapped there any more."""
     try:
@@ -153,7 +154,7 @@ def _may_be_shared(numbers: Numbers) -> bool:
 
 
 def _own_identity(pid: int, file: MappedFile, proc: Path) -> Identity | None:
-    status = status_of(pid, file.address_range, proc)
+    status = status_told(pid, file.address_range, proc)
     if status:
         return status.identity
     try:  # not permitted; what maps calls the path may be another file by now, which then has another inode

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.safe_open import Status
-from ssllatency.targets.identity import MappedFile, Numbers, Version, status_of, told_apart, version_of
+from ssllatency.targets.identity import MappedFile, Numbers, told_apart
 from ssllatency.targets.processes import PROC
 
 _DELETED = b" (deleted)"
@@ -41,16 +40,6 @@ def mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
     except PermissionError as error:
         raise denied(pid) from error
     return told_apart(pid, parse_maps(text), proc)
-
-
-def mapped_version(pid: int, file: MappedFile, proc: Path = PROC) -> Version:
-    """What tells the file that `pid` maps here from others that may get its identity later, and from what it was before."""
-    return version_of(pid, file, proc)
-
-
-def status_told(pid: int, address_range: str, proc: Path = PROC) -> Status | None:
-    """What the file tells of itself that `pid` maps there; None where it may not be asked, or nothing is mapped there now."""
-    return status_of(pid, address_range, proc)
 
 
 def executable_path(pid: int, proc: Path = PROC) -> str | None:

@@ -62,7 +62,7 @@ _WITHOUT_WHO = f"{HEADER}x{_MEASURED.format[1:]}{_CALLER.size}s{_CODES[_CALL.siz
 _RECORD = struct.Struct(f"<{_WITHOUT_WHO}{_members('known').size}x")
 _RECORD_WITH_WHO = struct.Struct(f"<{_WITHOUT_WHO}{_WHO.size}s")
 _MOST_TEXTS = 4096  # of each label
-_LARGE_BATCH, _SMALL_BATCH = 1 << 20, 1 << 16  # bytes: the small ones take some milliseconds to print
+_SMALL_BATCH = 1 << 16  # bytes: they take some milliseconds to print
 _RETURNED = {
     Convention.POINTER: Returned.POINTER,
     Convention.MBX8: Returned.STATUS,
@@ -257,8 +257,9 @@ class SnoopSession:
     def batches(self) -> Iterator[bytes]:
         """What waits in the ring now, for `events_of`; ends when it has been read. With a budget small ones: `poll` may be due
         after each."""
-        most = _LARGE_BATCH if self._request.budget is None else _SMALL_BATCH
-        return iter(partial(self._ring.read, most), b"") if self._ring else iter(())
+        if self._ring is None:
+            return iter(())
+        return iter(self._ring.read if self._request.budget is None else partial(self._ring.read, _SMALL_BATCH), b"")
 
     def losses(self) -> Losses:
         """What was missed so far, calls of processes that are gone included."""

@@ -7,7 +7,7 @@ their calls have the pid None, as those beyond the bound on processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ssllatency.model.arithmetic import add_alike_series
@@ -27,15 +27,15 @@ class Kept:
 
     def plus(self, snapshot: Snapshot, ended: Mapping[int, str]) -> Kept:
         """With what these processes have counted by a snapshot whose handshakes are told apart by process; the extremes, which
-        are those of a time that is over, are left out. `ended` gives the service of each; "": "other"."""
+        are those of a time that is over, are left out. `ended` as for folded()."""
         handshakes = snapshot.handshakes or Handshakes(())
-        series = (replace(series, min_ns=None, max_ns=None) for series in _of_ended(snapshot.series, ended))
-        groups = (_without_extremes(group) for group in _relabelled(handshakes.groups, ended, others=False))
-        tallies = [tallies for pid, tallies in handshakes.by_process.items() if pid in ended]
+        groups = tuple(_without_extremes(group) for group in handshakes.groups if _process_of(group) in ended)
+        series = tuple(replace(each, min_ns=None, max_ns=None) for each in snapshot.series if each.pid in ended)
+        own = folded(replace(snapshot, series=series, handshakes=replace(handshakes, groups=groups)), ended)
         return Kept(
-            add_alike_series((*self.series, *series)),
-            add_alike((*self.groups, *groups)),
-            add_tallies([self.tallies, *tallies]),
+            add_alike_series((*self.series, *own.series)),
+            add_alike((*self.groups, *(own.handshakes or handshakes).groups)),
+            add_tallies([self.tallies, *(tallies for pid, tallies in handshakes.by_process.items() if pid in ended)]),
         )
 
     def added_to(self, snapshot: Snapshot) -> Snapshot:
@@ -55,7 +55,7 @@ def folded(snapshot: Snapshot, ended: Mapping[int, str]) -> Snapshot:
         return snapshot
     handshakes = snapshot.handshakes
     if handshakes:
-        groups = add_alike(_relabelled(handshakes.groups, ended, others=True))
+        groups = add_alike(_relabelled(group, ended) for group in handshakes.groups)
         handshakes = replace(handshakes, groups=groups, by_process={})
     series = (replace(series, pid=None) if series.pid in ended else series for series in snapshot.series)
     return replace(
@@ -66,20 +66,17 @@ def folded(snapshot: Snapshot, ended: Mapping[int, str]) -> Snapshot:
     )
 
 
-def _of_ended(series: Iterable[Series], ended: Mapping[int, str]) -> Iterator[Series]:
-    return (replace(each, pid=None) for each in series if each.pid in ended)
+def _process_of(group: Group) -> int:
+    return pid_of(group.labels.get(Label.PROCESS))
 
 
-def _relabelled(groups: Iterable[Group], ended: Mapping[int, str], *, others: bool) -> Iterator[Group]:
-    """The groups of ended processes with their services' label, and those of others as they are if asked for."""
-    for group in groups:
-        service = ended.get(pid_of(group.labels.get(Label.PROCESS)))
-        if service:
-            yield replace(group, labels={**group.labels, Label.PROCESS: ended_in(service)})
-        elif service is not None:
-            yield replace(group, labels={}, other=True)
-        elif others:
-            yield group
+def _relabelled(group: Group, ended: Mapping[int, str]) -> Group:
+    service = ended.get(_process_of(group))
+    if service is None:
+        return group
+    if not service:
+        return replace(group, labels={}, other=True)
+    return replace(group, labels={**group.labels, Label.PROCESS: ended_in(service)})
 
 
 def _without_extremes(group: Group) -> Group:
