@@ -8,10 +8,14 @@ from dataclasses import dataclass
 _AIM = 0.5  # of the budget: what the tracer itself takes of the machine isn't in it, nor what comes in a moment
 _PAYS_BACK_S = 20.0  # in which an excess is made up for
 _LEAST_AIM = 0.4  # of the budget, however much there is to be made up for
+_LEAST_LEFT = (
+    0.05  # of the budget for what goes into windows, however much of it the others take: a run of seconds sees it, too
+)
 WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 2.0, 20.0  # the shortest window and stratum, and the longest stratum
 RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and removed for the sake of those who may begin
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then
+_MOST_PATIENCE = 48  # strata from one trial to watch a tier all the time again to the next, where trials fail
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Controller:
         self._added = 0.0  # what the windowed functions would take if they were watched all the time
         self._outside = 0.0  # what all others take
         self._calm = 0
+        self._roomy = 0  # strata that had room for more outside of windows
+        self._patience = _CALM
 
     def watched_all(self, share: float | None) -> bool:
         """Hears what tracing took while no window was set; whether the first tier must go into windows now."""
@@ -47,6 +53,16 @@ class Controller:
         """What tracing would take if all functions were watched all the time, as far as that is known."""
         return self._outside + self._added
 
+    @property
+    def wants_more(self) -> bool:
+        """Whether one more tier has to go into windows, and there is one."""
+        return self._outside > self._budget and self.level < self._most
+
+    def moved(self, outside: float | None) -> None:
+        """Hears what tracing takes beside windows just after tiers went into these, or left them."""
+        if outside is not None:
+            self._added, self._outside = max(0.0, self.whole - outside), outside
+
     def heard(self, outside: float | None, whole: float | None, part: float) -> None:
         """Hears what tracing took before a window, and from there to its end, with all that setting and removing probes took;
         `part`: which part of that time the window was."""
@@ -58,18 +74,30 @@ class Controller:
         """What comes now, and with which `level`. `excess_s`: by how many seconds of processor time for each second of the
         processes' the budget was overdrawn so far; `rests`: whether none of them has run in the last stratum."""
         aim = max(self._budget * _AIM - max(0.0, excess_s) / _PAYS_BACK_S, self._budget * _LEAST_AIM)
-        if self._outside > self._budget and self.level < self._most:
-            self.level += 1
-            self._outside, self._calm = 0.0, 0
+        if self.wants_more:
+            self._move(1)
+        elif self._has_room_for_a_tier():
+            self._move(-1)
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
         part = self._part(aim)
         self._calm = self._calm + 1 if part > _SPARE else 0
         if self._calm >= _CALM:
-            self.level, self._calm = self.level - 1, 0
+            self._move(-1)
         return _schedule(min(part, 1.0), RESTING_STRATUM_S if rests else STRATUM_S)
+
+    def _move(self, by: int) -> None:
+        """So many more tiers go into windows. What the others take isn't known then until it is heard."""
+        self.level += by
+        self._added, self._outside, self._calm, self._roomy = self.whole, 0.0, 0, 0
+
+    def _has_room_for_a_tier(self) -> bool:
+        """Whether the last tier in windows should be tried outside of them: they came and went, and so may have its load."""
+        self._roomy = self._roomy + 1 if self.level > 1 and self._outside <= self._budget * _AIM else 0
+        return self._roomy > self._patience
 
     def _part(self, aim: float) -> float:
         """Which part of the time may be watched."""
-        return max(0.0, aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
+        return max(self._budget * _LEAST_LEFT, aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
 
 
 def _schedule(part: float, least_s: float) -> Schedule:

@@ -155,6 +155,8 @@ class Windows:
                 self._sleep(_FIRST_LOOK_S)
                 self._look()
             return
+        if self._burst > burst and self._others_cost_too_much():
+            self._end_stratum_early()
         if self._phase is _Phase.BEFORE and self._is_time(self._opens_s):
             self._open()
         if self._phase is _Phase.OPEN and (self._is_time(self._shuts_s) or (self._burst > burst and self._is_used_up())):
@@ -300,23 +302,36 @@ class Windows:
         run_ns = self._before.everyones_cpu_ns
         self._resting, self._run_ns = run_ns == self._run_ns, run_ns
         schedule = self._controller.next(self._overdrawn_s(), rests=self._resting)
-        wanted = self._tiers[: self._controller.level]
-        for tier in set(wanted) - set(self._windowed):
-            now, work = self._clock(), self._work()
-            self._gates.shut([tier])
-            self._gates.thin([tier])
-            self._watches[tier].unfinished += self._gates.finish(tier)
-            self._record(self._totals(), tier, now, work)
-        for tier in set(self._windowed) - set(wanted):
-            resume(self._gates, [tier])
-            _move_border(self._watches[tier], self._clock(), self._work())
-        self._windowed, self._phase = wanted, _Phase.BEFORE
+        while self._controller.level != len(self._windowed):
+            self._move()
+            schedule = self._controller.next(self._overdrawn_s(), rests=self._resting)
+        self._phase = _Phase.BEFORE
         begins_s, self._stratum_s = self._clock(), schedule.stratum_s
         self._ends_s = begins_s + schedule.stratum_s
         self._opens_s = begins_s + self._chance.uniform(0, schedule.stratum_s - schedule.window_s)
         self._shuts_s = self._opens_s + schedule.window_s
         self._planned_s, self._planned = self._clock(), self._work()
         self._share()
+
+    def _move(self) -> None:
+        """Has tiers go into windows, or come back, and looks for a moment what tracing takes outside of windows now: whether
+        more must go, or what came back must."""
+        wanted = self._tiers[: self._controller.level]
+        for tier in wanted[len(self._windowed) :]:
+            now, work = self._clock(), self._work()
+            self._gates.shut([tier])
+            self._gates.thin([tier])
+            self._watches[tier].unfinished += self._gates.finish(tier)
+            self._record(self._totals(), tier, now, work)
+        for tier in self._windowed[len(wanted) :]:
+            resume(self._gates, [tier])
+            _move_border(self._watches[tier], self._clock(), self._work())
+        self._windowed = wanted
+        if not wanted:
+            return
+        self._share()
+        self._sleep(_FIRST_LOOK_S)
+        self._controller.moved(self._share())
 
     def _open(self) -> None:
         if self._clock() - self._planned_s >= _LEAST_OUTSIDE_S:
@@ -337,6 +352,23 @@ class Windows:
         if share is None:
             return False
         return share * self._dearness.factor * (self._clock() - self._planned_s) > self._budget * self._stratum_s
+
+    def _others_cost_too_much(self) -> bool:
+        """Whether a load has come, outside of windows, of what is watched all the time, so that more must go into windows."""
+        if self._phase not in {_Phase.BEFORE, _Phase.REST}:
+            return False
+        spent = self._spent()
+        if spent is None or spent.at_s - self._before.at_s < _FIRST_LOOK_S:
+            return False
+        share = spent.share_since(self._before)
+        self._controller.heard(None if share is None else share * self._dearness.factor, None, 0)
+        return self._controller.wants_more
+
+    def _end_stratum_early(self) -> None:
+        if self._phase is _Phase.REST:
+            self._end_stratum()
+        else:
+            self._begin_stratum()  # the next window speaks for the time until now as well
 
     def _shut(self) -> None:
         self._close_window(*self._at_once(self._gates.shut))

@@ -78,6 +78,20 @@ def test_a_load_that_comes_in_a_window_ends_it() -> None:
     assert server.cost_ns - before_ns < 0.4 * 0.25e9
 
 
+@pytest.mark.parametrize("after_s", [0.5, 1.2, 1.9, 2.6, 3.3])
+def test_a_load_of_what_is_watched_all_the_time_sends_that_into_windows(after_s: float) -> None:
+    """Reads and writes are in windows already, in strata of seconds."""
+    server = Server({Tier.DATA: 200_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    woken = Woken(server)
+    woken.run(20 + after_s)
+    while woken.windows.due_s - server.now_s < 0.3:  # not just before that would be seen anyway
+        woken.run(0.1)
+    assert Tier.BELOW in server.counting
+    server.rates[Tier.BELOW] = 200_000
+    woken.run(0.2)
+    assert Tier.BELOW not in server.counting
+
+
 def test_what_costs_little_is_watched_on_whatever_is_told() -> None:
     server = Server({Tier.DATA: 5_000, Tier.BELOW: 500, Tier.HANDSHAKE: 500})
     woken = Woken(server)

@@ -242,6 +242,50 @@ def test_what_is_below_handshakes_goes_next_and_handshakes_last() -> None:
     assert len(windows.sampling()) == 3
 
 
+def test_all_that_has_to_go_goes_at_once() -> None:
+    server = Server({Tier.DATA: 50_000, Tier.BELOW: 30_000, Tier.HANDSHAKE: 4_000})
+    windows = watch(server)
+    run(server, windows, 0.1)
+    assert server.attached == {Tier.HANDSHAKE}
+    run(server, windows, 9.9)
+    windows.finish()
+    assert share(server) <= 1.2 * BUDGET
+    assert all(sampling.windows >= 1 for sampling in windows.sampling())
+
+
+def test_what_others_take_leaves_windows_a_part() -> None:
+    """Whoever traces for some seconds learns of what is in windows, too, though all the rest takes as much as the aim."""
+    server = Server({Tier.DATA: 0, Tier.BELOW: 50_000, Tier.HANDSHAKE: 9_000})
+    windows = watch(server)
+    run(server, windows, 20)
+    windows.finish()
+    below = windows.by_tier()[Tier.BELOW]
+    assert below.windows >= 2
+    assert share(server) <= 1.3 * BUDGET
+
+
+def test_a_load_that_has_gone_gives_its_functions_back() -> None:
+    server = Server({Tier.DATA: 50_000, Tier.BELOW: 30_000, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    run(server, windows, 1)
+    assert Tier.BELOW not in server.attached
+    server.rates[Tier.BELOW] = 500
+    run(server, windows, 30)
+    assert Tier.BELOW in server.counting
+    server.rates[Tier.BELOW] = 30_000
+    before = server.left.count(Tier.BELOW)
+    run(server, windows, 10)
+    assert server.left.count(Tier.BELOW) > before
+
+
+def test_who_asks_in_vain_whether_functions_may_come_back_asks_less_and_less() -> None:
+    server = Server({Tier.DATA: 50_000, Tier.BELOW: 9_000, Tier.HANDSHAKE: 4_000})  # too much by one tenth
+    windows = watch(server)
+    run(server, windows, 400)
+    windows.finish()
+    assert share(server) <= 1.05 * BUDGET
+
+
 def test_estimates_hold_the_truth_though_the_load_changes() -> None:
     held = 0
     for seed in range(40):
