@@ -138,14 +138,20 @@ class ExponentialHistogram:
 
     def __post_init__(self) -> None:
         _no_negative((*self.counts, self.underflow, self.overflow))
-        first = next((position for position, count in enumerate(self.counts) if count), len(self.counts))
-        last = len(self.counts) - next((position for position, count in enumerate(reversed(self.counts)) if count), 0)
-        counts = self.counts[first:last]
-        offset = self.offset + first if counts else self.grid.first_bucket
+        counts, offset = self.counts, self.offset
+        if not counts or not counts[0] or not counts[-1]:
+            counts, offset = self._without_ends()
         if offset < self.grid.first_bucket or offset + len(counts) > self.grid.overflow:
             raise ValueError(f"the buckets of a histogram are {self.grid.first_bucket} to {self.grid.overflow - 1}")
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "offset", offset)
+
+    def _without_ends(self) -> tuple[tuple[int, ...], int]:
+        """The buckets without those at the ends that are empty, and where they begin."""
+        first = next((position for position, count in enumerate(self.counts) if count), len(self.counts))
+        last = len(self.counts) - next((position for position, count in enumerate(reversed(self.counts)) if count), 0)
+        counts = self.counts[first:last]
+        return counts, self.offset + first if counts else self.grid.first_bucket
 
     @classmethod
     def from_dense(cls, counts: Sequence[int], underflow: int = 0, overflow: int = 0) -> ExponentialHistogram:

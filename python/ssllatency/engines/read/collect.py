@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ssllatency import abi
 from ssllatency.engines.base import LinearRange
+from ssllatency.engines.read.zeros import stripped
 from ssllatency.model.histogram import FIRST_BUCKET, ExponentialHistogram, LinearHistogram
 from ssllatency.model.snapshot import Outcome, Series
 
@@ -56,9 +57,8 @@ def exponential(row: abi.Times) -> ExponentialHistogram:
     """The kernel's exponential counts. Most buckets are empty at both ends, and most rows are read often: those are never made
     numbers of."""
     raw = bytes(row.exponential)
-    filled = raw.rstrip(b"\0")
-    first = (len(filled) - len(filled.lstrip(b"\0"))) // _COUNT
-    last = -(-len(filled) // _COUNT)
+    start, content = stripped(raw)
+    first, last = start // _COUNT, -(-(start + len(content)) // _COUNT)
     counts = memoryview(raw)[first * _COUNT : last * _COUNT].cast("Q").tolist()
     return ExponentialHistogram(tuple(counts), FIRST_BUCKET + first, row.underflow, row.overflow)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from ssllatency.engines.read.collect import Extremes, Marks, exponential, marks
 from ssllatency.engines.read.names import ENDINGS, LABELS, cause, key_name, label_value
 from ssllatency.engines.read.unchanged import Unchanged
 from ssllatency.engines.read.who import Texts
+from ssllatency.engines.read.zeros import is_empty
 from ssllatency.model.handshake_arithmetic import add_alike, add_causes, add_keys
 from ssllatency.model.handshakes import (
     EVERY,
@@ -36,6 +38,7 @@ Views = Iterable[tuple[bytes, bytes | memoryview]]
 
 _PARTS = {abi.Part[part.value.upper()]: part for part in Part}
 _FACTS = {abi.Fact[fact.name]: fact for fact in Fact}
+_TIMES_BYTES = ctypes.sizeof(abi.Times)  # the parts come first in a row
 _CODED = (Label.CIPHER, Label.GROUP, Label.SIGNATURE)  # labels whose absence has a meaning where their place is known
 
 
@@ -46,6 +49,8 @@ class _Row:
         self.key, row = abi.Labels.from_buffer_copy(raw_key), abi.HandshakeRow.from_buffer_copy(raw_row)
         self.parts: dict[Part, tuple[abi.Part, Marks, Times]] = {}
         for number, part in _PARTS.items():
+            if is_empty(raw_row[number * _TIMES_BYTES : (number + 1) * _TIMES_BYTES]):
+                continue
             of_part = row.parts[number]
             times = Times(of_part.total_ns, None, None, exponential(of_part))
             if times.count:

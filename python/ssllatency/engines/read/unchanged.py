@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from ssllatency.engines.read.zeros import BLOCK_BYTES, is_empty, stripped
+
 T = TypeVar("T")
-_BLOCK_BYTES = 512
-_EMPTY = bytes(_BLOCK_BYTES)
+_CHUNK_BYTES = 8 * BLOCK_BYTES
+_EMPTY = bytes(BLOCK_BYTES)
 
 Blocks = tuple[tuple[int, bytes], ...]  # each after where it begins
 
@@ -21,10 +23,14 @@ Blocks = tuple[tuple[int, bytes], ...]  # each after where it begins
 def filled_blocks(raw: bytes) -> Blocks:
     """What the blocks hold that aren't empty, without the zeros at both ends."""
     filled = []
-    for start in range(0, len(raw), _BLOCK_BYTES):
-        block = raw[start : start + _BLOCK_BYTES].rstrip(b"\0")
-        if content := block.lstrip(b"\0"):
-            filled.append((start + len(block) - len(content), content))
+    for chunk_start in range(0, len(raw), _CHUNK_BYTES):
+        chunk = raw[chunk_start : chunk_start + _CHUNK_BYTES]
+        if is_empty(chunk):  # most are, of many rows
+            continue
+        for start in range(0, len(chunk), BLOCK_BYTES):
+            first, content = stripped(chunk[start : start + BLOCK_BYTES])
+            if content:
+                filled.append((chunk_start + start + first, content))
     return tuple(filled)
 
 

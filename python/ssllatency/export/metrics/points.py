@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from sys import intern
 
 from ssllatency.model.histogram import ExponentialHistogram
@@ -61,7 +62,12 @@ class NoReading(Exception):
 
 def labels(values: Mapping[str, str]) -> Labels:
     """Labels in order, without those that are empty: to Prometheus the same as absent."""
-    return tuple(sorted((name, value) for name, value in values.items() if value))
+    return _in_order(tuple(values.items()))
+
+
+@lru_cache(maxsize=8192)
+def _in_order(values: Labels) -> Labels:
+    return tuple(sorted((name, value) for name, value in values if value))
 
 
 class Frames:
