@@ -130,7 +130,7 @@ fuzz: $(FUZZER)/.made ## look for input that breaks an invariant, SECONDS for ea
 fuzz-minute: $(FUZZER)/.made ## the same for a minute in all, the same input each time, as CI does
 	$(Q)$(PYTHON) tests/run.py fuzz
 
-.PHONY: bench bench-memory bench-budget bench-defaults bench-profile bench-export
+.PHONY: bench bench-memory bench-budget bench-defaults bench-reloads bench-profile bench-export
 bench: ## what tracing costs, written to docs/internals, and what bench-memory measures; QUICK=1 only prints, in three minutes
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
@@ -149,6 +149,10 @@ bench-defaults: ## what servers and others keep while a command runs with nothin
 	$(Q)tools/setup
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/defaults/run.py --rounds $(ROUNDS) -o docs/internals/defaults.md
+bench-reloads: ## what is lost when an nginx at full speed is reloaded, by --links shared and process; prints it, in a minute
+	$(Q)tools/setup
+	$(Q)$(MAKE) bpf
+	$(Q)$(PYTHON) bench/defaults/reloads.py
 RUNS = 100
 bench-budget: ## what --budget keeps of a server's requests, and how often its estimates hold, in RUNS runs (100), written to docs/internals/budget.md
 	$(Q)tools/setup
