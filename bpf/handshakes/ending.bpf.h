@@ -199,14 +199,14 @@ static __always_inline __u8 part_of_wait(__u32 reason)
 	return SSLL_PART_WAIT_UNKNOWN;
 }
 
-static __always_inline int continue_or_finish(
-        struct ssll_handshake *handshake, __u64 ssl, __u32 convention, __u64 value, __u64 now)
+/* Not inlined: the verifier looks at it once, instead of after each way through the call that came back. */
+__noinline int continue_or_finish(struct ssll_handshake *handshake, __u64 ssl, __u32 convention, __u64 value, __u64 now)
 {
-	struct ssll_layout *layout = layout_of(handshake->library);
+	struct ssll_layout *layout = handshake ? layout_of(handshake->library) : NULL;
 	struct verdict verdict;
 	bool server = true;
 
-	if (!layout)
+	if (!handshake || !layout)
 		return 0;
 	if (!read_wanted_side(ssl, layout, &server)) {
 		close_handshake(ssl, this_process());
