@@ -349,7 +349,7 @@ def test_one_of_several_is_named_with_what_sets_it_apart(label: Label) -> None:
 
 def test_alert_of_the_peer_is_explained_but_not_one_of_ours() -> None:
     theirs, ours = (
-        told(failures.one_reason, handshakes_of(failed(50, "tlsv1 alert unknown ca", "unknown ca", sent=sent)))
+        told(failures.one_reason, handshakes_of(failed(50, "tlsv1 alert unknown ca", "unknown CA", sent=sent)))
         for sent in (False, True)
     )
     assert theirs.startswith(ours)

@@ -92,7 +92,7 @@ def one_reason(case: Case) -> Evidence | None:
     (reason, alert), most = frequent.most_common(1)[0]
     if most < FEWEST_FAILURES or most < MOST * failed:
         return None
-    meaning = REASONS.get(reason) or ALERTS.get(alert, "")
+    meaning = REASONS.get(reason) or ALERTS.get(alert.lower(), "")
     few = f'{share(most, failed)} of the failures ({most} of {failed}, in {everything} handshakes) are "{reason}"'
     return Evidence(f"{few}: {meaning}" if meaning else few, counted_weight(ratio(failed, everything), NOTABLE))
 
