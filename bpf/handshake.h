@@ -217,6 +217,14 @@ enum ssll_flag {
 	SSLL_FLAG_AWAITS_ANSWER = 4194304, /* this side has sent a flight that the peer hasn't answered yet */
 	SSLL_FLAG_LOST = 8388608,          /* the connection had losses while the handshake waited */
 	SSLL_FLAG_UNPHASED = 16777216,     /* in a part of its calls phases weren't watched, but for the private key's */
+	SSLL_FLAG_PEER = 33554432,         /* from here on 3 bits: of a handshake that was freed, enum ssll_peer */
+};
+
+/* What is known of the other end where a handshake is freed before it is over: bits. */
+enum ssll_peer {
+	SSLL_PEER_KNOWN = 1,
+	SSLL_PEER_LEFT = 2,        /* it had closed or reset its connection before this side did either */
+	SSLL_PEER_UNDELIVERED = 4, /* it had sent bytes since the library's last call, so the library never got them */
 };
 
 /* A way from an SSL to a value: each offset but the last leads to a pointer. `length` 0: not known. */
@@ -389,6 +397,17 @@ struct ssll_arrival {
 	struct ssll_clocks clocks; /* of that thread when it arrived */
 	__u32 is_read;             /* 1: something has been read of it before its handshake began, */
 	__u32 is_late;             /* 1: and more arrived after that */
+	__u32 given_seq;           /* behind the last byte that was read when the wait began */
+	__u32 sent_seq;            /* behind the peer's last byte when one of the ends was the first to leave */
+	__u32 left;                /* enum ssll_left */
+	__u32 is_renewed;          /* 1: the socket was made another connection's, by this side, since */
+};
+
+/* Which end of a connection was the first to leave it. */
+enum ssll_left {
+	SSLL_LEFT_NONE = 0, /* neither was seen to */
+	SSLL_LEFT_BY_PEER = 1,
+	SSLL_LEFT_BY_OWNER = 2,
 };
 
 struct ssll_sample {
@@ -444,6 +463,7 @@ struct ssll_cause_key {
 	__u8 alert;
 	__u8 sent;
 	__u32 tgid;
+	__u32 peer; /* enum ssll_peer */
 };
 
 struct ssll_key_use {
@@ -477,7 +497,6 @@ struct ssll_single {
 	__u32 calls;
 	__u32 pauses;
 	__u32 unphased; /* 1: as enum ssll_flag has it */
-	__u32 pad;
 	char comm[SSLL_COMM];
 };
 
@@ -541,12 +560,12 @@ _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
 _Static_assert(sizeof(struct ssll_handshake) == 88 + 8 * SSLL_PARTS + 64, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
 _Static_assert(sizeof(struct ssll_border) == 40, "border");
-_Static_assert(sizeof(struct ssll_arrival) == 128, "arrival");
+_Static_assert(sizeof(struct ssll_arrival) == 144, "arrival");
 _Static_assert(sizeof(struct ssll_sample) == 64, "sample");
-_Static_assert(sizeof(struct ssll_cause_key) == 16, "cause key");
+_Static_assert(sizeof(struct ssll_cause_key) == 20, "cause key");
 _Static_assert(sizeof(struct ssll_key_use) == 12, "key use");
 _Static_assert(sizeof(struct ssll_mix_key) == 16, "mix key");
-_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 16 + 24 + SSLL_COMM, "single");
+_Static_assert(sizeof(struct ssll_single) == 8 + 8 * SSLL_PARTS + 56 + 20 + 20 + SSLL_COMM, "single");
 _Static_assert(sizeof(struct ssll_holding) == 64, "holding");
 _Static_assert(sizeof(struct ssll_handshake_counters) == 192, "handshake counters");
 _Static_assert(sizeof(struct ssll_handshake_config) == 68, "handshake config");

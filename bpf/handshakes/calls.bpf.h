@@ -236,6 +236,7 @@ static __always_inline int on_free(__u64 ssl)
 	layout = layout_of(handshake->library);
 	if (!layout)
 		return 0;
+	look_who_left(handshake, ssl);
 	end_wait(handshake, ssl, now);
 	if (read_wanted_side(ssl, layout, &server))
 		finish_handshake(handshake, ssl, SSLL_ENDING_ABANDONED, SSLL_REASON_NONE, server, false, now);

@@ -71,7 +71,6 @@ static __always_inline void emit_single(
 	single->calls = handshake->calls;
 	single->pauses = handshake->pauses;
 	single->unphased = !!(handshake->flags & SSLL_FLAG_UNPHASED);
-	single->pad = 0;
 	bpf_get_current_comm(single->comm, sizeof(single->comm));
 	bpf_ringbuf_submit(single, 0);
 }
@@ -102,6 +101,7 @@ static __always_inline void finish_handshake(
 	        .reason = reason,
 	        .alert = handshake->alert,
 	        .sent = !!(handshake->flags & SSLL_FLAG_ALERT_SENT),
+	        .peer = handshake->flags / SSLL_FLAG_PEER & (SSLL_PEER_KNOWN | SSLL_PEER_LEFT | SSLL_PEER_UNDELIVERED),
 	};
 	__u64 state = 0;
 

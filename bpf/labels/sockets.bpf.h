@@ -57,6 +57,7 @@ struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
 	int sk_sndbuf;
+	int sk_err;
 } __attribute__((preserve_access_index));
 
 /* Its port stays when the connection is gone, which skc_num doesn't. */
@@ -93,7 +94,9 @@ struct socket {
 /* include/net/tcp_states.h */
 enum {
 	TCP_STATE_ESTABLISHED = 1,
+	TCP_STATE_SYN_SENT = 2,
 	TCP_STATE_SYN_RECV = 3,
+	TCP_STATE_FIN_WAIT1 = 4,
 	TCP_STATE_CLOSE = 7,
 	TCP_STATE_CLOSE_WAIT = 8,
 };
@@ -141,6 +144,12 @@ static __always_inline __u32 received_seq(struct sock *sock)
 static __always_inline __u32 read_seq(struct sock *sock)
 {
 	return BPF_CORE_READ((struct tcp_sock *)sock, copied_seq);
+}
+
+/* The same, but for the end of the peer's stream, which takes a number, too. */
+static __always_inline __u32 received_bytes_seq(struct sock *sock)
+{
+	return received_seq(sock) - (BPF_CORE_READ(sock, __sk_common.skc_flags) >> 1 & 1); /* SOCK_DONE */
 }
 
 /* How many bytes lie in a TCP socket that have arrived and weren't read. */

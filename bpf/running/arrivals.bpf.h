@@ -81,13 +81,43 @@ static __always_inline void end_connection(__u64 socket)
 		forget_arrival(socket);
 }
 
-/* A connection changes its state: one that a peer asked for is established, or one is over. */
+/*
+ * One of the ends leaves the connection: noted as it happens, for a handshake that is freed later, as its socket may be closed
+ * by then and another connection's. A reset leaves its error in the socket before it changes the state.
+ */
+static __always_inline void note_leaving(__u64 socket, __u32 new_state)
+{
+	struct ssll_arrival *arrival = find_arrival(socket);
+	struct sock *sock = (struct sock *)socket;
+
+	if (!arrival || arrival->left || arrival->is_renewed)
+		return;
+	arrival->sent_seq = received_bytes_seq(sock);
+	arrival->left = new_state == TCP_STATE_CLOSE_WAIT || (new_state == TCP_STATE_CLOSE && BPF_CORE_READ(sock, sk_err))
+	                        ? SSLL_LEFT_BY_PEER
+	                        : SSLL_LEFT_BY_OWNER;
+}
+
+/* This side asks for a connection: what is kept of its socket is of another one that had it. */
+static __always_inline void note_renewal(__u64 socket)
+{
+	struct ssll_arrival *arrival = find_arrival(socket);
+
+	if (arrival)
+		arrival->is_renewed = 1;
+}
+
+/* A connection changes its state: one that a peer asked for is established, one begins, or an end leaves it. */
 static __always_inline int note_established(__u64 socket, __u32 old_state, __u32 new_state)
 {
 	struct ssll_arrival arrival = {};
 
+	if (new_state == TCP_STATE_CLOSE || new_state == TCP_STATE_CLOSE_WAIT || new_state == TCP_STATE_FIN_WAIT1)
+		note_leaving(socket, new_state);
 	if (new_state == TCP_STATE_CLOSE)
 		end_connection(socket);
+	if (new_state == TCP_STATE_SYN_SENT)
+		note_renewal(socket);
 	if (old_state != TCP_STATE_SYN_RECV || new_state != TCP_STATE_ESTABLISHED)
 		return 0;
 	arrival.established_ns = bpf_ktime_get_ns();
@@ -168,11 +198,14 @@ __noinline int await_arrival(struct ssll_handshake *handshake, __u64 ssl, __u64 
 	}
 	if (!arrival)
 		return 0;
+	if (arrival->is_renewed)
+		arrival->left = arrival->is_renewed = 0;
 	arrival->arrived_ns = arrival->arrivals = 0;
 	arrival->clocks.tid = 0;
 	arrival->task = bpf_get_current_task();
 	arrival->tid = this_thread();
 	arrival->since_ns = now;
+	arrival->given_seq = read_seq((struct sock *)socket);
 	arrival->ssl = ssl;
 	if (unread_bytes((struct sock *)socket))
 		note_arrival(arrival, socket, received_seq((struct sock *)socket));
@@ -205,6 +238,32 @@ static __always_inline struct ssll_arrival *awaited_arrival(const struct ssll_ha
 	struct ssll_arrival *arrival = socket ? bpf_map_lookup_elem(&arrivals, &socket) : NULL;
 
 	return arrival && arrival->ssl == ssl && arrival->since_ns == since ? arrival : NULL;
+}
+
+/*
+ * The handshake is freed while it waits for its peer: whether that had left, and whether its last bytes never came to the
+ * library. Where the socket's record is still the one that the wait began with, and neither end was seen to leave, the socket
+ * is open and the same. One that was closed may be another connection's by now: then its record tells, if that is still there.
+ */
+__noinline int look_who_left(struct ssll_handshake *handshake, __u64 ssl)
+{
+	struct ssll_arrival *arrival;
+	__u32 sent_seq, peer = SSLL_PEER_KNOWN;
+	struct sock *sock;
+
+	if (!handshake || handshake->waiting != SSLL_PART_WAIT_PEER)
+		return 0;
+	arrival = awaited_arrival(handshake, ssl, handshake->since_ns);
+	if (!arrival || (arrival->is_renewed && !arrival->left))
+		return 0;
+	sock = (struct sock *)handshake->socket;
+	sent_seq = arrival->left ? arrival->sent_seq : received_bytes_seq(sock);
+	if (arrival->left ? arrival->left == SSLL_LEFT_BY_PEER : is_left_by_peer(sock))
+		peer |= SSLL_PEER_LEFT;
+	if ((__s32)(sent_seq - arrival->given_seq) > 0)
+		peer |= SSLL_PEER_UNDELIVERED;
+	handshake->flags |= peer * SSLL_FLAG_PEER;
+	return 0;
 }
 
 /* The thread that runs has come for what arrived then; of what has passed until now, so much is queue. */

@@ -129,6 +129,7 @@ class Flag(IntEnum):
     AWAITS_ANSWER = 4194304
     LOST = 8388608
     UNPHASED = 16777216
+    PEER = 33554432
 
 
 class FollowLimits(IntEnum):
@@ -228,6 +229,12 @@ class Part(IntEnum):
     LOSSES = 30
     GONE = 31
     PARTS = 32
+
+
+class Peer(IntEnum):
+    KNOWN = 1
+    LEFT = 2
+    UNDELIVERED = 4
 
 
 class PhaseCookie(IntEnum):
@@ -403,10 +410,14 @@ class Arrival(ctypes.Structure):
         ("clocks", Clocks),
         ("is_read", ctypes.c_uint32),
         ("is_late", ctypes.c_uint32),
+        ("given_seq", ctypes.c_uint32),
+        ("sent_seq", ctypes.c_uint32),
+        ("left", ctypes.c_uint32),
+        ("is_renewed", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Arrival) == 128
+assert ctypes.sizeof(Arrival) == 144
 
 
 class BatchKey(ctypes.Structure):
@@ -443,10 +454,11 @@ class CauseKey(ctypes.Structure):
         ("alert", ctypes.c_uint8),
         ("sent", ctypes.c_uint8),
         ("tgid", ctypes.c_uint32),
+        ("peer", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(CauseKey) == 16
+assert ctypes.sizeof(CauseKey) == 20
 
 
 class Config(ctypes.Structure):
@@ -879,7 +891,6 @@ class Single(ctypes.Structure):
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
         ("unphased", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
         ("comm", ctypes.c_char * 16),
     )
 

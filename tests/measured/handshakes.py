@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ssllatency.model.handshakes import (
     PHASES,
@@ -41,6 +41,8 @@ class Shake:
     sent: bool = False
     state: str = ""
     facts: Mapping[Fact, int] = field(default_factory=dict)
+    peer_left: bool | None = None
+    undelivered: bool | None = None
 
     @property
     def parts(self) -> dict[Part, int]:
@@ -85,14 +87,11 @@ def _group(shakes: Sequence[Shake], by: tuple[Label, ...]) -> Group:
 
 
 def _causes(shakes: Iterable[Shake]) -> tuple[Cause, ...]:
-    rows: dict[tuple[Ending, str, int, str, bool, str], list[int]] = {}
+    rows: dict[Cause, list[int]] = {}
     for one in shakes:
-        key = (one.ending, one.reason, one.code, one.alert, one.sent, one.state)
-        rows.setdefault(key, []).append(one.parts[Part.WALL])
-    return tuple(
-        Cause(ending, reason, code, "SSL routines" if code else "", alert, sent, state, len(walls), sum(walls))
-        for (ending, reason, code, alert, sent, state), walls in rows.items()
-    )
+        why = (one.ending, one.reason, one.code, "SSL routines" if one.code else "", one.alert, one.sent, one.state)
+        rows.setdefault(Cause(*why, 0, 0, one.peer_left, one.undelivered), []).append(one.parts[Part.WALL])
+    return tuple(replace(cause, count=len(walls), total_ns=sum(walls)) for cause, walls in rows.items())
 
 
 def _keys(shakes: Iterable[Shake]) -> tuple[KeyUse, ...]:

@@ -165,7 +165,8 @@ def _group(group: Group) -> tuple[object, ...]:
 
 
 def _cause(cause: Cause) -> tuple[object, ...]:
-    return cause.ending, cause.reason, cause.code, cause.library, cause.alert, cause.sent, cause.state
+    why = cause.ending, cause.reason, cause.code, cause.library, cause.alert, cause.sent, cause.state
+    return *why, cause.peer_left, cause.undelivered
 
 
 def _key(use: KeyUse) -> tuple[object, ...]:

@@ -155,6 +155,8 @@ class Ending(StrEnum):
 
 
 YES, NO = "yes", "no"
+# Reasons that the library was given no error for.
+LEFT, CLOSED, FREED = "connection reset or closed by the peer", "closed by the peer (close_notify)", "freed"
 NOT_ASKED, NOT_GIVEN, GIVEN = "not asked", "not given", "given"
 
 
@@ -276,7 +278,9 @@ class Cause:
     version), `library` the name of the library that raised it ("SSL routines"). Where no error was raised these are 0 and "",
     and `reason` says what is known ("connection reset or closed by the peer", "freed"). `alert` is the alert's name, "" for
     none, and `sent` whether we sent it. `state` is what the handshake had reached, as SSL_state_string_long has it, "" if
-    unknown. `total_ns`: their wall time, None where it isn't known.
+    unknown. `total_ns`: their wall time, None where it isn't known. Of those that were freed `peer_left` says whether the peer
+    had closed or reset the connection before this side did, and `undelivered` whether bytes of the peer had arrived that the
+    library was never given; None where that isn't known.
     """
 
     ending: Ending
@@ -288,6 +292,13 @@ class Cause:
     state: str
     count: int
     total_ns: int | None
+    peer_left: bool | None = None
+    undelivered: bool | None = None
+
+    @property
+    def left_by_peer(self) -> bool | None:
+        """Whether the peer had left before this side gave up, None where it isn't known."""
+        return True if self.reason in (LEFT, CLOSED) else self.peer_left
 
     @property
     def mean_ns(self) -> float | None:
@@ -326,7 +337,7 @@ class Tallies:
 class Single:
     """One handshake by itself: when it ended (seconds since the Unix epoch), its process and thread, how it ended, its parts
     in nanoseconds (those of EVERY always, the others where it had them), its labels, and why it failed ("" where it didn't).
-    `unphased`: its phases but PRIVATE_KEY are in REST, as they weren't watched."""
+    `unphased`: its phases but PRIVATE_KEY are in REST, as they weren't watched. `peer_left` and `undelivered`: as in Cause."""
 
     ended_s: float
     pid: int
@@ -341,6 +352,8 @@ class Single:
     alert: str = ""
     state: str = ""
     unphased: bool = False
+    peer_left: bool | None = None
+    undelivered: bool | None = None
 
 
 @dataclass(frozen=True)

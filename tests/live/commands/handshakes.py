@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -39,6 +40,11 @@ class Shakes(Trace):
     def __init__(self, *pids: int, options: tuple[str, ...] = (), exact: bool = True) -> None:
         super().__init__(*pids, options=("--over", "0s", *options), exact=exact)
         self.singles: list[Shake] = []
+
+    def printed(self, text: str) -> int:
+        """How often this text is in what has been printed so far."""
+        file = self._output.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode().count(text)
 
     def _keep(self, text: str) -> None:
         *lines, last = text.splitlines()

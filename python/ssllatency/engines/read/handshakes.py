@@ -207,4 +207,6 @@ def single(raw: abi.Single, rows: Rows, names: NamesOf, wall_ns: int) -> Single:
         alert=because.alert if failed else "",
         state=because.state if failed else "",
         unphased=bool(raw.unphased),
+        peer_left=because.peer_left,
+        undelivered=because.undelivered,
     )

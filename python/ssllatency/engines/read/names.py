@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ssllatency import abi
-from ssllatency.model.handshakes import GIVEN, NO, NOT_ASKED, NOT_GIVEN, YES, Cause, Ending, Label
+from ssllatency.model.handshakes import CLOSED, FREED, GIVEN, LEFT, NO, NOT_ASKED, NOT_GIVEN, YES, Cause, Ending, Label
 from ssllatency.openssl.names.names import Names
 
 ENDINGS = {abi.Ending[ending.name]: ending for ending in Ending}
@@ -34,9 +34,9 @@ _SIGNATURE_KEYS = {
     "mldsa87": "ML-DSA-87",
 }
 _UNSAID = {
-    abi.Reason.SYSCALL: "connection reset or closed by the peer",
-    abi.Reason.ZERO_RETURN: "closed by the peer (close_notify)",
-    abi.Reason.NONE: "freed",
+    abi.Reason.SYSCALL: LEFT,
+    abi.Reason.ZERO_RETURN: CLOSED,
+    abi.Reason.NONE: FREED,
 }
 # RFC 8446, section 4.2.3, for libraries that don't name them. With an RSA key TLS 1.0 and 1.1 sign over two hashes, which has
 # no code point (RFC 4346, section 7.4.3).
@@ -95,4 +95,6 @@ def cause(key: abi.CauseKey, tally: abi.Tally, names: Names) -> Cause:
         state="" if key.state == abi.State.UNKNOWN else _state(names.states.get(key.state, f"state {key.state}")),
         count=tally.count,
         total_ns=tally.total_ns,
+        peer_left=bool(key.peer & abi.Peer.LEFT) if key.peer & abi.Peer.KNOWN else None,
+        undelivered=bool(key.peer & abi.Peer.UNDELIVERED) if key.peer & abi.Peer.KNOWN else None,
     )

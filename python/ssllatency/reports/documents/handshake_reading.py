@@ -69,6 +69,11 @@ def _added_flag(handshakes: Field, name: str) -> bool:
     return member is not None and member.flag()
 
 
+def _added_fact(ended: Field, name: str) -> bool | None:
+    member = ended.optional(name)
+    return None if member is None else member.flag()
+
+
 def _labelled(members: Field) -> dict[Label, Field]:
     return {member.name().one_of(Label): member for _, member in members.members()}
 
@@ -151,7 +156,8 @@ def _read_cause(cause: Field) -> tuple[object, Cause]:
         cause.get("sent").flag(),
         cause.get("state").text(),
     )
-    return why, Cause(*why, cause.get("count").whole(), cause.get("total_ns").whole_or_null())
+    freed = _added_fact(cause, "peer_left"), _added_fact(cause, "undelivered")
+    return (*why, *freed), Cause(*why, cause.get("count").whole(), cause.get("total_ns").whole_or_null(), *freed)
 
 
 def _read_key(use: Field) -> tuple[object, KeyUse]:
@@ -179,4 +185,6 @@ def _read_single(single: Field) -> Single:
         single.get("alert").text(),
         single.get("state").text(),
         _added_flag(single, "unphased"),
+        _added_fact(single, "peer_left"),
+        _added_fact(single, "undelivered"),
     )

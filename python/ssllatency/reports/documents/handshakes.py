@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ssllatency.model.handshakes import Batches, Group, Handshakes, Offload, Single, Times
+from ssllatency.model.handshakes import Batches, Cause, Group, Handshakes, Offload, Single, Times
 from ssllatency.reports.documents.timed import exponential_fields, timed_fields
+
+_OF_FREED = ("peer_left", "undelivered")
 
 
 def handshake_fields(handshakes: Handshakes) -> dict[str, object]:
@@ -19,7 +21,7 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
     return {
         "by": [str(label) for label in handshakes.by],
         "groups": [_group(group) for group in handshakes.groups],
-        "causes": [{**asdict(cause), "ending": str(cause.ending)} for cause in handshakes.causes],
+        "causes": [_cause(cause) for cause in handshakes.causes],
         "keys": [asdict(use) for use in handshakes.keys],
         "mix": {str(label): dict(values) for label, values in handshakes.mix.items()},
         "slowest": [single_fields(single) for single in handshakes.slowest],
@@ -35,6 +37,16 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         **({"exact_share": handshakes.exact_share} if handshakes.exact_share is not None else {}),
         "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},
     }
+
+
+def _cause(cause: Cause) -> dict[str, object]:
+    fields = {name: value for name, value in asdict(cause).items() if name not in _OF_FREED}
+    return {**fields, "ending": str(cause.ending), **_of_freed(cause)}
+
+
+def _of_freed(ended: Cause | Single) -> dict[str, bool]:
+    """What is known of the peer of a handshake that was freed."""
+    return {name: known for name in _OF_FREED if (known := getattr(ended, name)) is not None}
 
 
 def _group(group: Group) -> dict[str, object]:
@@ -70,6 +82,7 @@ def single_fields(single: Single) -> dict[str, object]:
         "alert": single.alert,
         "state": single.state,
         **({"unphased": True} if single.unphased else {}),
+        **_of_freed(single),
     }
 
 

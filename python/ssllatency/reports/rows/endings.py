@@ -47,8 +47,16 @@ def none_ended(duration_s: float) -> str:
 def cause_words(cause: Cause) -> str:
     """What is known of the reason: the error and where it was raised, the alert, the state."""
     source = _joined(cause.library, f"{cause.code:08X}" if cause.code else "")
-    reason = f"{cause.reason or 'no reason known'}{f' ({source})' if source else ''}"
+    reason = f"{cause.reason or 'no reason known'}{_peer(cause)}{f' ({source})' if source else ''}"
     return _joined(reason, _alert(cause.alert, " sent" if cause.sent else " received"), _state(cause.state))
+
+
+def _peer(ended: Cause | Single) -> str:
+    """Where it was freed: whether the peer was still there."""
+    if ended.peer_left is None:
+        return ""
+    where = " after the peer had left" if ended.peer_left else " while the peer was there"
+    return f"{where}, its last bytes not given to the library" if ended.undelivered else where
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def single_words(single: Single) -> SingleWords:
             counted(single.pauses, "pause") if single.pauses else "",
             "phases not watched" if single.unphased else "",
         ),
-        why=_joined(single.reason, _alert(single.alert), _state(single.state)),
+        why=_joined(f"{single.reason}{_peer(single)}", _alert(single.alert), _state(single.state)),
         longest=_longest(times_ns),
         reasons=_reasons(single.parts),
         queue=_queue(single.parts),

@@ -29,3 +29,23 @@ def test_alerts(known: dict[int, str], alert: int, words: str) -> None:
     names = Names(alerts=known)
     assert alert_of(names, SSL | 199, alert, sent=True) == (words, True)
     assert alert_of(names, SSL | 1000 + alert, 0, sent=False) == (words, False)
+
+
+@pytest.mark.parametrize(("peer", "left", "undelivered"), [
+    (0, None, None),
+    (abi.Peer.KNOWN, False, False),
+    (abi.Peer.KNOWN | abi.Peer.LEFT, True, False),
+    (abi.Peer.KNOWN | abi.Peer.UNDELIVERED, False, True),
+    (abi.Peer.KNOWN | abi.Peer.LEFT | abi.Peer.UNDELIVERED, True, True),
+])  # fmt: skip
+def test_what_is_known_of_the_peer_of_one_that_was_freed(peer: int, left: bool | None, undelivered: bool | None) -> None:
+    key = abi.CauseKey(ending=abi.Ending.ABANDONED, reason=abi.Reason.NONE, state=0xFFFF, peer=peer)
+    found = cause(key, abi.Tally(1, 1), Names())
+    assert (found.reason, found.peer_left, found.undelivered) == ("freed", left, undelivered)
+    assert found.left_by_peer is left
+
+
+@pytest.mark.parametrize("reason", [abi.Reason.SYSCALL, abi.Reason.ZERO_RETURN])
+def test_an_end_that_the_library_was_told_of_is_the_peers(reason: abi.Reason) -> None:
+    key = abi.CauseKey(ending=abi.Ending.ABANDONED, reason=reason, state=0xFFFF)
+    assert cause(key, abi.Tally(1, 1), Names()).left_by_peer is True

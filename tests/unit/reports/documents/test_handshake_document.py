@@ -35,6 +35,24 @@ def test_without_handshakes_there_is_no_member() -> None:
 FACTS = {Fact.SOCKET: 1, Fact.FLIGHTS: 2, Fact.GONE: 1}
 
 
+def test_what_is_known_of_the_peer_of_freed_ones_comes_back_and_else_is_not_there() -> None:
+    known = (None, None), (False, True), (True, False), (True, True)
+    freed = [
+        Shake({Part.REST: 1_000}, {}, Ending.ABANDONED, reason="freed", peer_left=left, undelivered=undelivered)
+        for left, undelivered in known
+    ]
+    one = Single(1.5, 17, 18, "nginx", Ending.ABANDONED, freed[0].parts, {}, 2, 1, "freed")
+    slowest = tuple(replace(one, peer_left=left, undelivered=undelivered) for left, undelivered in known)
+    snapshot = snapshot_of(handshakes=replace(handshakes_of([*freed, *freed]), slowest=slowest))
+    written = to_document(snapshot)["handshakes"]
+    assert isinstance(written, dict)
+    for rows in (written["causes"], written["slowest"]):
+        assert [(row.get("peer_left"), row.get("undelivered")) for row in rows] == list(known)
+        assert not {"peer_left", "undelivered"} & rows[0].keys()
+    assert [cause["count"] for cause in written["causes"]] == [2] * len(known)
+    assert from_json(to_json(snapshot)) == snapshot
+
+
 def whole() -> Handshakes:
     """One of everything."""
     labels = {Label.VERSION: "TLSv1.3", Label.RESUMED: None}
@@ -186,6 +204,8 @@ HS, GROUP = "handshakes", ("handshakes", "groups", 0)
         ((HS, "groups", 1, "parts", "rest", "count"), 2, "rest.count must be the sum of its exponential histogram, 1"),
         ((HS, "causes", 0, "code"), -1, r"causes\[0\].code must be a whole number"),
         ((HS, "causes", 0, "sent"), ..., r"causes\[0\].sent must be there"),
+        ((HS, "causes", 0, "peer_left"), None, r"causes\[0\].peer_left must be true or false"),
+        ((HS, "slowest", 0, "undelivered"), 1, r"slowest\[0\].undelivered must be true or false"),
         ((HS, "keys", 0, "key"), None, r"keys\[0\].key must be a string"),
         ((HS, "mix", "version", "TLSv1.3"), 0.5, "mix.version.TLSv1.3 must be a whole number"),
         ((HS, "mix"), {"x": {}}, "mix.x must be one of"),

@@ -140,6 +140,17 @@ def test_wide_groups_have_their_labels_above() -> None:
     assert f"\n  {'C' * 40}, {'S' * 40}\n        1  100 %       0     0 %  5.00 us  5.00 us  5.00 us   0 ns" in report
 
 
+@pytest.mark.parametrize(("left", "undelivered", "words"), [
+    (None, None, "abandoned: freed"),
+    (False, False, "abandoned: freed while the peer was there"),
+    (True, False, "abandoned: freed after the peer had left"),
+    (True, True, "abandoned: freed after the peer had left, its last bytes not given to the library"),
+])  # fmt: skip
+def test_one_that_was_freed_says_whether_its_peer_had_left(left: bool | None, undelivered: bool | None, words: str) -> None:
+    freed = Shake({Part.REST: 1_000}, {}, Ending.ABANDONED, reason="freed", peer_left=left, undelivered=undelivered)
+    assert " ".join(report_of(freed).split()).endswith(words)
+
+
 def site(name: str, successful: int, failed: int, resumed: int = 0) -> list[Shake]:
     """Handshakes that asked for this name; the first of the successful ones were resumed."""
     good = [
