@@ -205,10 +205,13 @@ class _History:
         }
 
     def _causes(self, span: _Span) -> Iterator[Cause]:
-        by = names.OUTCOME, names.ERROR, names.ALERT, names.SENT, names.STATE
-        for (outcome, reason, alert, sent, state), count in span.counted(self._series("ssllatency.handshake.errors"), *by):
+        by = names.OUTCOME, names.ERROR, names.ALERT, names.SENT, names.STATE, names.PEER_LEFT, names.UNDELIVERED
+        for (outcome, reason, alert, sent, state, *freed), count in span.counted(
+            self._series("ssllatency.handshake.errors"), *by
+        ):
             if not isinstance(count, Distribution) and count:
-                yield Cause(Ending(outcome), reason, 0, "", alert, sent == "true", state, round(count), None)
+                why = Ending(outcome), reason, 0, "", alert, sent == "true", state
+                yield Cause(*why, round(count), None, *(known == "true" if known else None for known in freed))
 
     def _keys(self, span: _Span) -> Iterator[KeyUse]:
         by = names.OPERATION, names.KEY

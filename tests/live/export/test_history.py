@@ -31,7 +31,8 @@ def with_causes(recording: Recording) -> Recording:
     """The same with handshakes that failed, for two reasons, were resumed and queued, with keys, versions, ciphers, groups."""
     failed = Ending.FAILURE, "no shared cipher", 0x0A0000C1, "SSL routines", "handshake failure", True, "SSLv3 read"
     cause = Cause(*failed, 3, 900)
-    causes = (cause, replace(cause, reason="", alert="", sent=False, state="", ending=Ending.ABANDONED, count=2))
+    unknown = replace(cause, reason="", alert="", sent=False, state="", ending=Ending.ABANDONED, count=2)
+    causes = (cause, unknown, replace(unknown, reason="freed", peer_left=True, undelivered=False, count=4))
     keys = (KeyUse("sign", "ECDSA P-256", 150, 150 * 70_000), KeyUse("decrypt", "", 1, 1_000_000))
     mix = {Label.CIPHER: {"TLS_AES_256_GCM_SHA384": 190, "unknown": 10}, Label.GROUP: {"X25519": 200}}
     labels_of_all = {Label.VERSION: "TLSv1.3", Label.RESUMED: "yes"}

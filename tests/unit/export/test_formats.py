@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -13,10 +14,14 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 from prometheus_messages import buckets, families
+from tests.measured.handshakes import Shake
+from tests.measured.recordings import interval_of
 
 from ssllatency.export.formats import otlp, protobuf, text
+from ssllatency.export.metrics.collect import ByProcess
 from ssllatency.export.metrics.families import FAMILIES, Kind
 from ssllatency.export.metrics.points import Distribution, Frames, Point, Reading, Readings, labels
+from ssllatency.model.handshakes import Ending, Part
 from ssllatency.model.histogram import BUCKET_COUNT, FIRST_BUCKET, ExponentialHistogram, bucket_bounds
 
 SINCE = 1_700_000_000.25
@@ -161,3 +166,20 @@ def test_names_follow_prometheus_own_rules() -> None:
     for family in FAMILIES:
         assert family.prometheus_name.endswith("_total") == (family.kind is Kind.COUNTER)
         assert ("_seconds" in family.prometheus_name) == (family.unit == "s")
+
+
+def test_what_is_known_of_the_peer_of_freed_handshakes_is_told_apart() -> None:
+    """And where nothing is, the series is that which it was before."""
+    freed = Shake({Part.REST: 1_000}, {}, Ending.ABANDONED, reason="freed")
+    shakes = [
+        freed,
+        *[replace(freed, peer_left=True, undelivered=True)] * 2,
+        replace(freed, peer_left=False, undelivered=False),
+    ]
+    [counts] = ByProcess().read(interval_of(0, shakes)).values()
+    why = {"outcome": "abandoned", "error.type": "freed"}
+    assert {row: value for (family, row), value in counts.items() if family == "ssllatency.handshake.errors"} == {
+        labels(why): 1,
+        labels({**why, "tls.peer.left": "true", "tls.peer.undelivered": "true"}): 2,
+        labels({**why, "tls.peer.left": "false", "tls.peer.undelivered": "false"}): 1,
+    }

@@ -24,6 +24,7 @@ ZERO_THRESHOLD_S = 2.0 ** (FIRST_BUCKET / (1 << SCALE))
 _OF_SERVICE = frozenset(names.OF_SERVICE)
 _NAMESPACE = "ssllatency"
 _BOOLEANS = {"true": True, "false": False}
+_BOOLEAN = (names.RESUMED, names.SENT, names.PEER_LEFT, names.UNDELIVERED, names.OVERFLOW)
 
 
 def request(reading: Reading, resource: Mapping[str, str]) -> Any:
@@ -120,7 +121,7 @@ def _set(attributes: Any, values: Mapping[str, str]) -> None:
     for name, value in values.items():
         attribute = attributes.add()
         attribute.key = name
-        if name in (names.RESUMED, names.SENT, names.OVERFLOW) and value in _BOOLEANS:
+        if name in _BOOLEAN and value in _BOOLEANS:
             attribute.value.bool_value = _BOOLEANS[value]
         else:
             attribute.value.string_value = value

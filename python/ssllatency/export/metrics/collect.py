@@ -162,8 +162,9 @@ def _of_tallies(tallies: Tallies) -> Iterator[Found]:
     for cause in tallies.causes:
         if cause.ending != "success":
             why = {names.OUTCOME: cause.ending, names.ERROR: cause.reason, names.STATE: cause.state}
-            alert = {names.ALERT: cause.alert, names.SENT: ("true" if cause.sent else "false") if cause.alert else ""}
-            yield "ssllatency.handshake.errors", labels({**why, **alert}), cause.count
+            alert = {names.ALERT: cause.alert, names.SENT: _known(cause.sent if cause.alert else None)}
+            peer = {names.PEER_LEFT: _known(cause.peer_left), names.UNDELIVERED: _known(cause.undelivered)}
+            yield "ssllatency.handshake.errors", labels({**why, **alert, **peer}), cause.count
     for label, family, name in ((Label.CIPHER, "ciphers", names.CIPHER), (Label.GROUP, "curves", names.CURVE)):
         for value, count in tallies.mix.get(label, {}).items():
             yield f"ssllatency.handshake.{family}", labels({name: value}), count
@@ -171,6 +172,11 @@ def _of_tallies(tallies: Tallies) -> Iterator[Found]:
         kind_of_key = labels({names.OPERATION: use.operation, names.KEY: use.key})
         yield "ssllatency.private_key.operations", kind_of_key, use.count
         yield "ssllatency.private_key.time", kind_of_key, use.total_ns / 1e9
+
+
+def _known(fact: bool | None) -> str:
+    """A label's value; "" is no label."""
+    return "" if fact is None else "true" if fact else "false"
 
 
 def _of_offload(offload: Offload) -> Iterator[Found]:

@@ -49,6 +49,7 @@ OF_SERVICE = (SERVICE, COMM, CONTAINER_ID, CONTAINER_NAME, IMAGE, NAMESPACE, POD
 OUTCOME, FUNCTION, REASON, PHASE, WAIT, KIND, PART = "outcome", "function", "reason", "phase", "wait", "kind", "part"
 PROTOCOL, VERSION, RESUMED = "tls.protocol.name", "tls.protocol.version", "tls.resumed"
 CIPHER, CURVE, ALERT, SENT, STATE = "tls.cipher", "tls.curve", "tls.alert", "tls.alert.sent", "tls.state"
+PEER_LEFT, UNDELIVERED = "tls.peer.left", "tls.peer.undelivered"
 ERROR, OPERATION, KEY, LANES, PAYER, RESULT = "error.type", "operation", "key", "lanes", "payer", "result"
 OVERFLOW = "otel.metric.overflow"
 
@@ -72,7 +73,7 @@ FAMILIES = (
            "More of the wait for the peer: for its ClientHello before the first call; what round trips and losses explain.",
            (PART, OUTCOME), True),
     Family("ssllatency.handshake.errors", C, "{handshake}", "Handshakes that failed or were abandoned, by cause.",
-           (OUTCOME, ERROR, ALERT, SENT, STATE), True),
+           (OUTCOME, ERROR, ALERT, SENT, STATE, PEER_LEFT, UNDELIVERED), True),
     Family("ssllatency.handshake.ciphers", C, "{handshake}", "Successful handshakes by cipher suite.", (CIPHER,), True),
     Family("ssllatency.handshake.curves", C, "{handshake}", "Successful handshakes by group of the key exchange.",
            (CURVE,), True),
