@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.measured.handshakes import Shake, handshakes_of
 
-from ssllatency.model.handshakes import NO, YES, Batches, Ending, Fact, Handshakes, Label, Offload, Part, PollingThread
+from ssllatency.model.handshakes import LEFT, NO, YES, Batches, Ending, Fact, Handshakes, Label, Offload, Part, PollingThread
 from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.rule import Evidence
@@ -39,6 +39,10 @@ def failed(number: int, reason: str = "no shared cipher", alert: str = "", sent:
 def gone(number: int, state: str = "", **times: float) -> list[Shake]:
     parts = {Part(name): round(time * MS) for name, time in ({"rest": 0.001, "wait_peer": 0.999} | times).items()}
     return [Shake(parts, {}, Ending.ABANDONED, None, "freed", state=state)] * number
+
+
+def freed(number: int, *, left: bool, undelivered: bool) -> list[Shake]:
+    return [replace(shake, peer_left=left, undelivered=undelivered) for shake in gone(number)]
 
 
 def queued(doing: Part, side: int) -> Handshakes:
@@ -382,6 +386,28 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         lambda side: handshakes_of([*alike(30, rest=0.1), *gone(9 + side)]),
         "25 % of the handshakes (10) were abandoned after 1.00 ms on average:"
         " given up in the middle, by the peer or by the server itself.",
+    ),
+    (
+        failures.abandoned,
+        lambda side: handshakes_of(
+            [
+                *alike(180, rest=0.1),
+                *freed(9, left=True, undelivered=True),
+                *freed(4, left=True, undelivered=False),
+                *[replace(shake, reason=LEFT) for shake in gone(2)],
+                *freed(3, left=False, undelivered=True),
+                *gone(1 + side),
+            ]
+        ),
+        "10 % of the handshakes (20) were abandoned after 1.00 ms on average: given up in the middle, by the peer in 15"
+        " (9 after bytes that the library was never given, as of clients that refuse the certificate),"
+        " by the server itself in 3, by either in 2.",
+    ),
+    (
+        failures.abandoned,
+        lambda side: handshakes_of([*alike(180, rest=0.1), *freed(19 + side, left=False, undelivered=False)]),
+        "10 % of the handshakes (20) were abandoned after 1.00 ms on average:"
+        " given up in the middle, by the server itself in 20.",
     ),
     (
         failures.work_in_vain,

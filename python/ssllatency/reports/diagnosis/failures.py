@@ -76,7 +76,7 @@ def abandoned(case: Case) -> Evidence | None:
     total_ns = wall_time_ns(rows) if _complete(rows, gone) else None
     after = "" if total_ns is None else f" after {duration(total_ns / gone)} on average"
     sentence = f"{share(gone, everything)} of the handshakes ({gone}) were abandoned{after}"
-    return Evidence(f"{sentence}{_where(rows, gone)}: given up in the middle, by the peer or by the server itself", _LAST)
+    return Evidence(f"{sentence}{_where(rows, gone)}: given up in the middle, {_by_whom(rows, gone)}", _LAST)
 
 
 def one_reason(case: Case) -> Evidence | None:
@@ -119,6 +119,19 @@ def _sum(groups: list[Group], part: Part) -> int:
 
 def _complete(rows: list[Cause], number: int) -> bool:
     return sum(cause.count for cause in rows) == number
+
+
+def _by_whom(rows: list[Cause], gone: int) -> str:
+    """Which end left first, as far as that is known; and whether peers had said something that was never read."""
+    left = sum(cause.count for cause in rows if cause.left_by_peer)
+    there = sum(cause.count for cause in rows if cause.left_by_peer is False)
+    unread = sum(cause.count for cause in rows if cause.left_by_peer and cause.undelivered)
+    either = gone - left - there
+    if either == gone:
+        return "by the peer or by the server itself"
+    words = f" ({unread} after bytes that the library was never given, as of clients that refuse the certificate)"
+    known = {f"by the peer in {left}{words if unread else ''}": left, f"by the server itself in {there}": there}
+    return ", ".join([*(text for text, number in known.items() if number), *([f"by either in {either}"] if either > 0 else [])])
 
 
 def _where(rows: list[Cause], number: int) -> str:

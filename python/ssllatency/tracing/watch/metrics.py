@@ -218,6 +218,15 @@ def _ending(ending: Ending) -> Callable[[Snapshot], Sample]:
     return sample
 
 
+def _left(snapshot: Snapshot) -> Sample:
+    """Abandoned, and the peer is known to have left first."""
+    if snapshot.handshakes is None:
+        return Sample(None, None, snapshot.duration_s)
+    causes = [cause for cause in snapshot.handshakes.causes if cause.ending is Ending.ABANDONED and cause.left_by_peer]
+    ended = sum(group.count for group in snapshot.handshakes.groups)
+    return Sample(sum(cause.count for cause in causes), ended, snapshot.duration_s)
+
+
 def _resumed(snapshot: Snapshot) -> Sample:
     if snapshot.handshakes is None:
         return Sample(None, None, snapshot.duration_s)
@@ -256,6 +265,7 @@ def handshake_subjects() -> Subjects:
     subjects = [
         Subject("handshake", _handshakes, _TIMED),
         *(Subject(name, _ending(ending), _COUNTED, "share") for name, ending in _ENDINGS.items()),
+        Subject("peer left", _left, _COUNTED, "share"),
         Subject("resumed", _resumed, _COUNTED, "share"),
         *(Subject(part.replace("_", " "), _part(part), (*_TIMED, "share")) for part in parts),
         Subject("queue offload", _part(Part.RESUMPTION), (*_TIMED, "share")),

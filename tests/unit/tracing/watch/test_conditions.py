@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.measured.handshakes import Shake
 from tests.measured.recordings import calls_of, interval_of
 
-from ssllatency.model.handshakes import NO, YES, Ending, Label, Part
+from ssllatency.model.handshakes import FREED, LEFT, NO, YES, Ending, Label, Part
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.tracing.watch.condition import Comparison, Condition, Recent
@@ -265,6 +265,21 @@ def test_shares_of_handshakes() -> None:
         ("resumed share < 25%", False),
         ("failure rate > 14/s and resumed count > 19", True),
         ("handshake count >= 100 and handshake rate >= 100", True),
+    ):
+        assert holds(text, mixed) == [expected], text
+
+
+def test_peers_that_left() -> None:
+    """Those that the library was told of, and those that a server freed after its peer had left."""
+    gone = shakes(1, 1, Ending.ABANDONED)[0]
+    freed = [replace(gone, reason=FREED, peer_left=left) for left in (True, True, True, False, None)]
+    reset = [replace(gone, reason=LEFT)] * 2
+    mixed = interval_of(0, [*shakes(1, 90), *shakes(1, 3, Ending.FAILURE), *freed, *reset])
+    for text, expected in (
+        ("peer left >= 5%", True),
+        ("peer left > 5%", False),
+        ("peer_left count >= 5 and peer left rate >= 5/s", True),
+        ("abandoned count >= 7", True),
     ):
         assert holds(text, mixed) == [expected], text
 
