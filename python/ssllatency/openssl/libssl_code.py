@@ -3,7 +3,8 @@
 
 In libssl itself all functions are. In a program with libssl and libcrypto in it, those that name one of libssl's source files,
 as nearly all do for their errors, and those that lie among them: a static link keeps a library's functions together. Where it
-doesn't, because others of OpenSSL's functions lie there as well, only those that name a file count.
+doesn't, because others of OpenSSL's functions lie there as well, only those that name a file count; so do those of other parts
+of libssl, which a linker takes where libcrypto needs more of it later on.
 """
 
 from __future__ import annotations
@@ -17,21 +18,23 @@ from ssllatency.elf.image import Image, Range
 from ssllatency.openssl.source_files import file_names, places_naming
 
 _FARTHEST = 1 << 18  # bytes between two functions of libssl that name a file
-_MOST = 0.9  # of the functions that name a file lie together; the others do by chance
+_MOST = 0.9  # of the functions that name a file lie together, or in a few parts; the others do by chance
+_PART = 5  # functions at least, that name a file, are in a part that the linker took for itself
 
 
 @dataclass(frozen=True)
 class LibsslCode:
     """`within` is the range to search, None for the whole file; `only` the addresses of the functions that count, None for all
-    in the range."""
+    in the range. All in the range `whole` count as well."""
 
     within: Range | None = None
     only: frozenset[int] | None = None
+    whole: Range = (0, 0)
 
     def holds(self, start: int) -> bool:
         """Whether the function that begins at `start` is libssl's."""
         if self.only is not None:
-            return start in self.only
+            return start in self.only or self.whole[0] <= start < self.whole[1]
         return self.within is None or self.within[0] <= start < self.within[1]
 
 
@@ -43,11 +46,17 @@ def static_code(image: Image, bodies: Bodies, others: Collection[int]) -> Libssl
     if image.machine != "x86-64":
         raise Unplannable(f"libssl's functions can't be told from libcrypto's in a static {image.machine} program")
     naming = sorted(bodies.functions(places_naming(image, file_names(image, "ssl"))))
-    together = max(_groups(naming), key=len, default=[])
-    if len(together) < 2 or len(together) < _MOST * len(naming):
+    groups = _groups(naming)
+    largest = max(groups, key=len, default=[])
+    if len(largest) >= max(2, _MOST * len(naming)):
+        groups = [largest]
+    functions = [start for group in groups if group is largest or len(group) >= _PART for start in group]
+    if len(largest) < 2 or len(functions) < _MOST * len(naming):
         raise Unplannable("no functions name libssl's source files, so they can't be told from libcrypto's")
-    mixed = any(together[0] <= other <= together[-1] for other in others)
-    return LibsslCode((together[0], _end(image, together[-1])), frozenset(together) if mixed else None)
+    within, whole = ((each[0], _end(image, each[-1])) for each in (functions, largest))
+    if any(largest[0] <= other <= largest[-1] for other in others):
+        return LibsslCode(within, frozenset(functions))
+    return LibsslCode(within) if within == whole else LibsslCode(within, frozenset(functions), whole)
 
 
 def _groups(starts: list[int]) -> list[list[int]]:

@@ -15,18 +15,26 @@ if TYPE_CHECKING:
 _LONGEST_PATH = 256
 _LONGEST = 16
 _MAX_FILES = 4096
+_OF_PATHS, _UNREADABLE = re.compile(rb"[\w./+-]"), re.compile(rb"[^ -~]")
 
 
 def file_names(image: Image, folder: str) -> set[int]:
-    """The addresses of the texts that are paths of C and C++ files below a folder called `folder`, _MAX_FILES at most."""
-    rest = rb"%b/(?:\w+/)*\w+\.(?:cc|c)\0" % re.escape(folder.encode())
-    names = [re.compile(before + rest) for before in (rb"/", rb"\0")]  # each begins as it is, which makes the search quick
+    """The addresses of the texts that are paths of C and C++ files below a folder called `folder`, _MAX_FILES at most.
+
+    A path may follow bytes that end no text, as where a compiler puts a table of constants in front of it: so it begins after a
+    byte that no path has, and after the end of a text as well if all since then can be read (a path may have spaces).
+    """
+    names = re.compile(rb"%b/(?=(?:\w+/)*\w+\.(?:cc|c)\0)" % re.escape(folder.encode()))  # it begins as it is: a quick search
     addresses: set[int] = set()
     for start, data in image.pieces(_LONGEST_PATH):
-        for match in (match for name in names for match in name.finditer(data)):
-            begin = data.rfind(b"\0", max(0, match.start() - _LONGEST_PATH), match.start() + 1) + 1
-            if begin and len(addresses) < _MAX_FILES:
-                addresses.add(start + begin)
+        for match in names.finditer(data):
+            at, earliest = match.start(), max(0, match.start() - _LONGEST_PATH)
+            if at and data[at - 1 : at] != b"/" and _OF_PATHS.match(data, at - 1):
+                continue  # the end of another folder's name
+            text = data.rfind(b"\0", earliest, at + 1) + 1
+            path = next((place for place in range(at, earliest, -1) if not _OF_PATHS.match(data, place - 1)), 0)
+            begins = {path, text if not _UNREADABLE.search(data, text, at) else 0} - {0}
+            addresses.update(start + begin for begin in begins if len(addresses) < _MAX_FILES)
     return addresses
 
 

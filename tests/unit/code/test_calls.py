@@ -68,3 +68,16 @@ def test_code_that_names_a_librarys_source_files(tmp_path: Path) -> None:
     (place,) = places_naming(library.image, names)
     assert library.image.function_bounds(place) == library.image.function_bounds(library.symbols["f"])
     assert list(places_naming(library.image, set())) == []
+
+
+def test_the_name_of_a_file_may_follow_bytes_that_end_no_text(tmp_path: Path) -> None:
+    """As where a compiler puts a table of constants in front of it."""
+    programs.needed(*build.TOOLS)
+    text = function("f", "ret") + '.section .rodata\nzero: .asciz ""\n.byte 0x9c,0x80\none: .asciz "ssl/x.c"\n'
+    text += '.byte 0x9c\ntwo: .asciz "../openssl/ssl/y.c"\n.ascii "  "\nthree: .asciz "ssl/z.c"\n'
+    text += '.byte 0x9c\n.asciz "boringssl/z.c"\n.byte 0x9c\n.asciz "own-ssl/z.c"\nspaces: .asciz "/my files/ssl/u.c"\n'
+    text += ".globl one, two, three, spaces\n.hidden one, two, three, spaces"
+    library = assemble(tmp_path, text)
+    wanted = {library.symbols[name] for name in ("one", "two", "three", "spaces")}
+    in_between = library.symbols["spaces"] + len("/my ")
+    assert file_names(library.image, "ssl") - {in_between, library.symbols["three"] - 2} == wanted

@@ -193,6 +193,31 @@ def test_where_the_libraries_are_mixed_only_functions_that_name_a_file_count(ass
     assert labels(made, plan_handshake(made.image)) == ["first"]
 
 
+def test_a_linker_may_take_libssl_in_parts(assembled: Assemble) -> None:
+    """As where libcrypto needs more of it. In the smaller parts only functions that name a file count."""
+    far = ".skip 0x80000,0x90\n"
+    more = "".join(naming(f"more_{number}", "ssl_file") for number in range(6))
+    made = assembled(
+        FILES
+        + naming("SSL_do_handshake", "ssl_file")
+        + more
+        + naming("first", "ssl_file", SIGNING.format("first"))
+        + function("second", "push %rbx\n" + SIGNING.format("second") + "pop %rbx\nret")
+        + more.replace("more", "yet_more")
+        + naming("SSL_read", "ssl_file")
+        + far
+        + naming("X509_sign", "crypto_file", SIGNING.format("X509_sign"))
+        + LIBCRYPTO
+        + far
+        + more.replace("more", "again")
+        + naming("last", "ssl_file", SIGNING.format("last"))
+        + function("unnamed", "push %rbx\n" + SIGNING.format("unnamed") + "pop %rbx\nret")
+        + far
+        + naming("by_chance", "ssl_file", SIGNING.format("by_chance"))
+    )
+    assert labels(made, plan_handshake(made.image)) == ["first", "last", "second"]
+
+
 def test_a_static_program_that_names_no_files_leaves_libssl_unknown(assembled: Assemble) -> None:
     plan = plan_handshake(assembled(LIBSSL + LIBCRYPTO + calling("sign", "EVP_DigestSign")).image)
     assert plan.calls == ()
