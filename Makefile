@@ -94,11 +94,12 @@ test-kernels: bpf ## other kernels under QEMU; KERNELS=all for every check on al
 	$(Q)tools/setup-kernels $(if $(GUEST),--architecture $(GUEST)) $(kernels_named)
 	$(Q)$(if $(GUEST),SSLLATENCY_GUEST=$(GUEST)) SSLLATENCY_KERNELS=$(KERNELS) SSLLATENCY_CHECKS="$(CHECKS)" $(PYTHON) tests/run.py kernels
 
-.PHONY: kernels-table golden sweep pictures dashboard
+.PHONY: kernels-table corpus sweep pictures dashboard
 kernels-table: ## the tables of docs/use/kernels.md, from what the guests found last; KEEP=1 keeps what they say of checks without results here
 	$(Q)$(PYTHON) -m tests.kernels.table --write $(if $(KEEP),--keep)
-golden: ## write the golden plans and the tables of docs/internals/probe-sites.md anew
-	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.golden --write
+corpus: ## fetch real binaries (1.5 GB) and compare their plans with what is expected; WRITE=1 writes that and the tables of probe-sites.md anew
+	$(Q)tools/corpus
+	$(Q)PYTHONPATH=python:. $(PYTHON) -m tests.unit.probes.corpus $(if $(WRITE),--write)
 pictures: ## those of the documents: by graphviz and a headless Chromium
 	$(Q)dot -Tsvg docs/internals/architecture.dot -o docs/internals/architecture.svg
 	$(Q)$(PYTHON) tools/pictures
@@ -163,7 +164,7 @@ bench-profile: ## where the time of a hit goes, by samples of perf, written to d
 	$(Q)$(MAKE) bpf
 	$(Q)$(PYTHON) bench/profile/run.py -o docs/internals/profile.md
 
-PYTHON_FILES := python tests bench tools/demo tools/foreign-libraries tools/lock tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
+PYTHON_FILES := python tests bench tools/corpus tools/demo tools/foreign-libraries tools/lock tools/pictures bpf/generate_abi.py hatch_build.py install deploy examples/side_by_side.py
 C_FILES := $(wildcard bpf/*.[ch] bpf/*/*.[ch] bpf/bcc/bpf/*.h bench/*.c bench/*/*.c examples/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch])
 SHELL_FILES := .ci/run deploy/stage deploy/*/build $(wildcard deploy/debian/*.p*) install/launcher install/system $(filter-out %.bt,$(wildcard tools/ssl*)) tools/setup tools/setup-foreign tools/setup-kernels tools/setup-prometheus tools/setup-collector tests/kernels/guest/init tests/kernels/guest/initrd-init tools/second-root tools/boring-servers tools/debian-mirror examples/common.sh examples/recorded/take $(wildcard examples/*/run)
 .PHONY: fmt lint

@@ -21,6 +21,8 @@ settings.register_profile("quick", settings(), deadline=None, max_examples=10)
 settings.load_profile("untimed")
 
 _left_out: dict[str, str] = {}  # by test, what this machine lacks for it
+COMPARED = "compared with the corpus"  # the property of a test that tells of a binary
+_compared: list[str] = []
 
 
 def pytest_configure() -> None:
@@ -52,14 +54,19 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]):  # type: ignore[no-u
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keeps what this machine lacks, from whichever process the test ran in."""
+    """Keeps what this machine lacks and what was compared, from whichever process the test ran in."""
     if lacking := getattr(report, "lacking", ""):
         _left_out[report.nodeid] = lacking
+    if report.when == "call":
+        _compared.extend(str(value) for name, value in report.user_properties if name == COMPARED)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Names the tests that this machine can't run."""
+    """Names the tests that this machine can't run, and says how many binaries were compared."""
     if _left_out:
         terminalreporter.section("not run: this machine can't", sep="-")
     for test, reason in _left_out.items():
         terminalreporter.write_line(f"{test}: {reason}")
+    if _compared:
+        terminalreporter.section("plans compared with the corpus", sep="-")
+        terminalreporter.write_line(", ".join(f"{_compared.count(how)} {how}" for how in sorted(set(_compared))))

@@ -16,7 +16,7 @@ from install.subcommands import parsers
 from ssllatency.engines.doctor import OLDEST_KERNEL
 
 TARGETS = ("--port", "--unit", "--comm", "--cgroup", "--container", "--pod", "--library", "--all")
-OTHERS = {"--help", "--version", "--write"}  # of ssllatency itself, and of the golden plans
+OTHERS = {"--help", "--version", "--write"}  # of ssllatency itself, and of what writes tables
 # Where a figure of memory is measured; and figures that are a limit, or a size of something else.
 HOMES = {"docs/internals/memory.md", "docs/internals/benchmarks.md", "docs/internals/export-cost.md", "docs/use/fleet.md"}
 LIMITS = {
