@@ -124,15 +124,19 @@ def _called_soon(path: Iterable[Instruction], field: int) -> bool:
     instructions = iter(path)
     first = next(instructions, None)
     registers = {load.register for load in loads(first) if load.offset == field} if first else set()
+    kept: set[tuple[str, int]] = set()  # where in memory it is as well, by register and offset
     if "" in registers:
         return True
     for instruction in instructions:
-        if instruction.flow is Flow.INDIRECT_CALL and callee(instruction) in registers:
+        again = {load.register for load in loads(instruction) if (load.base, load.offset) in kept}
+        if "" in again or (instruction.flow is Flow.INDIRECT_CALL and callee(instruction) in registers):
             return True
+        kept |= {(store.base, store.offset) for store in _stores(instruction) if store.register in registers}
         if instruction.copy and instruction.copy[1] in registers:
             registers.add(instruction.copy[0])
         else:
             registers -= instruction.writes
+        registers |= again
     return False
 
 
@@ -140,8 +144,18 @@ def _through(graph: Graph, call: Instruction, fields: Collection[int]) -> list[_
     """The loads that tell where an indirect call goes; none if there is a way to it that has another."""
     if call.flow is not Flow.INDIRECT_CALL:
         return []
-    origins = list(loads(call)) or _origins(graph, call.address, callee(call))
+    origins = _called(graph, call)
     return origins if all(load.offset in fields for load in origins) else []
+
+
+def _called(graph: Graph, call: Instruction) -> list[_Load]:
+    """The loads that what an indirect call goes to may come from: the call's own, unless that is of a pointer that was kept on
+    the stack."""
+    own = next(iter(loads(call)), None)
+    if own is None:
+        return _origins(graph, call.address, callee(call))
+    place = _on_stack(graph, call.address, own.base, own.offset)
+    return [own] if place is None else _origins(graph, call.address, place)
 
 
 def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
@@ -154,17 +168,18 @@ def _leads(graph: Graph, load: _Load, pointer: int) -> bool:
 _Location = str | int
 
 
-def _origins(graph: Graph, address: int, register: str) -> list[_Load]:
-    """The loads that `register` may come from before the instruction at `address`; none if it may come from elsewhere."""
+def _origins(graph: Graph, address: int, location: _Location) -> list[_Load]:
+    """The loads that what is at `location` before the instruction at `address` may come from; none if it may have been made
+    elsewhere."""
     origins = []
-    start: tuple[int, _Location] = address, register
+    start: tuple[int, _Location] = address, location
     seen, work = {start}, [start]
     while work:
-        at, location = work.pop()
+        at, place = work.pop()
         if at == graph.entry:
             return []
         for before in graph.predecessors[at]:
-            origin = _before(graph, graph.nodes[before], location)
+            origin = _before(graph, graph.nodes[before], place)
             if origin is None:
                 return []
             if isinstance(origin, _Load):

@@ -242,6 +242,14 @@ CALLBACK_CODE = {
         ["at_call"],
     ),
     "by way of the stack": (ON_STACK, ["at_call"]),
+    "called through the stack": (
+        ON_STACK.replace("mov 16(%rsp),%rdx\nat_call: call *%rdx", "at_call: call *16(%rsp)"),
+        ["at_call"],
+    ),
+    "called through another place on the stack": (
+        ON_STACK.replace("mov 16(%rsp),%rdx\nat_call: call *%rdx", "call *24(%rsp)"),
+        [],
+    ),
     "from another place on the stack": (ON_STACK.replace("mov 16(%rsp),%rdx", "mov 24(%rsp),%rdx"), []),
     "overwritten on the stack": (ON_STACK.replace("nop", "movb $1,19(%rsp)"), []),
     "of another structure": (LOADED.replace("0x580", "0x588"), []),
@@ -264,9 +272,8 @@ def test_a_callback_is_what_is_called_through_both_pointers(assembled: Assemble,
     image = Image.open(made.path)
     bodies = Bodies(image, machine)
     assert [made.label(address) for address in calls_in(bodies, [start_of(made, "f")], (0x580, 0x298))] == expected
-    if code != "by way of the stack":
-        found = calls_through(image, machine, bodies, (0x580, 0x298), LibsslCode())
-        assert [made.label(address) for address in found] == expected
+    found = calls_through(image, machine, bodies, (0x580, 0x298), LibsslCode())
+    assert [made.label(address) for address in found] == expected
 
 
 def test_a_callback_by_the_same_field_of_another_structure_counts_beside_it(assembled: Assemble) -> None:
