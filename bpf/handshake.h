@@ -13,7 +13,7 @@
  * arrived, all of it is WAIT_PEER_OR_SERVER. WAIT_HELLO and QUEUE_START lie before WALL: from the established connection until
  * the ClientHello arrived, and from then to the first call. QUEUE = QUEUE_START + QUEUE_SERVER; QUEUE_HANDSHAKES to
  * QUEUE_ASLEEP say what the thread did meanwhile, where that is known. ROUND_TRIPS and LOSSES are parts of WAIT_PEER,
- * OFF_CPU_RUNNABLE of OFF_CPU, REST_ASLEEP of REST, GONE of CALLS.
+ * OFF_CPU_RUNNABLE of OFF_CPU, REST_ASLEEP of REST, GONE of CALLS. CLIENT_WAIT = QUEUE_START + WALL, on a server.
  */
 enum ssll_part {
 	SSLL_PART_WALL = 0,
@@ -48,7 +48,8 @@ enum ssll_part {
 	SSLL_PART_REST_ASLEEP = 29,
 	SSLL_PART_LOSSES = 30,
 	SSLL_PART_GONE = 31,
-	SSLL_PARTS = 32,
+	SSLL_PART_CLIENT_WAIT = 32,
+	SSLL_PARTS = 33,
 };
 
 /* What a row adds up of its handshakes beside their times. Those from FLIGHTS to GONE are of handshakes that SOCKET counts. */

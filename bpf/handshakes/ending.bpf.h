@@ -25,7 +25,7 @@ static __always_inline void forget_phases(struct ssll_handshake *handshake, __u3
 		handshake->parts[part] = 0;
 }
 
-static __always_inline void complete_parts(struct ssll_handshake *handshake, __u64 now)
+static __always_inline void complete_parts(struct ssll_handshake *handshake, bool server, __u64 now)
 {
 	__u64 phases = 0;
 
@@ -40,6 +40,9 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, __u
 	handshake->parts[SSLL_PART_WALL] = now - handshake->began_ns;
 	handshake->parts[SSLL_PART_REST] = handshake->parts[SSLL_PART_CALLS] - phases;
 	handshake->parts[SSLL_PART_QUEUE] = handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_QUEUE_SERVER];
+	if (server)
+		handshake->parts[SSLL_PART_CLIENT_WAIT] =
+		        handshake->parts[SSLL_PART_QUEUE_START] + handshake->parts[SSLL_PART_WALL];
 	if (handshake->flags & SSLL_FLAG_UNSPLIT) {
 		for (__u32 part = SSLL_PART_OFF_CPU_RUNNABLE; part <= SSLL_PART_REST_ASLEEP; part++)
 			handshake->parts[part] = 0;
@@ -121,7 +124,7 @@ static __always_inline void finish_handshake(
 	forget_arrivals(handshake);
 	if (server)
 		find_retry(handshake, ssl, layout);
-	complete_parts(handshake, now);
+	complete_parts(handshake, server, now);
 	set_label(&labels, SSLL_LABEL_ROLE, server);
 	set_label(&labels, SSLL_LABEL_PROCESS, tgid);
 	read_labels(ssl, layout, &labels);

@@ -35,7 +35,7 @@ _ABOUT = "TLS handshakes and calls of servers, as ssllatency export counts them.
 _HOSTS = 'instance=~"$instance"'
 _SERVICE = f'{_HOSTS}, service="$service"'
 _DURATION, _CALLS = "ssllatency_handshake_duration_seconds", "ssllatency_handshake_calls_seconds"
-_QUEUE = "ssllatency_handshake_queue_seconds"
+_QUEUE, _CLIENT_WAIT = "ssllatency_handshake_queue_seconds", "ssllatency_handshake_client_wait_seconds"
 _WINDOW = "[$__rate_interval]"
 _OF_HOSTS = "Counted for a host, so of all services on the hosts that are chosen."
 
@@ -87,11 +87,13 @@ def _overview() -> list[Any]:
         rows_by(
             "service",
             "Services",
-            "Now, on the hosts that are chosen. Times are those of successful handshakes from their first call to their end.",
+            "Now, on the hosts that are chosen. Times are those of successful handshakes from their first call to their end;"
+            " for clients from their ClientHello's arrival on.",
             (
                 ("handshakes/s", A_SECOND, _count(_DURATION, _HOSTS, "service")),
                 ("p50", SECONDS, _quantile(0.5, _DURATION, good, "service")),
                 ("p99", SECONDS, _quantile(0.99, _DURATION, good, "service")),
+                ("p99 for clients", SECONDS, _quantile(0.99, _CLIENT_WAIT, good, "service")),
                 ("p99 in calls", SECONDS, _quantile(0.99, _CALLS, good, "service")),
                 ("p99 in the queue", SECONDS, _quantile(0.99, _QUEUE, f'{good}, part="all"', "service")),
                 ("not successful", SHARE, _failed(_HOSTS, "service")),
@@ -132,9 +134,10 @@ def _latency() -> list[Any]:
         ),
         lines(
             "Percentiles of handshakes",
-            "Successful handshakes, the wait for the peer included.",
+            "Successful handshakes, the wait for the peer included; for clients the queue before the first call as well.",
             SECONDS,
             *((_quantile(q, _DURATION, good), name) for q, name in percentiles),
+            (_quantile(0.99, _CLIENT_WAIT, good), "p99 for clients"),
         ),
         stacked(
             "The mean handshake",

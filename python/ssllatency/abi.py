@@ -228,7 +228,8 @@ class Part(IntEnum):
     REST_ASLEEP = 29
     LOSSES = 30
     GONE = 31
-    PARTS = 32
+    CLIENT_WAIT = 32
+    PARTS = 33
 
 
 class Peer(IntEnum):
@@ -580,7 +581,7 @@ class Handshake(ctypes.Structure):
         ("machine_stack", ctypes.c_uint64),
         ("unsplit_since_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 32),
+        ("parts", ctypes.c_uint64 * 33),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
         ("depth", ctypes.c_uint32),
@@ -603,7 +604,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 408
+assert ctypes.sizeof(Handshake) == 416
 
 
 class Labels(ctypes.Structure):
@@ -690,14 +691,14 @@ assert ctypes.sizeof(Times) == 3896
 
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
-        ("parts", Times * 32),
+        ("parts", Times * 33),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
         ("facts", ctypes.c_uint64 * 13),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 124792
+assert ctypes.sizeof(HandshakeRow) == 128688
 
 
 class Sample(ctypes.Structure):
@@ -883,7 +884,7 @@ assert ctypes.sizeof(SeriesKey) == 8
 class Single(ctypes.Structure):
     _fields_ = (
         ("ended_ns", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 32),
+        ("parts", ctypes.c_uint64 * 33),
         ("labels", Labels),
         ("cause", CauseKey),
         ("tgid", ctypes.c_uint32),
@@ -895,7 +896,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 376
+assert ctypes.sizeof(Single) == 384
 
 
 class Start(ctypes.Structure):

@@ -28,8 +28,8 @@ EVERY = (Part.WALL, Part.CALLS, Part.REST)
 
 @dataclass(frozen=True)
 class Shake:
-    """One handshake: the parts that it had, in nanoseconds, without WALL, CALLS and QUEUE; its labels, its key, its reason; and
-    what it adds to each fact."""
+    """One handshake: the parts that it had, in nanoseconds, without WALL, CALLS, CLIENT_WAIT and QUEUE; its labels, its key,
+    its reason; and what it adds to each fact."""
 
     times: Mapping[Part, int]
     labels: Mapping[Label, str | None] = field(default_factory=dict)
@@ -50,7 +50,8 @@ class Shake:
         calls = sum(self.times.get(phase, 0) for phase in PHASES)
         wall = calls + sum(self.times.get(wait, 0) for wait in WAITS)
         queue = sum(self.times.get(part, 0) for part in (Part.QUEUE_START, Part.QUEUE_SERVER))
-        sums = {Part.CALLS: calls, Part.WALL: wall, **({Part.QUEUE: queue} if queue else {})}
+        waited = wall + self.times.get(Part.QUEUE_START, 0)
+        sums = {Part.CALLS: calls, Part.WALL: wall, Part.CLIENT_WAIT: waited, **({Part.QUEUE: queue} if queue else {})}
         return {Part.REST: 0, **self.times, **sums}
 
 

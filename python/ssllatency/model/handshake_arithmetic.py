@@ -11,7 +11,7 @@ from itertools import chain
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import offload_arithmetic
 from ssllatency.model.handshakes import (
-    CLIENT_WAIT,
+    CLIENT_WAIT_PARTS,
     EVERY,
     Cause,
     Ending,
@@ -35,7 +35,7 @@ _Mix = Mapping[Label, Mapping[str, int]]
 def client_wait_ns(parts: Mapping[Part, int]) -> int:
     """How long the client of one handshake waited since its ClientHello arrived: the queue before the first call, as far as it
     is known, and the wall time."""
-    return sum(parts.get(part, 0) for part in CLIENT_WAIT)
+    return sum(parts.get(part, 0) for part in CLIENT_WAIT_PARTS)
 
 
 def add_times(times: Sequence[Times]) -> Times:

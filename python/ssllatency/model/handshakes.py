@@ -7,7 +7,7 @@ calls = the phases + rest, exactly, in each single handshake and so in every sum
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -28,7 +28,9 @@ class Part(StrEnum):
     CALLS once more; OFF_CPU_RUNNABLE is the part of OFF_CPU in which the thread was ready to run but had no processor, and in
     the rest it slept; REST_ASLEEP is the part of REST that it slept. GONE is the part of CALLS of calls that began after the
     peer had closed or reset the connection. COMPLETION (submission to completion) and RESUMPTION (completion to the next
-    call: the event loop's delay) split WAIT_OFFLOAD, in handshakes where the completion was seen.
+    call: the event loop's delay) split WAIT_OFFLOAD, in handshakes where the completion was seen. CLIENT_WAIT is
+    QUEUE_START, as far as that is known, and WALL together: what a server's client waits for from its ClientHello's arrival on.
+    A program's own handshakes as a client, and measurements of older versions, have none.
     """
 
     WALL = "wall"
@@ -63,6 +65,7 @@ class Part(StrEnum):
     REST_ASLEEP = "rest_asleep"
     LOSSES = "losses"
     GONE = "gone"
+    CLIENT_WAIT = "client_wait"
 
 
 class Fact(StrEnum):
@@ -126,7 +129,7 @@ WAITS = (
     Part.WAIT_UNKNOWN,
 )
 BEFORE = (Part.WAIT_HELLO, Part.QUEUE_START)  # before the first call, and so not in WALL
-CLIENT_WAIT = (Part.QUEUE_START, Part.WALL)  # what a client waits for in all, from the arrival of its ClientHello on
+CLIENT_WAIT_PARTS = (Part.QUEUE_START, Part.WALL)  # of which CLIENT_WAIT is the sum, in each handshake
 # What the server's thread did while the peer's bytes lay in the queue.
 MEANWHILE = (
     Part.QUEUE_HANDSHAKES,
@@ -236,6 +239,11 @@ class Group:
         return sum(self.parts[part].total_ns for part in parts if part in self.parts)
 
     @property
+    def whole(self) -> Times:
+        """How long they took in all, as whole_part() has it."""
+        return self.parts[whole_part((self,))]
+
+    @property
     def unphased(self) -> int:
         """How many handshakes have all phases but PRIVATE_KEY in REST, as these weren't watched."""
         return self.facts.get(Fact.UNPHASED, 0)
@@ -268,6 +276,14 @@ class Group:
         sums = unequal_sum({part: times.total_ns for part, times in self.parts.items()})
         resumption = self.resumed <= self.resumption_known <= self.count
         return every and not sums and resumption and max(counts.values()) == self.count
+
+
+def whole_part(groups: Iterable[Group]) -> Part:
+    """The part that is all of what these handshakes took: CLIENT_WAIT where that was measured of each and is more than WALL in
+    any; else WALL."""
+    groups = tuple(groups)
+    known = all(Part.CLIENT_WAIT in group.parts and group.parts[Part.CLIENT_WAIT].count == group.count for group in groups)
+    return Part.CLIENT_WAIT if known and any(group.total_ns(Part.QUEUE_START) for group in groups) else Part.WALL
 
 
 @dataclass(frozen=True)

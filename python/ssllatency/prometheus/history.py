@@ -239,7 +239,11 @@ class _History:
         return {outcome: round(count) for (outcome,), count in found if not isinstance(count, Distribution)}
 
     def _parts(self, span: _Span) -> Iterator[tuple[Part, str, Value]]:
-        for part, family in ((Part.WALL, "ssllatency.handshake.duration"), (Part.CALLS, "ssllatency.handshake.calls")):
+        for part, family in (
+            (Part.WALL, "ssllatency.handshake.duration"),
+            (Part.CALLS, "ssllatency.handshake.calls"),
+            (Part.CLIENT_WAIT, "ssllatency.handshake.client_wait"),
+        ):
             for (outcome,), value in span.counted(self._series(family), names.OUTCOME):
                 yield part, outcome, value
         phases = {str(part): part for part in PHASES}

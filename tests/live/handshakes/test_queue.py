@@ -73,7 +73,7 @@ def test_a_server_that_is_late_is_told_with_the_cause(certificates: Path, part: 
     assert parts[part] > 0.5 * parts["queue"]
     assert parts.get("wait_peer", 0) < 0.2 * parts["queue"]
     assert "wait_peer_or_server" not in parts
-    assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt), rel=0.05)
+    assert parts["queue_start"] + parts["wall"] == parts["client_wait"] == pytest.approx(sum(felt), rel=0.05)
     assert WORDS[part] in sentences(shakes)[0]
     assert_books(shakes)
 

@@ -20,7 +20,7 @@ from ssllatency.model.handshakes import PHASES, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome
 from ssllatency.model.statistics.compare import UNTOLD_WITHOUT, compare
-from ssllatency.model.statistics.comparison import FUNCTION, WHOLE, Change, Comparison, Subject, Verdict
+from ssllatency.model.statistics.comparison import FUNCTION, WALL, Change, Comparison, Subject, Verdict
 from ssllatency.model.statistics.resampling import Block, Quantity, Sample, draws
 from ssllatency.openssl.callbacks import NAMES
 from ssllatency.probes.handshake.plan import Phase
@@ -31,7 +31,7 @@ SIGN = Subject(FUNCTION, "rsa_ossl_private_encrypt", "success")
 CHANGED = {Verdict.SLOWER, Verdict.FASTER, Verdict.MORE, Verdict.FEWER}
 
 
-def changes(comparison: Comparison, subject: Subject = WHOLE) -> dict[Quantity, Change]:
+def changes(comparison: Comparison, subject: Subject = WALL) -> dict[Quantity, Change]:
     return next(dict(row.changes) for row in comparison.rows if row.subject == subject)
 
 
@@ -186,9 +186,45 @@ def test_a_wait_may_be_the_largest() -> None:
     assert found.largest.part is Part.WAIT_PEER
 
 
+def queued(seed: int, early_ns: int) -> Recording:
+    """Handshakes whose ClientHello lies in the server's queue for so long, or about that."""
+    random = Random(seed)
+
+    def late() -> list[Shake]:
+        return [Shake({**one.times, Part.QUEUE_START: random.randint(early_ns, 2 * early_ns)}) for one in shakes_of(random, 40)]
+
+    return Recording.of([interval_of(number, late()) for number in range(6)])
+
+
+def test_a_queue_before_the_first_call_is_part_of_what_changed() -> None:
+    found = compare(queued(1, 1_000_000), queued(2, 280_000_000))
+    assert found.handshake
+    assert found.handshake.verdict is Verdict.NOISE
+    assert found.client_wait
+    assert found.client_wait.verdict is Verdict.SLOWER
+    assert found.largest
+    assert found.largest.part is Part.QUEUE_START
+    assert float(sum(one.after_ns for one in found.contributions)) == pytest.approx(found.client_wait.after)
+    assert [row.subject.name for row, _ in found.worse(0.1)] == ["client_wait"]
+
+
+def test_what_clients_waited_is_compared_only_where_both_sides_know_it() -> None:
+    """Measurements of older versions have the parts, but not what they make together."""
+    new = queued(1, 1_000_000)
+    handshakes = new.intervals[0].handshakes
+    assert handshakes
+    parts = {part: times for part, times in handshakes.groups[0].parts.items() if part is not Part.CLIENT_WAIT}
+    groups = (replace(handshakes.groups[0], parts=parts),)
+    old = Recording.of([replace(new.intervals[0], handshakes=replace(handshakes, groups=groups))])
+    for found in (compare(old, new), compare(new, old), compare(recording_of(1), recording_of(2))):
+        assert found.client_wait is None
+        assert "client_wait" not in {row.subject.name for row in found.rows}
+        assert Part.QUEUE_START not in {one.part for one in found.contributions}
+
+
 def test_only_what_is_worse_by_more_than_the_threshold() -> None:
     found = compare(recording_of(1), recording_of(2, key_ns=4_500_000))
-    assert [(row.subject, quantity) for row, quantity in found.worse(0.1)] == [(WHOLE, Quantity.MEAN), (SIGN, Quantity.MEAN)]
+    assert [(row.subject, quantity) for row, quantity in found.worse(0.1)] == [(WALL, Quantity.MEAN), (SIGN, Quantity.MEAN)]
     assert [row.subject for row, _ in found.worse(3)] == [SIGN]
     assert found.worse(10) == ()
     assert compare(recording_of(2, key_ns=4_500_000), recording_of(1)).worse(0) == ()
@@ -212,7 +248,7 @@ def test_what_was_not_measured_is_not_none() -> None:
     missing = (Missing(SIGN.name, "libcrypto.so.3", "no way out could be covered"),)
     untraced = Recording.of([interval_of(number, [], [calls_of("F", [5])]) for number in range(3)])
     untraced = Recording.of([replace(interval, missing=missing) for interval in untraced.intervals])
-    for side, subject in ((functions, WHOLE), (shakes, SIGN), (untraced, SIGN)):
+    for side, subject in ((functions, WALL), (shakes, SIGN), (untraced, SIGN)):
         for change in changes(compare(side, both), subject).values():
             assert (change.before, change.verdict) == (None, Verdict.UNKNOWN)
 

@@ -14,7 +14,7 @@ from tests.measured.handshakes import Shake, handshakes_of, times_of
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import arithmetic
-from ssllatency.model.handshake_arithmetic import difference, merge, total, without
+from ssllatency.model.handshake_arithmetic import add_groups, difference, merge, total, without
 from ssllatency.model.handshakes import (
     PHASES,
     WAITS,
@@ -28,6 +28,7 @@ from ssllatency.model.handshakes import (
     Part,
     PollingThread,
     Single,
+    whole_part,
 )
 from ssllatency.model.snapshot import Snapshot
 
@@ -267,3 +268,13 @@ def test_extremes_of_a_part_are_known_where_they_are_sure() -> None:
     early, late = (handshakes_of([Shake({Part.REST: time})]) for time in (1_000, 900_000))
     interval = difference(merge(early, late), early)
     assert interval.groups[0].parts[Part.REST] == replace(times_of([900_000]), min_ns=None)
+
+
+def test_what_handshakes_took_in_all_is_what_clients_waited_where_that_is_known_of_each() -> None:
+    prompt, late = (Shake({Part.REST: 5, Part.QUEUE_START: early}) for early in (0, 280))
+    queued, unknown = (handshakes_of([one]).groups[0] for one in (late, prompt))
+    assert (queued.whole.total_ns, unknown.whole.total_ns) == (285, 5)
+    assert add_groups([queued, unknown]).whole.total_ns == 290
+    old = replace(queued, parts={part: times for part, times in queued.parts.items() if part is not Part.CLIENT_WAIT})
+    assert (old.whole.total_ns, add_groups([old, queued]).whole.total_ns) == (5, 10)
+    assert (whole_part([queued]), whole_part([queued, old]), whole_part([])) == (Part.CLIENT_WAIT, Part.WALL, Part.WALL)

@@ -90,6 +90,17 @@ def near() -> Snapshot:
     return snapshot_of(handshakes=handshakes_of(_works(90_000)))
 
 
+def queued() -> Snapshot:
+    """A saturated server: nearly all of what clients wait for lies before its first call."""
+    random = Random(5)
+    shakes = []
+    for one in _works(90_000)[:900]:
+        early, later = random.randint(200_000_000, 300_000_000), random.randint(1_000_000, 3_000_000)
+        queue = {Part.QUEUE_START: early, Part.QUEUE_SERVER: later, Part.QUEUE_HANDSHAKES: early + later - 700_000}
+        shakes.append(replace(one, times={**one.times, Part.WAIT_HELLO: 60_000, **queue}))
+    return snapshot_of(handshakes=handshakes_of(shakes))
+
+
 def _failed(number: int, reason: str, code: int, alert: str, sent: bool, state: str, wall_ns: int) -> list[Shake]:
     times = {Part.REST: wall_ns // 10, Part.WAIT_PEER: wall_ns - wall_ns // 10}
     return [Shake(times, {}, Ending.FAILURE, None, reason, code, alert, sent, state)] * number
@@ -193,6 +204,7 @@ def idle() -> Snapshot:
 
 SAMPLES: Mapping[str, Callable[[], Snapshot]] = {
     "near": near,
+    "queued": queued,
     "distant": distant,
     "offloaded": offloaded,
     "failing": failing,

@@ -102,6 +102,8 @@ def _of_group(group: Group) -> Iterator[Found]:
         outcome = {names.OUTCOME: str(group.ending)}
         if part is Part.WALL:
             yield "ssllatency.handshake.duration", whole, durations
+        elif part is Part.CLIENT_WAIT:
+            yield "ssllatency.handshake.client_wait", labels(outcome), durations
         elif part is Part.CALLS:
             yield "ssllatency.handshake.calls", whole, durations
         elif part in PHASES:

@@ -58,6 +58,8 @@ _OF_HANDSHAKE = (OUTCOME, PROTOCOL, VERSION, RESUMED)
 
 FAMILIES = (
     Family("ssllatency.handshake.duration", H, "s", "Handshakes from their first call to their end.", _OF_HANDSHAKE, True),
+    Family("ssllatency.handshake.client_wait", H, "s",
+           "How long clients waited for handshakes, from their ClientHello's arrival.", (OUTCOME,), True),
     Family("ssllatency.handshake.calls", H, "s", "The part of handshakes inside the library's calls.", _OF_HANDSHAKE, True),
     Family("ssllatency.handshake.phase", H, "s", "What the calls of handshakes did; those that had the phase.",
            (PHASE, OUTCOME), True),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ssllatency.model.arithmetic import difference
 from ssllatency.model.handshake_arithmetic import causes_since
-from ssllatency.model.handshakes import Cause, Ending, Label, Part
+from ssllatency.model.handshakes import Cause, Ending, Label
 from ssllatency.model.histogram import ExponentialHistogram
 from ssllatency.model.live.ended import folded
 from ssllatency.model.live.reading import FUNCTION, Reading, labels_of, name_in
@@ -199,7 +199,7 @@ def _handshakes(earlier: Snapshot, later: Snapshot) -> dict[Key, Tally]:
 def _walls(snapshot: Snapshot) -> dict[tuple[Key, Ending], ExponentialHistogram]:
     walls: dict[tuple[Key, Ending], list[ExponentialHistogram]] = {}
     for group in snapshot.handshakes.groups if snapshot.handshakes else ():
-        walls.setdefault((_key(labels_of(group)), group.ending), []).append(group.parts[Part.WALL].exponential)
+        walls.setdefault((_key(labels_of(group)), group.ending), []).append(group.whole.exponential)
     return {key: ExponentialHistogram.added(parts) for key, parts in walls.items()}
 
 

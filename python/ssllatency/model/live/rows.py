@@ -83,7 +83,7 @@ def _row_of(name: str, groups: list[Group], duration_s: float, retries: int | No
     by_ending = {ending: [group for group in groups if group.ending is ending] for ending in Ending}
     added = {ending: add_groups(parts) for ending, parts in by_ending.items() if parts}
     success = added.get(Ending.SUCCESS)
-    wall = success.parts[Part.WALL] if success else None
+    whole = success.whole if success else None
     counts = {ending: added[ending].count if ending in added else 0 for ending in Ending}
     return Row(
         name,
@@ -91,10 +91,10 @@ def _row_of(name: str, groups: list[Group], duration_s: float, retries: int | No
         count=sum(counts.values()),
         failed=counts[Ending.FAILURE],
         abandoned=counts[Ending.ABANDONED],
-        times=wall,
-        total_ns=wall.total_ns if wall else 0,
+        times=whole,
+        total_ns=whole.total_ns if whole else 0,
         resumed=_resumed(by_ending[Ending.SUCCESS]),
-        own=success.parts[Part.CALLS].total_ns / wall.total_ns if success and wall and wall.total_ns else None,
+        own=success.parts[Part.CALLS].total_ns / whole.total_ns if success and whole and whole.total_ns else None,
         key_ns=_mean(success, Part.PRIVATE_KEY),
         queue_ns=_mean(success, Part.QUEUE),
         retries=retries,

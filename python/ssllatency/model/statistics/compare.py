@@ -16,10 +16,11 @@ from itertools import pairwise
 
 from ssllatency.model.arithmetic import by_function, merge, refuse_windows
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part
+from ssllatency.model.handshakes import PHASES, WAITS, Ending, Group, Part, whole_part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import (
+    CLIENT_WAIT,
     CONFIDENCE,
     FUNCTION,
     PART,
@@ -60,11 +61,14 @@ def compare(before: Recording, after: Recording) -> Comparison:
     """The comparison of two recordings. SsllatencyError where one was made in windows."""
     refuse_windows((snapshot for side in (before, after) for snapshot in side.intervals), "compared")
     sides = [_Side(before), _Side(after)]
-    subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
-    rows = [Row(subject, _changes(subject, *sides)) for subject in subjects]
     totals = sides[0].total, sides[1].total
+    whole = whole_part(group for group in (_group(total, Ending.SUCCESS) for total in totals) if group)
+    subjects = dict.fromkeys((*sides[0].subjects, *sides[1].subjects))
+    if whole is Part.WALL:  # else one side doesn't have it, or it is the wall time
+        subjects.pop(CLIENT_WAIT, None)
+    rows = [Row(subject, _changes(subject, *sides)) for subject in subjects]
     intervals = min(len(list(side.intervals)) for side in (before, after))
-    return Comparison(*totals, tuple(_judged(rows)), _contributions(*totals), intervals)
+    return Comparison(*totals, tuple(_judged(rows)), _contributions(whole, *totals), intervals, whole)
 
 
 class _Side:
@@ -200,7 +204,7 @@ def _untold(snapshot: Snapshot) -> set[str]:
     return missing | {part for name in missing for part in UNTOLD_WITHOUT.get(name, ())}
 
 
-def _contributions(before: Snapshot, after: Snapshot) -> tuple[Contribution, ...]:
+def _contributions(whole: Part, before: Snapshot, after: Snapshot) -> tuple[Contribution, ...]:
     groups = [group.estimated for group in (_group(snapshot, Ending.SUCCESS) for snapshot in (before, after)) if group]
     if len(groups) < 2:
         return ()
@@ -208,7 +212,8 @@ def _contributions(before: Snapshot, after: Snapshot) -> tuple[Contribution, ...
     untold = _untold(before) | _untold(after)
     hidden = {part for part in PHASES[:-1] if part in untold and any(part not in group.parts for group in groups)}
     contributions = []
-    for part in (*PHASES, *WAITS):
+    early = (Part.QUEUE_START,) if whole is Part.CLIENT_WAIT else ()
+    for part in (*early, *PHASES, *WAITS):
         within = {part, *hidden} if part is Part.REST else {part} - hidden
         means = [
             Fraction(sum(group.parts[piece].total_ns for piece in within & group.parts.keys()), group.count) for group in groups

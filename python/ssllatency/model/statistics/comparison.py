@@ -88,31 +88,41 @@ class Contribution:
 @dataclass(frozen=True)
 class Comparison:
     """Both totals; the rows, handshakes first; and what the change of the mean successful handshake is made of, exactly, the
-    largest contribution first: empty where either side has no such handshake.
-    `intervals`: how many either side has, at least."""
+    largest contribution first: empty where either side has none. `intervals`: how many either side has, at least. `whole`: what
+    the contributions add up to, CLIENT_WAIT where that was measured of each handshake on both sides, else WALL."""
 
     before: Snapshot
     after: Snapshot
     rows: tuple[Row, ...]
     contributions: tuple[Contribution, ...]
     intervals: int = 0
+    whole: Part = Part.WALL
 
     @property
     def handshake(self) -> Change | None:
         """The change of the mean successful handshake's wall time; None where there was none on either side."""
-        changes = (row.changes[Quantity.MEAN] for row in self.rows if row.subject == WHOLE)
-        return next(changes, None)
+        return self._mean_of(WALL)
+
+    @property
+    def client_wait(self) -> Change | None:
+        """The same of how long its client waited; None where that wasn't measured of each on both sides."""
+        return self._mean_of(CLIENT_WAIT) if self.whole is Part.CLIENT_WAIT else None
+
+    def _mean_of(self, subject: Subject) -> Change | None:
+        return next((row.changes[Quantity.MEAN] for row in self.rows if row.subject == subject), None)
 
     @property
     def largest(self) -> Contribution | None:
         """What contributed most to the change of the mean successful handshake, where it changed beyond noise."""
-        changed = self.handshake and self.handshake.verdict in (Verdict.SLOWER, Verdict.FASTER)
+        change = self.client_wait or self.handshake
+        changed = change and change.verdict in (Verdict.SLOWER, Verdict.FASTER)
         return self.contributions[0] if changed and self.contributions else None
 
     def worse(self, threshold: float) -> tuple[tuple[Row, Quantity], ...]:
         """What is slower beyond noise, and by more than this fraction: mean or p99 of successful handshakes, and of the
         functions' calls that didn't fail."""
-        rows = [row for row in self.rows if row.subject == WHOLE or _is_call(row.subject)]
+        wholes = (WALL, CLIENT_WAIT) if self.whole is Part.CLIENT_WAIT else (WALL,)
+        rows = [row for row in self.rows if row.subject in wholes or _is_call(row.subject)]
         return tuple(
             (row, quantity)
             for row in rows
@@ -121,7 +131,8 @@ class Comparison:
         )
 
 
-WHOLE = Subject(PART, str(Part.WALL), str(Ending.SUCCESS))
+WALL = Subject(PART, str(Part.WALL), str(Ending.SUCCESS))
+CLIENT_WAIT = Subject(PART, str(Part.CLIENT_WAIT), str(Ending.SUCCESS))
 
 
 def _is_call(subject: Subject) -> bool:

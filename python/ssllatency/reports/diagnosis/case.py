@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import CLIENT_WAIT, WINDOWED, Ending, Fact, Group, Handshakes, Part
+from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
 from ssllatency.reports.words.units import duration, share
 
@@ -58,7 +58,7 @@ class Case:
     @cached_property
     def wait_ns(self) -> int:
         """What the clients waited in all."""
-        return self.ns(*CLIENT_WAIT)
+        return self.ns(*CLIENT_WAIT_PARTS)
 
     def share(self, *parts: Part) -> float:
         """The share of that which these parts took."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ssllatency.model.handshake_arithmetic import add_groups
-from ssllatency.model.handshakes import CLIENT_WAIT, PHASES, WAITS, Ending, Group, Label, Part
+from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, PHASES, WAITS, Ending, Group, Label, Part
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.numbers import FEWEST, NOTABLE, OWN_FLOOR_NS, ratio
 from ssllatency.reports.diagnosis.rule import Evidence
@@ -76,9 +76,9 @@ def _slower(slow: _Slow) -> bool:
 
 
 def _mean_ns(group: Group, *parts: Part) -> float:
-    return group.estimated.total_ns(*(parts or CLIENT_WAIT)) / group.count
+    return group.estimated.total_ns(*(parts or CLIENT_WAIT_PARTS)) / group.count
 
 
 def _median_ns(group: Group) -> float:
     """Of the wall time, and of the queue before it: their sum is near the median of what clients wait."""
-    return sum(group.parts[part].exponential.quantile(0.5) or 0.0 for part in CLIENT_WAIT if part in group.parts)
+    return sum(group.parts[part].exponential.quantile(0.5) or 0.0 for part in CLIENT_WAIT_PARTS if part in group.parts)

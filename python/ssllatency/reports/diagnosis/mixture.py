@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.model.handshakes import CLIENT_WAIT, Part
+from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, Part
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.units import share
@@ -26,5 +26,5 @@ def several_causes(case: Case) -> Evidence | None:
         return None
     longest = sorted(_PIECES, key=lambda piece: -case.ns(*_PIECES[piece]))[:3]
     shares = [f"{share(case.ns(*_PIECES[piece]), case.wait_ns)} {piece}" for piece in longest if case.ns(*_PIECES[piece])]
-    waits = f"Clients wait {case.mean(*CLIENT_WAIT)} a handshake, and no part of that stands out"
+    waits = f"Clients wait {case.mean(*CLIENT_WAIT_PARTS)} a handshake, and no part of that stands out"
     return Evidence(f"{waits}: {', '.join(shares)}", 0.0)

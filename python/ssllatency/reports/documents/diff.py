@@ -20,6 +20,7 @@ def to_json(before: Recording, after: Recording, comparison: Comparison) -> str:
         "after": _side(after),
         "confidence": CONFIDENCE,
         "handshake": _change(comparison.handshake) if comparison.handshake else None,
+        "client_wait": _change(comparison.client_wait) if comparison.client_wait else None,
         "largest_contribution": str(largest.part) if largest else None,
         "contributions": [_contribution(contribution) for contribution in comparison.contributions],
         "rows": [_row(row) for row in comparison.rows],

@@ -17,7 +17,7 @@ _MARKS = {Verdict.SLOWER: Mark.BAD, Verdict.FASTER: Mark.GOOD, Verdict.NOISE: Ma
 def findings(comparison: Comparison) -> list[Finding]:
     """The change of the mean handshake, and what else is different."""
     others = [Finding(Mark.LOOK, f"Different: {phrase}.") for phrase in differences(comparison.before, comparison.after)]
-    words, change = handshake_words(comparison), comparison.handshake
+    words, change = handshake_words(comparison), comparison.client_wait or comparison.handshake
     if not words or change is None:
         return others
     sure = change.leaning is change.verdict

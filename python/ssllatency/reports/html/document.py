@@ -88,7 +88,7 @@ def _sections(
         yield _phases(group, former, comparison, _facts(whole, old if former else None))
     if whole.handshakes and whole.handshakes.groups:
         yield Section("endings", "How the handshakes ended", [Tabular(html_handshakes.endings(whole, old))])
-    yield over_time(recording, before, whole)
+    yield over_time(recording, before, whole, old)
     yield from _kinds(whole, old, group)
     yield _functions(whole, comparison)
     yield _unseen(whole)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import Ending, Group, Handshakes, Part
+from ssllatency.model.handshakes import Ending, Group, Handshakes, Part, whole_part
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison
 from ssllatency.reports.html import change as html_change
@@ -29,17 +29,21 @@ _QUANTILES = (0.5, 0.9, 0.99)
 def endings(after: Snapshot, before: Snapshot | None) -> Table:
     """How handshakes ended, and why not well."""
     headings = ("How", "Count", "Share", "A second", "Mean", "p50", "p90", "p99", "Max")
-    return compared("By ending and reason; times are wall times", headings, _endings, after, before)
+    shown = [snapshot.handshakes for snapshot in (after, before) if snapshot and snapshot.handshakes]
+    whole = whole_part(group for handshakes in shown for group in handshakes.groups if group.count)
+    times = "how long clients waited; of reasons, wall times" if whole is Part.CLIENT_WAIT else "wall times"
+    caption = f"By ending and reason; times are {times}"
+    return compared(caption, headings, lambda snapshot: _endings(snapshot, whole), after, before)
 
 
-def _endings(snapshot: Snapshot) -> Iterator[Row]:
+def _endings(snapshot: Snapshot, whole: Part) -> Iterator[Row]:
     handshakes = snapshot.handshakes
     if handshakes is None:
         return
     everything = sum(group.count for group in handshakes.groups)
     for place, ending in enumerate(Ending):
         group = total(handshakes, ending)
-        yield Row((ADJECTIVES[ending],), _ending(group, everything, snapshot.duration_s) if group else ("0", *["-"] * 7))
+        yield Row((ADJECTIVES[ending],), _ending(group, whole, everything, snapshot.duration_s) if group else ("0", *["-"] * 7))
         causes = [cause for cause in handshakes.causes if cause.ending is ending and cause.count]
         for cause in sorted(causes, key=lambda cause: -cause.count):
             rate_s, mean = _rate(cause.count, snapshot.duration_s), duration(cause.mean_ns)
@@ -47,9 +51,9 @@ def _endings(snapshot: Snapshot) -> Iterator[Row]:
             yield Row((cause_words(cause),), (*cells, "", "", "", ""), depth=1, place=place)
 
 
-def _ending(group: Group, everything: int, duration_s: float) -> tuple[str, ...]:
-    wall = group.parts[Part.WALL]
-    times = (duration(wall.total_ns / group.count), *(quantile(wall, q) for q in _QUANTILES), duration(wall.max_ns))
+def _ending(group: Group, whole: Part, everything: int, duration_s: float) -> tuple[str, ...]:
+    took = group.parts[whole]
+    times = (duration(took.total_ns / group.count), *(quantile(took, q) for q in _QUANTILES), duration(took.max_ns))
     return str(group.count), share(group.count, everything), _rate(group.count, duration_s), *times
 
 
@@ -115,7 +119,7 @@ def unknown(handshakes: Handshakes) -> list[str]:
 def groups(after: Handshakes, before: Handshakes | None) -> Table:
     """Groups by the labels that handshakes were told apart by."""
     same = before if before and before.by == after.by else None
-    caption = "Groups: wall times, and means of the own part, the waits and the key, of those that succeeded"
+    caption = "Groups: their times, and means of the own part, the waits and the key, of those that succeeded"
     made = group_table(after)
     before_rows = None if same is None else group_table(same).rows
     return table(caption, (*made.labels, *made.headings), made.rows, before_rows)

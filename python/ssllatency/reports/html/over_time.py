@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ssllatency.model.handshake_arithmetic import add_times
-from ssllatency.model.handshakes import Times
+from ssllatency.model.handshakes import Ending, Group, Part, Times, whole_part
 from ssllatency.model.histogram import Grid
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.reports.html.blocks import Block, Figure, Level, Section, Sentences
 from ssllatency.reports.html.plots import heatmap as html_heatmap
 from ssllatency.reports.html.plots import lines as html_lines
-from ssllatency.reports.html.plots.columns import Column, Pick, beginning, calls_of, side_by_side, successful_walls
+from ssllatency.reports.html.plots.columns import Column, Pick, beginning, calls_of, side_by_side, successful
 from ssllatency.reports.html.plots.moments import Moments, elapsed
 from ssllatency.reports.html.tables import Table, table
 from ssllatency.reports.html.words import visible
@@ -27,9 +27,9 @@ _SPANS = 6
 _OCTAVE = 16
 
 
-def over_time(recording: Recording, before: Recording | None, whole: Snapshot) -> Section | None:
-    """Everything over time, of `whole`, the recording's total; None where nothing was counted."""
-    what, pick = _subject(whole)
+def over_time(recording: Recording, before: Recording | None, whole: Snapshot, old: Snapshot | None) -> Section | None:
+    """Everything over time; None where nothing was counted. `whole` and `old`: the recordings' totals."""
+    what, pick = _subject(whole, old)
     recordings = [recording, before] if before else [recording]
     timelines = side_by_side(recordings, pick)
     scale = html_heatmap.scale_of(timelines)
@@ -46,16 +46,23 @@ def over_time(recording: Recording, before: Recording | None, whole: Snapshot) -
     return Section("time", "Over time" if longer else "Distribution", blocks)
 
 
-def _subject(whole: Snapshot) -> tuple[str, Pick]:
+def _subject(whole: Snapshot, old: Snapshot | None) -> tuple[str, Pick]:
     """What is shown over time: handshakes where there were any, else the calls that stand for them."""
-    if any(times.count for times in successful_walls(whole)):
-        return "wall time of successful handshakes", successful_walls
+    if _successful(whole):
+        part = whole_part([*_successful(whole), *(_successful(old) if old else ())])
+        what = "clients' wait for successful handshakes" if part is Part.CLIENT_WAIT else "wall time of successful handshakes"
+        return what, successful(part)
     spent: dict[str, int] = {}
     for series in whole.series:
         if series.outcome is Outcome.SUCCESS and series.count:
             spent[series.function] = spent.get(series.function, 0) + series.total_ns
     function = next((name for name in _HANDSHAKE_CALLS if name in spent), max(spent, key=lambda name: spent[name], default=""))
     return f"successful calls of {visible(function)}", calls_of(function)
+
+
+def _successful(snapshot: Snapshot) -> list[Group]:
+    groups = snapshot.handshakes.groups if snapshot.handshakes else ()
+    return [group for group in groups if group.ending is Ending.SUCCESS and group.count]
 
 
 def _introduction(what: str, timelines: Sequence[Sequence[Column]], longer: bool) -> str:

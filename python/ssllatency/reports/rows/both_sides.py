@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ssllatency.model.client import ClientReport, Connections
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import YES, Ending, Group, Handshakes, Label, Part
+from ssllatency.model.handshakes import YES, Ending, Group, Handshakes, Label
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.words.units import capitalized, counted, seconds, share
 
@@ -117,31 +117,31 @@ def _own_rate(client: ClientReport) -> str:
 def _times(client: ClientReport, good: Group | None) -> str:
     if good is None:
         return ""
-    wall_s = good.parts[Part.WALL].total_ns / good.count / 1e9
+    mean_s = good.whole.total_ns / good.count / 1e9
     if client.tool == "wrk" and client.figure("latency, mean"):
-        return f"wrk's latency holds none of the server's handshake, which took {seconds(wall_s)} in the mean."
+        return f"wrk's latency holds none of the server's handshake, which took {seconds(mean_s)} in the mean."
     connect, rate = client.figure("connect, mean"), client.figure("connections a second")
     if connect:
         # A kept connection's requests count in ab's mean with a connect of 0.
         if client.figure("kept alive") or not connect.value:
             return ""
-        return _difference("A mean connect", connect.value, wall_s, "TCP's connect, the network, and the client's own work")
+        return _difference("A mean connect", connect.value, mean_s, "TCP's connect, the network, and the client's own work")
     if client.tool == "s_time" and rate and rate.value:
         page = "the page, " if any(figure.name.startswith("bytes") and figure.value for figure in client.figures) else ""
         what = f"TCP's connect, the network, {page}the client's own work, its start and its end"
-        return _difference("A connection by the clock", 1 / rate.value, wall_s, what)
+        return _difference("A connection by the clock", 1 / rate.value, mean_s, what)
     return ""
 
 
-def _difference(what: str, client_s: float, wall_s: float, rest: str) -> str:
-    if client_s <= wall_s:
+def _difference(what: str, client_s: float, mean_s: float, rest: str) -> str:
+    if client_s <= mean_s:
         return (
-            f"{what} took {seconds(client_s)} on the client, no more than the mean handshake's {seconds(wall_s)} on the server:"
+            f"{what} took {seconds(client_s)} on the client, no more than the mean handshake's {seconds(mean_s)} on the server:"
             " they aren't the same connections, or overlap but in part."
         )
-    left = client_s - wall_s
+    left = client_s - mean_s
     return (
-        f"{what} took {seconds(client_s)} on the client, the mean handshake {seconds(wall_s)} on the server; the other"
+        f"{what} took {seconds(client_s)} on the client, the mean handshake {seconds(mean_s)} on the server; the other"
         f" {seconds(left)} ({share(left, client_s)}) are {rest}."
     )
 

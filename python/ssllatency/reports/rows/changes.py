@@ -20,10 +20,13 @@ _OF_RATES = {Verdict.SLOWER: Verdict.MORE, Verdict.FASTER: Verdict.FEWER}
 
 def handshake_words(comparison: Comparison) -> str:
     """How the mean handshake changed, in a sentence or two; "" where either side has none."""
-    change, largest = comparison.handshake, comparison.largest
+    change, largest = comparison.client_wait or comparison.handshake, comparison.largest
     if change is None or change.before is None or change.after is None:
         return ""
-    both = f"The mean successful handshake takes {duration(change.before)} before and {duration(change.after)} after"
+    subject = (
+        "The client of the mean successful handshake waits" if comparison.client_wait else "The mean successful handshake takes"
+    )
+    both = f"{subject} {duration(change.before)} before and {duration(change.after)} after"
     bounds = f", 95 % sure between {interval(change)}" if change.low is not None else ""
     sentence = f"{both} ({percent(change.ratio)}{bounds}): {_verdict(change, comparison.intervals)}."
     if largest:

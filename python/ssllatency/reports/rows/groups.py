@@ -84,13 +84,13 @@ def _successful_cells(group: Group | None, resumed: bool) -> tuple[str, ...]:
     """What only handshakes that succeeded tell; absent where none did."""
     if group is None:
         return (_ABSENT,) * (5 + resumed)
-    wall, calls, key = group.parts[Part.WALL], group.parts[Part.CALLS], group.parts.get(Part.PRIVATE_KEY)
+    whole, calls, key = group.whole, group.parts[Part.CALLS], group.parts.get(Part.PRIVATE_KEY)
     return (
         *([share(group.resumed, group.resumption_known)] if resumed else []),
-        quantile(wall, 0.5),
-        quantile(wall, 0.99),
+        quantile(whole, 0.5),
+        quantile(whole, 0.99),
         duration(calls.total_ns / group.count),
-        duration((wall.total_ns - calls.total_ns) / group.count),
+        duration((whole.total_ns - calls.total_ns) / group.count),
         duration(key.total_ns / key.count if key and key.count else None),
     )
 

@@ -9,9 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import BEFORE, MEANWHILE, PHASES, WINDOWED, Ending, Group, Handshakes, Part, Times
+from ssllatency.model.handshakes import (
+    BEFORE,
+    CLIENT_WAIT_PARTS,
+    MEANWHILE,
+    PHASES,
+    WINDOWED,
+    Ending,
+    Group,
+    Handshakes,
+    Part,
+    Times,
+)
 from ssllatency.reports.rows.row import Row
-from ssllatency.reports.words.parts import PARTS, PIECES
+from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, share
 
@@ -21,6 +32,7 @@ _QUANTILES = (0.5, 0.9, 0.99)
 
 # Each row of the table and how deep it stands below the one that it is a part of.
 _ROWS = (
+    (Part.CLIENT_WAIT, 0),
     (Part.WALL, 0),
     (Part.CALLS, 1),
     *((phase, 2) for phase in PHASES),
@@ -45,7 +57,7 @@ _ROWS = (
     *((part, 1) for part in MEANWHILE),
 )
 
-_NOT_IN_WALL = frozenset((*BEFORE, Part.QUEUE, *MEANWHILE))
+_NOT_IN_WALL = frozenset((Part.CLIENT_WAIT, *BEFORE, Part.QUEUE, *MEANWHILE))
 
 
 def shown_group(handshakes: Handshakes) -> Group | None:
@@ -53,25 +65,33 @@ def shown_group(handshakes: Handshakes) -> Group | None:
     return next((group for group in (total(handshakes, ending) for ending in Ending) if group), None)
 
 
-def mean_ns(group: Group, parts: Sequence[Part] = PIECES) -> dict[Part, float]:
+def mean_ns(group: Group, parts: Sequence[Part] = CLIENT_PIECES) -> dict[Part, float]:
     """The time of each part in the mean handshake, whether a handshake had it or not, so that they add up to the whole."""
     whole = group.estimated
-    return {part: whole.parts[part].total_ns / group.count for part in parts if part in whole.parts}
+    means = {part: whole.parts[part].total_ns / group.count for part in parts if part in whole.parts}
+    if Part.CLIENT_WAIT in means:
+        means[Part.CLIENT_WAIT] = group.total_ns(*CLIENT_WAIT_PARTS) / group.count
+    return means
 
 
 def mostly_waits(group: Group) -> bool:
     """Whether most of the time was spent waiting, so that what is in the calls is to be seen only in a bar of its own."""
     phases = sum(bool(group.total_ns(phase)) for phase in PHASES)
-    return phases > 1 and 2 * group.total_ns(Part.CALLS) < group.total_ns(Part.WALL)
+    return phases > 1 and 2 * group.total_ns(Part.CALLS) < group.total_ns(*CLIENT_WAIT_PARTS)
 
 
 def part_rows(group: Group) -> list[Row]:
     """A row for each part, under HEADINGS: each of the handshakes that had it, with its share of the wall time where it lies
     in that. ESTIMATED stands before what is estimated."""
-    present = [(part, depth) for part, depth in _ROWS if part in group.parts and group.parts[part].count]
-    if group.unphased:
-        present = [(part, depth) for part, depth in present if part is not Part.REST_ASLEEP]  # it holds that of phases, too
-    return [Row((PARTS[part],), _cells(group, part), depth, part) for part, depth in present]
+    return [Row((PARTS[part],), _cells(group, part), depth, part) for part, depth in _ROWS if _is_shown(group, part)]
+
+
+def _is_shown(group: Group, part: Part) -> bool:
+    if part not in group.parts or not group.parts[part].count:
+        return False
+    if part is Part.CLIENT_WAIT:  # else it is the wall time
+        return group.total_ns(Part.QUEUE_START) > 0
+    return not (group.unphased and part is Part.REST_ASLEEP)  # that has that of phases, too
 
 
 def _cells(group: Group, part: Part) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def render(before: Recording, after: Recording, comparison: Comparison, page: Pa
         *(_heading(name, *side, page) for name, side in sides.items()),
         _differences(comparison, page),
         _handshake(comparison, page),
-        _contributions(comparison.contributions, page),
+        _contributions(comparison.contributions, comparison.whole, page),
         *_rows(comparison.rows, page),
         page.wrapped(_EXPLAINED) if comparison.rows else page.wrapped("Neither holds a handshake or call."),
         *(lost(snapshot.losses, snapshot.handshakes, f"{name}: lost:", page.width) for name, (_, snapshot) in sides.items()),
@@ -80,12 +80,12 @@ def _handshake(comparison: Comparison, page: Page) -> list[str]:
     return page.wrapped(f"==> {sentence}", "", "    ") if sentence else []
 
 
-def _contributions(contributions: Sequence[Contribution], page: Page) -> list[str]:
+def _contributions(contributions: Sequence[Contribution], whole: Part, page: Page) -> list[str]:
     """What the mean handshake is made of on either side; the last row is the sum."""
     if not contributions:
         return []
     before, after = (sum(times, Fraction()) for times in zip(*map(_times, contributions), strict=True))
-    rows = [_cells(contribution, after - before) for contribution in (*contributions, Contribution(Part.WALL, before, after))]
+    rows = [_cells(contribution, after - before) for contribution in (*contributions, Contribution(whole, before, after))]
     return ["Mean successful handshake:", *page.table([_MEAN_HEADINGS, *rows], left=1)]
 
 

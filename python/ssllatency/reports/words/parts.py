@@ -54,10 +54,11 @@ STYLES = {
     Part.QUEUE_ASLEEP: Style("asleep"),
     Part.ROUND_TRIPS: Style("round trips"),
     Part.LOSSES: Style("losses"),
+    Part.CLIENT_WAIT: Style("client's wait"),
 }
 PARTS = {part: style.name for part, style in STYLES.items()}
 # What a handshake is made up of without remainder, in the order in which it is shown: work, then waits.
 PIECES = (*PHASES, *WAITS)
 # What the wait of a client is made up of since its ClientHello arrived.
 CLIENT_PIECES = (Part.QUEUE_START, *PIECES)
-LETTERS = {part: STYLES[part].letter for part in PIECES}
+LETTERS = {part: STYLES[part].letter for part in CLIENT_PIECES}

@@ -16,7 +16,7 @@ from ssllatency.model.arithmetic import by_function
 from ssllatency.model.handshake_arithmetic import add_times, total
 from ssllatency.model.handshakes import (
     BEFORE,
-    CLIENT_WAIT,
+    CLIENT_WAIT_PARTS,
     MEANWHILE,
     PHASES,
     WAITS,
@@ -192,7 +192,7 @@ def _part(part: Part) -> Callable[[Snapshot], Sample]:
             return Sample(None, None, snapshot.duration_s)
         group = total(snapshot.handshakes, Ending.SUCCESS)
         times = group.parts.get(part) if group else None
-        whole_ns = group.total_ns(*(CLIENT_WAIT if part in _OF_CLIENT_WAIT else (Part.WALL,))) if group else 0
+        whole_ns = group.total_ns(*(CLIENT_WAIT_PARTS if part in _OF_CLIENT_WAIT else (Part.WALL,))) if group else 0
         if group and group.unphased and (part in WINDOWED or part is Part.REST):
             return _sampled(group, part, snapshot.duration_s, whole_ns)
         return Sample(times.count if times else 0, group.count if group else 0, snapshot.duration_s, times, whole_ns)
@@ -268,6 +268,7 @@ def handshake_subjects() -> Subjects:
         Subject("peer left", _left, _COUNTED, "share"),
         Subject("resumed", _resumed, _COUNTED, "share"),
         *(Subject(part.replace("_", " "), _part(part), (*_TIMED, "share")) for part in parts),
+        Subject("client wait", _part(Part.CLIENT_WAIT), _TIMED),
         Subject("queue offload", _part(Part.RESUMPTION), (*_TIMED, "share")),
     ]
     return {subject.name: subject for subject in subjects}

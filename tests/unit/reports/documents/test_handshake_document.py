@@ -101,7 +101,7 @@ GROUPS = [
         "resumed": 0,
         "resumption_known": 0,
         "facts": {"socket": 1, "flights": 2, "gone": 1},
-        "parts": {"wall": THREE, "calls": THREE, "private_key": THREE, "rest": ZERO},
+        "parts": {"wall": THREE, "calls": THREE, "private_key": THREE, "rest": ZERO, "client_wait": THREE},
     },
     {
         "labels": {},
@@ -111,7 +111,7 @@ GROUPS = [
         "resumed": 0,
         "resumption_known": 0,
         "facts": {},
-        "parts": {"wall": ONE, "calls": ONE, "rest": ONE},
+        "parts": {"wall": ONE, "calls": ONE, "rest": ONE, "client_wait": ONE},
     },
 ]
 CAUSE = {
@@ -131,7 +131,7 @@ SLOWEST = {
     "tid": 18,
     "comm": "nginx",
     "ending": "failure",
-    "parts_ns": {"rest": 1_000, "calls": 1_000, "wall": 1_000},
+    "parts_ns": {"rest": 1_000, "calls": 1_000, "wall": 1_000, "client_wait": 1_000},
     "labels": {"version": "TLSv1.3", "resumed": None},
     "calls": 2,
     "pauses": 1,

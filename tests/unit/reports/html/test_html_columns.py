@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tests.unit.reports.html.html_samples import at, served
 from tests.unit.reports.report_samples import series_of, snapshot_of
 
+from ssllatency.model.handshakes import Part
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Outcome, Snapshot
-from ssllatency.reports.html.plots.columns import MOST_COLUMNS, Column, Pick, calls_of, side_by_side, successful_walls
+from ssllatency.reports.html.plots.columns import MOST_COLUMNS, Column, Pick, calls_of, side_by_side, successful
 from ssllatency.reports.html.plots.heatmap import LEVELS, scale_of
 
 READ = calls_of("SSL_read")
@@ -109,7 +110,7 @@ def test_only_successful_handshakes_are_picked() -> None:
     assert handshakes
     succeeded = sum(group.count for group in handshakes.groups if group.ending == "success")
     assert 0 < succeeded < sum(group.count for group in handshakes.groups)
-    assert sum(column.count for column in columns(recording, successful_walls)) == succeeded
+    assert sum(column.count for column in columns(recording, successful(Part.WALL))) == succeeded
 
 
 @given(st.lists(st.lists(st.integers(0, 1 << 38), min_size=1, max_size=30), min_size=1, max_size=4))

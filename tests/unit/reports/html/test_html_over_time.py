@@ -25,7 +25,7 @@ def _every(length_s: float, counts: list[int], duration_ns: int = 1000) -> Recor
 
 
 def _section(recording: Recording, before: Recording | None = None) -> Section:
-    section = over_time(recording, before, recording.total())
+    section = over_time(recording, before, recording.total(), before.total() if before else None)
     assert section
     return section
 

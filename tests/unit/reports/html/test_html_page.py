@@ -20,7 +20,7 @@ from ssllatency.model.handshake_arithmetic import client_wait_ns, total
 from ssllatency.model.handshakes import Cause, Ending, Part
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Missing, Outcome, Snapshot, Target
-from ssllatency.model.statistics.comparison import WHOLE, Change, Comparison, Row, Verdict
+from ssllatency.model.statistics.comparison import WALL, Change, Comparison, Row, Verdict
 from ssllatency.model.statistics.resampling import Quantity
 from ssllatency.reports.html import page as html_page
 from ssllatency.reports.html.blocks import Mark
@@ -256,7 +256,7 @@ def test_commands_in_a_sentence_are_code_and_what_a_target_chose_is_not_markup()
 def test_a_change_that_is_not_sure_is_looked_at() -> None:
     def marked(verdict: Verdict, low: float, high: float) -> Mark:
         change = Change(2e6, 2.4e6, 1.2, low, high, 0.03, verdict)
-        compared = Comparison(busy(), busy(), (Row(WHOLE, {Quantity.MEAN: change}),), (), 5)
+        compared = Comparison(busy(), busy(), (Row(WALL, {Quantity.MEAN: change}),), (), 5)
         return findings(compared)[0].mark
 
     assert marked(Verdict.SLOWER, 1.1, 1.3) is Mark.BAD

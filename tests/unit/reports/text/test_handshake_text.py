@@ -273,3 +273,13 @@ def test_of_a_slow_one_what_explains_it_is_told_where_it_is_much() -> None:
 
 def test_number_and_unit_stay_together() -> None:
     assert all(not line.lstrip().startswith(("%", "ms", "us")) for line in REPORTS["distant_80"]().split("\n"))
+
+
+def test_a_queue_before_the_first_call_is_in_the_first_figures_of_any_version() -> None:
+    handshakes = handshakes_of([Shake({Part.REST: 20_000_000, Part.QUEUE_START: 280_000_000})])
+    old = {part: times for part, times in handshakes.groups[0].parts.items() if part is not Part.CLIENT_WAIT}
+    for parts in (handshakes.groups[0].parts, old):
+        text = render(snapshot_of(handshakes=replace(handshakes, groups=(replace(handshakes.groups[0], parts=parts),))))
+        assert "Mean successful handshake: 300 ms for its client, 20.0 ms from the first call\n  |bbbbb" in text
+        assert "b before: queue 93 % (280 ms)" in text
+        assert ("client's wait" in text) is (Part.CLIENT_WAIT in parts)

@@ -239,6 +239,16 @@ def test_the_queue_of_an_offload_is_a_subject() -> None:
         assert holds(text, interval) == [expected], text
 
 
+def test_what_clients_wait_is_a_subject() -> None:
+    interval = interval_of(0, [Shake({Part.QUEUE_START: 280 * MS, Part.REST: 3 * MS}, {}, Ending.SUCCESS)] * 20)
+    for text, expected in (
+        ("client wait p50 > 270ms", True),
+        ("client wait p99 > 300ms", False),
+        ("handshake p99 > 10ms", False),  # that is the wall time
+    ):
+        assert holds(text, interval) == [expected], text
+
+
 def test_the_queue_before_the_first_call_is_part_of_what_clients_wait() -> None:
     queued = {Part.QUEUE_START: 6 * MS, Part.QUEUE_SERVER: 1 * MS, Part.QUEUE_OTHER: 5 * MS, Part.REST: 3 * MS}
     interval = interval_of(0, [Shake(queued, {}, Ending.SUCCESS)] * 20)

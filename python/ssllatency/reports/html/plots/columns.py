@@ -45,11 +45,15 @@ class Column:
         return self.times.count if self.times else 0
 
 
-def successful_walls(snapshot: Snapshot) -> Iterator[Times]:
-    """The wall times of the successful handshakes."""
-    for group in snapshot.handshakes.groups if snapshot.handshakes else ():
-        if group.ending is Ending.SUCCESS and group.count:
-            yield group.parts[Part.WALL]
+def successful(part: Part) -> Pick:
+    """The times of this part in the successful handshakes."""
+
+    def pick(snapshot: Snapshot) -> Iterator[Times]:
+        for group in snapshot.handshakes.groups if snapshot.handshakes else ():
+            if group.ending is Ending.SUCCESS and group.count:
+                yield group.parts[part]
+
+    return pick
 
 
 def calls_of(function: str) -> Pick:

@@ -11,7 +11,7 @@ from ssllatency.reports.text.bars import legend, split_bar
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.handshakes import ADJECTIVES
 from ssllatency.reports.words.marks import DOMINANT
-from ssllatency.reports.words.parts import PIECES
+from ssllatency.reports.words.parts import CLIENT_PIECES
 from ssllatency.reports.words.units import duration
 
 _GOES = ("MAX", "P90")  # columns that are left out where there is no room
@@ -20,15 +20,22 @@ _GOES = ("MAX", "P90")  # columns that are left out where there is no room
 def bars(group: Group, page: Page) -> list[list[str]]:
     """A bar of the mean handshake; where most of it was spent waiting, another of the time in calls."""
     title = f"Mean {ADJECTIVES[group.ending]} handshake"
-    blocks = [_bar(title, mean_ns(group), page)] if group.parts[Part.WALL].total_ns else []
+    times_ns = mean_ns(group)
+    early = times_ns.get(Part.QUEUE_START)
+    whole = f"{duration(sum(times_ns.values()))}{f' for its client, {_wall(group)} from the first call' if early else ''}"
+    blocks = [_bar(f"{title}: {whole}", times_ns, page)] if any(times_ns.values()) else []
     if mostly_waits(group):
-        blocks.append(_bar("Of it in calls", mean_ns(group, PHASES), page))
+        calls_ns = mean_ns(group, PHASES)
+        blocks.append(_bar(f"Of it in calls: {duration(sum(calls_ns.values()))}", calls_ns, page))
     return blocks
 
 
+def _wall(group: Group) -> str:
+    return duration(group.total_ns(Part.WALL) / group.count)
+
+
 def _bar(title: str, times_ns: Mapping[Part, float], page: Page) -> list[str]:
-    line = f"  {split_bar(times_ns, page.width - 4, page)}"
-    return [f"{title}: {duration(sum(times_ns.values()))}", line, *legend(times_ns, page)]
+    return [title, f"  {split_bar(times_ns, page.width - 4, page)}", *legend(times_ns, page)]
 
 
 def table(group: Group, page: Page) -> list[str]:
@@ -37,6 +44,6 @@ def table(group: Group, page: Page) -> list[str]:
     cells = [[f"{'  ' * row.depth}{row.names[0]}", *row.cells] for row in rows]
     lines = page.table([[*map(str.upper, HEADINGS)], *cells], left=1, goes=_GOES)
     whole = group.estimated
-    dominant = max((part for part in PIECES if part in whole.parts), key=lambda part: whole.parts[part].total_ns)
+    dominant = max((part for part in CLIENT_PIECES if part in whole.parts), key=lambda part: whole.parts[part].total_ns)
     stands_out = [False, *(row.part is dominant for row in rows)]
     return [page.marked(line, DOMINANT) if out else line for line, out in zip(lines, stands_out, strict=True)]
