@@ -21,6 +21,7 @@ from ssllatency.model.handshakes import (
     KeyUse,
     Label,
     Part,
+    Role,
     Tallies,
     Times,
     wall_time_ns,
@@ -113,6 +114,7 @@ def merge(*parts: Handshakes) -> Handshakes:
             sorted(chain.from_iterable(part.slowest for part in parts), key=lambda handshake: -client_wait_ns(handshake.parts))
         ),
         by=by,
+        role=parts[0].role if len({part.role for part in parts}) == 1 else Role.ANY,
         in_flight=sum(part.in_flight for part in parts),
         dropped=sum(part.dropped for part in parts),
         unattributed=sum(part.unattributed for part in parts),

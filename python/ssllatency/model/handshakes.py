@@ -149,6 +149,14 @@ def unequal_sum(total_ns: Mapping[Part, int]) -> str:
     return ""
 
 
+class Role(StrEnum):
+    """Whose handshakes were asked for: those that the traced programs make as servers, as clients, or both."""
+
+    SERVER = "server"
+    CLIENT = "client"
+    ANY = "any"
+
+
 class Ending(StrEnum):
     """How a handshake ended. ABANDONED: freed, or its connection gone, in the middle."""
 
@@ -431,9 +439,10 @@ class Offload:
 class Handshakes:
     """The handshakes of one measurement. Counts are cumulative until a difference is taken.
 
-    `mix`: the successful handshakes by each label's values, whatever the report is grouped by. `in_flight`: begun and not
-    ended. `by_process`: causes, keys and mix of each PID, and of 0 for the processes beyond the bound, which add up to those of
-    all; empty unless the handshakes are grouped by process, and in sums and differences. `dropped`: records of handshakes that
+    `mix`: the successful handshakes by each label's values, whatever the report is grouped by. `role`: SERVER in measurements
+    of older versions, which don't tell. `in_flight`: begun and not ended. `by_process`: causes, keys and mix of each PID, and
+    of 0 for the processes beyond the bound, which add up to those of all; empty unless the handshakes are grouped by process,
+    and in sums and differences. `dropped`: records of handshakes that
     were evicted by newer ones. `partial`: handshakes that ended and aren't counted, as they were under way when the trace
     began, or had been evicted. `unattributed`: handshakes that couldn't be split into phases, as their calls moved between
     threads; all their time in calls is REST. `unsplit`: those without ON_CPU and OFF_CPU, as their calls moved between
@@ -451,6 +460,7 @@ class Handshakes:
     mix: Mapping[Label, Mapping[str, int]] = field(default_factory=dict)
     slowest: tuple[Single, ...] = ()
     by: tuple[Label, ...] = ()
+    role: Role = Role.SERVER
     in_flight: int = 0
     dropped: int = 0
     unattributed: int = 0

@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 from tests.measured.handshakes import handshakes_of, times_of
 from tests.unit.reports.diagnosis_cases import OFFLOAD, SECOND, SIDES, Judge, alike, failed, gone, measured, two_names
 from tests.unit.reports.handshake_samples import distant, failing, idle, near, offloaded
+from tests.unit.reports.report_samples import snapshot_of
 
-from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Handshakes, Label, Part, Times
+from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Handshakes, Label, Part, Role, Times
+from ssllatency.model.recording import Recording
 from ssllatency.reports.diagnosis import calls, failures
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.diagnosis import MOST_SENTENCES, diagnose, diagnoses
 from ssllatency.reports.diagnosis.numbers import FEWEST
 from ssllatency.reports.diagnosis.rule import About
 from ssllatency.reports.diagnosis.rules import RULES
+from ssllatency.reports.html.page import page
+from ssllatency.reports.text.handshakes.report import render
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -471,3 +475,28 @@ def test_names_of_a_target_stay_printable() -> None:
     sentences = [*diagnose(handshakes_of(failed(50, hostile))), *diagnose(handshakes_of(slow, (Label.SNI,)))]
     assert len(sentences) > 2
     assert all(sentence.isascii() and sentence.isprintable() for sentence in sentences)
+
+
+# What only a server can see of its clients.
+OF_SERVERS = {"late_first_call", "hello_retries", "tickets_refused", "cache_misses", "never_offered", "session_lookup"}
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.ANY])
+def test_a_program_that_is_a_client_is_not_called_a_server(role: Role) -> None:
+    for rule, handshakes, _ in SIDES:
+        if rule.__name__ not in OF_SERVERS:
+            text = told(rule, replace(handshakes(1), role=role)) + " ".join(diagnose(replace(handshakes(1), role=role)))
+            others = "this server", "the server's", "clients take", "clients wait", "clients'", "clients send"
+            assert not [words for words in others if words in text], text
+
+
+def test_a_client_waits_for_its_servers() -> None:
+    waits = replace(measured(rest=1, wait_peer=30, round_trips=0.1), role=Role.CLIENT)
+    assert "the handshakes' time" in diagnose(waits)[0]
+    assert "the servers take their time" in diagnose(waits)[0]
+    assert "this program's own work is 1.00 ms. A capture on the other side" in diagnose(waits)[0]
+    late = replace(measured(rest=1, queue_server=30, queue_other=29), role=Role.CLIENT)
+    assert "is this program's own queue: the servers' bytes had arrived, and for 97 % of that time" in diagnose(late)[0]
+    text = render(snapshot_of(handshakes=late))
+    assert ("queue: program" in text, "queue: server" in text) == (True, False)
+    assert "queue: program" in page(Recording.of([snapshot_of(handshakes=late)]))

@@ -53,6 +53,7 @@ from ssllatency.model.handshakes import (
     Offload,
     PeerPrefix,
     PollingThread,
+    Role,
     Single,
 )
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
@@ -372,6 +373,7 @@ class HandshakeSession:
             mix=tallies.mix,
             slowest=tuple(handshake for _, _, handshake in sorted(self._slowest, key=lambda kept: (-kept[0], kept[1]))),
             by=by,
+            role=Role(self._request.base.role),
             in_flight=len(running),
             dropped=self._dropped,
             unattributed=counters.unattributed,

@@ -22,5 +22,5 @@ def unknown_waits(case: Case) -> Evidence | None:
 def _waits(case: Case, part: Part, floor_ns: int, how: str) -> Evidence | None:
     if not case.much(floor_ns, part):
         return None
-    own = f"the server's own work is {case.mean(Part.CALLS)}"
+    own = f"{case.own_work} is {case.mean(Part.CALLS)}"
     return Evidence(f"{case.of_wait(case.ns(part))} is spent {how}: {own}", case.share(part))

@@ -110,7 +110,7 @@ def own_work(case: Case) -> Evidence | None:
     most = f"{share(case.ns(phase), case.ns(Part.CALLS))} of it {phase_words(case, phase)}"
     slept_ns = case.ns(Part.OFF_CPU) - case.ns(Part.OFF_CPU_RUNNABLE)
     slept = f"; its thread is off the processor for {share(slept_ns, case.ns(Part.CALLS))}" if _mostly_off(case) else ""
-    subject = f"{case.of_wait(case.ns(Part.CALLS))} is the server's own work in the library's calls"
+    subject = f"{case.of_wait(case.ns(Part.CALLS))} is {case.own_work} in the library's calls"
     return Evidence(f"{subject}, {most}{slept}", case.share(Part.CALLS))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part
+from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, WINDOWED, Ending, Fact, Group, Handshakes, Part, Role
 from ssllatency.reports.diagnosis.numbers import FEWEST, MUCH, ratio
 from ssllatency.reports.words.units import duration, share
 
@@ -55,6 +55,26 @@ class Case:
         """The sum of a fact."""
         return self.group.facts.get(fact, 0) if self.group else 0
 
+    @property
+    def is_server(self) -> bool:
+        """Whether all handshakes are those of a server with its clients."""
+        return self.handshakes.role is Role.SERVER
+
+    @property
+    def own(self) -> str:
+        """The traced side, as the subject of a sentence."""
+        return "this server" if self.is_server else "this program"
+
+    @property
+    def own_work(self) -> str:
+        """What it does in the library's calls."""
+        return f"{'the server' if self.is_server else 'this program'}'s own work"
+
+    @property
+    def peers(self) -> str:
+        """The other side."""
+        return {Role.SERVER: "clients", Role.CLIENT: "servers", Role.ANY: "peers"}[self.handshakes.role]
+
     @cached_property
     def wait_ns(self) -> int:
         """What the clients waited in all."""
@@ -78,6 +98,6 @@ class Case:
 
     def of_wait(self, time_ns: float) -> str:
         """How much of what clients wait for this is, as the subject of a sentence."""
-        whole = "the time that clients wait" if self.handshakes.arrivals else "the handshakes' time"
+        whole = "the time that clients wait" if self.handshakes.arrivals and self.is_server else "the handshakes' time"
         mean = f"{duration(ratio(time_ns, self.count))} of {duration(ratio(self.wait_ns, self.count))} a handshake"
         return f"{share(time_ns, self.wait_ns)} of {whole}, {mean},"

@@ -34,6 +34,21 @@ REASONS = {
     "no suitable signature algorithm": "no signature algorithm of the clients fits this server's key",
     "no application protocol": "clients and this server have no ALPN protocol in common",
 }
+# The same of a program that is a client, or may be, where they mean something else there.
+REASONS_OF_PROGRAMS = REASONS | {
+    "no shared cipher": "the two sides' ciphers and keys have nothing in common",
+    "unsupported protocol": "the peers speak no version that this program allows",
+    "version too low": "the peers speak no version that this program allows",
+    "http request": "plain HTTP is sent instead of TLS",
+    "peer did not return a certificate": "the peers send no certificate where one is required",
+    "certificate verify failed": "the peers' certificates don't pass this program's check",
+    "no suitable key share": "the peers and this program have no key-exchange group in common",
+    "no shared group": "the peers and this program have no key-exchange group in common",
+    "no suitable groups": "the peers and this program have no key-exchange group in common",
+    "no common signature algorithms": "no signature algorithm of the peers fits this program's key",
+    "no suitable signature algorithm": "no signature algorithm of the peers fits this program's key",
+    "no application protocol": "the peers and this program have no ALPN protocol in common",
+}
 ALERTS = {
     "unknown ca": "the peers don't trust this certificate's issuer, or its chain is sent incomplete",
     "bad certificate": "the peers turn this certificate down",
@@ -63,7 +78,8 @@ def work_in_vain(case: Case) -> Evidence | None:
     much = f"{share(vain_ns, whole_ns)} of the time in calls, {duration(vain_ns)} in all{key}, was work in vain"
     ended = f"{number[Ending.ABANDONED]} handshakes were abandoned and {number[Ending.FAILURE]} failed"
     after = f"; in {seen} a call began after the peer had left" if seen else ""
-    return Evidence(f"{much}: {ended}{after}", _LAST)
+    step = "" if case.is_server else "Look at what these waited for first, and at this program's own time limit."
+    return Evidence(f"{much}: {ended}{after}", _LAST, step)
 
 
 def abandoned(case: Case) -> Evidence | None:
@@ -76,7 +92,7 @@ def abandoned(case: Case) -> Evidence | None:
     total_ns = wall_time_ns(rows) if _complete(rows, gone) else None
     after = "" if total_ns is None else f" after {duration(total_ns / gone)} on average"
     sentence = f"{share(gone, everything)} of the handshakes ({gone}) were abandoned{after}"
-    return Evidence(f"{sentence}{_where(rows, gone)}: given up in the middle, {_by_whom(rows, gone)}", _LAST)
+    return Evidence(f"{sentence}{_where(rows, gone)}: given up in the middle, {_by_whom(case, rows, gone)}", _LAST)
 
 
 def one_reason(case: Case) -> Evidence | None:
@@ -92,7 +108,7 @@ def one_reason(case: Case) -> Evidence | None:
     (reason, alert), most = frequent.most_common(1)[0]
     if most < FEWEST_FAILURES or most < MOST * failed:
         return None
-    meaning = REASONS.get(reason) or ALERTS.get(alert.lower(), "")
+    meaning = (REASONS if case.is_server else REASONS_OF_PROGRAMS).get(reason) or ALERTS.get(alert.lower(), "")
     few = f'{share(most, failed)} of the failures ({most} of {failed}, in {everything} handshakes) are "{reason}"'
     return Evidence(f"{few}: {meaning}" if meaning else few, counted_weight(ratio(failed, everything), NOTABLE))
 
@@ -121,16 +137,17 @@ def _complete(rows: list[Cause], number: int) -> bool:
     return sum(cause.count for cause in rows) == number
 
 
-def _by_whom(rows: list[Cause], gone: int) -> str:
+def _by_whom(case: Case, rows: list[Cause], gone: int) -> str:
     """Which end left first, as far as that is known; and whether peers had said something that was never read."""
     left = sum(cause.count for cause in rows if cause.left_by_peer)
     there = sum(cause.count for cause in rows if cause.left_by_peer is False)
     unread = sum(cause.count for cause in rows if cause.left_by_peer and cause.undelivered)
     either = gone - left - there
+    own = "the server" if case.is_server else case.own
     if either == gone:
-        return "by the peer or by the server itself"
-    words = f" ({unread} after bytes that the library was never given, as of clients that refuse the certificate)"
-    known = {f"by the peer in {left}{words if unread else ''}": left, f"by the server itself in {there}": there}
+        return f"by the peer or by {own} itself"
+    words = f" ({unread} after bytes that the library was never given, as of {case.peers} that refuse the certificate)"
+    known = {f"by the peer in {left}{words if unread else ''}": left, f"by {own} itself in {there}": there}
     return ", ".join([*(text for text, number in known.items() if number), *([f"by either in {either}"] if either > 0 else [])])
 
 

@@ -51,7 +51,9 @@ def slow_group(case: Case) -> Evidence | None:
     theirs, others = _mean_ns(slow.these), _mean_ns(slow.others)
     times = f"{duration(theirs)}, {theirs / others:.1f} times as long as all others ({duration(others)})"
     why = f"the largest difference is {PARTS[part]}, {duration(more[part])} more"
-    return Evidence(f"The clients of {name} wait {times}: {why}", 1 + ratio(slow.excess_ns, case.wait_ns))
+    subject = f"The clients of {name} wait" if case.is_server else f"The handshakes of {name} take"
+    step = "" if case.is_server else "Look at what sets it apart: its certificates, its session settings, its distance."
+    return Evidence(f"{subject} {times}: {why}", 1 + ratio(slow.excess_ns, case.wait_ns), step)
 
 
 def _slow(case: Case) -> Iterator[_Slow]:

@@ -27,6 +27,9 @@ LOSSES_FLOOR_NS = 1_000_000
 _FEWER_TRIPS = (
     "A server nearer to them helps, and fewer round trips: TLS 1.3, or session resumption in TLS 1.2; a cheaper key doesn't."
 )
+_NEARER = "Peers nearer to it help, and connections that are kept; a cheaper key doesn't."
+_FEWER_TO_SERVERS = f"{_NEARER.removesuffix('.')}. TLS 1.3, or session resumption in TLS 1.2, takes fewer round trips."
+_CAPTURE = "A capture on the other side (`tcpdump`) tells the two apart."
 _WAITS = (Part.WAIT_PEER, Part.WAIT_WINDOW)
 
 
@@ -35,7 +38,8 @@ def far_clients(case: Case) -> Evidence | None:
     if not _waits_for_peer(case) or case.ns(Part.ROUND_TRIPS) < MOST * case.ns(*_WAITS):
         return None
     old = value_share(case.handshakes, Label.VERSION, TLS_1_2)
-    step = _FEWER_TRIPS if old is None or old >= NOTABLE else ""
+    nearer = "" if case.is_server else _NEARER
+    step = (_FEWER_TRIPS if case.is_server else _FEWER_TO_SERVERS) if old is None or old >= NOTABLE else nearer
     return replace(_waits(case, f"they are far away, {_explained(case)}; "), step=step)
 
 
@@ -45,7 +49,8 @@ def slow_clients(case: Case) -> Evidence | None:
     if not _waits_for_peer(case) or not trips_ns or trips_ns >= MOST * case.ns(*_WAITS):
         return None
     network = "the network delays" if case.fact(Fact.SOCKET) else "the network delays or loses"
-    return _waits(case, f"the clients take their time, or {network}, {_explained(case)}; ")
+    evidence = _waits(case, f"the {case.peers} take their time, or {network}, {_explained(case)}; ")
+    return evidence if case.is_server else replace(evidence, step=_CAPTURE)
 
 
 def peer_waits(case: Case) -> Evidence | None:
@@ -59,7 +64,7 @@ def peer_or_server_waits(case: Case) -> Evidence | None:
     if not case.much(PEER_FLOOR_NS, *parts):
         return None
     waits = f"{case.of_wait(case.ns(*parts))} is spent waiting for the peer's bytes"
-    unknown = "whether the peer, the network or this server was late isn't known, as it wasn't seen when they arrived"
+    unknown = f"whether the peer, the network or {case.own} was late isn't known, as it wasn't seen when they arrived"
     return Evidence(f"{waits}: {unknown}; {_own_part(case)}", case.share(*parts))
 
 
@@ -94,7 +99,7 @@ def large_flight(case: Case) -> Evidence | None:
     if socket < FEWEST or unsent < NOTABLE * socket or trip_ns is None or unsent * trip_ns < OWN_FLOOR_NS * socket:
         return None
     size = ratio(case.fact(Fact.FLIGHT_BYTES), socket)
-    flight = f"this server's largest flight, {size / 1000:.1f} kB on average, is more than TCP sends at once"
+    flight = f"{case.own}'s largest flight, {size / 1000:.1f} kB on average, is more than TCP sends at once"
     return Evidence(
         f"In {share(unsent, socket)} of the handshakes {flight}: one more round trip each{_of(trip_ns)}",
         counted_weight(ratio(unsent, socket)),
@@ -138,7 +143,7 @@ def _explained(case: Case) -> str:
 
 def _own_part(case: Case) -> str:
     """How much of the mean handshake was spent in the library's calls."""
-    return f"the server's own work is {case.mean(Part.CALLS)}"
+    return f"{case.own_work} is {case.mean(Part.CALLS)}"
 
 
 def _key(case: Case) -> str:

@@ -4,6 +4,8 @@ have no processor, there or inside calls."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ssllatency.model.handshakes import MEANWHILE, Ending, Label, Part
 from ssllatency.reports.diagnosis.calls import key_remedies, phase_words
 from ssllatency.reports.diagnosis.case import Case
@@ -19,10 +21,11 @@ _DID = {
     Part.QUEUE_RUNNABLE: "ready to run but had no processor",
     Part.QUEUE_THROTTLED: "held by a CPU quota",
 }
+_ASLEEP = "Look for a lock, a disk, or something that stops it."  # of a program that isn't a server
 _REMEDIES = {
     Part.PRIVATE_KEY: "",
     Part.KEY_EXCHANGE: "a cheaper group",
-    Part.PEER_VERIFICATION: "shorter chains of the clients",
+    Part.PEER_VERIFICATION: "shorter chains of the {peers}",
     Part.SESSION_LOOKUP: "a quicker session store",
     Part.CALLBACKS: "quicker callbacks",
 }
@@ -45,7 +48,8 @@ def blocked_loop(case: Case) -> Evidence | None:
 
 def asleep_elsewhere(case: Case) -> Evidence | None:
     """Much of the time lies in the queue while the thread sleeps elsewhere."""
-    return _queue(case, Part.QUEUE_ASLEEP)
+    evidence = _queue(case, Part.QUEUE_ASLEEP)
+    return evidence if evidence is None or case.is_server else replace(evidence, step=_ASLEEP)
 
 
 def neighbours(case: Case) -> Evidence | None:
@@ -62,7 +66,7 @@ def late_first_call(case: Case) -> Evidence | None:
     """Much of the time lies in the queue before the first call, and it isn't known what the thread did."""
     if _did(case) or not case.much(OWN_FLOOR_NS, Part.QUEUE) or not _at_start(case):
         return None
-    waits = f"{case.of_wait(case.ns(Part.QUEUE_START))} is spent before this server's first call"
+    waits = f"{case.of_wait(case.ns(Part.QUEUE_START))} is spent before {case.own}'s first call"
     return Evidence(f"{waits}: connections wait in its accept queue, or for its event loop", case.share(Part.QUEUE))
 
 
@@ -92,7 +96,7 @@ def _work(case: Case) -> tuple[str, list[str]]:
     much = share(case.ns(phase), case.ns(Part.CALLS))
     if ratio(case.ns(phase), case.ns(Part.CALLS)) < MUCH:
         return "", []
-    remedies = key_remedies(case) if phase is Part.PRIVATE_KEY else [_REMEDIES[phase]]
+    remedies = key_remedies(case) if phase is Part.PRIVATE_KEY else [_REMEDIES[phase].format(peers=case.peers)]
     return f"; {much} of a handshake's work is {phase_words(case, phase)}", remedies
 
 
@@ -101,7 +105,8 @@ def _words(part: Part) -> str:
 
 
 def _own_queue(case: Case, early: str = "") -> str:
-    return f"{case.of_wait(case.ns(Part.QUEUE))} is this server's own queue{early}: their bytes had arrived, and"
+    whose = "their" if case.is_server else f"the {case.peers}'"
+    return f"{case.of_wait(case.ns(Part.QUEUE))} is {case.own}'s own queue{early}: {whose} bytes had arrived, and"
 
 
 def _did(case: Case) -> tuple[Part, ...]:
@@ -135,7 +140,7 @@ def _no_processor(case: Case, queued: Part) -> Evidence | None:
     if not case.is_much(OWN_FLOOR_NS, without_ns):
         return None
     where = f", {duration(inside_ns / case.count)} of it inside the library's calls" if inside_ns else ""
-    subject = f"For {case.of_wait(without_ns)} this server's thread was {_DID[queued]}"
+    subject = f"For {case.of_wait(without_ns)} {case.own}'s thread was {_DID[queued]}"
     return Evidence(f"{subject}{where}", ratio(without_ns, case.wait_ns))
 
 

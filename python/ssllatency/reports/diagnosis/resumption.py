@@ -27,7 +27,9 @@ def never_offered(case: Case) -> Evidence | None:
     """Much of the time is the private key's, and hardly any client offers a session: nothing saves it the work."""
     resumed = value_share(case.handshakes, Label.RESUMED, YES)
     phases_known = case.had(Part.KEY_EXCHANGE) >= NEARLY_ALL * case.count  # libraries without phases show no look-up either
-    if resumed is None or resumed > HARDLY_ANY or not phases_known or not case.much(OWN_FLOOR_NS, Part.PRIVATE_KEY):
+    if not case.is_server or resumed is None or resumed > HARDLY_ANY:
+        return None
+    if not phases_known or not case.much(OWN_FLOOR_NS, Part.PRIVATE_KEY):
         return None
     offered = case.had(Part.SESSION_LOOKUP)
     if offered > HARDLY_ANY * case.count:

@@ -20,6 +20,7 @@ def handshake_fields(handshakes: Handshakes) -> dict[str, object]:
 def _handshakes(handshakes: Handshakes) -> dict[str, object]:
     return {
         "by": [str(label) for label in handshakes.by],
+        "role": str(handshakes.role),
         "groups": [_group(group) for group in handshakes.groups],
         "causes": [_cause(cause) for cause in handshakes.causes],
         "keys": [asdict(use) for use in handshakes.keys],

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ssllatency.model.handshakes import Part
 from ssllatency.model.statistics.comparison import FUNCTION, PART, Change, Comparison, Verdict
 from ssllatency.model.statistics.resampling import Quantity
@@ -24,10 +26,10 @@ def findings(comparison: Comparison) -> list[Finding]:
     return [Finding(_MARKS.get(change.verdict, Mark.LOOK) if sure else Mark.LOOK, words), *others]
 
 
-def part_verdicts(comparison: Comparison, ending: str) -> Verdicts:
+def part_verdicts(comparison: Comparison, ending: str, names: Mapping[Part, str] = PARTS) -> Verdicts:
     """The change of the mean of each part of handshakes that ended in this way, by the part's words."""
     rows = [row for row in comparison.rows if row.subject.kind == PART and row.subject.outcome == ending]
-    return {(PARTS[Part(row.subject.name)],): _words(row.changes[Quantity.MEAN]) for row in rows}
+    return {(names[Part(row.subject.name)],): _words(row.changes[Quantity.MEAN]) for row in rows}
 
 
 def function_verdicts(comparison: Comparison) -> Verdicts:

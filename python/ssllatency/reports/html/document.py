@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ssllatency import __version__
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import PHASES, Group
+from ssllatency.model.handshakes import PHASES, Group, Part, Role
 from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
@@ -28,6 +28,7 @@ from ssllatency.reports.rows.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, mostly_waits, shown_group
 from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.parts import part_names
 
 _MOST_HOSTS = 4
 # What marks of findings look like: told apart without colour, too.
@@ -85,7 +86,7 @@ def _sections(
     group, former = _groups(whole, old)
     yield Section("findings", "Findings", [Findings(findings(whole, comparison))])
     if group:
-        yield _phases(group, former, comparison, _facts(whole, old if former else None))
+        yield _phases(group, former, comparison, _facts(whole, old if former else None), _names(whole))
     if whole.handshakes and whole.handshakes.groups:
         yield Section("endings", "How the handshakes ended", [Tabular(html_handshakes.endings(whole, old))])
     yield over_time(recording, before, whole, old)
@@ -102,18 +103,26 @@ def _groups(whole: Snapshot, old: Snapshot | None) -> tuple[Group | None, Group 
     return group, former
 
 
-def _phases(group: Group, former: Group | None, comparison: Comparison | None, facts: list[str]) -> Section:
+def _phases(
+    group: Group, former: Group | None, comparison: Comparison | None, facts: list[str], parts: Mapping[Part, str]
+) -> Section:
     names = ("After", "Before") if former else (f"Mean {ADJECTIVES[group.ending]} handshake",)
     groups = [group, former] if former else [group]
-    shown = [Bar(name, mean_ns(averaged)) for name, averaged in zip(names, groups, strict=True)]
+    shown = [Bar(name, mean_ns(averaged), parts) for name, averaged in zip(names, groups, strict=True)]
     title = f"Where the time of the mean {ADJECTIVES[group.ending]} handshake goes"
     blocks: list[Block] = [Figure(bars("bars", shown, title, "Hatched pieces are waits."))]
     if mostly_waits(group):
-        inner = [Bar(f"{name}, in calls", mean_ns(averaged, PHASES)) for name, averaged in zip(names, groups, strict=True)]
+        inner = [
+            Bar(f"{name}, in calls", mean_ns(averaged, PHASES), parts) for name, averaged in zip(names, groups, strict=True)
+        ]
         blocks.insert(1, Figure(bars("calls", inner, "Of it the time in calls", "The time in calls, drawn larger.")))
-    blocks.append(Tabular(html_handshakes.parts(group, former, comparison)))
+    blocks.append(Tabular(html_handshakes.parts(group, former, comparison, parts)))
     blocks += [Sentences(facts)] if facts else []
     return Section("phases", "Where the time goes", blocks)
+
+
+def _names(whole: Snapshot) -> Mapping[Part, str]:
+    return part_names(whole.handshakes.role if whole.handshakes else Role.SERVER)
 
 
 def _facts(whole: Snapshot, old: Snapshot | None) -> list[str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ssllatency.model.handshake_arithmetic import total
@@ -20,6 +20,7 @@ from ssllatency.reports.rows.groups import group_table
 from ssllatency.reports.rows.parts import HEADINGS, mean_ns, part_rows
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.handshakes import ADJECTIVES
+from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.quantiles import quantile
 from ssllatency.reports.words.units import duration, rate, share
 
@@ -61,17 +62,17 @@ def _rate(number: int, duration_s: float) -> str:
     return rate(number / duration_s) if duration_s else "-"
 
 
-def parts(after: Group, before: Group | None, comparison: Comparison | None) -> Table:
+def parts(after: Group, before: Group | None, comparison: Comparison | None, names: Mapping[Part, str] = PARTS) -> Table:
     """Phases and waits: what each is of the mean handshake, and the times of the handshakes that had it."""
     headings = (HEADINGS[0], "Mean of all", *HEADINGS[1:])
-    verdicts = html_change.part_verdicts(comparison, str(after.ending)) if comparison and before else None
+    verdicts = html_change.part_verdicts(comparison, str(after.ending), names) if comparison and before else None
     caption = "Phases and waits: the mean of all handshakes, and of those that had it"
-    made = compared(caption, headings, _parts, after, before, verdicts)
+    made = compared(caption, headings, lambda group: _parts(group, names), after, before, verdicts)
     return replace(made, lines=tuple(_with_change(line, after, before) for line in made.lines)) if before else made
 
 
-def _parts(group: Group) -> list[Row]:
-    return [replace(row, cells=(duration(_mean_ns(group, row.part)), *row.cells)) for row in part_rows(group)]
+def _parts(group: Group, names: Mapping[Part, str]) -> list[Row]:
+    return [replace(row, cells=(duration(_mean_ns(group, row.part)), *row.cells)) for row in part_rows(group, names)]
 
 
 def _with_change(line: Line, after: Group, before: Group) -> Line:

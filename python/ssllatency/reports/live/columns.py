@@ -121,7 +121,7 @@ _HANDSHAKES = (
     Column("key", "KEY", 7, lambda row: duration(row.key_ns), lambda row: _known(row.key_ns), 1,
            "the mean time in the private key of those that used it"),
     Column("queue", "QUEUE", 7, lambda row: duration(row.queue_ns), lambda row: _known(row.queue_ns), 1,
-           "the mean time for which clients' bytes lay in this server's queue"),
+           "the mean time for which clients' bytes lay in the process's queue"),
     _RETRIES,
 )  # fmt: skip
 _FUNCTIONS = (

@@ -32,7 +32,7 @@ def detail(now: Shown, page: Page) -> list[Line]:
     of_function = now.choice.view == FUNCTION
     blocks = [
         _about(now, row, page),
-        _function(now, row, page) if of_function else _handshakes(row, page),
+        _function(now, row, page) if of_function else _handshakes(now, row, page),
         [[Piece("By duration over time:", Style.STRONG)], *heatmap(now.tallies_of(row), page.width, _HEAT_ROWS, page)],
         *([] if of_function else [_everything(now.window.snapshot, page)]),
         _missed(now.window.snapshot, page),
@@ -54,17 +54,17 @@ def _about(now: Shown, row: Row, page: Page) -> list[Line]:
     ]
 
 
-def _handshakes(row: Row, page: Page) -> list[Line]:
+def _handshakes(now: Shown, row: Row, page: Page) -> list[Line]:
     """The parts of the successful ones' time, or of the others' where none succeeded."""
     ending = shown_ending(row)
     if ending is None or not row.groups:
         return []
-    cells = [[f"{'  ' * part.depth}{part.names[0]}", *part.cells] for part in part_rows(row.groups[ending])]
+    cells = [[f"{'  ' * part.depth}{part.names[0]}", *part.cells] for part in part_rows(row.groups[ending], now.names)]
     table = page.table([[*map(str.upper, HEADINGS)], *cells], left=1)
     title = f"The time of the {ADJECTIVES[ending]} ones:"
     sentences = (phases_sentence(handshakes_of(row)), group_sentence(row.groups[ending]))
     lines = [*table, *(line for sentence in sentences for line in page.wrapped(sentence, "", "  "))]
-    return [[Piece(title, Style.STRONG)], *parts_bar(row, page, lines=4), *([Piece(line)] for line in lines)]
+    return [[Piece(title, Style.STRONG)], *parts_bar(row, page, lines=4, names=now.names), *([Piece(line)] for line in lines)]
 
 
 def _function(now: Shown, row: Row, page: Page) -> list[Line]:

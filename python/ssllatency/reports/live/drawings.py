@@ -15,6 +15,7 @@ from ssllatency.reports.live.styled import HEAT, Line, Piece, Style, plain
 from ssllatency.reports.rows.parts import mean_ns
 from ssllatency.reports.text.bars import bar_pieces, legend_entries
 from ssllatency.reports.text.page import Page
+from ssllatency.reports.words.parts import PARTS
 from ssllatency.reports.words.units import duration
 
 _SPARKS = (" .:-=+*#", " ▁▂▃▄▅▆▇█")  # in ASCII, and where the terminal shows more; nothing, then the least to the most
@@ -99,18 +100,18 @@ def shown_ending(row: Row) -> Ending | None:
     return next((ending for ending in Ending if row.groups and ending in row.groups), None)
 
 
-def parts_bar(row: Row, page: Page, lines: int) -> list[Line]:
+def parts_bar(row: Row, page: Page, lines: int, names: Mapping[Part, str] = PARTS) -> list[Line]:
     """What the mean handshake's time consists of: a bar, and at most so many lines that explain it, the most time first."""
     ending = shown_ending(row)
     times_ns = mean_ns(row.groups[ending]) if ending and row.groups else {}
     if not any(times_ns.values()):
         return []
     bar = [Piece(text, _style(part)) for part, text in bar_pieces(times_ns, page.width - 2, page)]
-    return [[Piece("|"), *bar, Piece("|")], *_explained(times_ns, page, lines)]
+    return [[Piece("|"), *bar, Piece("|")], *_explained(times_ns, page, lines, names)]
 
 
-def _explained(times_ns: Mapping[Part, float], page: Page, lines: int) -> list[Line]:
-    entries = legend_entries(times_ns, page)
+def _explained(times_ns: Mapping[Part, float], page: Page, lines: int, names: Mapping[Part, str]) -> list[Line]:
+    entries = legend_entries(times_ns, page, names)
     order = sorted(entries, key=lambda part: -times_ns[part])
     explained: list[list[Piece]] = [[]]
     for part in order:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import Cause, Ending
+from ssllatency.model.handshakes import Cause, Ending, Handshakes
 from ssllatency.model.live.history import Failures
 from ssllatency.model.live.rows import Row, handshakes_of
 from ssllatency.model.snapshot import Snapshot
@@ -110,8 +110,8 @@ def diagnosis(snapshot: Snapshot) -> list[str]:
 
 def diagnosis_of(row: Row, snapshot: Snapshot) -> list[str]:
     """The same of one row, of which keys and reasons aren't known by themselves."""
-    arrivals = snapshot.handshakes is not None and snapshot.handshakes.arrivals
-    return diagnose(replace(handshakes_of(row), arrivals=arrivals), row.duration_s)
+    measured = snapshot.handshakes or Handshakes(())
+    return diagnose(replace(handshakes_of(row), arrivals=measured.arrivals, role=measured.role), row.duration_s)
 
 
 def _calm(snapshot: Snapshot) -> str:

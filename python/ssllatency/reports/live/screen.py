@@ -4,10 +4,10 @@ the table; of the chosen row the trend, the heatmap and the parts of the time; t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ssllatency.model.handshakes import WHO
+from ssllatency.model.handshakes import WHO, Part
 from ssllatency.model.live.history import HISTORY_S, Failures
 from ssllatency.model.live.reading import FUNCTION
 from ssllatency.model.live.rows import Row
@@ -124,11 +124,15 @@ def _columns(texts: Sequence[str], fitting: Layout) -> list[str]:
 def _picture(now: Shown, page: Page, heat: int) -> list[Line]:
     """Of the chosen row: the heatmap below its title, and the parts of the time."""
     row = now.chosen
-    return [_title(now, row), *_exactly(heatmap(now.tallies_of(row), page.width, heat, page), heat), *_parts(row, page)]
+    return [
+        _title(now, row),
+        *_exactly(heatmap(now.tallies_of(row), page.width, heat, page), heat),
+        *_parts(row, now.names, page),
+    ]
 
 
-def _parts(row: Row | None, page: Page) -> list[Line]:
-    return _exactly(parts_bar(row, page, _BAR_LINES - 1) if row else [], _BAR_LINES)
+def _parts(row: Row | None, names: Mapping[Part, str], page: Page) -> list[Line]:
+    return _exactly(parts_bar(row, page, _BAR_LINES - 1, names) if row else [], _BAR_LINES)
 
 
 def _title(now: Shown, row: Row | None) -> Line:

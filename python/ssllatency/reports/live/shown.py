@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ssllatency.model.handshakes import Label
+from ssllatency.model.handshakes import Label, Part, Role
 from ssllatency.model.live.history import History, Interval, Tally, Window, counts, tallies
 from ssllatency.model.live.reading import FUNCTION, SERVICE
 from ssllatency.model.live.rows import Row, rows, whole
 from ssllatency.reports.live.columns import columns, ordered
 from ssllatency.reports.words.handshakes import LABELS
+from ssllatency.reports.words.parts import part_names
 from ssllatency.reports.words.units import capitalized
 
 WINDOWS_S = (1.0, 10.0, 60.0, 300.0)
@@ -88,6 +89,12 @@ class Shown:
     intervals: tuple[Interval, ...]
     hidden: int = 0
     services: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> Mapping[Part, str]:
+        """What the parts of handshakes are called."""
+        handshakes = self.window.snapshot.handshakes
+        return part_names(handshakes.role if handshakes else Role.SERVER)
 
     def tallies_of(self, row: Row | None) -> list[Tally]:
         """What the row was in each of the intervals; all rows together for None."""

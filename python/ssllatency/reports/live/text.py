@@ -24,7 +24,7 @@ def render(history: History, choice: Choice, page: Page = PLAIN) -> str:
     blocks = [
         [plain(heading(now, newest.at_s, page)), plain(totals(now))],
         _table(now, page),
-        [plain(line) for line in parts_bar(now.whole, page, lines=3)],
+        [plain(line) for line in parts_bar(now.whole, page, lines=3, names=now.names)],
         [line for sentence in diagnosis(now.window.snapshot) for line in page.wrapped(f"==> {sentence}", "", "    ")],
         [part for line in failures(history.failures, _MOST_FAILURES) for part in page.wrapped(plain(line), "", "    ")],
     ]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ssllatency.model.handshake_arithmetic import client_wait_ns
-from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Part, Single
+from ssllatency.model.handshakes import MEANWHILE, Cause, Ending, Handshakes, Label, Part, Role, Single
 from ssllatency.reports.words.handshakes import ADJECTIVES, labels_words
-from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS
+from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS, part_names
 from ssllatency.reports.words.units import counted, duration, rate, seconds, share
 
 _MOST_PARTS = 3
@@ -81,6 +81,7 @@ class SingleWords:
 def single_words(single: Single) -> SingleWords:
     """The words about one handshake; "" for what isn't known or doesn't apply."""
     times_ns = {part: single.parts[part] for part in CLIENT_PIECES if single.parts.get(part)}
+    names = part_names(Role.CLIENT if single.labels.get(Label.ROLE) == Role.CLIENT else Role.SERVER)
     return SingleWords(
         waited=duration(client_wait_ns(single.parts)),
         ended=f"{datetime.fromtimestamp(single.ended_s, UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
@@ -92,7 +93,7 @@ def single_words(single: Single) -> SingleWords:
             "phases not watched" if single.unphased else "",
         ),
         why=_joined(f"{single.reason}{_peer(single)}", _alert(single.alert), _state(single.state)),
-        longest=_longest(times_ns),
+        longest=_longest(times_ns, names),
         reasons=_reasons(single.parts),
         queue=_queue(single.parts),
         labels=labels_words(single.labels),
@@ -100,9 +101,9 @@ def single_words(single: Single) -> SingleWords:
     )
 
 
-def _longest(times_ns: Mapping[Part, int]) -> str:
+def _longest(times_ns: Mapping[Part, int], names: Mapping[Part, str] = PARTS) -> str:
     longest = sorted(times_ns, key=lambda part: -times_ns[part])[:_MOST_PARTS]
-    return ", ".join(_timed(part, times_ns) for part in longest)
+    return ", ".join(f"{names[part]} {duration(times_ns[part])}" for part in longest)
 
 
 def _reasons(parts: Mapping[Part, int]) -> str:

@@ -6,7 +6,7 @@ Where phases were watched in some of the handshakes only, their share of all is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import (
@@ -80,10 +80,10 @@ def mostly_waits(group: Group) -> bool:
     return phases > 1 and 2 * group.total_ns(Part.CALLS) < group.total_ns(*CLIENT_WAIT_PARTS)
 
 
-def part_rows(group: Group) -> list[Row]:
+def part_rows(group: Group, names: Mapping[Part, str] = PARTS) -> list[Row]:
     """A row for each part, under HEADINGS: each of the handshakes that had it, with its share of the wall time where it lies
     in that. ESTIMATED stands before what is estimated."""
-    return [Row((PARTS[part],), _cells(group, part), depth, part) for part, depth in _ROWS if _is_shown(group, part)]
+    return [Row((names[part],), _cells(group, part), depth, part) for part, depth in _ROWS if _is_shown(group, part)]
 
 
 def _is_shown(group: Group, part: Part) -> bool:

@@ -23,16 +23,16 @@ def bar_pieces(times_ns: Mapping[Part, float], cells: int, page: Page) -> list[t
     return [(part, _fill(part, page) * width) for part, width in zip(present, widths, strict=True)]
 
 
-def legend(times_ns: Mapping[Part, float], page: Page) -> list[str]:
+def legend(times_ns: Mapping[Part, float], page: Page, names: Mapping[Part, str] = PARTS) -> list[str]:
     """What fills which part's piece, its share and its time: as many in a line as fit."""
-    return _in_lines(legend_entries(times_ns, page).values(), page.width)
+    return _in_lines(legend_entries(times_ns, page, names).values(), page.width)
 
 
-def legend_entries(times_ns: Mapping[Part, float], page: Page) -> dict[Part, str]:
+def legend_entries(times_ns: Mapping[Part, float], page: Page, names: Mapping[Part, str] = PARTS) -> dict[Part, str]:
     """What fills each part's piece, its share and its time."""
     whole = sum(times_ns.get(part, 0) for part in CLIENT_PIECES)
     return {
-        part: f"{_fill(part, page)} {PARTS[part]} {share(times_ns[part], whole)} ({duration(times_ns[part])})"
+        part: f"{_fill(part, page)} {names[part]} {share(times_ns[part], whole)} ({duration(times_ns[part])})"
         for part in CLIENT_PIECES
         if times_ns.get(part)
     }

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ssllatency.model.handshakes import PHASES, WAITS, Part
+from ssllatency.model.handshakes import PHASES, WAITS, Part, Role
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,15 @@ STYLES = {
     Part.CLIENT_WAIT: Style("client's wait"),
 }
 PARTS = {part: style.name for part, style in STYLES.items()}
+# Of programs that are clients, or may be.
+_OF_PROGRAMS = PARTS | {Part.QUEUE_SERVER: "queue: program", Part.WAIT_PEER_OR_SERVER: "wait: peer or program"}
 # What a handshake is made up of without remainder, in the order in which it is shown: work, then waits.
 PIECES = (*PHASES, *WAITS)
 # What the wait of a client is made up of since its ClientHello arrived.
 CLIENT_PIECES = (Part.QUEUE_START, *PIECES)
 LETTERS = {part: STYLES[part].letter for part in CLIENT_PIECES}
+
+
+def part_names(role: Role) -> Mapping[Part, str]:
+    """What the parts are called where handshakes of this role were asked for."""
+    return PARTS if role is Role.SERVER else _OF_PROGRAMS

@@ -145,6 +145,7 @@ def test_whole_document() -> None:
     assert DOCUMENT["handshakes"] == {
         "by": ["resumed"],
         "groups": GROUPS,
+        "role": "server",
         "causes": [CAUSE],
         "keys": [{"operation": "sign", "key": "RSA-2048", "count": 1, "total_ns": 3_000}],
         "mix": {"version": {"TLSv1.3": 1}},

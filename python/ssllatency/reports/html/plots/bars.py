@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
 
@@ -21,10 +21,11 @@ _LETTER_WIDTH = 0.62
 
 @dataclass(frozen=True)
 class Bar:
-    """One handshake, or the mean one: what to call it, and the time of each of its pieces in nanoseconds."""
+    """One handshake, or the mean one: what to call it, the time of each of its pieces in nanoseconds, what these are called."""
 
     name: str
     times_ns: Mapping[Part, float]
+    names: Mapping[Part, str] = field(default_factory=lambda: PARTS)
 
     @property
     def whole_ns(self) -> float:
@@ -40,7 +41,7 @@ def bars(key: str, shown: Sequence[Bar], title: str, caption: str, *, one_scale:
 
 def _described(shown: Bar) -> str:
     parts = [
-        f"{PARTS[part]} {duration(time_ns)} ({share(time_ns, shown.whole_ns)})"
+        f"{shown.names[part]} {duration(time_ns)} ({share(time_ns, shown.whole_ns)})"
         for part, time_ns in shown.times_ns.items()
         if time_ns
     ]
@@ -65,18 +66,18 @@ def _pieces(axes: Axes, size: Size, shown: Bar, position: float, longest: float)
         hatch = STYLES[part].hatch
         axes.barh(position, time_ns / longest, 0.56, left / longest, color=COLOURS[style_name(part)], hatch=hatch or None,
                   edgecolor=COLOURS["hatch"] if hatch else COLOURS["paper"], linewidth=0.8)  # fmt: skip
-        words = _fitting(part, share(time_ns, shown.whole_ns), size.width * time_ns / longest, size)
+        words = _fitting(part, shown.names[part], share(time_ns, shown.whole_ns), size.width * time_ns / longest, size)
         box = {"facecolor": COLOURS[style_name(part)], "edgecolor": "none", "pad": 1.5} if hatch else None
         middle, colour = (left + time_ns / 2) / longest, COLOURS["ink" if hatch else "on-work"]
         axes.text(middle, position, typeset(words), ha="center", va="center", bbox=box if words else None, color=colour)
         left += time_ns
 
 
-def _fitting(part: Part, percent: str, room: float, size: Size) -> str:
+def _fitting(part: Part, name: str, percent: str, room: float, size: Size) -> str:
     """As much about a piece as fits into it."""
     letter = size.letters * _LETTER_WIDTH
     mark = STYLES[part].letter
-    for words in (f"{mark} {PARTS[part]} {percent}", f"{mark} {percent}", mark):
+    for words in (f"{mark} {name} {percent}", f"{mark} {percent}", mark):
         if (len(words) + 1) * letter <= room:
             return words
     return ""

@@ -11,22 +11,22 @@ from ssllatency.reports.text.bars import legend, split_bar
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.handshakes import ADJECTIVES
 from ssllatency.reports.words.marks import DOMINANT
-from ssllatency.reports.words.parts import CLIENT_PIECES
+from ssllatency.reports.words.parts import CLIENT_PIECES, PARTS
 from ssllatency.reports.words.units import duration
 
 _GOES = ("MAX", "P90")  # columns that are left out where there is no room
 
 
-def bars(group: Group, page: Page) -> list[list[str]]:
+def bars(group: Group, page: Page, names: Mapping[Part, str] = PARTS) -> list[list[str]]:
     """A bar of the mean handshake; where most of it was spent waiting, another of the time in calls."""
     title = f"Mean {ADJECTIVES[group.ending]} handshake"
     times_ns = mean_ns(group)
     early = times_ns.get(Part.QUEUE_START)
     whole = f"{duration(sum(times_ns.values()))}{f' for its client, {_wall(group)} from the first call' if early else ''}"
-    blocks = [_bar(f"{title}: {whole}", times_ns, page)] if any(times_ns.values()) else []
+    blocks = [_bar(f"{title}: {whole}", times_ns, page, names)] if any(times_ns.values()) else []
     if mostly_waits(group):
         calls_ns = mean_ns(group, PHASES)
-        blocks.append(_bar(f"Of it in calls: {duration(sum(calls_ns.values()))}", calls_ns, page))
+        blocks.append(_bar(f"Of it in calls: {duration(sum(calls_ns.values()))}", calls_ns, page, names))
     return blocks
 
 
@@ -34,13 +34,13 @@ def _wall(group: Group) -> str:
     return duration(group.total_ns(Part.WALL) / group.count)
 
 
-def _bar(title: str, times_ns: Mapping[Part, float], page: Page) -> list[str]:
-    return [title, f"  {split_bar(times_ns, page.width - 4, page)}", *legend(times_ns, page)]
+def _bar(title: str, times_ns: Mapping[Part, float], page: Page, names: Mapping[Part, str]) -> list[str]:
+    return [title, f"  {split_bar(times_ns, page.width - 4, page)}", *legend(times_ns, page, names)]
 
 
-def table(group: Group, page: Page) -> list[str]:
+def table(group: Group, page: Page, names: Mapping[Part, str] = PARTS) -> list[str]:
     """The parts, each of the handshakes that had it."""
-    rows = part_rows(group)
+    rows = part_rows(group, names)
     cells = [[f"{'  ' * row.depth}{row.names[0]}", *row.cells] for row in rows]
     lines = page.table([[*map(str.upper, HEADINGS)], *cells], left=1, goes=_GOES)
     whole = group.estimated

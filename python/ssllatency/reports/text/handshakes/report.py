@@ -24,6 +24,7 @@ from ssllatency.reports.text.handshakes import parts as handshake_parts
 from ssllatency.reports.text.handshakes.offload import offload_lines
 from ssllatency.reports.text.page import PLAIN, Page, joined
 from ssllatency.reports.words.marks import FINDING
+from ssllatency.reports.words.parts import part_names
 
 
 def render(snapshot: Snapshot, page: Page = PLAIN, before: Snapshot | None = None) -> str:
@@ -62,7 +63,8 @@ def _times(handshakes: Handshakes, page: Page) -> list[list[str]]:
     kinds = handshake_mix.mix(handshakes, page) if group.ending is Ending.SUCCESS else []
     facts = page.wrapped(facts_sentence(handshakes), "", "  ")
     watched = page.wrapped(phases_sentence(handshakes), "", "  ")
-    return [*handshake_parts.bars(group, page), [*handshake_parts.table(group, page), *watched], kinds, facts]
+    names = part_names(handshakes.role)
+    return [*handshake_parts.bars(group, page, names), [*handshake_parts.table(group, page, names), *watched], kinds, facts]
 
 
 def _offload(snapshot: Snapshot, handshakes: Handshakes, page: Page) -> list[str]:
