@@ -98,13 +98,18 @@ static __always_inline void note_leaving(__u64 socket, __u32 new_state)
 	                        : SSLL_LEFT_BY_OWNER;
 }
 
-/* This side asks for a connection: what is kept of its socket is of another one that had it. */
+/* This side asks for a connection: what is kept of its socket is of another one that had it. Where no handshake began on that,
+ * as it was reset before, nobody asks for it any more, and the new connection would be taken for it. */
 static __always_inline void note_renewal(__u64 socket)
 {
 	struct ssll_arrival *arrival = find_arrival(socket);
 
-	if (arrival)
+	if (!arrival)
+		return;
+	if (arrival->ssl)
 		arrival->is_renewed = 1;
+	else
+		forget_arrival(socket);
 }
 
 /* A connection changes its state: one that a peer asked for is established, one begins, or an end leaves it. */

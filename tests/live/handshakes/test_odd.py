@@ -312,3 +312,38 @@ def test_a_process_with_libcrypto_alone_is_told_apart_from_one_that_ended() -> N
         process.communicate()
     assert done.returncode == 1
     assert "these processes map no libssl" in done.stderr
+
+
+# A client that first leaves sockets behind which its peers had reset before it closed them, in whose memory the next ones lie.
+AFTER_RESETS = """
+import os, socket, ssl, struct, sys
+port, times = map(int, sys.argv[1:])
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+listener = socket.create_server(("127.0.0.1", 0))
+print("ready", flush=True)
+for _ in sys.stdin:
+    for _ in range(times):
+        with socket.create_connection(listener.getsockname()) as client:
+            accepted = listener.accept()[0]
+            client.sendall(b"x")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+        with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain):
+            pass
+    print("done", flush=True)
+"""
+
+
+def test_a_client_has_no_queue_before_its_first_call(certificates: Path) -> None:
+    with (
+        Nginx(certificates) as server,
+        obedient(sys.executable, "-c", AFTER_RESETS, server.port["rsa"], TIMES) as (pid, do),
+        Shakes(pid, options=("--role", "client")) as shakes,
+    ):
+        do("go")
+    assert len(shakes.singles) == TIMES
+    assert not [single for single in shakes.singles if {"queue_start", "wait_hello", "client_wait"} & single["parts_ns"].keys()]
+    assert shakes.document["handshakes"]["role"] == "client"
+    assert_books(shakes)
