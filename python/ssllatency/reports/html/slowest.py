@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ssllatency.model.handshake_arithmetic import client_wait_ns
-from ssllatency.model.handshakes import Handshakes
+from ssllatency.model.handshakes import Handshakes, Role
 from ssllatency.reports.html.blocks import Figure, Section, Tabular
 from ssllatency.reports.html.plots.bars import Bar, bars
 from ssllatency.reports.html.tables import Table, table
@@ -24,10 +24,13 @@ def slowest(handshakes: Handshakes) -> Section | None:
     if not singles:
         return None
     shown = [Bar(in_plot(_name(number, single)), single.times_ns) for number, single in enumerate(singles, 1)]
-    title, caption = (
-        "What the clients of the slowest handshakes waited for",
-        "Each bar is all of one handshake, from its ClientHello's arrival on where that is known. Hatched pieces are waits.",
+    clients, begins = (
+        (" the clients of", ", from its ClientHello's arrival on where that is known")
+        if handshakes.role is Role.SERVER
+        else ("", "")
     )
+    title = f"What{clients} the slowest handshakes waited for"
+    caption = f"Each bar is all of one handshake{begins}. Hatched pieces are waits."
     drawn = bars("singles", shown, title, caption, one_scale=False)
     return Section("slowest", "The slowest handshakes", [Figure(drawn), Tabular(_table(singles))])
 
