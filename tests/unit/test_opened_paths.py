@@ -97,7 +97,7 @@ ALLOWED = {
     "probes/cache/store.py": CACHE,
     "probes/cache/folder.py": CACHE,
     "targets/containers/cgroups.py": CGROUP,
-    "targets/code.py:code_byte": PROC,
+    "targets/code.py": PROC,
     "targets/containers/names.py": HOST,
     "targets/containers/pods.py:pod_names": HOST,
     "targets/containers/container.py:containers_of": PROC,

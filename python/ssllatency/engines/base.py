@@ -77,7 +77,8 @@ class Request:
 
     `hit_costs` tells what a hit of a probe costs on this machine, None where it isn't known; without it nothing is said of what
     tracing costs. `budget`: the part of its CPU time that tracing may take of any process, None for any part; not bpftrace's.
-    `before`: what the processes had done some time before they are traced, where somebody looked.
+    `before`: what the processes had done some time before they are traced, where somebody looked. `spares`: there are processes
+    that map the files and must not get a probe.
 
     `follow`: which processes that start later are traced as well; None: only those that exist. `following`: what follows them,
     where it is loaded already; its creator closes it. `childless`: none of the targets can start a process. `wait`: no process
@@ -102,6 +103,7 @@ class Request:
     hit_costs: Callable[[], HitCosts | None] | None = None
     budget: float | None = None
     before: Moment | None = None
+    spares: bool = False
 
 
 class Session(Protocol):

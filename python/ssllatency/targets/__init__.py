@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ssllatency.targets import listing
 from ssllatency.targets.childless import can_have_children
-from ssllatency.targets.code import code_byte
+from ssllatency.targets.code import CodeState, code_byte, code_state
 from ssllatency.targets.containers.cgroups import cgroup_folder, is_unified
 from ssllatency.targets.expected import ExpectedFile, expected_files, named_files, open_expected, root_paths
 from ssllatency.targets.files import (
@@ -23,7 +23,7 @@ from ssllatency.targets.files import (
     tls_files,
 )
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
-from ssllatency.targets.identity import Identity, MappedFile, Numbers, Version, mapped_version, status_told
+from ssllatency.targets.identity import Identity, MappedFile, Numbers, Version, mapped_numbers, mapped_version, status_told
 from ssllatency.targets.listening import is_own, serving
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files
 from ssllatency.targets.opening import file_identity, open_mapped
@@ -35,6 +35,7 @@ from ssllatency.targets.survey import Survey, survey, tls_stacks
 __all__ = [
     "MOST_OF_PROCESS",
     "OPTIONS",
+    "CodeState",
     "ExpectedFile",
     "Hazards",
     "Identity",
@@ -52,6 +53,7 @@ __all__ = [
     "can_have_children",
     "cgroup_folder",
     "code_byte",
+    "code_state",
     "debug_roots",
     "descendants",
     "executable_path",
@@ -67,6 +69,7 @@ __all__ = [
     "kept_comm",
     "listing",
     "mapped_files",
+    "mapped_numbers",
     "mapped_version",
     "may_hold_tls",
     "members",

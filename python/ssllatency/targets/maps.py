@@ -64,7 +64,12 @@ def parse_maps(text: bytes) -> list[MappedFile]:
 
 def shown_path(file: MappedFile) -> bytes:
     """The path as maps writes it."""
-    return os.fsencode(file.path).replace(b"\n", b"\\012") + (_DELETED if file.deleted else b"")
+    return as_written(file.path) + (_DELETED if file.deleted else b"")
+
+
+def as_written(path: str) -> bytes:
+    """A path as maps writes it, but for " (deleted)"."""
+    return os.fsencode(path).replace(b"\n", b"\\012")
 
 
 def fail(error: SsllatencyError) -> None:

@@ -50,6 +50,7 @@ from ssllatency.targets import (
     root_paths,
     tls_candidates,
 )
+from ssllatency.tracing.changed_code import ensure_all_unchanged, ensure_unchanged
 from ssllatency.tracing.expected import image_of
 from ssllatency.tracing.others import OtherUsers, maps_any, who_pays
 from ssllatency.tracing.own_links import Growing, OwnLinks
@@ -127,7 +128,7 @@ class Follower:
         self._attached_ns: dict[int, int] = {}  # by number of a file that came later, when its probes were attached
         self._joined_late: set[int] = set()  # who was in the set only some time after it had become a target
         self._looked_at, self._joined, self._lost, self._dropped = 0.0, 0, 0, 0
-        self._links = OwnLinks(session)
+        self._links = OwnLinks(session, resolved.spared)
         self._unsaid = 0
         self._look_ends = 0.0
         self._members = Members(resolved.selection)
@@ -168,6 +169,7 @@ class Follower:
         if following:
             self._hear(following)
         if self._is_time():
+            self._leave_overwritten()
             self._look_around()
         with suppress(KeyboardInterrupt):  # the signal ends the run, not the report: whoever looks for it sees it waiting
             for pid in list(self._waiting)[:_AT_ONCE]:
@@ -176,6 +178,13 @@ class Follower:
                 self._look_at(pid, self._waiting.pop(pid))
                 if self._is_late():
                     break
+
+    def _leave_overwritten(self) -> None:
+        for image in self._attachment.leave_overwritten():
+            self._say(
+                f"{image.plan.path} was overwritten while it was traced: its probes were removed, and its calls aren't counted"
+                " from then on. Restart the processes that map it, for overwriting a library that runs breaks them."
+            )
 
     def _look_for_others(self) -> None:
         """Says once, when there are any, which other processes pay for the links that the targets share."""
@@ -504,6 +513,8 @@ class Follower:
 
     def _extend_by(self, pid: int, fresh: Sequence[tuple[MappedFile, TracedImage]], mapped: Told) -> None:
         first = len(self._attachment.images)
+        for _, image in fresh:
+            self._ensure_unchanged(image)
         self._extend([image for _, image in fresh])
         numbers = {image.file: number for number, image in enumerate(self._attachment.images[first:], first)}
         for file, image in fresh:
@@ -514,6 +525,13 @@ class Follower:
                 notice = next((mapping for mapping in mapped.values() if mapping.numbers == file.numbers), None)
                 earliest_ns = min((mapping.at_ns for mapping in mapped.values()), default=0)
                 self._say_when(pid, file.path, notice.at_ns if notice else earliest_ns)
+
+    def _ensure_unchanged(self, image: TracedImage) -> None:
+        """AttachError where nobody's probes could be set without harm to one who has changed the code."""
+        if self._attachment.each_process:
+            ensure_unchanged(image, image.pids)
+        else:
+            ensure_all_unchanged(image)
 
     def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
         """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
@@ -532,7 +550,11 @@ class Follower:
 
     def _enlist(self, pid: int, candidates: Sequence[MappedFile]) -> None:
         """Notes the process for the report, and attaches what it maps where every process has links of its own."""
-        numbers = {number: file for file in candidates if (number := self._seen.number_of(file)) is not None}
+        numbers = {
+            number: file
+            for file in candidates
+            if (number := self._seen.number_of(file)) is not None and not self._links.spares(pid, number)
+        }
         process, before = process_of(pid), self._attachment.targets.get(pid)
         if process is None or all(self._attachment.images[index].companion for index in numbers):
             return

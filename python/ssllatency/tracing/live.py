@@ -71,7 +71,9 @@ def resolved_ahead(
 
     resolved = resolve(selection, arguments, stack, handshakes=handshakes, load_early=load_early)
     end_if_asked()
-    return resolved
+    from ssllatency.tracing.changed_code import spared
+
+    return spared(resolved, request(resolved, arguments), arguments)
 
 
 def announce(resolved: Resolved, duration: float | None, what: str = "") -> None:
@@ -111,6 +113,7 @@ def request(resolved: Resolved, arguments: argparse.Namespace) -> Request:
         hit_costs=partial(_hit_costs, keep=not arguments.no_cache),
         budget=getattr(arguments, "budget", None),
         before=resolved.before,
+        spares=bool(resolved.spared),
     )
 
 

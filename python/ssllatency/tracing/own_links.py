@@ -12,11 +12,12 @@ of one that has them mapped from its parent the first calls may be.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.bpf import kernel
+from ssllatency.tracing.changed_code import ensure_unchanged
 
 _WINDOW_NS, _MOST_OF_WINDOW_NS = 1_000_000_000, 250_000_000  # of each second, how much is spent on new children
 
@@ -33,8 +34,10 @@ class Growing(Protocol):
 class OwnLinks:
     """Which processes have links of their own, to the files of which numbers, and since when by CLOCK_MONOTONIC."""
 
-    def __init__(self, session: Growing) -> None:
+    def __init__(self, session: Growing, spared: Mapping[int, Collection[int]] | None = None) -> None:
+        """`spared`: by number of a file, the processes that get no links to it, which was said already."""
         self._session = session
+        self._spared = {number: set(pids) for number, pids in (spared or {}).items()}
         self._since_ns: dict[int, dict[int, int]] = {}
         self._mapping: set[int] = set()  # processes that map any of the files, or have got their memory from one that does
         self._in_time: dict[int, set[int]] = {}  # the files that a process mapped when it had links to them
@@ -49,6 +52,10 @@ class OwnLinks:
     def has(self, pid: int, number: int) -> bool:
         """Whether the process has links to that file."""
         return number in self._since_ns.get(pid, {})
+
+    def spares(self, pid: int, number: int) -> bool:
+        """Whether the process gets no links to that file."""
+        return pid in self._spared.get(number, ())
 
     def is_mapping(self, pid: int) -> bool:
         """Whether the process is known to map any of the files."""
@@ -100,12 +107,16 @@ class OwnLinks:
 
     def _attach(self, pid: int, numbers: Iterable[int]) -> None:
         for number in numbers:
+            if self._session.attachment.each_process:
+                ensure_unchanged(self._session.attachment.images[number], [pid])
             self._session.include(number, [pid])
             self._since_ns.setdefault(pid, {})[number] = time.monotonic_ns()
 
     def keep(self, present: set[int]) -> None:
         """Has the links closed of all processes but these: each hit walks the links of all."""
         self._mapping &= present
+        for pids in self._spared.values():
+            pids &= present
         self._release(self._since_ns.keys() - present)
 
     def _release(self, pids: Collection[int]) -> None:

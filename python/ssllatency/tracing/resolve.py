@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -66,7 +66,8 @@ class Resolved:
     `selection` is what was asked for, the cgroup by its folder. `warnings` are sentences about what couldn't be looked at;
     `notes` say what of these processes isn't traced, or isn't what is on disk. `following` was loaded while files were planned.
     `known_files` is what is known of the content of files. `waits`: nobody maps any of the files yet, and that is no error.
-    `before`: what the processes had done when they were found.
+    `before`: what the processes had done when they were found. `spared`: by number of an image, the processes that map it and
+    must not get its probes.
     """
 
     images: tuple[TracedImage, ...]
@@ -81,6 +82,7 @@ class Resolved:
     known_files: KnownFiles = field(default_factory=KnownFiles)
     waits: bool = False
     before: Moment | None = None
+    spared: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with these notes."""

@@ -378,7 +378,14 @@ def test_a_command_that_measures_handshakes_has_all_that_is_asked_of_its_options
     words = {"record": ["-o", "x.jsonl"], "watch": ["--when", "handshake p99 > 1ms"]}.get(name, [])
     arguments = build_parser(name).parse_args([name, "-p", "1", *words])
     resolved: Any = SimpleNamespace(
-        images=(), targets=(), everyone=False, following=None, selection=Selection(pids=(1,)), source=None, before=None
+        images=(),
+        targets=(),
+        everyone=False,
+        following=None,
+        selection=Selection(pids=(1,)),
+        source=None,
+        before=None,
+        spared={},
     )
     assert isinstance(request_for(resolved, [], arguments), HandshakeRequest)
 

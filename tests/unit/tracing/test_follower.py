@@ -107,6 +107,7 @@ class Session:
         self.released: list[int] = []
         self.extended: list[TracedImage] = []
         self.admitted: list[int] = []
+        self.overwritten: list[TracedImage] = []
         self.attachment: Any = SimpleNamespace(
             targets={OLD: Target(OLD, "nginx", ())},
             following=kernel,
@@ -119,6 +120,7 @@ class Session:
             processes=SimpleNamespace(meter=None, release=self.released.extend),
             site_in=lambda _: sites,
             admit=self._admit,
+            leave_overwritten=lambda: self.overwritten.copy(),
         )
         traced = tuple(TracedFile("libssl", OLD, file, (OLD,)) for file in files)
         everyone = selection.everything or bool(selection.libraries)

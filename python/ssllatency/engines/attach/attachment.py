@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ssllatency import abi
+from ssllatency.engines.attach.code_check import is_overwritten
 from ssllatency.engines.attach.links import Linker, choose_method, links_each_process
 from ssllatency.engines.attach.probing import STANDARD, Probing, Programs, close_side_by_side
 from ssllatency.engines.attach.processes import Processes
@@ -80,6 +81,9 @@ class Attachment:
         self.operations = numbered(request.images, later=request.follow is not None)
         self.images = list(request.images)
         self._beside = beside
+        self._others_beside: list[Attachment] = []
+        if beside:
+            beside._others_beside.append(self)
         self.processes: Processes = beside.processes if beside else Processes(request)
         self.targets, self.notes, self.late = self.processes.targets, self.processes.notes, self.processes.late
         self.following, self.unfollowed = self.processes.following, self.processes.unfollowed
@@ -98,6 +102,7 @@ class Attachment:
         self._shut: set[Tier] = set()
         self._times_taken_in = 0  # what is below handshakes
         self._held: set[Tier] = set()
+        self._left_alone: set[int] = set()  # numbers of images that get no probe any more
         self._came_back: set[Tier] = set()
         self._below: SitesOf | None = None
         self.processes.when_ended.append(self._release)
@@ -234,11 +239,31 @@ class Attachment:
         """What `more` of a probing is for what is below handshakes in the images of these numbers, if that is of the tier."""
         if self._below is None or tier not in (None, Tier.BELOW):
             return {}
-        by_image = [self._below(number) for number in numbers]
+        by_image = [
+            {program: [] if number in self._left_alone else sites for program, sites in self._below(number).items()}
+            for number in numbers
+        ]
         return {program: [sites[program] for sites in by_image] for program in by_image[0]} if by_image else {}
 
     def _sites_of(self, image: TracedImage, number: int, tier: Tier | None) -> ImageSites:
+        if number in self._left_alone:
+            return ImageSites(image, [], [], [], [], [])
         return sites_of(image, self.operations, number, tier, windowed=tier in self._came_back)
+
+    def leave_overwritten(self) -> list[TracedImage]:
+        """Removes the probes of the files that were overwritten since they were attached to: who maps one from now on would get
+        breakpoints in the midst of other instructions. Which these are."""
+        left = [image for number, image in enumerate(self.images) if number not in self._left_alone and is_overwritten(image)]
+        for attachment in (self, *self._others_beside) if left else ():
+            attachment.leave({image.file for image in left})
+        return left
+
+    def leave(self, files: Collection[str]) -> None:
+        """Removes the probes of these files, and sets none of them again."""
+        self._left_alone |= {number for number, image in enumerate(self.images) if image.file in files}
+        for probing in self._probings.values():
+            for file in files:
+                probing.leave(file)
 
     def set_probes(self, tiers: Collection[Tier]) -> None:
         """Sets all probes of tiers that were shut; calls don't count before these take them in. AttachError where the kernel
@@ -318,7 +343,7 @@ class Attachment:
 
     def include(self, index: int, pids: Iterable[int], more: Mapping[str, Sites] | None = None) -> None:
         """Attaches the image of that number to processes that came later; where all share the links nothing is to be done."""
-        if self.each_process:
+        if self.each_process and index not in self._left_alone:
             image = replace(self.images[index], pids=tuple(pids))
             self._add_probes(index, [image], {program: [sites] for program, sites in (more or {}).items()})
             self.images[index] = replace(image, pids=(*self.images[index].pids, *image.pids))
@@ -332,7 +357,11 @@ class Attachment:
 
     def attach_more(self, more: Mapping[str, Sequence[Sites]]) -> None:
         """Attaches programs at further sites of the images, all or nothing. AttachError where the kernel refuses."""
-        self._probing.add([ImageSites(image, [], [], [], [], []) for image in self.images], more)
+        kept = {
+            program: [[] if number in self._left_alone else sites for number, sites in enumerate(by_image)]
+            for program, by_image in more.items()
+        }
+        self._probing.add([ImageSites(image, [], [], [], [], []) for image in self.images], kept)
 
     def site_in(self, number: int) -> int | None:
         """Where a site lies in the image of that number that is attached; None where nothing is attached to it."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.plan import CodeRange, Covered
+
+_TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
 
 
 def check_code(image: TracedImage, offsets: Iterable[int]) -> None:
@@ -31,6 +34,26 @@ def check_code(image: TracedImage, offsets: Iterable[int]) -> None:
             _check(image, needed, read)
     except OSError:
         raise _overwritten(image) from None
+
+
+def is_overwritten(image: TracedImage) -> bool:
+    """Whether the file no longer has the code of the image's plan, or can't be read any more. It is read only where its status
+    says that something was written since this was asked last."""
+    try:
+        with _opened(image.file) as descriptor:
+            status = os.fstat(descriptor)
+            now = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _TIMES_TELL_NS
+            if settled and _unwritten.get(image.file) == now:
+                return False
+            _check(image, (), lambda code: os.pread(descriptor, code.size, code.offset))
+            _unwritten[image.file] = now
+    except (OSError, AttachError):
+        return True
+    return False
+
+
+_unwritten: dict[str, tuple[int, ...]] = {}  # by path of a descriptor, the status of a file that had the code of its plan
 
 
 def check_content(image: TracedImage, offsets: Iterable[int], content: bytes) -> None:

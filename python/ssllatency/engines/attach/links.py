@@ -6,8 +6,9 @@ from __future__ import annotations
 import errno
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.attach.sites import Sites
@@ -46,8 +47,8 @@ def choose_method(request: Request, *, sessions: bool = True) -> kernel.Method:
 
 
 def _needs_own_links(request: Request) -> bool:
-    """Whether no link can be shared: files that may be one to the kernel, or asked for."""
-    return may_be_one_file(request.images) or request.links == "process"
+    """Whether no link can be shared: files that may be one to the kernel, processes that must get no probe, or asked for."""
+    return may_be_one_file(request.images) or request.spares or request.links == "process"
 
 
 def _covers_all_threads(method: kernel.Method) -> bool:
@@ -83,6 +84,7 @@ class Linker:
     method: kernel.Method
     each_process: bool
     _of_process: dict[int, list[Closable]] = field(default_factory=lambda: defaultdict(list))
+    _of_file: dict[str, list[Closable]] = field(default_factory=lambda: defaultdict(list))
 
     def attach(
         self, image: TracedImage, program: str, sites: Sites, *, at_return: bool = False, session: bool = False
@@ -98,17 +100,31 @@ class Linker:
                 close_all(links)
                 raise _refusal(error, image, self.method) from None
             links.extend(made)
+            self._of_file[image.file].extend(made)
             if pid:
                 self._of_process[pid].extend(made)
         return links
 
     def take_from(self, pids: Iterable[int]) -> list[Closable]:
         """The links that these processes had of their own, for the caller to close; each is given once."""
-        return [link for pid in pids for link in self._of_process.pop(pid, [])]
+        return self._forgotten([link for pid in pids for link in self._of_process.pop(pid, [])], self._of_file)
+
+    def take_from_file(self, file: str) -> list[Closable]:
+        """The links to that file, for the caller to close; each is given once."""
+        return self._forgotten(self._of_file.pop(file, []), self._of_process)
 
     def forget(self) -> None:
         """Takes it that all links are closed."""
         self._of_process.clear()
+        self._of_file.clear()
+
+    @staticmethod
+    def _forgotten(links: list[Closable], elsewhere: Mapping[Any, list[Closable]]) -> list[Closable]:
+        """The links, which are also listed elsewhere, without those entries."""
+        gone = set(map(id, links))
+        for listed in elsewhere.values() if gone else ():
+            listed[:] = [link for link in listed if id(link) not in gone]
+        return links
 
     def _link(self, file: str, program: str, sites: Sites, pid: int, *, at_return: bool, session: bool) -> Sequence[Closable]:
         if self.method is not kernel.Method.PERF:

@@ -118,14 +118,24 @@ class Probing:
         """Closes the links that processes had of their own which have ended; a thread waits for the kernel. Perf events, which
         take it far longer, stay to the end."""
         ended = [] if self._linker.method is kernel.Method.PERF else self._linker.take_from(pids)
-        numbers = set(map(id, ended))
-        self._entry_links = [link for link in self._entry_links if id(link) not in numbers]
-        self.exit_links = [link for link in self.exit_links if id(link) not in numbers]
+        self._take_out(ended)
         if ended:
             from concurrent.futures import ThreadPoolExecutor  # not before the probes are attached
 
             self._closer = self._closer or ThreadPoolExecutor(1)
             self._closer.submit(close_all, ended)
+
+    def leave(self, file: str) -> None:
+        """Removes what is attached to that file, at once."""
+        links = self._linker.take_from_file(file)
+        self._take_out(links)
+        self._offsets.pop(file, None)
+        close_all(links)
+
+    def _take_out(self, links: Iterable[Closable]) -> None:
+        numbers = set(map(id, links))
+        self._entry_links = [link for link in self._entry_links if id(link) not in numbers]
+        self.exit_links = [link for link in self.exit_links if id(link) not in numbers]
 
     def close(self) -> None:
         """Detaches, entries first; may be called twice. Perf events go later, and until then their programs run on."""

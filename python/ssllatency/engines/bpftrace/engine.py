@@ -58,6 +58,10 @@ class BpftraceSession:
     def __init__(self, request: Request) -> None:
         self._request = replace(request, images=tuple(map(_reachable, request.images)))
         self._check_code()
+        if request.spares:
+            raise AttachError(
+                "bpftrace sets its probes in all processes that map a file, also where code was changed: take another engine."
+            )
         self._operations = operations_of(request.images)
         self._span = Span()
         self._admitted: list[int] = []

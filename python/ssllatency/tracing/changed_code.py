@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that have changed the code of a traced file in their own memory: they get no probe, which could crash them.
+
+A link that processes share sets its breakpoints in each process that maps the file, traced or not. So where any of these has
+changed the code around the sites, every process to trace has links of its own, but for that one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from ssllatency.engines.attach.links import LINK_EACH_PROCESS, choose_method, links_each_process
+from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.bpf import kernel
+from ssllatency.errors import SsllatencyError
+from ssllatency.model.snapshot import Target
+from ssllatency.safe_open import open_regular
+from ssllatency.targets import CodeState, code_state, mapped_numbers, process_of
+from ssllatency.targets.processes import all_pids
+from ssllatency.tracing.resolve import Resolved, library_of
+
+_MOST_NAMED = 4
+_WHY = {
+    CodeState.CHANGED: "has changed the code of {path} in its own memory, where a probe could crash it",
+    CodeState.UNPROBED: "maps the code of {path} writable or shared, where the kernel sets no probe",
+}
+_OWN_LINKS = (
+    "Probes are set in each traced process by itself, so that it gets none; calls that a new child makes before it has its own"
+    " may be missed (such children count as traced late)."
+)
+
+
+def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) -> Resolved:
+    """What is to be traced without the processes that must not get probes, which the notes name. SsllatencyError where nothing
+    is left, or the options allow no other way."""
+    method = choose_method(request)
+    shared = not links_each_process(request, method)
+    states = _states_of_all(resolved.images, everyone=shared)
+    if not states:
+        return resolved
+    sentence = _sentence(states, resolved.images)
+    if arguments.links == "shared":
+        raise SsllatencyError(f"{sentence} Links that all processes share would set it there: leave out --links.")
+    images = tuple(
+        replace(image, pids=tuple(pid for pid in image.pids if pid not in states.get(number, {})))
+        for number, image in enumerate(resolved.images)
+    )
+    left = {pid for image in images for pid in image.pids}
+    if not left and not getattr(arguments, "wait", False):
+        raise SsllatencyError(f"{sentence} No other process is left to trace: restart it without what patches it.")
+    if method is kernel.Method.PERF and len(left) > LINK_EACH_PROCESS:
+        raise SsllatencyError(
+            f"{sentence} This kernel can't spare it where many are traced: name up to {LINK_EACH_PROCESS} by -p."
+        )
+    return replace(
+        resolved,
+        images=images,
+        targets=_targets(resolved.targets, resolved.images, states),
+        notes=(*resolved.notes, f"{sentence} {_OWN_LINKS}" if shared else sentence),
+        spared={number: frozenset(of_image) for number, of_image in states.items()},
+    )
+
+
+def ensure_unchanged(image: TracedImage, pids: Iterable[int]) -> None:
+    """AttachError where one of these processes must not get probes of the image."""
+    for state in _states(image, pids).values():
+        raise AttachError(f"it {_WHY[state].format(path=image.plan.path)}.")
+
+
+def ensure_all_unchanged(image: TracedImage) -> None:
+    """The same of everyone who maps the file, for links that all share."""
+    for pid, state in _states(image, _everybody()).items():
+        raise AttachError(f"{_name(pid)} {_WHY[state].format(path=image.plan.path)}.")
+
+
+def _states_of_all(images: Iterable[TracedImage], *, everyone: bool) -> dict[int, dict[int, CodeState]]:
+    """By number of an image the processes in which no probe of it may be set: of its own, or of everyone who maps the file."""
+    others = _everybody() if everyone else []
+    states = {number: _states(image, dict.fromkeys((*image.pids, *others))) for number, image in enumerate(images)}
+    return {number: of_image for number, of_image in states.items() if of_image}
+
+
+def _everybody() -> list[int]:
+    with suppress(SsllatencyError):
+        return all_pids()
+    return []
+
+
+def _states(image: TracedImage, pids: Iterable[int]) -> dict[int, CodeState]:
+    """Those of the processes whose code of the image isn't the file's."""
+    code = image.plan.code
+    if not code:
+        return {}
+    ranges = [(part.offset, part.offset + part.size) for part in code]
+    states: dict[int, CodeState] = {}
+    try:
+        descriptor = open_regular(image.file)
+    except OSError:
+        return {}
+    try:
+        numbers = mapped_numbers(descriptor)
+        for pid in pids:
+            if numbers is None:
+                break
+            state = code_state(pid, numbers, image.plan.path, ranges, lambda at, size: os.pread(descriptor, size, at))
+            if state not in (None, CodeState.SAME):
+                states[pid] = state
+    finally:
+        os.close(descriptor)
+    return states
+
+
+def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[TracedImage, ...]) -> str:
+    """Who isn't traced, and why."""
+    whose: dict[int, list[str]] = defaultdict(list)
+    for number, of_image in states.items():
+        for pid, state in of_image.items():
+            whose[pid].append(_WHY[state].format(path=images[number].plan.path))
+    said = [f"{_name(pid)} {' and '.join(reasons)}" for pid, reasons in list(whose.items())[:_MOST_NAMED]]
+    said += [f"{len(whose) - _MOST_NAMED} more processes do the same"] if len(whose) > _MOST_NAMED else []
+    return f"{'; '.join(said)}: no probe is set there."
+
+
+def _name(pid: int) -> str:
+    process = process_of(pid)
+    return f"{process.comm if process else 'a process that has ended'} (PID {pid})"
+
+
+def _targets(
+    targets: Iterable[Target], images: tuple[TracedImage, ...], states: Mapping[int, Mapping[int, CodeState]]
+) -> tuple[Target, ...]:
+    """The targets that are left, with the libraries in which they are traced."""
+
+    def left() -> Iterator[Target]:
+        for target in targets:
+            gone = {library_of(images[number]).path for number, of_image in states.items() if target.pid in of_image}
+            libraries = tuple(library for library in target.libraries if library.path not in gone)
+            if libraries:
+                yield replace(target, libraries=libraries)
+
+    return tuple(left())
