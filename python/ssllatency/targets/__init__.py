@@ -26,7 +26,7 @@ from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.identity import Identity, MappedFile, Numbers, Version, mapped_numbers, mapped_version, status_told
 from ssllatency.targets.listening import is_own, serving
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files
-from ssllatency.targets.opening import file_identity, open_mapped
+from ssllatency.targets.opening import file_identity, name_processes, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
 from ssllatency.targets.selection import OPTIONS, Members, Selection, kept_comm, members, select, with_folder
@@ -74,6 +74,7 @@ __all__ = [
     "may_hold_tls",
     "members",
     "most_important",
+    "name_processes",
     "named_files",
     "open_expected",
     "open_mapped",

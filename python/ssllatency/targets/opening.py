@@ -5,13 +5,19 @@
 CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and for another user's process CAP_DAC_READ_SEARCH. Failing that the path is tried,
 through the process's root first, as safe_open does. The kernel shows the path of a mapping without symbolic links, so one on
 the way was put there later: none is followed. What is opened is kept only if it is the file that was found in maps.
+
+Who reads a file of a file system in user space (FUSE) waits as long as the program likes that serves it, and no Ctrl-C ends
+that. So such files are opened only of processes that were named one by one. Which they are is told by the device in maps, and
+by the mounts that the process sees: to ask the file itself is to ask that program. A device that is mounted nowhere any more
+may be one.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from ssllatency.errors import SsllatencyError
@@ -20,12 +26,23 @@ from ssllatency.targets.identity import Identity, MappedFile, identity_of, mappe
 from ssllatency.targets.maps import as_root
 from ssllatency.targets.processes import PROC, exists
 
+_MOUNT = re.compile(rb"^\d+ \d+ (\d+):(\d+) \S+ \S+ \S+ (?:\S+ )*?- (\S+) ", re.MULTILINE)
+_IN_USER_SPACE = (b"fuse", b"fuseblk")
+Device = tuple[int, int]
+
+_named_processes = False
+
 
 def open_mapped(pid: int, mapped: MappedFile, proc: Path = PROC) -> int:
     """A descriptor (read only, close on exec) of the very file that `pid` maps; the caller closes it.
 
     SsllatencyError where the process is gone, root is needed, or the file can't be reached any more.
     """
+    if is_in_user_space(pid, mapped.device, proc):
+        raise SsllatencyError(
+            f"{mapped.path}, which process {pid} maps, isn't read, as a program serves it (FUSE), which may never answer:"
+            f" name the process (-p {pid}) to trace it all the same."
+        )
     refused = False
     for find_handle in _ways(pid, mapped, proc):
         try:
@@ -86,3 +103,43 @@ def _failure(pid: int, mapped: MappedFile, proc: Path, refused: bool) -> Ssllate
         f"The file that process {pid} maps as {mapped.path} can't be reached any more: restart the process, so that it maps the"
         " file that is there now."
     )
+
+
+def name_processes(*, named: bool) -> None:
+    """Takes it that the processes to look at were named one by one, and so are to be traced whatever they map, or not so."""
+    global _named_processes
+    _named_processes = named
+
+
+def is_in_user_space(pid: int, device: Device, proc: Path = PROC) -> bool:
+    """Whether a file of that device, which the process maps, is, or may be, served by a program, and isn't to be opened."""
+    if device[0] or _named_processes or device == _in_memory():
+        return False
+    kinds = {**_kinds_of("self", proc), **_kinds_of(str(pid), proc)}
+    kind = kinds.get(device)
+    if not kinds:
+        return False
+    return kind is None or kind in _IN_USER_SPACE or kind.startswith(b"fuse.")
+
+
+def _kinds_of(process: str, proc: Path) -> dict[Device, bytes]:
+    """The kind of the file system on each device that the process sees mounted."""
+    try:
+        text = (proc / process / "mountinfo").read_bytes()
+    except OSError:
+        return {}
+    return {(int(major), int(minor)): kind for major, minor, kind in _MOUNT.findall(text)}
+
+
+@cache
+def _in_memory() -> Device:
+    """The device of files that are in memory alone (memfd), which is mounted nowhere."""
+    try:
+        descriptor = os.memfd_create("ssllatency", os.MFD_CLOEXEC)
+    except OSError:
+        return 0, 0
+    try:
+        status = os.fstat(descriptor)
+        return os.major(status.st_dev), os.minor(status.st_dev)
+    finally:
+        os.close(descriptor)

@@ -37,6 +37,7 @@ from ssllatency.targets import (
     hazards,
     listing,
     most_important,
+    name_processes,
     open_shared,
     possible_hazards,
     root_of,
@@ -109,6 +110,7 @@ def resolve(
     wait = getattr(arguments, "wait", None)  # None: a command that doesn't wait
     problems = _Problems(fatal=bool(selection.pids))
     selection, processes = _select(selection, problems, wait)
+    name_processes(named=bool(selection.pids))
     everyone = selection.everything or bool(selection.libraries)
     before = None if everyone else look([process.pid for process in processes])
     source = _source(selection, arguments, everyone, handshakes=handshakes)

@@ -6,14 +6,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import MappedFile, executable_path, file_identity, mapped_files, open_mapped
+from ssllatency.targets import MappedFile, executable_path, file_identity, mapped_files, name_processes, open_mapped
 from ssllatency.targets.identity import _numbers_at
+from ssllatency.targets.opening import is_in_user_space
 
 AddProcess = Callable[..., Path]
 Spawn = Callable[..., subprocess.Popen[bytes]]
@@ -194,3 +195,45 @@ def test_numbers_are_those_of_the_mapping_around_the_address() -> None:
     assert _numbers_at(0x2FFF, maps) == (0xFE, 0, 5)
     assert _numbers_at(0x3000, maps) == (0, 0x2A, 6)
     assert _numbers_at(0x4000, maps) is None
+
+
+OURS = """\
+22 1 254:0 / / rw,relatime - ext4 /dev/root rw
+30 22 0:24 / /dev/shm rw,nosuid shared:3 master:1 - tmpfs tmpfs rw
+31 22 0:50 / /srv/a\\040-\\040tmpfs rw,nosuid shared:4 - fuse.sshfs host: rw,user_id=0
+32 22 0:51 / /srv/b rw - fuseblk /dev/sda1 rw
+"""
+THEIRS = """\
+90 80 0:60 / / rw - overlay overlay rw,lowerdir=/a
+91 90 0:61 / /mnt rw - fuse weird - tmpfs rw
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> Iterator[Path]:
+    for process, text in (("self", OURS), ("7", THEIRS)):
+        (tmp_path / process).mkdir()
+        (tmp_path / process / "mountinfo").write_text(text)
+    yield tmp_path
+    name_processes(named=False)
+
+
+@pytest.mark.parametrize(
+    ("device", "refused"),
+    [((254, 0), False), ((0, 24), False), ((0, 60), False), ((0, 50), True), ((0, 51), True), ((0, 61), True), ((0, 99), True)],
+)
+def test_what_a_program_serves_is_not_opened(mounts: Path, device: tuple[int, int], refused: bool) -> None:
+    """Nor what is mounted nowhere any more."""
+    assert is_in_user_space(7, device, mounts) is refused
+
+
+def test_of_a_process_that_was_named_it_is(mounts: Path) -> None:
+    name_processes(named=True)
+    assert not is_in_user_space(7, (0, 61), mounts)
+
+
+def test_files_in_memory_are_mounted_nowhere(mounts: Path) -> None:
+    descriptor = os.memfd_create("file")
+    device = os.fstat(descriptor).st_dev
+    os.close(descriptor)
+    assert not is_in_user_space(7, (os.major(device), os.minor(device)), mounts)
