@@ -24,6 +24,7 @@ from ssllatency.reports.words.units import counted
 from ssllatency.stopping import STOP, end_if_asked, stop_is_asked_for
 from ssllatency.targets import Selection, exists
 from ssllatency.tracing.resolve import Resolved, resolve
+from ssllatency.tracing.stuck import end_if_stuck
 
 if TYPE_CHECKING:
     from ssllatency.engines.follow.following import Following
@@ -47,6 +48,7 @@ def prepare(engine: str = doctor.DEFAULT_ENGINE) -> str:
     if chosen.why:
         tell(chosen.why)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    end_if_stuck()
     resources.take_all_files()
     return chosen.name
 
