@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import os
 import re
@@ -216,12 +217,32 @@ def _is_interruption(error: BaseException | None) -> bool:
     return isinstance(error, KeyboardInterrupt) or (error is not None and _is_interruption(error.__cause__))
 
 
+# What the kernel answers to any call, however right, where it has no room, or a limit, a filter or a device is in the way.
+_LACKS = frozenset(
+    (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EPERM, errno.EIO, errno.EINTR)
+)
+
+
+def _lack(error: Exception) -> str | None:
+    """What the machine lacked, None where the error is another one."""
+    if isinstance(error, MemoryError):
+        return os.strerror(errno.ENOMEM)
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return "no further thread"
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno in _LACKS else None
+
+
 def _unforeseen(error: Exception) -> str:
     """The message for an unforeseen exception. By then everything is detached."""
     if isinstance(error, ModuleNotFoundError):  # python3-minimal, or a part that was removed
         return (
             f"ssllatency: {sys.executable} has no module {error.name}: install the whole of Python (apt-get install python3),"
             " or ssllatency anew."
+        )
+    if (lack := _lack(error)) is not None:
+        return (
+            f"ssllatency: the system refused what it needs ({lack}): look for its limits (`ulimit -a`, the service's), and try"
+            f" again; {TRACEBACK}=1 shows where."
         )
     text = " ".join(str(error).split())[:_LONGEST]
     description = f"{type(error).__name__}: {text}" if text else type(error).__name__

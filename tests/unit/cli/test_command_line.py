@@ -250,7 +250,7 @@ def test_the_sites_of_a_handshakes_phases_are_listed(capsys: pytest.CaptureFixtu
     assert "EVP_DigestSign" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("error", [ValueError("an odd\nvalue\x1b[2J"), OSError(24, "Too many open files"), AssertionError()])
+@pytest.mark.parametrize("error", [ValueError("an odd\nvalue\x1b[2J"), OSError(22, "Invalid argument"), AssertionError()])
 def test_what_nobody_foresaw_is_one_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -267,6 +267,29 @@ def test_what_nobody_foresaw_is_one_sentence(
     monkeypatch.setenv("SSLLATENCY_TRACEBACK", "1")
     with pytest.raises(type(error)):
         run(["doctor"])
+
+
+@pytest.mark.parametrize(
+    ("error", "lack"),
+    [
+        (OSError(24, "Too many open files"), "Too many open files"),
+        (PermissionError(1, "Operation not permitted"), "Operation not permitted"),
+        (MemoryError(), "Cannot allocate memory"),
+        (RuntimeError("can't start new thread"), "no further thread"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_defect(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception, lack: str
+) -> None:
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert run(["doctor"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"ssllatency: the system refused what it needs ({lack})")
+    assert said.count("\n") == 1
+    assert "defect" not in said
 
 
 @pytest.mark.parametrize("wrapped", [True, False])

@@ -68,6 +68,20 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.parametrize("pipes", [0, 1])
+def test_without_a_pipe_there_is_none(forked: list[int], monkeypatch: pytest.MonkeyPatch, pipes: int) -> None:
+    made = iter([os.pipe()] * pipes)
+
+    def no_more() -> tuple[int, int]:
+        for ends in made:
+            return ends
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "pipe", no_more)
+    with fork_server.running(wanted=True):
+        assert forked == []
+
+
 def test_what_its_readers_say_is_what_others_say(forked: list[int]) -> None:
     with PROGRAM.open("rb") as file, fork_server.running(wanted=True):
         path = f"/proc/self/fd/{file.fileno()}"

@@ -133,8 +133,15 @@ def end() -> None:
 
 def _start() -> _ForkServer | None:
     """The server; None where no process can be started."""
-    requests, requests_in = os.pipe()
-    answers, answers_in = os.pipe()
+    ends: list[int] = []
+    try:
+        ends += os.pipe()
+        ends += os.pipe()
+    except OSError:
+        for end in ends:
+            os.close(end)
+        return None
+    requests, requests_in, answers, answers_in = ends
     parent = os.getpid()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # until it has a session of its own
     try:
