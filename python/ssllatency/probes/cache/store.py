@@ -30,6 +30,7 @@ PLANNING_ROOMS = ("code", "elf", "openssl", "probes")
 _BELOW = ("abi", "errors", "facts", "fields", "safe_open")
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64
+_DRAFT, _DRAFT_LASTS_S = re.compile(r"\.[0-9a-f]{16}"), 60
 _TIMES_TELL_NS = 1_000_000_000  # two writes this far apart give a file different times
 _PROCESS_ROOT = re.compile(r"(/proc/\d+/root)/")
 
@@ -211,12 +212,15 @@ def _write(folder: int, name: str, data: bytes) -> None:
 
 
 def _prune(folder: int) -> None:
-    """Removes the oldest entries beyond _MOST_ENTRIES."""
-    entries = []
+    """Removes the oldest entries beyond _MOST_ENTRIES, and what was left of one whose writer was killed."""
+    entries, old_drafts = [], []
     for name in os.listdir(folder):
-        if name.endswith(ENTRY_SUFFIX):
-            with suppress(OSError):
+        with suppress(OSError):
+            if name.endswith(ENTRY_SUFFIX):
                 entries.append((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime_ns, name))
-    for _, name in sorted(entries)[:-_MOST_ENTRIES]:
+            elif _DRAFT.fullmatch(name):
+                age_s = time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
+                old_drafts += [name] if age_s > _DRAFT_LASTS_S else []
+    for name in (*(name for _, name in sorted(entries)[:-_MOST_ENTRIES]), *old_drafts):
         with suppress(OSError):
             os.unlink(name, dir_fd=folder)

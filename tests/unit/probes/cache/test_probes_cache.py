@@ -185,6 +185,19 @@ def test_cache_that_can_not_be_written_is_no_error(library: Path, tmp_path: Path
     assert (len(plan.operations), kept) == (2, False)
 
 
+def test_what_a_killed_writer_has_left_goes(tmp_path: Path) -> None:
+    """A draft that is being written stays."""
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    left, new, other = (folder / name for name in (".0123456789abcdef", ".fedcba9876543210", ".other"))
+    for draft in (left, new, other):
+        draft.write_text('{"half')
+    for draft in (left, other):
+        os.utime(draft, ns=(0, 0))
+    store.store(folder, "entry.json", {})
+    assert sorted(folder.iterdir()) == sorted((new, other, folder / "entry.json"))
+
+
 def test_oldest_entries_go(library: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_MOST_ENTRIES", 2)
     kept = []
