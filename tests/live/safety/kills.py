@@ -6,8 +6,8 @@ comes while the kernel takes breakpoints out has it leave some in the memory of 
 failed to unregister, leaking uprobe"): that costs them a trap a hit, until the next run on the same file takes them out.
 By hand, over the whole of a command:
 
-    build/venv/bin/python -m tests.live.safety.kills handshakes --points 300
-    build/venv/bin/python -m tests.live.safety.kills trace --error ENOMEM --points 100
+    PYTHONPATH=python build/venv/bin/python -m tests.live.safety.kills handshakes --points 300
+    PYTHONPATH=python build/venv/bin/python -m tests.live.safety.kills trace --error ENOMEM --points 100
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.engines.attach.code_check import check_code
+from ssllatency.engines.attach.code_check import check_code, is_overwritten
 from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.probes.plan import CodeRange, ImagePlan
 
@@ -74,3 +74,20 @@ def test_a_file_that_was_cut_short_or_is_gone_is_refused(file: Path) -> None:
     file.unlink()
     with pytest.raises(AttachError, match="was overwritten"):
         check_code(image, [20])
+
+
+def test_a_file_that_is_overwritten_while_it_is_traced(file: Path) -> None:
+    """Whatever times whoever wrote to it gives it; and not one of which other bytes were written."""
+    image = image_of(file, (16, 100))
+    assert not is_overwritten(image)
+    with file.open("r+b") as opened:
+        opened.seek(200)
+        opened.write(b"other")
+    assert not is_overwritten(image)
+    with file.open("r+b") as opened:
+        opened.seek(60)
+        opened.write(b"other")
+    os.utime(file, ns=(0, 0))
+    assert is_overwritten(image)
+    file.write_bytes(CONTENT[:60])
+    assert is_overwritten(image)
