@@ -262,8 +262,8 @@ enum ssll_table_size {
 
 /*
  * The tables of which one process may fill most, but not all, so that it leaves room for others. What it has beyond its share
- * of the first two lies in a table for such, where it only pushes out what is as much too many. Processes whose PIDs are equal
- * modulo SSLL_SHARES have one share.
+ * of the first two lies in a table for such, where it only pushes out what is as much too many. The processes of
+ * one slot (enum ssll_process_slot) have one share.
  */
 enum ssll_shared {
 	SSLL_SHARED_HANDSHAKES = 0,

@@ -117,11 +117,19 @@ enum ssll_hit {
 };
 
 /*
- * Hits are counted by processor, by the process's PID modulo SSLL_HIT_PIDS, and by kind. Each processor has SSLL_HIT_PIDS
- * entries of its own in the map, so that none waits for another's cache line.
+ * Tables by process have fewer slots than there are PIDs. PIDs that differ in these lowest bits only have slots of their own;
+ * which others share one is a secret of the run, so that nobody gets another's slot by choosing a PID.
+ */
+enum ssll_process_slot {
+	SSLL_PROCESS_SLOT_BITS = 10,
+	SSLL_PROCESS_SLOTS = 1024,
+};
+
+/*
+ * Hits are counted by processor, by the process's slot, and by kind. Each processor has SSLL_PROCESS_SLOTS entries of its own
+ * in the map, so that none waits for another's cache line.
  */
 enum ssll_hit_table {
-	SSLL_HIT_PIDS = 1024,
 	SSLL_HITS_A_NOTICE = 8192, /* a power of two, of one entry and kind: so user space hears of a load that comes at once */
 };
 
@@ -140,15 +148,14 @@ enum ssll_exit {
  * Calls that run are kept by (process, stack pointer at entry, operation), which is right across fibers and threads. They lie
  * in a table of SSLL_STARTS slots. A slot's number comes from the lowest bits of the stack pointer, mixed with the rest of the
  * key; the rest, in the slot's tag, therefore tells the whole key. A call takes the first free of SSLL_WAYS slots, and the hash
- * map behind them where all are taken or the stack lies beyond 2^48. In that map the processes whose PIDs are equal modulo
- * SSLL_SHARES have room for SSLL_SHARE calls, so that no process takes all of it.
+ * map behind them where all are taken or the stack lies beyond 2^48. In that map the processes of one slot have room for
+ * SSLL_SHARE calls, so that no process takes all of it.
  */
 enum ssll_table {
 	SSLL_TABLE_BITS = 14,
 	SSLL_STARTS = 16384,
 	SSLL_WAYS = 4,
 	SSLL_OVERFLOW = 16384,
-	SSLL_SHARES = 1024,
 	SSLL_SHARE = 12288,
 };
 
@@ -265,6 +272,7 @@ struct ssll_config {
 	__u32 linear_reciprocal; /* 2^32 / linear_step_ns, rounded down */
 	__u32 stoppable;         /* 1: `stopped` is looked at, since the kernel takes seconds to remove the probes */
 	__u32 companions;        /* 1: some library is a companion; `targets` has who has called the others */
+	__u64 slot_secret;       /* an odd number, by which processes have their slots */
 };
 
 enum ssll_event_size {
@@ -306,7 +314,7 @@ _Static_assert(
 _Static_assert(sizeof(struct ssll_process) == 16, "process");
 _Static_assert(sizeof(struct ssll_library) == 52, "library");
 _Static_assert(sizeof(struct ssll_counters) == 56, "counters");
-_Static_assert(sizeof(struct ssll_config) == 40, "config");
+_Static_assert(sizeof(struct ssll_config) == 48, "config");
 _Static_assert(sizeof(struct ssll_hits) == 32, "hits");
 _Static_assert(sizeof(struct ssll_event) == 80, "event");
 _Static_assert(sizeof(struct ssll_event_filter) == 24 + SSLL_OPERATIONS, "event filter");

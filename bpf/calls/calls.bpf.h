@@ -32,11 +32,11 @@ struct {
 	__type(value, struct ssll_start);
 } overflow SEC(".maps");
 
-/* How many calls in overflow are of the processes with these lowest bits: so that one that fills it leaves room for others. */
+/* How many calls in overflow are of the processes of a slot: so that one that fills it leaves room for others. */
 struct {
 	SSLL_MAP(shares);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SSLL_SHARES);
+	__uint(max_entries, SSLL_PROCESS_SLOTS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, __u64);
@@ -44,7 +44,7 @@ struct {
 
 static __always_inline __u64 *share_of(const struct ssll_start_key *key)
 {
-	__u32 number = key->tgid & (SSLL_SHARES - 1);
+	__u32 number = process_slot(key->tgid);
 
 	return bpf_map_lookup_elem(&shares, &number);
 }

@@ -6,13 +6,14 @@
 #ifndef SSLL_VALUE
 #include "common/notices.bpf.h"
 #endif
+#include "common/maps.bpf.h"
 #include "common/registers.bpf.h"
 #include "common/targets.bpf.h"
 
 struct {
 	SSLL_MAP(hits);
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SSLL_HIT_PIDS); /* times the number of processors, which user space knows */
+	__uint(max_entries, SSLL_PROCESS_SLOTS); /* times the number of processors, which user space knows */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct ssll_hits);
@@ -31,7 +32,7 @@ static __always_inline void tell_of_many(__u64 counted)
 /* The thread may be moved to another processor in between, hence the atomic addition. */
 static __always_inline void count_hit_of(enum ssll_hit kind)
 {
-	__u32 number = bpf_get_smp_processor_id() * SSLL_HIT_PIDS + (this_process() & (SSLL_HIT_PIDS - 1));
+	__u32 number = bpf_get_smp_processor_id() * SSLL_PROCESS_SLOTS + process_slot(this_process());
 	struct ssll_hits *counted = bpf_map_lookup_elem(&hits, &number);
 
 	if (counted)

@@ -32,6 +32,14 @@ struct {
 	__type(value, struct ssll_library);
 } libraries SEC(".maps");
 
+/* Where tables by process have this one. */
+static __always_inline __u32 process_slot(__u32 tgid)
+{
+	__u64 block = tgid >> SSLL_PROCESS_SLOT_BITS;
+
+	return (tgid ^ block * config.slot_secret >> (64 - SSLL_PROCESS_SLOT_BITS)) & (SSLL_PROCESS_SLOTS - 1);
+}
+
 static __always_inline void count(__u64 *counter)
 {
 	__sync_fetch_and_add(counter, 1);

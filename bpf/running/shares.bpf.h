@@ -23,7 +23,7 @@ struct ssll_handshake_counters handshake_counters SEC(".data.handshake_counters"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SSLL_SHARES);
+	__uint(max_entries, SSLL_PROCESS_SLOTS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct ssll_holding);
@@ -32,7 +32,7 @@ struct {
 /* How many entries the process has in the table. */
 static __always_inline __u64 *entries_of(__u32 tgid, enum ssll_shared table)
 {
-	__u32 number = tgid & (SSLL_SHARES - 1);
+	__u32 number = process_slot(tgid);
 	struct ssll_holding *holding = bpf_map_lookup_elem(&holdings, &number);
 
 	return holding ? &holding->entries[table] : NULL;

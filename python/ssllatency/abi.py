@@ -156,7 +156,6 @@ class Hit(IntEnum):
 
 
 class HitTable(IntEnum):
-    HIT_PIDS = 1024
     HITS_A_NOTICE = 8192
 
 
@@ -277,6 +276,11 @@ class PlaceOf(IntEnum):
     PATH_LENGTH = 4
 
 
+class ProcessSlot(IntEnum):
+    BITS = 10
+    PROCESS_SLOTS = 1024
+
+
 class Reason(IntEnum):
     UNKNOWN = 0
     SSL = 1
@@ -342,7 +346,6 @@ class Table(IntEnum):
     STARTS = 16384
     WAYS = 4
     OVERFLOW = 16384
-    SHARES = 1024
     SHARE = 12288
 
 
@@ -472,10 +475,11 @@ class Config(ctypes.Structure):
         ("linear_reciprocal", ctypes.c_uint32),
         ("stoppable", ctypes.c_uint32),
         ("companions", ctypes.c_uint32),
+        ("slot_secret", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Config) == 40
+assert ctypes.sizeof(Config) == 48
 
 
 class Counters(ctypes.Structure):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,6 +102,21 @@ def running(plan: ImagePlan) -> Iterator[Subject]:
     """The program, started and ended."""
     with answering(plan.path) as process:
         yield Subject(process, plan)
+
+
+@contextmanager
+def running_as_one_of(plan: ImagePlan, pids: Iterable[int]) -> Iterator[Subject]:
+    """The same with one of these PIDs, as somebody gets it who forks until it fits."""
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    if not last.exists():
+        pytest.skip("this kernel lets nobody choose a PID (CONFIG_CHECKPOINT_RESTORE)")
+    for pid in pids:
+        last.write_text(str(pid - 1))
+        with running(plan) as started:
+            if started.pid == pid:
+                yield started
+                return
+    raise AssertionError("other processes took all of these PIDs")
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from ssllatency import abi
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS
 from ssllatency.engines.base import AttachError, Rules, Side, TracedImage
 from ssllatency.engines.bpf.libbpf import BpfObject
+from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
+from ssllatency.engines.bpf.running import exists
 from ssllatency.engines.follow.following import TargetBits, pids_of
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.errors import SsllatencyError
@@ -24,7 +26,7 @@ from ssllatency.model.snapshot import Losses, Outcome, Target
 from ssllatency.probes.plan import ImagePlan, SslOffsets
 from tests.bpf import scenarios
 from tests.bpf.compiling import compiled
-from tests.bpf.conftest import Subject, breakpoints, counts, running
+from tests.bpf.conftest import Subject, breakpoints, counts, running, running_as_one_of
 from tests.bpf.native import own_programs
 from tests.bpf.scenarios import finished
 from tests.bpf.tracer import tracer
@@ -160,10 +162,13 @@ def test_calls_that_find_no_room_are_counted_as_such(subject: Subject) -> None:
     assert losses == Losses(map_full=losses.map_full, unmatched_exits=losses.map_full)
 
 
-def test_one_process_leaves_room_for_the_calls_of_others(subject: Subject) -> None:
+@pytest.mark.parametrize("chosen", [False, True], ids=["any PID", "a PID that the other has chosen"])
+def test_one_process_leaves_room_for_the_calls_of_others(subject: Subject, chosen: bool) -> None:
     """It has as many calls under way as all tables hold, and another has thousands of its own."""
     deep, others = abi.Table.STARTS + abi.Table.OVERFLOW, (abi.Table.OVERFLOW - abi.Table.SHARE) // 2
-    with running(subject.plan) as other:
+    alike = range(subject.pid % SLOTS + SLOTS, 32768, SLOTS)  # which no kernel's PIDs end before
+    pids = [pid for pid in alike if slot_of(pid) != slot_of(subject.pid) and not exists(pid)]
+    with running_as_one_of(subject.plan, pids) if chosen else running(subject.plan) as other:
         both = TracedImage(subject.plan, subject.plan.path, (subject.pid, other.pid))
         session = LibbpfEngine().attach(
             replace(subject.request(), images=(both,), targets=tuple(Target(one.pid, "target", ()) for one in (subject, other)))

@@ -39,7 +39,7 @@ from ssllatency.engines.attach.sites import (
     tier_of,
 )
 from ssllatency.engines.base import AttachError, Request, TracedImage
-from ssllatency.engines.bpf import kernel
+from ssllatency.engines.bpf import kernel, process_slots
 from ssllatency.engines.bpf.libbpf import BpfObject
 from ssllatency.engines.bpf.loadable import Loadable, LoadedMap
 from ssllatency.engines.bpf.objects import open_object
@@ -121,6 +121,7 @@ class Attachment:
         config = self.object.section(".rodata.config", abi.Config)
         config.filter_tgid, config.role = int(self._filtered), abi.Side[self.request.role.name]
         config.companions = int(self._companions)
+        config.slot_secret = process_slots.secret()
         config.stoppable = int(self.method is kernel.Method.PERF)
         self._share_maps()
         programs = self._choose_programs()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
 from ssllatency.engines.bpf.words import filled_words
 from ssllatency.engines.clock import process_clock_ns
 
@@ -22,9 +23,9 @@ class StartTable(ctypes.Structure):
 
 
 class ShareTable(ctypes.Structure):
-    """How many calls in overflow are of the processes with the lowest bits of each number."""
+    """How many calls in overflow are of the processes of each slot."""
 
-    _fields_ = (("calls", ctypes.c_uint64 * abi.Table.SHARES),)
+    _fields_ = (("calls", ctypes.c_uint64 * SLOTS),)
 
 
 def process_of(tag: int) -> int:
@@ -43,9 +44,9 @@ def exists(pid: int) -> bool:
 
 
 class HoldingTable(ctypes.Structure):
-    """What the processes with the lowest bits of each number hold of the handshakes' tables."""
+    """What the processes of each slot hold of the handshakes' tables."""
 
-    _fields_ = (("of", abi.Holding * abi.Table.SHARES),)
+    _fields_ = (("of", abi.Holding * SLOTS),)
 
 
 class Running:
@@ -74,7 +75,7 @@ class Running:
         """Whether the call was still there."""
         if not self._overflow.delete(key):
             return False
-        self._shares.calls[pid % abi.Table.SHARES] -= 1
+        self._shares.calls[slot_of(pid)] -= 1
         return True
 
     def drop(self, operations: Collection[int]) -> int:
@@ -117,7 +118,7 @@ class InFlight:
 
     def give_back(self, pid: int, table: abi.Shared) -> None:
         """The process has one entry less in a table."""
-        self._holdings.of[pid % abi.Table.SHARES].entries[table] -= 1
+        self._holdings.of[slot_of(pid)].entries[table] -= 1
 
     def running(self, alive: Callable[[int], bool] = exists) -> list[abi.Handshake]:
         """The handshakes in flight; those of processes that aren't alive are closed."""

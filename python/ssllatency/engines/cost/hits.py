@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hits of probes, as the programs count them: by processor, by PID modulo HIT_PIDS, and by what the kernel does at each."""
+"""The hits of probes, as the programs count them: by processor, by the process's slot, and by what the kernel does at each."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from dataclasses import dataclass, field
 
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.process_slots import SLOTS
 from ssllatency.engines.bpf.processors import processors
 from ssllatency.engines.bpf.words import filled_words, memory_of
 from ssllatency.probes.costs import WORK_NS, HitCosts
 
 Counts = tuple[tuple[int, int, int, int], ...]  # hits of a table: processor, slot, kind, and how many
 
-_WORDS_OF_CORE = int(abi.HitTable.HIT_PIDS) * int(abi.Hit.HITS)
+_WORDS_OF_CORE = SLOTS * int(abi.Hit.HITS)
 
 
 def possible_cores() -> int:
     """One more than the highest number that a processor of this machine can have."""
     return max(processors("possible")) + 1
-
-
-def slot_of(pid: int) -> int:
-    """Where the hits of that process are counted."""
-    return pid % int(abi.HitTable.HIT_PIDS)
 
 
 @dataclass
@@ -79,7 +75,7 @@ def costs_amid(counts: Sequence[int], costs: HitCosts, cpu_ns: int) -> HitCosts:
 
 def make_room(opened: Loadable) -> None:
     """Before loading: sizes the object's map for the processors that this machine can have."""
-    opened.resize_map("hits", possible_cores() * int(abi.HitTable.HIT_PIDS))
+    opened.resize_map("hits", possible_cores() * SLOTS)
 
 
 class HitTable:

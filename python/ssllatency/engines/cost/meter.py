@@ -10,7 +10,8 @@ from functools import partial
 from threading import Thread
 
 from ssllatency.engines.bpf.loadable import Loadable
-from ssllatency.engines.cost.hits import Counts, Hits, HitTable, added, cost_ns, costs_amid, slot_of
+from ssllatency.engines.bpf.process_slots import slot_of
+from ssllatency.engines.cost.hits import Counts, Hits, HitTable, added, cost_ns, costs_amid
 from ssllatency.engines.cost.payers import Payers
 from ssllatency.engines.cost.run_time import RunTime
 from ssllatency.engines.cost.spent import Paid, Payment, Spent

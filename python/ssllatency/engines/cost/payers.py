@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from ssllatency.engines.bpf.process_slots import slot_of
 from ssllatency.engines.clock import process_clock_ns
-from ssllatency.engines.cost.hits import slot_of
 
 _LIST_S = 1.0  # how often it is looked who is there while the processes of all slots are known
 

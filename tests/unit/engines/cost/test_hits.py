@@ -10,11 +10,12 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.bpf.loadable import Loadable
+from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
 from ssllatency.engines.cost import hits
-from ssllatency.engines.cost.hits import Hits, HitTable, added, cost_ns, costs_amid, slot_of
+from ssllatency.engines.cost.hits import Hits, HitTable, added, cost_ns, costs_amid
 from ssllatency.probes.costs import HitCosts
 
-PIDS, KINDS = int(abi.HitTable.HIT_PIDS), int(abi.Hit.HITS)
+PIDS, KINDS = SLOTS, int(abi.Hit.HITS)
 
 
 class Memory:
@@ -29,7 +30,7 @@ class Memory:
         return kind.from_buffer(self.words)
 
     def set(self, core: int, pid: int, kind: abi.Hit, count: int) -> None:
-        self.words[(core * PIDS + pid % PIDS) * KINDS + kind] = count
+        self.words[(core * PIDS + slot_of(pid)) * KINDS + kind] = count
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_hits_are_told_apart_by_process_processor_and_kind(memory: Memory) -> No
 def test_two_objects_are_added_up(memory: Memory) -> None:
     memory.set(1, 40, abi.Hit.OPTIMISED, 3)
     other = Memory(3)
-    other.set(1, 40 + PIDS, abi.Hit.SINGLE_STEPPED, 4)
+    other.set(1, 40, abi.Hit.SINGLE_STEPPED, 4)
     assert read(memory, other).by_slot == {slot_of(40): [0, 4, 3, 0]}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
 from ssllatency.engines.cost.payers import Payers, all_pids
 from ssllatency.engines.cost.spent import Payment, Spent, share_of
 
@@ -51,9 +52,10 @@ def test_a_process_that_comes_counts_from_its_start() -> None:
 
 
 def test_processes_of_a_slot_count_together_and_those_that_end_stay_counted() -> None:
-    machine = Machine({7: 0, 7 + 1024: 0})
+    other = next(pid for pid in range(SLOTS, 2 * SLOTS) if slot_of(pid) == 7)
+    machine = Machine({7: 0, other: 0})
     payers = machine.payers()
-    machine.ran_ns |= {7: S, 7 + 1024: 2 * S}
+    machine.ran_ns |= {7: S, other: 2 * S}
     payers.see([7])
     del machine.ran_ns[7]
     machine.now_s += 2

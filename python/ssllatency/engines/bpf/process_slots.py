@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which slot a process has in the kernel side's tables by process, as bpf/common/maps.bpf.h computes it.
+
+Processes of one slot share a limit, or an account of hits. Where it was known who shares one, somebody who forks until a PID
+fits could use up a limit of another process's, or have the cost of their own calls charged to it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import cache
+
+from ssllatency import abi
+
+SLOTS, _BITS = int(abi.ProcessSlot.PROCESS_SLOTS), int(abi.ProcessSlot.BITS)
+_WORD = (1 << 64) - 1
+
+
+@cache
+def secret() -> int:
+    """The odd number of this run, which its objects have in common."""
+    return secrets.randbits(64) | 1
+
+
+def slot_of(pid: int) -> int:
+    """The slot of the process."""
+    block, place = divmod(pid, SLOTS)
+    return place ^ (block * secret() & _WORD) >> (64 - _BITS)
