@@ -20,6 +20,7 @@ SHARE = 16  # of one address; an IPv6 network of 64 bits is one
 FOR_HEALTH = 4  # beyond these
 HEADER_S = 5.0  # from a connection's begin, or a request's first byte, until the whole header is there
 REQUEST_S = 20.0  # from then to the end of the answer
+IDLE_S = 130.0  # from then to the next request: longer than a scraper's interval, so that it needn't connect anew
 _LOOK_S = 0.5
 
 
@@ -113,12 +114,13 @@ class Connections:
             self._open.pop(connection, None)
 
     def end_slow(self) -> None:
-        """Ends those that have been busy for too long."""
-        allowed_s = {_State.SENDS: HEADER_S, _State.ANSWERED: REQUEST_S}
+        """Ends those that have been in their state for too long. One that rests may keep its thread busy all the same: with TLS
+        there are messages that are no request."""
+        allowed_s = {_State.SENDS: HEADER_S, _State.ANSWERED: REQUEST_S, _State.RESTS: IDLE_S}
         now_s = self._clock()
         with self._lock:
             for connection, kept in list(self._open.items()):
-                if kept.state in allowed_s and now_s - kept.since_s > allowed_s[kept.state]:
+                if now_s - kept.since_s > allowed_s[kept.state]:
                     self._end(connection)
 
     @property

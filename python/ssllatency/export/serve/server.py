@@ -18,12 +18,11 @@ from typing import Any
 from ssllatency import __version__
 from ssllatency.engines.resources import trim_heap
 from ssllatency.export.metrics.points import NoReading, Reading
-from ssllatency.export.serve.connections import Connections
+from ssllatency.export.serve.connections import IDLE_S, Connections
 from ssllatency.export.serve.host_names import may_ask
 from ssllatency.export.serve.negotiation import Render, chosen
 from ssllatency.export.serve.passwords import Busy, Passwords
 
-_IDLE_S = 130.0  # longer than a scraper's interval, so that it needn't connect anew
 _APART_S = 0.1  # from an answer to the next on the same connection, however fast it asks
 _TEXT = "text/plain; charset=utf-8"
 _COMPRESSION = 1  # gzip's quickest
@@ -79,7 +78,7 @@ class Server(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """In the connection's own thread: a client that is slow in its handshake holds up nobody else."""
-        request.settimeout(_IDLE_S)
+        request.settimeout(IDLE_S)
         if self._tls is None:
             Handler(request, client_address, self, request)
             return

@@ -85,6 +85,7 @@ def _tls(value: Any, name: str) -> ssl.SSLContext | None:
         raise SsllatencyError(f"{name}: tls_server_config needs cert_file and key_file.", 2)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _choice(settings, "min_version", _VERSIONS, "TLS12", name)
+    context.options |= ssl.OP_NO_RENEGOTIATION  # before OpenSSL 3.0 a client might ask for handshakes without end
     context.maximum_version = _choice(settings, "max_version", _VERSIONS, "TLS13", name)
     files = {key: str(Path(name).parent / value) for key, value in settings.items() if key.endswith("_file")}
     wanted = _choice(settings, "client_auth_type", _CLIENT_AUTH, "", name)
