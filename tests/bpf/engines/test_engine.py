@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,6 +187,38 @@ def test_one_process_leaves_room_for_the_calls_of_others(subject: Subject, chose
     assert seen[other.pid] == others
     assert before.losses.map_full >= deep - abi.Table.STARTS - abi.Table.SHARE
     assert seen[subject.pid] == deep - before.losses.map_full
+
+
+def test_the_calls_of_killed_processes_leave_their_room_to_others(subject: Subject) -> None:
+    """Before anyone reads: else who starts processes one after the other takes the whole table, until a trace ends."""
+    deep = abi.Table.STARTS + abi.Table.SHARE
+    with ExitStack() as stack:
+        greedy = [Subject(stack.enter_context(started(subject.plan)), subject.plan) for _ in range(2)]
+        all_three = TracedImage(subject.plan, subject.plan.path, tuple(one.pid for one in (subject, *greedy)))
+        session = subject.attach(images=(all_three,))
+        for one in greedy:
+            one.say("hold", deep)
+        wait_for(lambda: (seen := session.read()).in_flight + seen.losses.map_full == 2 * deep, 30)
+        before = session.read().losses.map_full
+    subject.do("recurse", 1000)
+    session.poll()
+    subject.do("recurse", 100)
+    snapshot = finished(session)
+    refused = snapshot.losses.map_full - before
+    assert 900 < refused <= 1000  # a slot of the table may be left that none of the greedy ones' calls could take
+    assert counts(snapshot) == {("RSA_verify", SUCCESS): 1100 - refused}
+
+
+@contextmanager
+def started(plan: ImagePlan) -> Iterator[subprocess.Popen[str]]:
+    """The program, killed at the end."""
+    with subprocess.Popen([plan.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
 def test_calls_left_by_longjmp_are_lost_entries(subject: Subject) -> None:

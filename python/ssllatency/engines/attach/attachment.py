@@ -383,6 +383,12 @@ class Attachment:
         """The name of a target, "?" where it wasn't there long enough to be asked."""
         return self.targets[pid].comm if pid in self.targets else "?"
 
+    def tend(self) -> None:
+        """To be called several times a second."""
+        self.processes.measure()
+        if self.running:
+            self.running.make_room(self.counters.map_full)
+
     def running_calls(self) -> int:
         """How many calls run now, in processes that are still there."""
         return self.running.count() if self.running else 0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Collection
 
 from ssllatency import abi
@@ -13,6 +14,7 @@ from ssllatency.engines.bpf.words import filled_words
 from ssllatency.engines.clock import process_clock_ns
 
 _TGID_MASK = (1 << 22) - 1
+_REST = 50  # times as long as it takes to look for calls of processes that have ended, that isn't done again
 _START_WORDS = ctypes.sizeof(abi.Start) // 8  # of which the tag is the first
 
 
@@ -56,6 +58,7 @@ class Running:
         self._table = loaded.live_section("starts", StartTable)
         self._overflow = loaded.map("overflow", ctypes.sizeof(abi.StartKey), ctypes.sizeof(abi.Start))
         self._shares = loaded.live_section("shares", ShareTable)
+        self._refused, self._due_s = 0, 0.0
         self.lost = 0
 
     def count(self, alive: Callable[[int], bool] = exists) -> int:
@@ -66,6 +69,16 @@ class Running:
             self._table.slots[number].tag = 0
             self.lost += 1
         return sum(pid not in gone for _, pid in used) + self._count_overflow(alive)
+
+    def make_room(self, refused: int) -> None:
+        """To be called several times a second: takes out the calls of processes that have ended where there was no room for
+        more calls since it did so last. `refused` calls found none so far."""
+        began_s = time.monotonic()
+        if refused != self._refused and began_s >= self._due_s:
+            self._refused = refused
+            self.count()
+            ended_s = time.monotonic()
+            self._due_s = ended_s + _REST * (ended_s - began_s)
 
     def _tags(self) -> list[tuple[int, int]]:
         """The tags of the slots in use, each after its slot's number."""

@@ -287,7 +287,7 @@ class HandshakeSession:
 
     def poll(self) -> list[Single]:
         """To be called several times a second: the handshakes over the bound since the last call, in the order they ended."""
-        self.attachment.processes.measure()
+        self.attachment.tend()
         self._windows.tick(self._counters.within_data)
         self._watch_wakes()
         self._watch_transport()

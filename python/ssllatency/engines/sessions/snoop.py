@@ -230,7 +230,7 @@ class SnoopSession:
 
     def poll(self) -> None:
         """To be called several times a second."""
-        self.attachment.processes.measure()
+        self.attachment.tend()
         if self._windows:
             with ending_if_refused(self._windows, self.attachment):
                 self._windows.tick()
