@@ -13,6 +13,8 @@ import socket
 import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,7 +23,9 @@ from pathlib import Path
 import pytest
 
 from tests import programs
+from tests.live.commands.export import Export, status
 from tests.live.commands.trace import PROGRAM, STOP_TIMEOUT_S
+from tests.live.servers.nginx import Nginx
 
 pytestmark = pytest.mark.usefixtures("tracing")
 SERVER = Path(__file__).parents[1] / "servers" / "python" / "canary_program.py"
@@ -29,6 +33,7 @@ COMM = b"canary-server"  # which the commands do know
 CONNECTIONS = 5
 WINDOW = 8  # so many bytes in a row of a secret, from a multiple of so many, are a find
 LABELS = "version,cipher,resumed,group,signature,client_certificate,role,process"
+REQUEST = ("req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=localhost")
 HANDSHAKES = ("--by", LABELS, "--slowest", "5", "--off-cpu", "--max-in-flight", "1024")
 
 
@@ -80,8 +85,7 @@ def server(folder: Path, canaries: Secrets) -> Iterator[tuple[int, int]]:
     """The process and its port; what it has is among the canaries."""
     password, answer = secrets.token_hex(16), secrets.token_urlsafe(48)
     certificate, key = folder / "server.crt", folder / "server.key"
-    request = ("req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=localhost")
-    openssl(*request, "-passout", f"pass:{password}", "-keyout", str(key), "-out", str(certificate))
+    openssl(*REQUEST, "-passout", f"pass:{password}", "-keyout", str(key), "-out", str(certificate))
     text = openssl("rsa", "-in", str(key), "-passin", f"pass:{password}", "-text", "-noout")
     for name in ("privateExponent", "prime1", "prime2"):
         canaries.add(f"the private key's {name}", number_in(text, name))
@@ -235,6 +239,42 @@ def assert_none_in_memory(command: Command, canaries: Secrets) -> None:
 
 def _knows(maps: Iterable[bytes], memory: Iterable[tuple[str, bytes]]) -> bool:
     return any(COMM in one for one in maps) or any(COMM in piece for _, piece in memory)
+
+
+class TlsExport(Export):
+    """The same over TLS."""
+
+    def _is_ready(self) -> bool:
+        unverified = ssl._create_unverified_context()
+        with suppress(urllib.error.HTTPError), urllib.request.urlopen(self.url, timeout=20, context=unverified):
+            return True
+        return False
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}/-/ready"
+
+
+def test_the_key_of_the_exports_own_server_is_known_to_its_speaker_alone(certificates: Path, tmp_path: Path) -> None:
+    """Who traces can't lose it: it never had it. Who speaks, needs it, and can't read its file again."""
+    if os.geteuid():
+        pytest.skip("only root has privileges to give up: run the tests as root")
+    canaries, certificate, key = Secrets(), tmp_path / "own.crt", tmp_path / "own.key"
+    openssl(*REQUEST, "-noenc", "-keyout", str(key), "-out", str(certificate))
+    key.chmod(0o600)
+    exponent = number_in(openssl("rsa", "-in", str(key), "-text", "-noout"), "privateExponent")
+    canaries.add("the exponent", exponent[WINDOW : 5 * WINDOW])  # to look for all of it takes long
+    canaries.add("the file", key.read_bytes().splitlines()[5])
+    (tmp_path / "web.yml").write_text(f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}\n")
+    with (
+        Nginx(certificates) as served,
+        TlsExport(served.master_pid, options=("--web-config", str(tmp_path / "web.yml"))) as own,
+    ):
+        of_tracer, of_speaker = (list(memory_of(pid)) for pid in (own.tracer, own.speaker))
+        uids = {int(word) for word in status(own.speaker)["Uid"].split()}
+    assert set().union(*(canaries.found_in(piece) for _, piece in of_tracer)) == set()
+    assert "the exponent" in set().union(*(canaries.found_in(piece) for _, piece in of_speaker))
+    assert key.stat().st_uid not in uids
 
 
 def test_a_secret_would_be_found() -> None:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ssllatency.engines.bpf import process_slots
 from ssllatency.engines.bpf.process_slots import SLOTS, slot_of
 
 MOST_PIDS = 1 << 22
+SOURCES = Path(__file__).parents[4] / "bpf"
 
 
 @pytest.mark.parametrize("block", [0, 1, 3, MOST_PIDS // SLOTS - 1])
@@ -32,3 +36,11 @@ def test_each_run_has_a_secret_of_its_own_and_keeps_it() -> None:
         process_slots.secret.cache_clear()
     assert len(secrets) == 3
     assert all(secret % 2 and secret < 1 << 64 for secret in secrets)
+
+
+def test_the_kernel_draws_the_seed_of_every_hash_map() -> None:
+    """Without BPF_F_ZERO_SEED: else a process could choose pointers and names whose hashes are equal."""
+    files = [*SOURCES.rglob("*.h"), *SOURCES.rglob("*.c")]
+    flags = [found for file in files for found in re.findall(r"map_flags, (.+)\)", file.read_text())]
+    assert flags
+    assert set(flags) <= {"BPF_F_MMAPABLE", "BPF_F_NO_PREALLOC"}
