@@ -67,17 +67,15 @@ def code_byte(pid: int, file: MappedFile, offset: int, proc: Path = PROC) -> int
 
 
 def code_state(
-    pid: int, numbers: Numbers, path: str, ranges: Sequence[Range], content: Read, proc: Path = PROC
+    pid: int, maps: bytes, numbers: Numbers, path: str, ranges: Sequence[Range], content: Read, proc: Path = PROC
 ) -> CodeState | None:
-    """The state of these ranges of a file in process `pid`; None where it doesn't map the file as code, or is gone.
+    """The state of these ranges of a file in process `pid`, whose maps are given; None where it doesn't map the file as code.
 
     The file is known by its numbers in maps, and where these don't tell by its inode number and its name. `content(offset,
     size)` is what the file has. Only pages of the process's own are read, where it may be seen which those are: no read waits
     for a file system.
     """
-    try:
-        maps = (proc / str(pid) / "maps").read_bytes()
-    except OSError:
+    if b" %d " % numbers[2] not in maps:
         return None
     name = as_written(path).rpartition(b"/")[2]
     places = [_place(match) for match in _EXECUTABLE.finditer(maps) if _is_of(match, numbers, name)]

@@ -42,6 +42,14 @@ def mapped_files(pid: int, proc: Path = PROC) -> list[MappedFile]:
     return told_apart(pid, parse_maps(text), proc)
 
 
+def read_maps(pid: int, proc: Path = PROC) -> bytes:
+    """The text of a process's maps; b"" where it is gone, or reading isn't permitted."""
+    try:
+        return (proc / str(pid) / "maps").read_bytes()
+    except OSError:
+        return b""
+
+
 def executable_path(pid: int, proc: Path = PROC) -> str | None:
     """The path of the executable that `pid` runs, as MappedFile.path has it; None for a kernel thread or a process gone."""
     try:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from ssllatency.engines.attach.links import LINK_EACH_PROCESS, choose_method, links_each_process
 from ssllatency.engines.base import AttachError, Request, TracedImage
@@ -20,7 +21,7 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.snapshot import Target
 from ssllatency.safe_open import open_regular
-from ssllatency.targets import CodeState, code_state, mapped_numbers, process_of
+from ssllatency.targets import CodeState, Numbers, code_state, mapped_numbers, process_of, read_maps
 from ssllatency.targets.processes import all_pids
 from ssllatency.tracing.resolve import Resolved, library_of
 
@@ -68,21 +69,20 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
 
 def ensure_unchanged(image: TracedImage, pids: Iterable[int]) -> None:
     """AttachError where one of these processes must not get probes of the image."""
-    for state in _states(image, pids).values():
+    for state in _states({0: (image, set(pids))})[0].values():
         raise AttachError(f"it {_WHY[state].format(path=image.plan.path)}.")
 
 
 def ensure_all_unchanged(image: TracedImage) -> None:
     """The same of everyone who maps the file, for links that all share."""
-    for pid, state in _states(image, _everybody()).items():
+    for pid, state in _states({0: (image, set(_everybody()))})[0].items():
         raise AttachError(f"{_name(pid)} {_WHY[state].format(path=image.plan.path)}.")
 
 
-def _states_of_all(images: Iterable[TracedImage], *, everyone: bool) -> dict[int, dict[int, CodeState]]:
+def _states_of_all(images: Sequence[TracedImage], *, everyone: bool) -> dict[int, dict[int, CodeState]]:
     """By number of an image the processes in which no probe of it may be set: of its own, or of everyone who maps the file."""
     others = _everybody() if everyone else []
-    states = {number: _states(image, dict.fromkeys((*image.pids, *others))) for number, image in enumerate(images)}
-    return {number: of_image for number, of_image in states.items() if of_image}
+    return _states({number: (image, {*image.pids, *others}) for number, image in enumerate(images)})
 
 
 def _everybody() -> list[int]:
@@ -91,28 +91,45 @@ def _everybody() -> list[int]:
     return []
 
 
-def _states(image: TracedImage, pids: Iterable[int]) -> dict[int, CodeState]:
-    """Those of the processes whose code of the image isn't the file's."""
-    code = image.plan.code
-    if not code:
-        return {}
-    ranges = [(part.offset, part.offset + part.size) for part in code]
-    states: dict[int, CodeState] = {}
-    try:
-        descriptor = open_regular(image.file)
-    except OSError:
-        return {}
-    try:
-        numbers = mapped_numbers(descriptor)
-        for pid in pids:
-            if numbers is None:
-                break
-            state = code_state(pid, numbers, image.plan.path, ranges, lambda at, size: os.pread(descriptor, size, at))
-            if state not in (None, CodeState.SAME):
-                states[pid] = state
-    finally:
-        os.close(descriptor)
+class _Code(NamedTuple):
+    """An image's code: its file, how maps tells that, and the parts that sites lie in."""
+
+    descriptor: int
+    path: str
+    numbers: Numbers
+    ranges: list[tuple[int, int]]
+
+    def state(self, pid: int, maps: bytes) -> CodeState | None:
+        """As code_state() has it."""
+        return code_state(pid, maps, self.numbers, self.path, self.ranges, lambda at, size: os.pread(self.descriptor, size, at))
+
+
+def _states(whom: Mapping[int, tuple[TracedImage, Collection[int]]]) -> dict[int, dict[int, CodeState]]:
+    """Of each image, by its number, those of these processes whose code isn't the file's. The maps of each are read once."""
+    states: dict[int, dict[int, CodeState]] = defaultdict(dict)
+    with ExitStack() as stack:
+        opened = {number: code for number, (image, _) in whom.items() if (code := _opened(image, stack))}
+        for pid in sorted({pid for _, pids in whom.values() for pid in pids} if opened else ()):
+            maps = read_maps(pid)
+            for number, code in opened.items():
+                state = code.state(pid, maps) if pid in whom[number][1] else None
+                if state not in (None, CodeState.SAME):
+                    states[number][pid] = state
     return states
+
+
+def _opened(image: TracedImage, stack: ExitStack) -> _Code | None:
+    """As long as `stack`; None where no site lies in it, or nobody can tell what maps calls it."""
+    ranges = [(part.offset, part.offset + part.size) for part in image.plan.code]
+    try:
+        descriptor = open_regular(image.file) if ranges else -1
+    except OSError:
+        return None
+    if descriptor < 0:
+        return None
+    stack.callback(os.close, descriptor)
+    numbers = mapped_numbers(descriptor)
+    return _Code(descriptor, image.plan.path, numbers, ranges) if numbers else None
 
 
 def _sentence(states: Mapping[int, Mapping[int, CodeState]], images: tuple[TracedImage, ...]) -> str:

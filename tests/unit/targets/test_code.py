@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.targets import CodeState, code_byte, code_state, mapped_files
+from ssllatency.targets import CodeState, code_byte, code_state, mapped_files, read_maps
 from ssllatency.targets.code import is_only_probed
 
 PAGE = mmap.PAGESIZE
@@ -58,7 +58,9 @@ class Mapped:
         def content(at: int, size: int) -> bytes:
             return self._content[at : at + size]
 
-        return code_state(pid or os.getpid(), file.numbers, path or str(self._path), ranges, content)
+        return code_state(
+            pid or os.getpid(), read_maps(pid or os.getpid()), file.numbers, path or str(self._path), ranges, content
+        )
 
     def close(self) -> None:
         del self._anchor
