@@ -15,7 +15,11 @@ WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 2.0, 20.0  # the shortest window 
 RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and removed for the sake of those who may begin
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then
-_MOST_PATIENCE = 48  # strata from one trial to watch a tier all the time again to the next, where trials fail
+_FITS = 0.8  # of the budget: what all would take, so that it is tried whether all may be watched all the time again
+_PATIENCE, _MOST_PATIENCE = (
+    1,
+    48,
+)  # strata with room for a tier until it is tried, at first, and where trials fail again and again
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ class Controller:
 
     def _has_room_for_a_tier(self) -> bool:
         """Whether the last tier in windows should be tried outside of them: they came and went, and so may have its load."""
-        self._roomy = self._roomy + 1 if self.level > 1 and self._outside <= self._budget * _AIM else 0
+        room = self.whole <= self._budget * _FITS if self.level == 1 else self._outside <= self._budget * _AIM
+        self._roomy = self._roomy + 1 if self.level and room else 0
         return self._roomy > self._patience
 
     def _part(self, aim: float) -> float:

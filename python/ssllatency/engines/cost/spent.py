@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _LEAST_BUSY = 0.1  # of a processor: whoever uses less of it has time to spare, and its share would be a matter of chance
+_LEAST_S = 0.25  # for which at least so much is taken for granted: a few handshakes at once are no load
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,12 @@ NO_PAYMENT = Payment(0, 0)
 
 
 def share_of(cost_ns: int, cpu_ns: int, seconds: float) -> float | None:
-    """Which part of its processor time somebody paid in that many seconds, at least a tenth of a processor's taken for granted;
-    None for one that did nothing and paid nothing."""
+    """Which part of its processor time somebody paid in that many seconds, at least 25 ms and a tenth of a processor's taken for
+    granted; None for one that did nothing and paid nothing."""
     if cost_ns <= 0 and cpu_ns <= 0:
         return None
-    whole_ns = max(cpu_ns, _LEAST_BUSY * seconds * 1e9)
+    least_ns = _LEAST_BUSY * max(seconds, _LEAST_S) * 1e9 if seconds > 0 else 0.0
+    whole_ns = max(cpu_ns, least_ns)
     return max(0, cost_ns) / whole_ns if whole_ns > 0 else None
 
 

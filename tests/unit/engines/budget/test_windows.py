@@ -278,6 +278,20 @@ def test_a_load_that_has_gone_gives_its_functions_back() -> None:
     assert server.left.count(Tier.BELOW) > before
 
 
+def test_who_fits_the_budget_is_watched_all_the_time_after_a_burst() -> None:
+    """Though it takes more than the half of the budget that windows aim at."""
+    server = Server({Tier.DATA: 100_000, Tier.BELOW: 0, Tier.HANDSHAKE: 0})
+    windows = watch(server)
+    run(server, windows, 0.5)
+    assert Tier.DATA not in server.attached
+    server.rates[Tier.DATA] = 7_000  # 1.4 %
+    run(server, windows, 30)
+    before = server.left.count(Tier.DATA)
+    run(server, windows, 30)
+    assert server.left.count(Tier.DATA) == before, "it stays so"
+    assert server.counting == set(Tier)
+
+
 def test_who_asks_in_vain_whether_functions_may_come_back_asks_less_and_less() -> None:
     server = Server({Tier.DATA: 50_000, Tier.BELOW: 9_000, Tier.HANDSHAKE: 4_000})  # too much by one tenth
     windows = watch(server)
