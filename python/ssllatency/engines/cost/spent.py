@@ -57,8 +57,8 @@ NO_PAYMENT = Payment(0, 0)
 
 
 def share_of(cost_ns: int, cpu_ns: int, seconds: float) -> float | None:
-    """Which part of its processor time somebody paid in that many seconds, at least 25 ms and a tenth of a processor's taken for
-    granted; None for one that did nothing and paid nothing."""
+    """Which part of its processor time somebody paid in that many seconds, at least a tenth of a processor's taken for granted,
+    and at least 25 ms; None for one that did nothing and paid nothing."""
     if cost_ns <= 0 and cpu_ns <= 0:
         return None
     least_ns = _LEAST_BUSY * max(seconds, _LEAST_S) * 1e9 if seconds > 0 else 0.0
