@@ -32,7 +32,7 @@ _VARYING = (
     (r"^(?:Cost of tracing|Processes that aren't traced|Programs that aren't at probes)\b.*\n(?:[ ].*\n)*\n?", ""),
     (r"^OpenSSL .* processors$", "OpenSSL, Linux, processors"),
     (r"^\S+, kernel \S+, (.*) from \S+$", r"host, kernel, \1"),
-    (r"\|[█▓▥▒·░○]+\|", "|bar|"),
+    (r"\|[▞█▓▤▥▒·:░○]+\|", "|bar|"),
     (r"\b1 completion\b", "1 completions"),  # of a thread that polled little
     (r"<?\d[\d.]*", "0"),
     (r"0 ?(ns|us|ms|s)\b", "0 s"),
