@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -45,7 +45,12 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
     if not states:
         return resolved
     sentence = _sentence(states, resolved.images)
-    if arguments.links == "shared":
+    changed = {
+        number: frozenset(pid for pid, state in of_image.items() if state is CodeState.CHANGED)
+        for number, of_image in states.items()
+    }
+    endangered = any(changed.values())  # where the kernel sets no probe, a shared link does no harm
+    if endangered and arguments.links == "shared":
         raise SsllatencyError(f"{sentence} Links that all processes share would set it there: leave out --links.")
     images = tuple(
         replace(image, pids=tuple(pid for pid in image.pids if pid not in states.get(number, {})))
@@ -54,7 +59,7 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
     left = {pid for image in images for pid in image.pids}
     if not left and not getattr(arguments, "wait", False):
         raise SsllatencyError(f"{sentence} No other process is left to trace: restart it without what patches it.")
-    if method is kernel.Method.PERF and len(left) > LINK_EACH_PROCESS:
+    if endangered and method is kernel.Method.PERF and len(left) > LINK_EACH_PROCESS:
         raise SsllatencyError(
             f"{sentence} This kernel can't spare it where many are traced: name up to {LINK_EACH_PROCESS} by -p."
         )
@@ -62,33 +67,42 @@ def spared(resolved: Resolved, request: Request, arguments: argparse.Namespace) 
         resolved,
         images=images,
         targets=_targets(resolved.targets, resolved.images, states),
-        notes=(*resolved.notes, f"{sentence} {_OWN_LINKS}" if shared else sentence),
-        spared={number: frozenset(of_image) for number, of_image in states.items()},
+        notes=(*resolved.notes, f"{sentence} {_OWN_LINKS}" if shared and endangered else sentence),
+        spared={number: pids for number, pids in changed.items() if pids},
     )
 
 
 def ensure_unchanged(image: TracedImage, pids: Iterable[int]) -> None:
     """AttachError where one of these processes must not get probes of the image."""
-    for state in _states({0: (image, set(pids))})[0].values():
+    traced = set(pids)
+    for state in _states({0: _Whom(image, traced, traced)})[0].values():
         raise AttachError(f"it {_WHY[state].format(path=image.plan.path)}.")
 
 
 def ensure_all_unchanged(image: TracedImage) -> None:
     """The same of everyone who maps the file, for links that all share."""
-    for pid, state in _states({0: (image, set(_everybody()))})[0].items():
+    for pid, state in _states({0: _Whom(image, {*image.pids, *_everybody()}, set())})[0].items():
         raise AttachError(f"{_name(pid)} {_WHY[state].format(path=image.plan.path)}.")
 
 
 def _states_of_all(images: Sequence[TracedImage], *, everyone: bool) -> dict[int, dict[int, CodeState]]:
     """By number of an image the processes in which no probe of it may be set: of its own, or of everyone who maps the file."""
     others = _everybody() if everyone else []
-    return _states({number: (image, {*image.pids, *others}) for number, image in enumerate(images)})
+    return _states({number: _Whom(image, {*image.pids, *others}, set(image.pids)) for number, image in enumerate(images)})
 
 
 def _everybody() -> list[int]:
     with suppress(SsllatencyError):
         return all_pids()
     return []
+
+
+class _Whom(NamedTuple):
+    """In which processes an image's code is looked at, and which of them are to be traced."""
+
+    image: TracedImage
+    pids: set[int]
+    traced: set[int]
 
 
 class _Code(NamedTuple):
@@ -104,16 +118,19 @@ class _Code(NamedTuple):
         return code_state(pid, maps, self.numbers, self.path, self.ranges, lambda at, size: os.pread(self.descriptor, size, at))
 
 
-def _states(whom: Mapping[int, tuple[TracedImage, Collection[int]]]) -> dict[int, dict[int, CodeState]]:
-    """Of each image, by its number, those of these processes whose code isn't the file's. The maps of each are read once."""
+def _states(whom: Mapping[int, _Whom]) -> dict[int, dict[int, CodeState]]:
+    """Of each image, by its number, those of these processes whose code isn't the file's. The maps of each are read once.
+
+    That the kernel sets no probe in it matters of those to trace only. Besides, maps may name another file alike.
+    """
     states: dict[int, dict[int, CodeState]] = defaultdict(dict)
     with ExitStack() as stack:
-        opened = {number: code for number, (image, _) in whom.items() if (code := _opened(image, stack))}
-        for pid in sorted({pid for _, pids in whom.values() for pid in pids} if opened else ()):
+        opened = {number: code for number, those in whom.items() if (code := _opened(those.image, stack))}
+        for pid in sorted({pid for those in whom.values() for pid in those.pids} if opened else ()):
             maps = read_maps(pid)
             for number, code in opened.items():
-                state = code.state(pid, maps) if pid in whom[number][1] else None
-                if state not in (None, CodeState.SAME):
+                state = code.state(pid, maps) if pid in whom[number].pids else None
+                if state is CodeState.CHANGED or (state is CodeState.UNPROBED and pid in whom[number].traced):
                     states[number][pid] = state
     return states
 
