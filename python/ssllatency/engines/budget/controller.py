@@ -8,18 +8,13 @@ from dataclasses import dataclass
 _AIM = 0.5  # of the budget: what the tracer itself takes of the machine isn't in it, nor what comes in a moment
 _PAYS_BACK_S = 20.0  # in which an excess is made up for
 _LEAST_AIM = 0.4  # of the budget, however much there is to be made up for
-_LEAST_LEFT = (
-    0.05  # of the budget for what goes into windows, however much of it the others take: a run of seconds sees it, too
-)
+_LEAST_LEFT = 0.05  # of the budget for what goes into windows, however much of it the others take
 WINDOW_S, STRATUM_S, LONGEST_STRATUM_S = 0.05, 2.0, 20.0  # the shortest window and stratum, and the longest stratum
 RESTING_STRATUM_S = 10.0  # the shortest while nobody works: probes are set and removed for the sake of those who may begin
 _SPARE = 1.3  # how much dearer the functions could be before they leave the windows again
 _CALM = 3  # strata with so much to spare until then
 _FITS = 0.8  # of the budget: what all would take, so that it is tried whether all may be watched all the time again
-_PATIENCE, _MOST_PATIENCE = (
-    1,
-    48,
-)  # strata with room for a tier until it is tried, at first, and where trials fail again and again
+_MOST_PATIENCE = 48  # strata with room for a tier until it is tried, where trials fail again and again
 
 
 @dataclass(frozen=True)
@@ -74,9 +69,10 @@ class Controller:
         if whole is not None and part > 0:
             self._added = max(0.0, whole - self._outside) / part
 
-    def next(self, excess_s: float = 0.0, *, rests: bool = False) -> Schedule:
+    def next(self, excess_s: float = 0.0, *, rests: bool = False, unseen: bool = False) -> Schedule:
         """What comes now, and with which `level`. `excess_s`: by how many seconds of processor time for each second of the
-        processes' the budget was overdrawn so far; `rests`: whether none of them has run in the last stratum."""
+        processes' the budget was overdrawn so far; `rests`: whether none of them has run in the last stratum; `unseen`: whether
+        some of what is in windows hasn't had one yet, which then comes soon, so that a run of seconds has it as well."""
         aim = max(self._budget * _AIM - max(0.0, excess_s) / _PAYS_BACK_S, self._budget * _LEAST_AIM)
         if self.wants_more:
             self._move(1)
@@ -87,7 +83,8 @@ class Controller:
         self._calm = self._calm + 1 if part > _SPARE else 0
         if self._calm >= _CALM:
             self._move(-1)
-        return _schedule(min(part, 1.0), RESTING_STRATUM_S if rests else STRATUM_S)
+        least_s = RESTING_STRATUM_S if rests else STRATUM_S
+        return _schedule(min(part, 1.0), least_s, least_s if unseen else LONGEST_STRATUM_S)
 
     def _move(self, by: int) -> None:
         """So many more tiers go into windows. What the others take isn't known then until it is heard."""
@@ -105,7 +102,7 @@ class Controller:
         return max(self._budget * _LEAST_LEFT, aim - self._outside) / self._added if self._added > 0 else _SPARE * 2
 
 
-def _schedule(part: float, least_s: float) -> Schedule:
-    """The shortest stratum from `least_s` on whose window is so long that setting and removing probes is little beside it."""
-    stratum_s = min(max(least_s, WINDOW_S / part if part > 0 else LONGEST_STRATUM_S), LONGEST_STRATUM_S)
+def _schedule(part: float, least_s: float, most_s: float) -> Schedule:
+    """The shortest stratum within these bounds whose window is so long that setting and removing probes is little beside it."""
+    stratum_s = min(max(least_s, WINDOW_S / part if part > 0 else most_s), most_s)
     return Schedule(stratum_s, max(WINDOW_S, part * stratum_s))

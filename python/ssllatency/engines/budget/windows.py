@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ssllatency.engines.attach.sites import Tier, tier_of
-from ssllatency.engines.budget.controller import Controller
+from ssllatency.engines.budget.controller import Controller, Schedule
 from ssllatency.engines.budget.dearness import Dearness
 from ssllatency.engines.budget.gates import Gates, resume
 from ssllatency.engines.cost.spent import Spent
@@ -113,6 +113,7 @@ class Windows:
         begin = work()
         self._watches = {tier: _Watch(now, begin) for tier in self._tiers}
         self._windowed: tuple[Tier, ...] = ()
+        self._seen_tiers: set[Tier] = set()  # those that have had a window
         self._phase = _Phase.BEFORE
         self._opens_s = self._shuts_s = self._ends_s = self._stratum_s = 0.0
         self._window = _Window()
@@ -301,10 +302,10 @@ class Windows:
         self._share()
         run_ns = self._before.everyones_cpu_ns
         self._resting, self._run_ns = run_ns == self._run_ns, run_ns
-        schedule = self._controller.next(self._overdrawn_s(), rests=self._resting)
+        schedule = self._schedule()
         while self._controller.level != len(self._windowed):
             self._move()
-            schedule = self._controller.next(self._overdrawn_s(), rests=self._resting)
+            schedule = self._schedule()
         self._phase = _Phase.BEFORE
         begins_s, self._stratum_s = self._clock(), schedule.stratum_s
         self._ends_s = begins_s + schedule.stratum_s
@@ -312,6 +313,10 @@ class Windows:
         self._shuts_s = self._opens_s + schedule.window_s
         self._planned_s, self._planned = self._clock(), self._work()
         self._share()
+
+    def _schedule(self) -> Schedule:
+        unseen = not self._seen_tiers.issuperset(self._windowed)
+        return self._controller.next(self._overdrawn_s(), rests=self._resting, unseen=unseen)
 
     def _move(self) -> None:
         """Has tiers go into windows, or come back, and looks for a moment what tracing takes outside of windows now: whether
@@ -398,6 +403,7 @@ class Windows:
         for tier in self._windowed:
             self._watches[tier].unfinished += self._gates.finish(tier)
             self._watches[tier].windows += 1
+        self._seen_tiers.update(self._windowed)
         self._seen = self._totals()
         self._dearness.heard(self._between, self._work() - self._probed)
         self._controller.heard(self._outside, self._share(), self._window.watched_s / (self._clock() - self._planned_s))

@@ -264,6 +264,18 @@ def test_what_others_take_leaves_windows_a_part() -> None:
     assert share(server) <= 1.3 * BUDGET
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_first_window_comes_soon(seed: int) -> None:
+    """Whatever a run of seconds would have to wait for by its budget alone, and all that pay for it later keep that budget."""
+    server = Server({Tier.DATA: 0, Tier.BELOW: 150_000, Tier.HANDSHAKE: 9_000})
+    windows = watch(server, seed=seed)
+    run(server, windows, 2.5)
+    assert windows.by_tier()[Tier.BELOW].windows == 1
+    run(server, windows, 60)
+    windows.finish()
+    assert share(server) <= 1.2 * BUDGET
+
+
 def test_a_load_that_has_gone_gives_its_functions_back() -> None:
     server = Server({Tier.DATA: 50_000, Tier.BELOW: 30_000, Tier.HANDSHAKE: 0})
     windows = watch(server)
