@@ -20,6 +20,9 @@ enum {
 	OPENSSL_RECEIVED_SHUTDOWN = 2,
 	OPENSSL_BIO_READ = 1,
 	OPENSSL_BIO_WRITE = 2,
+	OPENSSL_BIO_SPECIAL = 4, /* it waits for something else, by its retry_reason */
+	OPENSSL_BIO_CONNECT = 2,
+	OPENSSL_BIO_ACCEPT = 3,
 	OPENSSL_FLOW_ERROR = 1,
 	OPENSSL_STATE_OK = 1, /* TLS_ST_OK: SSL_get_state where the handshake is over */
 	OPENSSL_QUIC_OBJECT = 0x80,
@@ -76,14 +79,19 @@ static __always_inline bool read_server(__u64 ssl, const struct ssll_library *li
 	return true;
 }
 
-/* The flags of the BIO that the SSL at `ssl` holds at `offset`. */
-static __always_inline bool read_bio_flags(__u64 ssl, __s32 offset, const struct ssll_library *library, __u32 *flags)
+/* What a BIO waits for: its flags, and the reason that lies behind them. */
+struct bio_wait {
+	__u32 flags, reason;
+};
+
+/* That of the BIO that the SSL at `ssl` holds at `offset`. */
+static __always_inline bool read_bio_wait(__u64 ssl, __s32 offset, const struct ssll_library *library, struct bio_wait *wait)
 {
 	__u64 bio = 0;
 
 	if (offset < 0 || bpf_probe_read_user(&bio, sizeof(bio), (void *)(ssl + offset)) || !bio)
 		return false;
-	return read_int(bio, library->bio_flags, flags);
+	return library->bio_flags >= 0 && bpf_probe_read_user(wait, sizeof(*wait), (void *)(bio + library->bio_flags)) == 0;
 }
 
 /* Since OpenSSL 3.2 an SSL * may be a QUIC object, whose state lies elsewhere. */
@@ -98,14 +106,19 @@ static __always_inline bool is_connection(__u64 ssl, const struct ssll_library *
 static __always_inline struct verdict judge_transport(__u64 ssl, bool reading, const struct ssll_library *library)
 {
 	__s32 offset = reading ? library->rbio : library->wbio;
-	__u32 flags = 0, state = 0;
+	struct bio_wait wait = {};
+	__u32 state = 0;
 
-	if (!read_bio_flags(ssl, offset, library, &flags))
+	if (!read_bio_wait(ssl, offset, library, &wait))
 		return verdict_of(SSLL_RETRY, SSLL_REASON_UNKNOWN);
-	if (flags & OPENSSL_BIO_READ)
+	if (wait.flags & OPENSSL_BIO_READ)
 		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_READ);
-	if (flags & OPENSSL_BIO_WRITE)
+	if (wait.flags & OPENSSL_BIO_WRITE)
 		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_WRITE);
+	if (wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_CONNECT)
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_CONNECT);
+	if (wait.flags & OPENSSL_BIO_SPECIAL && wait.reason == OPENSSL_BIO_ACCEPT)
+		return verdict_of(SSLL_RETRY, SSLL_REASON_WANT_ACCEPT);
 	if (library->boringssl >= 0)
 		return verdict_of(SSLL_FAILURE, SSLL_REASON_SYSCALL);
 	if (!read_int(ssl, library->state, &state))

@@ -289,6 +289,8 @@ class Reason(IntEnum):
     WANT_X509_LOOKUP = 4
     SYSCALL = 5
     ZERO_RETURN = 6
+    WANT_CONNECT = 7
+    WANT_ACCEPT = 8
     WANT_ASYNC = 9
     WANT_ASYNC_JOB = 10
     WANT_CLIENT_HELLO_CB = 11

@@ -63,9 +63,14 @@ def test_ways_to_shake_hands(certificates: Path, shaker: Path, how: str, role: s
     assert_books(shakes)
 
 
-def test_a_failure_is_one_whatever_the_transport_says(certificates: Path, shaker: Path) -> None:
+@pytest.mark.parametrize("engine", ["libbpf", "bpftrace"])
+def test_a_failure_is_one_whatever_the_transport_says(certificates: Path, shaker: Path, engine: str) -> None:
     """As OpenSSL has it: the error queue goes before what a BIO says of reading again, which some say for ever."""
-    with shaking(shaker, certificates) as (pid, do), Trace(pid) as trace, Shakes(pid) as shakes:
+    with (
+        shaking(shaker, certificates) as (pid, do),
+        Trace(pid, options=("--engine", engine)) as trace,
+        Shakes(pid) as shakes,
+    ):
         do(f"stale {TIMES}")
     assert endings(shakes.document) == {"failure": TIMES}
     assert count(trace.document, "SSL_accept", "failure") == TIMES

@@ -81,6 +81,8 @@ def unsuccessful_ssl(offsets: SslOffsets, emit: Emit) -> Lines:
         return _unsuccessful_boringssl(offsets, emit)
     opaque = f"$ssl == 0 || {_QUIC}" if offsets.version else "$ssl == 0"
     lines = [f"if ({opaque}) {{", unknown, "} else {", f"$want = *(int32*)uptr($ssl + {offsets.rwstate});"]
+    if offsets.state is not None:  # an error in the queue goes first: a BIO may leave its flags as they were
+        lines += [f"if (*(int32*)uptr($ssl + {offsets.state}) == 1) {{", emit(Outcome.FAILURE, Reason.SSL), "} else"]
     lines += [f"if ($want == {_READING} || $want == {_WRITING}) {{", *_transport(offsets, emit)]
     for want, reason in _WAITS.items():
         lines += [f"}} else if ($want == {want}) {{", emit(Outcome.RETRY, reason)]
@@ -104,8 +106,9 @@ def _unsuccessful_boringssl(offsets: SslOffsets, emit: Emit) -> Lines:
 def _transport(offsets: SslOffsets, emit: Emit, reading: int = _READING) -> Lines:
     """A wait for the socket only where the BIO says so: rwstate stays at READING when the peer is gone."""
     unknown = emit(Outcome.RETRY, Reason.UNKNOWN)
-    if None in (offsets.rbio, offsets.wbio, offsets.bio_flags):
+    if offsets.rbio is None or offsets.wbio is None or offsets.bio_flags is None:
         return [unknown]
+    other = f"($flags & 4) == 4 && *(int32*)uptr($bio + {offsets.bio_flags + 4})"  # the reason lies behind the flags
     return [
         f"$bio = *(uint64*)uptr($ssl + {offsets.wbio});",
         f"if ($want == {reading}) {{",
@@ -118,6 +121,10 @@ def _transport(offsets: SslOffsets, emit: Emit, reading: int = _READING) -> Line
         emit(Outcome.RETRY, Reason.WANT_READ),
         "} else if (($flags & 2) == 2) {",
         emit(Outcome.RETRY, Reason.WANT_WRITE),
+        f"}} else if ({other} == 2) {{",
+        emit(Outcome.RETRY, Reason.WANT_CONNECT),
+        f"}} else if ({other} == 3) {{",
+        emit(Outcome.RETRY, Reason.WANT_ACCEPT),
         "} else {",
         *_broken_off(offsets, emit),
         "}",
