@@ -39,6 +39,7 @@ struct connection *connection__new(
 	connection->epoll = epoll;
 	connection->counters = counters;
 	connection->requests_left = options->requests;
+	connection->polled = options->poll_ms > 0;
 	connection->state = options->lazy ? RECEIVING : HANDSHAKING;
 	return connection;
 }
@@ -74,7 +75,9 @@ static void wait_for_job(struct connection *connection)
 	OSSL_ASYNC_FD fds[MAX_WAIT_FDS];
 	size_t added, deleted, all = 0;
 
-	connection->waiting = FOR_JOB;
+	connection->waiting = connection->polled ? FOR_RETRY : FOR_JOB;
+	if (connection->polled)
+		return;
 	if (!SSL_get_changed_async_fds(connection->ssl, NULL, &added, NULL, &deleted) || added > MAX_WAIT_FDS ||
 	        !SSL_get_changed_async_fds(connection->ssl, fds, &added, NULL, &deleted)) {
 		connection->waiting = FOR_RETRY;

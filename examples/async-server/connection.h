@@ -33,6 +33,7 @@ struct connection {
 	char request[MAX_REQUEST + 1];
 	size_t received;          // bytes of `request`
 	bool keep_alive, counted; // its handshake is
+	bool polled;              // its jobs are resumed now and then, whatever their descriptors say
 	const char *answer;
 	struct connection *next, **link; // in the loop's list
 	struct connection *next_ended;

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BATCH = 256, RETRY_MS = 1 };
@@ -21,8 +22,32 @@ struct loop {
 	struct connection *connections, *ended; // all; those to be freed after the batch
 	long open;
 	bool listening, stopping;
-	bool retrying; // a connection waits FOR_RETRY
+	bool retrying;    // a connection waits FOR_RETRY
+	int64_t retry_ms; // when such are advanced next
 };
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+// A connection waits FOR_RETRY from now on.
+static void retry_soon(struct loop *loop)
+{
+	if (!loop->retrying)
+		loop->retry_ms = now_ms() + (loop->server->options.poll_ms ? loop->server->options.poll_ms : RETRY_MS);
+	loop->retrying = true;
+}
+
+static int timeout_ms(const struct loop *loop)
+{
+	int64_t left_ms = loop->retry_ms - now_ms();
+
+	return !loop->retrying ? -1 : left_ms > 0 ? (int)left_ms : 0;
+}
 
 static bool watch(struct loop *loop, struct source *source, uint32_t events)
 {
@@ -53,7 +78,7 @@ static void advance(struct loop *loop, struct connection *connection)
 		connection->next_ended = loop->ended;
 		loop->ended = connection;
 	} else if (connection->waiting == FOR_RETRY) {
-		loop->retrying = true;
+		retry_soon(loop);
 	}
 }
 
@@ -141,9 +166,11 @@ static void drop(struct loop *loop, struct connection *connection)
 // Connections that nothing will tell to go on. The stopping server takes what has come already, then ends them.
 static void advance_others(struct loop *loop)
 {
-	loop->retrying = false;
+	bool due = timeout_ms(loop) == 0;
+
+	loop->retrying &= !due;
 	for (struct connection *each = loop->connections; each; each = each->next)
-		if (each->waiting == FOR_RETRY || (loop->stopping && each->waiting == FOR_SOCKET))
+		if ((due && each->waiting == FOR_RETRY) || (loop->stopping && each->waiting == FOR_SOCKET))
 			advance(loop, each);
 }
 
@@ -164,7 +191,7 @@ static void tidy(struct loop *loop)
 static void turn(struct loop *loop)
 {
 	struct epoll_event events[BATCH];
-	int number = epoll_wait(loop->epoll, events, BATCH, loop->retrying ? RETRY_MS : -1);
+	int number = epoll_wait(loop->epoll, events, BATCH, timeout_ms(loop));
 	bool asked = false;
 
 	for (int i = 0; i < number; i++) {

@@ -18,6 +18,8 @@ static const char usage[] = "Usage: async-server --cert FILE --key FILE [OPTIONâ
                             "  --async                   SSL_MODE_ASYNC: TLS calls run as jobs, which an engine can pause\n"
                             "  --lazy                    shake hands within the first SSL_read, without SSL_do_handshake\n"
                             "  --jobs N                  the most jobs in flight, by thread (default 0: no limit)\n"
+                            "  --poll-ms N               resume each paused job every N ms, done or not, instead of when its\n"
+                            "                            wait descriptor is readable\n"
                             "  --engine FILE|ID          use this OpenSSL engine for all that it offers\n"
                             "  --engine-ctrl NAME:VALUE  a control command for it, before it starts (repeatable)\n"
                             "  --engine-key              let the engine load the key, with FILE as the key's name\n"
@@ -43,6 +45,7 @@ static const struct choice {
         {"async", FLAG, offsetof(struct options, async), 0, 0},
         {"lazy", FLAG, offsetof(struct options, lazy), 0, 0},
         {"jobs", NUMBER, offsetof(struct options, jobs), 0, 100000},
+        {"poll-ms", NUMBER, offsetof(struct options, poll_ms), 1, 10000},
         {"engine", TEXT, offsetof(struct options, engine), 0, 0},
         {"engine-ctrl", CONTROL, 0, 0, 0},
         {"engine-key", FLAG, offsetof(struct options, engine_key), 0, 0},

@@ -17,6 +17,7 @@ struct options {
 	bool async, engine_key, resume, lazy;
 	long requests; // the most in a connection
 	long threads, connections, jobs;
+	long poll_ms; // how often paused jobs are resumed to see whether they are done; 0: when their descriptor says so
 };
 
 // Fills `options`; on a mistake says what it was and ends the process with status 2.

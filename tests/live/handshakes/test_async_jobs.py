@@ -16,6 +16,7 @@ import pytest
 from tests import foreign
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.handshakes import Shakes, assert_books, endings
+from tests.live.handshakes.test_diagnosis import told
 from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, load, offload
 from tests.live.servers.nginx import Nginx, Settings
 from tests.live.victims.lanes import BATCHES, build_lanes
@@ -91,7 +92,7 @@ def test_debian_13(certificates: Path) -> None:
 
 def test_operations_that_the_engine_turns_down(certificates: Path) -> None:
     """Without a descriptor to wake the job by it does the operation at once, by OpenSSL's method."""
-    connections = 20
+    connections = 40
     with AsyncServer(certificates, AsyncSettings(version="1.3", engine=offload(threads=2))) as server:
         client = Client(server.port, TLS_1_3)
         with Shakes(server.pid) as shakes:
@@ -108,6 +109,7 @@ def test_operations_that_the_engine_turns_down(certificates: Path) -> None:
         final = server.stop()
     assert final["engine"]["refused"] == shakes.document["async"]["software"] == connections
     assert Counter(single["pauses"] for single in shakes.singles) == {0: connections, 1: 5}
+    assert told(shakes)[0].rule.name == "software_fallback"
     assert_told_like(shakes, final)
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests import foreign
+from tests.live.commands.handshakes import Shakes
 from tests.live.commands.trace import Document, Trace, count, losses
+from tests.live.handshakes.test_diagnosis import told
 from tests.live.servers.jobs import AsyncServer, AsyncSettings, Counts, lanes, load, qatengine
 from tests.machine import leave_out
 
@@ -66,3 +68,16 @@ def test_batches_of_the_engine(certificates: Path, root: Path, kind: str) -> Non
     assert CONNECTIONS / LANES <= count(document, BATCH[kind]) <= CONNECTIONS
     assert count(document, "ASYNC_pause_job") >= final["calls"]["SSL_do_handshake"]["want_async"] > 0
     assert losses(document) == {}
+
+
+@pytest.mark.parametrize("parallel", [2, 64])
+def test_batches_that_too_few_clients_fill(certificates: Path, root: Path, parallel: int) -> None:
+    """The engine waits for eight operations until its time limit: two clients never have as many."""
+    if lanes(root) == "none":
+        leave_out("libcrypto_mb does nothing on this machine's CPU, so qatengine makes no batches")
+    settings = AsyncSettings(kind="rsa", version="1.3", groups="P-256", engine=qatengine(root))
+    with AsyncServer(certificates, settings, root) as server, Shakes(server.pid) as shakes:
+        load(server, connections=CONNECTIONS, parallel=parallel)
+        server.wait_idle()
+    names = [diagnosis.rule.name for diagnosis in told(shakes)]
+    assert ("batches_unfilled" in names[:1]) == (parallel == 2)

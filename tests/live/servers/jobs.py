@@ -84,8 +84,8 @@ def lanes(root: Path) -> str:
 @dataclass(frozen=True)
 class AsyncSettings:
     """How the server is set up. `kind` is that of its certificate, `version` "1.2", "1.3" or "" for both, `jobs` the most in
-    flight (0: any number). `lazy` shakes hands within the first SSL_read. Every handshake is a full one unless `resume`.
-    `environment` comes on top of ours."""
+    flight (0: any number). `lazy` shakes hands within the first SSL_read. `poll_ms`: how often it looks whether jobs are done,
+    0 when their descriptors say so. Every handshake is a full one unless `resume`. `environment` comes on top of ours."""
 
     kind: str = "rsa"
     asynchronous: bool = True
@@ -97,6 +97,7 @@ class AsyncSettings:
     threads: int = 1
     jobs: int = 0
     lazy: bool = False
+    poll_ms: int = 0
     environment: tuple[tuple[str, str], ...] = ()
 
 
@@ -207,7 +208,13 @@ class AsyncServer:
             f"tls{settings.version}": settings.version,
         }
         words += [f"--{name}" for name, wanted in flags.items() if wanted]
-        values = {"groups": settings.groups, "requests": settings.requests, "jobs": settings.jobs, "threads": settings.threads}
+        values = {
+            "groups": settings.groups,
+            "requests": settings.requests,
+            "jobs": settings.jobs,
+            "threads": settings.threads,
+            "poll-ms": settings.poll_ms,
+        }
         words += [word for name, value in values.items() if value for word in (f"--{name}", str(value))]
         if engine := settings.engine:
             words += ["--engine", self._inside(Path(engine.name)) if "/" in engine.name else engine.name]

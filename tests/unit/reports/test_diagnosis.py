@@ -120,6 +120,25 @@ def test_advice_fits_the_key_and_the_offload() -> None:
     assert diagnose(ecdsa)[0].endswith("is ECDSA P-256 signing. Session resumption would reduce it.")
 
 
+@pytest.mark.parametrize(
+    ("completion", "resumption", "split"),
+    [
+        (9.0, 1.0, ", 90 % of that until completion: the offload itself"),
+        (5.0, 1.0, ", 50 % of that until completion"),
+        (1, 1.2, ""),
+    ],
+)
+def test_waits_that_could_not_be_split_are_neither_the_offloads_nor_the_loops(
+    completion: float, resumption: float, split: str
+) -> None:
+    """As of jobs that are resumed again and again before they are done."""
+    made = measured(wait_offload=10, offload_completion=completion, offload_resumption=resumption, rest=1)
+    (said,) = diagnoses(made)
+    assert said.rule.name == "offload_waits"
+    assert f"is spent waiting for the offload{split}" in said.sentence
+    assert split or "completion" not in said.sentence
+
+
 @pytest.mark.parametrize(("rsa", "named"), [(80, "RSA-2048 signing"), (79, "the private key")])
 def test_key_is_named_where_nearly_all_of_its_time_is_of_one_kind(rsa: int, named: str) -> None:
     made = measured(private_key=9, rest=0.001)

@@ -46,10 +46,11 @@ def vain_resumptions(case: Case) -> Evidence | None:
 
 def late_resumption(case: Case) -> Evidence | None:
     """Much of the time waits for the offload, and most of that after it was done."""
-    if not case.much(OWN_FLOOR_NS, Part.WAIT_OFFLOAD) or _late(case) < MOST:
+    late = _of_waits(case, Part.RESUMPTION)
+    if not case.much(OWN_FLOOR_NS, Part.WAIT_OFFLOAD) or late < MOST:
         return None
     mean = duration(case.ns(Part.RESUMPTION) / case.had(Part.RESUMPTION))
-    after = f"{share(_late(case), 1)} of that after completion, {mean} a handshake"
+    after = f"{share(late, 1)} of that after completion, {mean} a handshake"
     sentence = f"{_waits(case)}, {after}: the event loop is slow to resume the jobs that are done"
     return Evidence(sentence, case.share(Part.WAIT_OFFLOAD))
 
@@ -70,7 +71,8 @@ def offload_waits(case: Case) -> Evidence | None:
     """Much of the time waits for the offload."""
     if not case.much(OWN_FLOOR_NS, Part.WAIT_OFFLOAD):
         return None
-    before = f", {share(1 - _late(case), 1)} of that until completion: the offload itself" if case.had(Part.COMPLETION) else ""
+    busy = _of_waits(case, Part.COMPLETION)
+    before = f", {share(busy, 1)} of that until completion: the offload itself" if busy >= MOST else ""
     return Evidence(f"{_waits(case)}{before}", case.share(Part.WAIT_OFFLOAD))
 
 
@@ -78,9 +80,9 @@ def _waits(case: Case) -> str:
     return f"{case.of_wait(case.ns(Part.WAIT_OFFLOAD))} is spent waiting for the offload"
 
 
-def _late(case: Case) -> float:
-    """How much of the waits that could be split went by after completion."""
-    return ratio(case.ns(Part.RESUMPTION), case.ns(Part.COMPLETION, Part.RESUMPTION))
+def _of_waits(case: Case, part: Part) -> float:
+    """How much of the waits for the offload went by until completion, or after it: at least, as not all could be split."""
+    return ratio(case.ns(part), case.ns(Part.WAIT_OFFLOAD))
 
 
 def _most_wasteful(handshakes: Handshakes) -> Batches | None:
