@@ -80,6 +80,12 @@ What `snoop --min 1ms` adds, of what `trace` does:
 
 {snoop}
 
+## What it takes to know whose wait it is
+
+`handshakes` as it is, which is told when the bytes of peers arrive, beside the same without that, whose waits stay whole, in
+the {priced_rounds} rounds of fewer tracers: a full handshake with its request takes {arrivals} times the worker's CPU time.
+The aim is at most 1.02.
+
 ## What ssllatency says of its own cost
 
 The field `cost` of the trace's document beside what the processes lost by the tables here: nanoseconds a call in the pump

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.reports.diagnosis.diagnosis import diagnose
+from ssllatency.reports.diagnosis.diagnosis import Diagnosis, diagnoses
 from ssllatency.reports.documents.document import from_document
 from tests.live.clients.counted import TLS_1_2, h2load
 from tests.live.clients.slow import slow
@@ -24,12 +24,13 @@ from tests.live.servers.queues import Late, felt_at_once_ns, felt_ns, late_serve
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 32
 LATE_S = 0.03
-WORDS = {
-    "queue_handshakes": "busy with other handshakes",
-    "queue_other": "busy with something else than handshakes",
-    "queue_runnable": "ready to run but had no processor",
-    "queue_throttled": "held by a CPU quota",
-    "queue_asleep": "slept elsewhere",
+# What is said of a queue by what the thread did meanwhile: the rule, and its words.
+SAID = {
+    "queue_handshakes": ("saturated", "busy with other handshakes"),
+    "queue_other": ("blocked_loop", "busy with something else than handshakes"),
+    "queue_runnable": ("neighbours", "ready to run but had no processor"),
+    "queue_throttled": ("cpu_quota", "held by a CPU quota"),
+    "queue_asleep": ("asleep_elsewhere", "slept elsewhere"),
 }
 Plant = Callable[[int], AbstractContextManager[None]]
 
@@ -43,10 +44,22 @@ def sums(shakes: Shakes) -> dict[str, int]:
     return total
 
 
-def sentences(shakes: Shakes) -> list[str]:
+def said(shakes: Shakes) -> list[Diagnosis]:
     handshakes = from_document(shakes.document).handshakes
     assert handshakes
-    return diagnose(handshakes)
+    return diagnoses(handshakes)
+
+
+def sentences(shakes: Shakes) -> list[str]:
+    return [diagnosis.sentence for diagnosis in said(shakes)]
+
+
+def assert_said_first(shakes: Shakes, doing: str) -> None:
+    """The queue, and what the thread did."""
+    rule, words = SAID[doing]
+    first = said(shakes)[0]
+    assert first.rule.name == rule
+    assert words in first.sentence
 
 
 def nothing(_: int) -> AbstractContextManager[None]:
@@ -74,7 +87,7 @@ def test_a_server_that_is_late_is_told_with_the_cause(certificates: Path, part: 
     assert parts.get("wait_peer", 0) < 0.2 * parts["queue"]
     assert "wait_peer_or_server" not in parts
     assert parts["queue_start"] + parts["wall"] == parts["client_wait"] == pytest.approx(sum(felt), rel=0.05)
-    assert WORDS[part] in sentences(shakes)[0]
+    assert_said_first(shakes, part)
     assert_books(shakes)
 
 
@@ -111,7 +124,7 @@ def test_a_server_that_is_stopped_is_asleep(certificates: Path) -> None:
     parts = sums(shakes)
     assert parts["queue_asleep"] > 0.5 * parts["queue"]
     assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt), rel=0.05)
-    assert WORDS["queue_asleep"] in sentences(shakes)[0]
+    assert_said_first(shakes, "queue_asleep")
     assert_books(shakes)
 
 
@@ -122,7 +135,7 @@ def test_a_saturated_server_is_busy_with_other_handshakes(certificates: Path) ->
     assert parts["queue_handshakes"] > 0.5 * parts["queue"]
     assert parts["queue"] > parts["calls"]
     assert parts["queue_start"] + parts["wall"] == pytest.approx(sum(felt), rel=0.05)
-    assert WORDS["queue_handshakes"] in sentences(shakes)[0]
+    assert_said_first(shakes, "queue_handshakes")
     assert_books(shakes)
 
 

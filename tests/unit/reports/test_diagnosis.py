@@ -66,6 +66,12 @@ def test_sleep_in_calls_that_may_be_for_the_peer_is_nobodys() -> None:
     assert names(replace(asleep, slept=count)) == []
 
 
+def test_every_rule_is_held_against_a_planted_cause() -> None:
+    """In a live test, but for the one about measurements of older versions."""
+    tests = "".join(file.read_text() for file in (DOCS.parent / "tests" / "live").rglob("test_*.py"))
+    assert {rule.name for rule in RULES if f'"{rule.name}"' not in tests} <= {"off_cpu"}
+
+
 def test_every_sentence_says_what_to_do() -> None:
     for _, handshakes, _ in SIDES:
         for diagnosis in diagnoses(handshakes(1)):
