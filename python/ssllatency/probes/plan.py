@@ -183,3 +183,10 @@ class ImagePlan:
     offsets: SslOffsets = SslOffsets()
     code: tuple[CodeRange, ...] = ()
     machine: str = "x86-64"
+
+    def may_be(self, other: ImagePlan) -> bool:
+        """Whether the two may be of one file by two names, as of an image layer under two containers: by the build-id or, where
+        there is none, by what is probed where."""
+        if self.build_id or other.build_id:
+            return self.build_id == other.build_id
+        return bool(self.operations) and (self.operations, self.code) == (other.operations, other.code)

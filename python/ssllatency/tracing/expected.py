@@ -30,17 +30,15 @@ def find_expected(selection: Selection, processes: Iterable[Process], stack: Exi
 def add_expected(planned: Planned, expected: Sequence[ExpectedFile], source: PlanSource) -> Planned:
     """What is traced already, and after it those of the expected files that hold TLS code and that nobody maps yet.
 
-    A file that has the build-id of another is left out: to the kernel the two may be one. A process that maps it is found then.
+    A file that to the kernel may be another of them is left out. A process that maps it is found then.
     """
     source.make_ahead([as_file(file) for file in expected])
     identities = {file.mapping.identity for file, _ in planned}
-    build_ids = {image.plan.build_id for _, image in planned if image.plan.build_id}
     files = list(planned)
     for file in expected:
         image = None if file.identity in identities else image_of(file, source)
-        if image and image.plan.build_id not in build_ids and len(files) < MOST_LIBRARIES:
+        if image and len(files) < MOST_LIBRARIES and not any(image.plan.may_be(other.plan) for _, other in files):
             files.append((_as_traced(file, image), image))
-            build_ids |= {image.plan.build_id} - {""}
     return _completed(files, expected)
 
 

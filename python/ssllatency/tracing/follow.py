@@ -414,8 +414,8 @@ class Follower:
                 self._seen.examine_version(file.version)
                 self._seen.settle(file.identity, file.numbers, mapping.generation)
                 return None
-            traced = {other.plan.build_id for other in self._attachment.images} - {""}
-            if image.plan.build_id in traced or self._attachment.each_process:
+            traced = any(image.plan.may_be(other.plan) for other in self._attachment.images)
+            if traced or self._attachment.each_process:
                 # Perhaps a traced file by another name: a process that maps it will show that.
                 self._attachment.late.add(mapping.pid)
                 return None
@@ -535,10 +535,10 @@ class Follower:
 
     def _traced_as(self, pid: int, file: MappedFile, image: TracedImage) -> int | None:
         """The number of the image that this one is to the kernel, under another name: its breakpoints are there already."""
-        if not image.plan.build_id or self._attachment.each_process:
+        if self._attachment.each_process:
             return None
         for number, traced in enumerate(self._attachment.images):
-            offset = self._attachment.site_in(number) if traced.plan.build_id == image.plan.build_id else None
+            offset = self._attachment.site_in(number) if image.plan.may_be(traced.plan) else None
             if offset is not None and code_byte(pid, file, offset) not in (None, *_byte_of(image.file, offset)):
                 return number
         return None

@@ -16,6 +16,7 @@ import pytest
 from tests import machine
 from tests.live.commands.trace import Document, Trace, count, counted_pids, losses
 from tests.live.servers.file_systems import (
+    LIBRARIES,
     btrfs,
     mapping,
     mounted,
@@ -25,6 +26,7 @@ from tests.live.servers.file_systems import (
     other_build,
     overlay,
     subvolume,
+    without_build_id,
 )
 from tests.live.servers.late import Late, late
 
@@ -180,7 +182,25 @@ Twice = Callable[[Path], AbstractContextManager[tuple[Path, Path]]]
 @contextmanager
 def containers(folder: Path) -> Iterator[tuple[Path, Path]]:
     """One image under two containers, each with a layer of its own."""
-    image = openssl_in(folder / "image").parent
+    openssl_in(folder / "image")
+    with running(folder) as paths:
+        yield paths
+
+
+@contextmanager
+def nameless(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """The same of an image whose libraries have no build-ids."""
+    libssl = openssl_in(folder / "image")
+    for name in LIBRARIES:
+        without_build_id(libssl.with_name(name))
+    with running(folder) as paths:
+        yield paths
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Two containers of what is in the folder `image`."""
+    image = folder / "image"
     with ExitStack() as stack:
         tops = []
         for name in ("one", "two"):
@@ -209,7 +229,7 @@ def bound_subvolume(folder: Path) -> Iterator[tuple[Path, Path]]:
 @pytest.mark.parametrize(
     ("twice", "by"),
     [(twice, by) for twice in (bound, bound_subvolume) for by in ("pid", "all", "library")]
-    + [(containers, "pid"), (containers, "all")],
+    + [(twice, by) for twice in (containers, nameless) for by in ("pid", "all")],
 )
 @pytest.mark.parametrize("later", [False, True], ids=["there", "later"])
 def test_one_file_by_two_paths_is_counted_once(certificates: Path, tmp_path: Path, twice: Twice, by: str, later: bool) -> None:
@@ -227,7 +247,7 @@ def test_one_file_by_two_paths_is_counted_once(certificates: Path, tmp_path: Pat
             served(two)
     assert_counted(trace.document, one, two)
     assert set(losses(trace.document)) <= {"late_processes"}
-    if twice is not containers:
+    if twice not in (containers, nameless):
         libraries = {
             (library["path"], library["build_id"])
             for target in trace.document["targets"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -105,6 +106,17 @@ def other_build(library: Path, path: Path) -> Path:
     assert content.count(build_id) == 1
     path.write_bytes(content.replace(build_id, bytes(reversed(build_id))))
     return path
+
+
+def without_build_id(library: Path) -> Path:
+    """Has the library's own note tell something else: as of linkers that make no build-id."""
+    build_id = bytes.fromhex(Image.open(library).build_id)
+    head = struct.pack("<II", 4, len(build_id))
+    note, content = head + struct.pack("<I", 3) + b"GNU\0" + build_id, library.read_bytes()
+    assert content.count(note) == 1
+    library.write_bytes(content.replace(note, head + struct.pack("<I", 99) + b"GNU\0" + build_id))
+    assert not Image.open(library).build_id
+    return library
 
 
 def numbers_in_maps(pid: int, path: Path) -> set[str]:

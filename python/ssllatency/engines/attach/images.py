@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.model.snapshot import Missing
@@ -28,7 +29,6 @@ def unreadable(images: Iterable[TracedImage]) -> list[str]:
 
 
 def may_be_one_file(images: Iterable[TracedImage]) -> bool:
-    """Whether two of the files have the same build-id: to the kernel they may be one (an image layer under two containers), and
-    probes for everyone on each of them would count a call twice."""
-    identities = [image.plan.build_id for image in images if image.plan.build_id]
-    return len(identities) != len(set(identities))
+    """Whether two of the files may be one to the kernel (an image layer under two containers): probes for everyone on each of
+    them would count a call twice."""
+    return any(one.plan.may_be(other.plan) for one, other in combinations(images, 2))

@@ -10,6 +10,7 @@ import resource
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock, call
@@ -17,6 +18,7 @@ from unittest.mock import MagicMock, call
 import pytest
 
 from ssllatency.engines.attach.attachment import Attachment
+from ssllatency.engines.attach.images import may_be_one_file
 from ssllatency.engines.attach.links import Linker
 from ssllatency.engines.attach.probing import STANDARD, Probing
 from ssllatency.engines.attach.sites import ImageSites
@@ -25,7 +27,7 @@ from ssllatency.engines.bpf import kernel
 from ssllatency.engines.bpf.kernel import Method
 from ssllatency.engines.rules import Rules
 from ssllatency.errors import SsllatencyError
-from ssllatency.probes.plan import ImagePlan
+from ssllatency.probes.plan import ImagePlan, OperationPlan
 from ssllatency.stopping import STOP
 
 SITES = [(offset, offset) for offset in range(0x100, 0x105)]
@@ -294,3 +296,25 @@ def test_nothing_is_attached_once_the_end_is_asked_for(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         first.attach()
     following.attach.assert_not_called()
+
+
+def _planned(build_id: str, *starts: int) -> TracedImage:
+    operations = tuple(OperationPlan("SSL_read", start, 16, "by its symbol", ()) for start in starts)
+    return replace(image(1), plan=ImagePlan("/lib/libssl.so.3", build_id, "", "libssl", operations, ()))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "may_be"),
+    [
+        (_planned("aa", 1), _planned("aa", 1), True),
+        (_planned("aa", 1), _planned("bb", 1), False),
+        (_planned("", 1), _planned("aa", 1), False),
+        (_planned("", 1, 2), _planned("", 1, 2), True),
+        (_planned("", 1, 2), _planned("", 1, 3), False),
+        (_planned(""), _planned(""), False),
+    ],
+)
+def test_files_that_may_be_one(one: TracedImage, other: TracedImage, may_be: bool) -> None:
+    """By the build-id or, where there is none, by what is probed."""
+    assert may_be_one_file([one, other]) == may_be
+    assert may_be_one_file([_planned("cc", 5), one, other]) == may_be
