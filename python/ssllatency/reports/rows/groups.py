@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ssllatency.model.handshake_arithmetic import add_groups
-from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part
+from ssllatency.model.handshakes import Ending, Group, Handshakes, Label, Part, whole_part
 from ssllatency.reports.rows.row import Row
 from ssllatency.reports.words.handshakes import label_heading, value_words
 from ssllatency.reports.words.quantiles import quantile
@@ -64,7 +64,7 @@ def _names(values: _Values, by: Sequence[Label]) -> tuple[str, ...]:
 
 def _headings(by: Sequence[Label]) -> tuple[str, ...]:
     resumed = () if Label.RESUMED in by else ("Resumed",)
-    return "Count", "Share", "Failed", "Fail %", "Abandoned", *resumed, "p50", "p99", "Own", "Waits", "Key"
+    return "Count", "Share", "Failed", "Fail %", "Abandoned", *resumed, "p50", "p99", "Own", "Queue", "Waits", "Key"
 
 
 def _cells(groups: Sequence[Group], everything: int, by: Sequence[Label]) -> tuple[str, ...]:
@@ -83,14 +83,17 @@ def _cells(groups: Sequence[Group], everything: int, by: Sequence[Label]) -> tup
 def _successful_cells(group: Group | None, resumed: bool) -> tuple[str, ...]:
     """What only handshakes that succeeded tell; absent where none did."""
     if group is None:
-        return (_ABSENT,) * (5 + resumed)
+        return (_ABSENT,) * (6 + resumed)
     whole, calls, key = group.whole, group.parts[Part.CALLS], group.parts.get(Part.PRIVATE_KEY)
+    queue = Part.QUEUE if whole_part((group,)) is Part.CLIENT_WAIT else Part.QUEUE_SERVER  # what of it is in the whole
+    queued_ns = group.total_ns(queue)
     return (
         *([share(group.resumed, group.resumption_known)] if resumed else []),
         quantile(whole, 0.5),
         quantile(whole, 0.99),
         duration(calls.total_ns / group.count),
-        duration((whole.total_ns - calls.total_ns) / group.count),
+        duration(queued_ns / group.count if queue in group.parts else None),
+        duration((whole.total_ns - calls.total_ns - queued_ns) / group.count),
         duration(key.total_ns / key.count if key and key.count else None),
     )
 

@@ -12,8 +12,8 @@ from ssllatency.reports.words.units import counted
 
 _MOST_ROWS = 20
 # What is left out where there is no room, the least important first; and what is where it says nothing of any row.
-_GOES = ("SHARE", "KEY", "P50", "ABANDONED", "RESUMED", "WAITS", "OWN")
-_NOTHING = {"ABANDONED": "0", "RESUMED": "-", "KEY": "-"}
+_GOES = ("SHARE", "KEY", "P50", "ABANDONED", "RESUMED", "WAITS", "QUEUE", "OWN")
+_NOTHING = {"ABANDONED": "0", "RESUMED": "-", "QUEUE": "-", "KEY": "-"}
 
 
 def groups(handshakes: Handshakes, page: Page) -> list[str]:
@@ -23,10 +23,24 @@ def groups(handshakes: Handshakes, page: Page) -> list[str]:
         return []
     names = [[heading.upper() for heading in table.labels], *(list(row.names) for row in table.rows)]
     cells = _telling([[heading.upper() for heading in table.headings], *(list(row.cells) for row in table.rows)])
-    lines = page.table([[*left, *right] for left, right in zip(names, cells, strict=True)], len(names[0]), _GOES)
-    if max(map(len, lines)) > page.width:
-        lines = _stacked(names, cells, page)
+    lines = _beside(names, cells, page)
+    if not _fit(lines, page):
+        fewer = _beside(names, _without(_GOES[0], cells), page)
+        lines = fewer if _fit(fewer, page) else _stacked(names, cells, page)
     return ["Groups:", *lines, *_said_of_other(table.folded, page)]
+
+
+def _beside(names: Sequence[Sequence[str]], cells: Sequence[Sequence[str]], page: Page) -> list[str]:
+    return page.table([[*left, *right] for left, right in zip(names, cells, strict=True)], len(names[0]), _GOES)
+
+
+def _fit(lines: Sequence[str], page: Page) -> bool:
+    return max(map(len, lines)) <= page.width
+
+
+def _without(heading: str, cells: Sequence[Sequence[str]]) -> list[list[str]]:
+    columns = [column for column in zip(*cells, strict=True) if column[0] != heading]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _telling(rows: Sequence[Sequence[str]]) -> list[list[str]]:
