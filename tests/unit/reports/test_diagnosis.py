@@ -20,7 +20,7 @@ from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Handshakes
 from ssllatency.model.recording import Recording
 from ssllatency.reports.diagnosis import calls, failures
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.diagnosis import MOST_SENTENCES, diagnose, diagnoses
+from ssllatency.reports.diagnosis.diagnosis import MOST_SENTENCES, conclusion, diagnose, diagnoses
 from ssllatency.reports.diagnosis.numbers import FEWEST
 from ssllatency.reports.diagnosis.rule import About
 from ssllatency.reports.diagnosis.rules import RULES
@@ -95,6 +95,17 @@ def test_no_sentence_about_few_handshakes(rule: Judge, handshakes: Callable[[int
 
 def _few(times: Times) -> Times:
     return replace(times, exponential=times_of([1000] * (FEWEST - 1)).exponential)
+
+
+def test_what_is_said_where_no_rule_speaks() -> None:
+    """That nothing stands out is only said of as many as rules judge by."""
+    few = "Too few successful handshakes to tell what is slow: {}, of 30 that it takes."
+    assert conclusion(measured(FEWEST, rest=0.1)) == [f"Nothing stands out in {FEWEST} successful handshakes."]
+    assert conclusion(measured(FEWEST - 1, rest=60_000)) == [few.format(29)]
+    assert conclusion(handshakes_of(failed(5))) == [few.format(0)]
+    assert conclusion(handshakes_of([])) == []
+    dear = measured(FEWEST, private_key=9)
+    assert conclusion(dear) == diagnose(dear) != []
 
 
 def test_thirty_are_enough() -> None:

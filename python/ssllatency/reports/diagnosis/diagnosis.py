@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ssllatency.model.handshakes import Handshakes
+from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.diagnosis.numbers import FEWEST, counts
 from ssllatency.reports.diagnosis.rule import About, Evidence, Rule, Subject
 from ssllatency.reports.diagnosis.rules import RULES
-from ssllatency.reports.words.units import printable
+from ssllatency.reports.words.units import counted, printable
 
 # More would bury the culprit.
 MOST_SENTENCES = 3
@@ -33,6 +34,20 @@ class Diagnosis:
 def diagnose(handshakes: Handshakes, duration_s: float | None = None) -> list[str]:
     """At most three sentences, none where nothing stands out. `duration_s`: how long was measured, where that is known."""
     return [diagnosis.sentence for diagnosis in diagnoses(handshakes, duration_s)]
+
+
+def conclusion(handshakes: Handshakes, duration_s: float | None = None) -> list[str]:
+    """The same, and where nothing stands out a sentence that says so, or that there are too few handshakes to tell; nothing
+    where none has ended."""
+    number = counts(handshakes)
+    return diagnose(handshakes, duration_s) or ([calm(number[Ending.SUCCESS])] if any(number.values()) else [])
+
+
+def calm(successful: int) -> str:
+    """What is said of so many successful handshakes where no rule speaks."""
+    if successful < FEWEST:
+        return f"Too few successful handshakes to tell what is slow: {successful}, of {FEWEST} that it takes."
+    return f"Nothing stands out in {counted(successful, 'successful handshake')}."
 
 
 def diagnoses(handshakes: Handshakes, duration_s: float | None = None) -> list[Diagnosis]:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.comparison import Comparison
-from ssllatency.reports.diagnosis.diagnosis import diagnoses
+from ssllatency.reports.diagnosis.diagnosis import calm, diagnoses
+from ssllatency.reports.diagnosis.numbers import FEWEST, counts
 from ssllatency.reports.diagnosis.rule import About
 from ssllatency.reports.html import change as html_change
 from ssllatency.reports.html.blocks import Finding, Mark
@@ -36,8 +37,12 @@ def _of_handshakes(handshakes: Handshakes, duration_s: float) -> Iterator[Findin
     yield Finding(mark, f"{ended}." if ended else none_ended(duration_s))
     failures = Mark.BAD if mark is Mark.BAD else Mark.LOOK
     marks = {About.TIME: Mark.LOOK, About.FAULT: Mark.BAD, About.FAILURES: failures}
-    for diagnosis in diagnoses(handshakes, duration_s):
+    told = diagnoses(handshakes, duration_s)
+    for diagnosis in told:
         yield Finding(marks[diagnosis.about], diagnosis.sentence)
+    if ended and not told:
+        successful = counts(handshakes)[Ending.SUCCESS]
+        yield Finding(Mark.GOOD if successful >= FEWEST else Mark.LOOK, calm(successful))
 
 
 def _mark(handshakes: Handshakes) -> Mark:

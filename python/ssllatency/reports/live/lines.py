@@ -8,12 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from ssllatency.model.cost import Cost
-from ssllatency.model.handshake_arithmetic import total
-from ssllatency.model.handshakes import Cause, Ending, Handshakes
+from ssllatency.model.handshakes import Cause, Handshakes
 from ssllatency.model.live.history import Failures
 from ssllatency.model.live.rows import Row, handshakes_of
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.diagnosis.diagnosis import diagnose
+from ssllatency.reports.diagnosis.diagnosis import conclusion, diagnose
 from ssllatency.reports.live.columns import Column
 from ssllatency.reports.live.drawings import rates, spark
 from ssllatency.reports.live.shown import Shown
@@ -22,7 +21,7 @@ from ssllatency.reports.rows.endings import cause_words
 from ssllatency.reports.rows.losses import losses
 from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.handshakes import ADJECTIVES
-from ssllatency.reports.words.units import counted, duration, printable, rate, seconds, share
+from ssllatency.reports.words.units import duration, printable, rate, seconds, share
 
 _TITLE, _LEAST_HOST = "top  ", 6
 _NOTHING = "No handshake ended in this time."
@@ -103,21 +102,14 @@ def trend(shown: Shown, row: Row, width: int, page: Page) -> str:
 
 def diagnosis(snapshot: Snapshot) -> list[str]:
     """What the numbers of all handshakes say."""
-    if snapshot.handshakes is None or not any(group.count for group in snapshot.handshakes.groups):
-        return [_NOTHING]
-    return diagnose(snapshot.handshakes, snapshot.duration_s) or [_calm(snapshot)]
+    said = conclusion(snapshot.handshakes, snapshot.duration_s) if snapshot.handshakes else []
+    return said or [_NOTHING]
 
 
 def diagnosis_of(row: Row, snapshot: Snapshot) -> list[str]:
     """The same of one row, of which keys and reasons aren't known by themselves."""
     measured = snapshot.handshakes or Handshakes(())
     return diagnose(replace(handshakes_of(row), arrivals=measured.arrivals, role=measured.role), row.duration_s)
-
-
-def _calm(snapshot: Snapshot) -> str:
-    group = total(snapshot.handshakes, Ending.SUCCESS) if snapshot.handshakes else None
-    number = group.count if group else 0
-    return f"Nothing stands out in {counted(number, 'successful handshake')}."
 
 
 def failures(newest: Iterable[Failures], most: int) -> list[Line]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ssllatency.model.handshake_arithmetic import total
 from ssllatency.model.handshakes import Ending, Handshakes
 from ssllatency.model.snapshot import Snapshot
-from ssllatency.reports.diagnosis.diagnosis import diagnose
+from ssllatency.reports.diagnosis.diagnosis import conclusion
 from ssllatency.reports.rows import losses as loss_rows
 from ssllatency.reports.rows.facts import facts_sentence
 from ssllatency.reports.rows.parts import shown_group
@@ -74,5 +74,5 @@ def _offload(snapshot: Snapshot, handshakes: Handshakes, page: Page) -> list[str
 
 
 def _diagnosis(handshakes: Handshakes, duration_s: float, page: Page) -> list[str]:
-    lines = (line for sentence in diagnose(handshakes, duration_s) for line in page.wrapped(f"==> {sentence}", "", "    "))
+    lines = (line for sentence in conclusion(handshakes, duration_s) for line in page.wrapped(f"==> {sentence}", "", "    "))
     return [page.marked(line, FINDING) for line in lines]
