@@ -75,9 +75,11 @@ static void wait_for_job(struct connection *connection)
 	OSSL_ASYNC_FD fds[MAX_WAIT_FDS];
 	size_t added, deleted, all = 0;
 
-	connection->waiting = connection->polled ? FOR_RETRY : FOR_JOB;
-	if (connection->polled)
+	if (connection->polled) {
+		connection->waiting = FOR_RETRY;
 		return;
+	}
+	connection->waiting = FOR_JOB;
 	if (!SSL_get_changed_async_fds(connection->ssl, NULL, &added, NULL, &deleted) || added > MAX_WAIT_FDS ||
 	        !SSL_get_changed_async_fds(connection->ssl, fds, &added, NULL, &deleted)) {
 		connection->waiting = FOR_RETRY;

@@ -4,9 +4,7 @@ that tell little, and in an offload. Each is planted, and is named first; beside
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +17,8 @@ from tests.live.commands.handshakes import Shakes
 from tests.live.commands.trace import Trace, count, reasons
 from tests.live.handshakes.test_diagnosis import TIMES, names, prompt, shake, shakes_of, told
 from tests.live.servers.jobs import AsyncServer, AsyncSettings, offload
-from tests.live.servers.nginx import make_certificate
 from tests.live.servers.python_ssl import TlsSettings
-from tests.live.victims.obedient import obedient
+from tests.live.victims.obedient import compiled, with_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 WAITS = {
@@ -39,25 +36,14 @@ OFFLOADS = {"software_fallback", "vain_resumptions", "late_resumption", "batches
 @pytest.fixture(scope="module")
 def waits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of waits.c."""
-    program = tmp_path_factory.mktemp("waits") / "waits"
-    source = Path(__file__).parents[1] / "victims" / "waits.c"
-    subprocess.run(
-        ["cc", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lssl", "-lcrypto", "-pthread"], check=True
-    )
-    return program
+    return compiled("waits", tmp_path_factory.mktemp("waits"))
 
 
 def names_of(certificates: Path, waits: Path, how: str) -> list[str]:
     """What is said of handshakes that wait so, but for what a busy machine does to them."""
-    with waiting(certificates, waits) as (pid, do), Shakes(pid) as shakes:
+    with with_certificate(waits, certificates) as (pid, do), Shakes(pid) as shakes:
         do(f"{how} {TIMES}")
     return [diagnosis.rule.name for diagnosis in told(shakes, but_for=(Subject.PROCESSORS,))]
-
-
-def waiting(certificates: Path, waits: Path) -> AbstractContextManager[tuple[int, Callable[[str], None]]]:
-    """The program of waits.c, with its certificate."""
-    pair = make_certificate("ecdsa", certificates)
-    return obedient(waits, pair.certificate, pair.key)
 
 
 @pytest.mark.parametrize("how", WAITS)
@@ -72,7 +58,7 @@ def test_nothing_is_said_of_who_takes_no_time(certificates: Path, waits: Path) -
 @pytest.mark.parametrize("engine", ["libbpf", "bpftrace", "bcc"])
 def test_a_wait_for_something_else_is_a_retry(certificates: Path, waits: Path, engine: str) -> None:
     """Of a BIO that connects, or that says it does."""
-    with waiting(certificates, waits) as (pid, do), Trace(pid, options=("--engine", engine)) as trace:
+    with with_certificate(waits, certificates) as (pid, do), Trace(pid, options=("--engine", engine)) as trace:
         do(f"unknown {TIMES}")
     document = trace.document
     assert reasons(document, "SSL_accept", "retry")["WANT_CONNECT"] == TIMES

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from tests.live.exact.test_outcomes import BOTH_SIDES
 from tests.live.servers.jobs import Fibers, build_fibers
 from tests.live.servers.nginx import Nginx, Settings, make_certificate
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
-from tests.live.victims.obedient import obedient
+from tests.live.victims.obedient import compiled, obedient, with_certificate
 from tests.machine import needs_memory
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -35,25 +35,14 @@ TIMES = 10
 @pytest.fixture(scope="session")
 def shaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of shaker.c."""
-    program = tmp_path_factory.mktemp("shaker") / "shaker"
-    flags = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", program]
-    subprocess.run(["cc", *flags, Path(__file__).parents[1] / "victims" / "shaker.c", "-lssl", "-lcrypto"], check=True)
-    return program
-
-
-@contextlib.contextmanager
-def shaking(program: Path, certificates: Path) -> Iterator[tuple[int, Callable[[str], None]]]:
-    """The program of shaker.c, with its certificate."""
-    pair = make_certificate("ecdsa", certificates)
-    with obedient(program, pair.certificate, pair.key) as found:
-        yield found
+    return compiled("shaker", tmp_path_factory.mktemp("shaker"))
 
 
 @pytest.mark.parametrize(("role", "sides"), [("server", 1), ("client", 1), ("any", 2)])
 @pytest.mark.parametrize("how", ["accept", "io", "again", "update"])
 def test_ways_to_shake_hands(certificates: Path, shaker: Path, how: str, role: str, sides: int) -> None:
     """Once each, on each side that is asked for; new keys for an old connection are no handshake."""
-    with shaking(shaker, certificates) as (pid, do), Shakes(pid, options=("--role", role)) as shakes:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid, options=("--role", role)) as shakes:
         do(f"{how} {TIMES}")
     times = TIMES * (2 if how == "again" else 1)
     assert endings(shakes.document) == {"success": times * sides}
@@ -67,7 +56,7 @@ def test_ways_to_shake_hands(certificates: Path, shaker: Path, how: str, role: s
 def test_a_failure_is_one_whatever_the_transport_says(certificates: Path, shaker: Path, engine: str) -> None:
     """As OpenSSL has it: the error queue goes before what a BIO says of reading again, which some say for ever."""
     with (
-        shaking(shaker, certificates) as (pid, do),
+        with_certificate(shaker, certificates) as (pid, do),
         Trace(pid, options=("--engine", engine)) as trace,
         Shakes(pid) as shakes,
     ):
@@ -79,7 +68,7 @@ def test_a_failure_is_one_whatever_the_transport_says(certificates: Path, shaker
 
 def test_a_renegotiation_is_no_handshake_of_its_own(certificates: Path, shaker: Path) -> None:
     """It begins within a call of the connection, so that its beginning isn't seen; where more calls follow, it says so."""
-    with shaking(shaker, certificates) as (pid, do), Shakes(pid, options=("--role", "any")) as shakes:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid, options=("--role", "any")) as shakes:
         do(f"renegotiate {TIMES}")
     assert endings(shakes.document) == {"success": 2 * TIMES}
     assert set(labels_of(shakes.singles, "version")) == {("TLSv1.2",)}
@@ -89,7 +78,7 @@ def test_a_renegotiation_is_no_handshake_of_its_own(certificates: Path, shaker: 
 
 def test_a_call_that_never_returns(certificates: Path, shaker: Path) -> None:
     """A callback jumps out of it, and the SSL is freed; the next, at the same address, counts as any other."""
-    with shaking(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
         do(f"jump {TIMES}")
         do(f"io {TIMES}")
     assert endings(shakes.document) == {"success": 2 * TIMES, "abandoned": TIMES}
@@ -158,7 +147,7 @@ def test_a_callback_that_sleeps(certificates: Path) -> None:
 @pytest.mark.parametrize(("how", "naps"), [("keep12", 1), ("keep13", 2), ("staple", 1)])
 def test_what_the_server_does_for_sessions_and_certificates(certificates: Path, shaker: Path, how: str, naps: int) -> None:
     """The session's store and the status of the certificate are the application's callbacks, of 20 ms each here."""
-    with shaking(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
         do(f"{how} {TIMES}")
         do(f"accept {TIMES}")
     assert endings(shakes.document) == {"success": 2 * TIMES}
@@ -173,7 +162,7 @@ def test_what_the_server_does_for_sessions_and_certificates(certificates: Path, 
 @pytest.mark.parametrize(("how", "naps"), [("ticket12", (1, 1)), ("old12", (1, 1)), ("ticket13", (2, 1)), ("old13", (2, 1))])
 def test_a_callback_for_the_keys_of_tickets(certificates: Path, shaker: Path, how: str, naps: tuple[int, int]) -> None:
     """It is the application's where a ticket is made, and where one is opened, which is a session lookup otherwise."""
-    with shaking(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
         do(f"{how} {TIMES}")
         do(f"accept {TIMES}")
     assert endings(shakes.document) == {"success": 3 * TIMES}
@@ -241,7 +230,7 @@ def test_more_in_flight_than_there_is_room_for(certificates: Path) -> None:
 def test_a_hundred_thousand_in_flight(certificates: Path, shaker: Path) -> None:
     """The room is for 131,072 if nothing else is asked for: none is dropped before."""
     needs_memory(8 << 30, "100,000 SSLs of 46 KB each need")
-    with shaking(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
         do("begin 100000")
     assert shakes.singles == []
     assert shakes.document["handshakes"]["in_flight"] == 100_000

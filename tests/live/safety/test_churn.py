@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,8 +12,7 @@ import pytest
 
 from tests.live.commands.handshakes import Shakes, endings
 from tests.live.commands.trace import Trace, count, losses
-from tests.live.servers.nginx import make_certificate
-from tests.live.victims.obedient import obedient
+from tests.live.victims.obedient import compiled, with_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
@@ -24,24 +22,12 @@ ACCEPT = "SSL_accept"
 @pytest.fixture(scope="module")
 def churn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of churn.c."""
-    program = tmp_path_factory.mktemp("churn") / "churn"
-    source = Path(__file__).parents[1] / "victims" / "churn.c"
-    subprocess.run(
-        ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lssl", "-lcrypto", "-pthread"], check=True
-    )
-    return program
-
-
-@contextmanager
-def churning(certificates: Path, program: Path) -> Iterator[tuple[int, Callable[[str], None]]]:
-    pair = make_certificate("ecdsa", certificates)
-    with obedient(program, pair.certificate, pair.key) as found:
-        yield found
+    return compiled("churn", tmp_path_factory.mktemp("churn"))
 
 
 @pytest.mark.parametrize(("how", "number"), [("exec", 200), ("fork", 500), ("threads", 3000)])
 def test_each_has_its_handshake(certificates: Path, churn: Path, how: str, number: int) -> None:
-    with churning(certificates, churn) as (pid, do), Trace(pid) as trace, Shakes(pid) as shakes:
+    with with_certificate(churn, certificates) as (pid, do), Trace(pid) as trace, Shakes(pid) as shakes:
         do(f"{how} {number}")
     assert count(trace.document, ACCEPT) == number
     assert set(losses(trace.document)) <= {"folded_processes"}  # those of children that have ended, in one row
@@ -53,8 +39,8 @@ def test_who_gets_the_pid_of_a_process_that_has_ended_is_not_traced_for_it(certi
     """Its libssl has the probes, as all who map it share them."""
     if not os.access(LAST_PID, os.W_OK):
         pytest.skip("this kernel lets nobody choose a PID")
-    with churning(certificates, churn) as (lasting, _), ExitStack() as stack:
-        pid, do = stack.enter_context(churning(certificates, churn))
+    with with_certificate(churn, certificates) as (lasting, _), ExitStack() as stack:
+        pid, do = stack.enter_context(with_certificate(churn, certificates))
         with Trace(pid, lasting) as trace, Shakes(pid, lasting) as shakes:
             do("threads 3")
             stack.close()
@@ -69,7 +55,7 @@ def recycled(certificates: Path, program: Path, pid: int) -> Iterator[Callable[[
     """The program with this PID, which is free."""
     for _ in range(20):
         LAST_PID.write_text(str(pid - 1))
-        with churning(certificates, program) as (given, do):
+        with with_certificate(program, certificates) as (given, do):
             if given == pid:
                 yield do
                 return

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that do what they are told by lines."""
+"""Programs that do what they are told by lines; among them those of this folder in C."""
 
 from __future__ import annotations
 
 import contextlib
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tests.live.servers.nginx import make_certificate
+
+Obedient = tuple[int, Callable[[str], None]]
 
 
 @contextlib.contextmanager
-def obedient(*command: object) -> Iterator[tuple[int, Callable[[str], None]]]:
+def obedient(*command: object) -> Iterator[Obedient]:
     """A program that says "ready", then "done" for each line: its PID, and what gives it one."""
     with subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
@@ -25,3 +31,18 @@ def obedient(*command: object) -> Iterator[tuple[int, Callable[[str], None]]]:
 
         yield process.pid, do
         process.communicate()
+
+
+def compiled(name: str, folder: Path) -> Path:
+    """NAME.c of this folder, which uses OpenSSL, compiled into the folder that is given."""
+    program = folder / name
+    flags = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o", program]
+    source = Path(__file__).with_name(f"{name}.c")
+    subprocess.run(["cc", *flags, source, "-lssl", "-lcrypto", "-pthread"], check=True)
+    return program
+
+
+def with_certificate(program: Path, certificates: Path) -> AbstractContextManager[Obedient]:
+    """Such a program, which is given an ECDSA certificate and its key."""
+    pair = make_certificate("ecdsa", certificates)
+    return obedient(program, pair.certificate, pair.key)

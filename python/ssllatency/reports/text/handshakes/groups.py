@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.reports.rows.groups import OTHER, group_table
@@ -39,13 +39,17 @@ def _fit(lines: Sequence[str], page: Page) -> bool:
 
 
 def _without(heading: str, cells: Sequence[Sequence[str]]) -> list[list[str]]:
-    columns = [column for column in zip(*cells, strict=True) if column[0] != heading]
-    return [list(row) for row in zip(*columns, strict=True)]
+    return _kept(cells, lambda column: column[0] != heading)
 
 
 def _telling(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The rows without the columns that say nothing of any."""
-    columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {_NOTHING.get(column[0])}]
+    return _kept(rows, lambda column: set(column[1:]) != {_NOTHING.get(column[0])})
+
+
+def _kept(rows: Sequence[Sequence[str]], keeps: Callable[[Sequence[str]], bool]) -> list[list[str]]:
+    """The rows with the columns of which that is true."""
+    columns = filter(keeps, zip(*rows, strict=True))
     return [list(row) for row in zip(*columns, strict=True)]
 
 
