@@ -22,17 +22,26 @@ def left_behind(folder: Path) -> list[str]:
     return [*(str(path) for path in folder.iterdir()), *running]
 
 
+def first_sentence(report: str) -> str:
+    return " ".join(report.partition("\n==> ")[2].partition("\n==> ")[0].split())
+
+
 def assert_saturated(report: str) -> None:
-    first = " ".join(report.partition("\n==> ")[2].partition("\n==> ")[0].split())
+    first = first_sentence(report)
     assert "is this server's own queue" in first
     assert "busy with other handshakes" in first
 
 
+def run_demo(folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"TMPDIR": str(folder)}
+    return subprocess.run([DEMO], env=environment, capture_output=True, text=True, check=True, timeout=120)
+
+
 @pytest.mark.usefixtures("tracing")
 def test_the_demo_shows_the_private_keys(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [DEMO], env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=True, timeout=120
-    )
+    done = run_demo(tmp_path)
+    if "had no processor" in first_sentence(done.stdout):  # something else ran on this machine, and the demo said so
+        done = run_demo(tmp_path)
     assert re.search(r"==> .*ssllatency handshakes -p \d+ -d \d+", done.stderr)
     assert "RECORDED" not in done.stdout
     requests = [int(number) for number in re.findall(r"(\d+) requests", done.stderr)]
