@@ -171,11 +171,12 @@ SHELL_FILES := .ci/run deploy/stage deploy/*/build $(wildcard deploy/debian/*.p*
 fmt: ## format the sources
 	$(Q)$(VENV)/bin/ruff format -q $(PYTHON_FILES)
 	$(Q)clang-format -i $(C_FILES)
-lint: ## ruff, mypy, import rules, clang-format, shellcheck
+lint: ## ruff, mypy, import rules, clang-format, shellcheck; whether what is imported is there, also in what mypy doesn't read
 	@echo "==> lint"
 	$(Q)$(VENV)/bin/ruff check -q $(PYTHON_FILES)
 	$(Q)$(VENV)/bin/ruff format -q --check $(PYTHON_FILES)
 	$(Q)$(VENV)/bin/mypy
+	$(Q)PYTHONPATH=python:. $(PYTHON) -m pytest -q --no-header -p no:cacheprovider tests/unit/test_imports.py >$(BUILD)/imports.log || { cat $(BUILD)/imports.log; false; }
 	$(Q)PYTHONPATH=python $(VENV)/bin/lint-imports --no-cache >$(BUILD)/lint-imports.log || { cat $(BUILD)/lint-imports.log; false; }
 	$(Q)clang-format --dry-run -Werror $(C_FILES)
 	$(Q)shellcheck $(SHELL_FILES)

@@ -15,10 +15,11 @@ import pytest
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client
 from tests.live.clients.slow import PAUSE_S, slow, slow_to_read
 from tests.live.commands.handshakes import Shake, Shakes, assert_books, endings, for_peer_ns, split
-from tests.live.handshakes.test_odd import shaker, shaking  # noqa: F401 - a fixture
+from tests.live.handshakes.test_odd import shaker  # noqa: F401 - a fixture
 from tests.live.servers.debian import apache
 from tests.live.servers.nginx import make_certificate
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
+from tests.live.victims.obedient import with_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 8
@@ -125,7 +126,7 @@ def test_writes_that_sleep_for_something_else_are_the_servers_own(
     library's own buffer."""
     pair = make_certificate("ecdsa", tmp_path)
     pair.certificate.write_bytes(pair.certificate.read_bytes() * 12)
-    with shaking(shaker, tmp_path) as (pid, do):
+    with with_certificate(shaker, tmp_path) as (pid, do):
         do("listen 1")
         with Shakes(pid) as shakes:
             do(f"drag {TIMES}")
@@ -163,7 +164,7 @@ def test_what_a_callback_waits_for_is_its_own(certificates: Path) -> None:
 
 def test_what_sleeps_for_something_else_is_no_wait_for_the_peer(certificates: Path, shaker: Path) -> None:  # noqa: F811
     """Calls come back to wait, and a callback sleeps in one of them: nothing is said to be unknown."""
-    with shaking(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
+    with with_certificate(shaker, certificates) as (pid, do), Shakes(pid) as shakes:
         do(f"staple {TIMES}")
     assert endings(shakes.document) == {"success": TIMES}
     assert shakes.document["handshakes"]["slept"] == 0
@@ -175,7 +176,7 @@ def test_reads_that_sleep_for_something_else_are_the_servers_own(
     shaker: Path,  # noqa: F811
 ) -> None:
     """Where there is nothing to read they come back at once, so it isn't the client that the others wait for."""
-    with shaking(shaker, certificates) as (pid, do):
+    with with_certificate(shaker, certificates) as (pid, do):
         do("listen 1")
         with Shakes(pid) as shakes:
             do(f"stall {TIMES}")

@@ -15,9 +15,10 @@ from tests.live.clients.slow import slow
 from tests.live.commands.handshakes import Shakes, endings
 from tests.live.commands.trace import Trace
 from tests.live.handshakes.test_handshakes import PLAIN
-from tests.live.handshakes.test_odd import half_open, shaker, shaking, wait_for  # noqa: F401 - a fixture
+from tests.live.handshakes.test_odd import half_open, shaker, wait_for  # noqa: F401 - a fixture
 from tests.live.servers.nginx import Nginx, Settings
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
+from tests.live.victims.obedient import with_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
 CIPHERS = (
@@ -38,7 +39,7 @@ def test_handshakes_in_flight(certificates: Path, shaker: Path, first: str) -> N
     """One keeps three times as many open as there is room for; those of the other end as they began."""
     room, open_of_greedy, open_of_honest, made = 2000, 6000, 100, 50
     with (
-        shaking(shaker, certificates) as (greedy, do),
+        with_certificate(shaker, certificates) as (greedy, do),
         Nginx(certificates, Settings()) as honest,
         Shakes(greedy, honest.master_pid, options=("--max-in-flight", str(room))) as shakes,
     ):
@@ -63,7 +64,7 @@ def test_one_alone_has_room_for_all_that_is_asked_for(certificates: Path, shaker
     """What it has beyond its share counts just as well: it ends, or is in flight."""
     begun, freed, room = 1800, 700, 2000
     with (
-        shaking(shaker, certificates) as (greedy, do),
+        with_certificate(shaker, certificates) as (greedy, do),
         Shakes(greedy, options=("--max-in-flight", str(room))) as shakes,
     ):
         do(f"begin {begun}")
@@ -79,7 +80,7 @@ def test_calls_that_run(certificates: Path, shaker: Path) -> None:  # noqa: F811
     strewn, times = 30_000, 3
     with (
         TlsServer(certificates, TlsSettings(timeout_s=0)) as honest,
-        shaking(shaker, certificates) as (greedy, do),
+        with_certificate(shaker, certificates) as (greedy, do),
         Told(honest.pid, greedy) as told,
     ):
         for _ in range(times):
