@@ -18,6 +18,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from deploy.grafana.panels import (
     A_SECOND,
+    BYTES,
     CORES,
     COUNT,
     SECONDS,
@@ -36,6 +37,7 @@ _HOSTS = 'instance=~"$instance"'
 _SERVICE = f'{_HOSTS}, service="$service"'
 _DURATION, _CALLS = "ssllatency_handshake_duration_seconds", "ssllatency_handshake_calls_seconds"
 _QUEUE, _CLIENT_WAIT = "ssllatency_handshake_queue_seconds", "ssllatency_handshake_client_wait_seconds"
+_PEER, _SOCKETS = "ssllatency_handshake_peer_seconds", "ssllatency_handshake_sockets_total"
 _WINDOW = "[$__rate_interval]"
 _OF_HOSTS = "Counted for a host, so of all services on the hosts that are chosen."
 
@@ -62,6 +64,11 @@ def _parts(metric: str, by: str) -> str:
 
 def _share(part: str, whole: str) -> str:
     return f"{part} / {whole}"
+
+
+def _of_all(parts: str, whole: str) -> str:
+    """The share of each of several series in one."""
+    return f"{parts} / on () group_left () {whole}"
 
 
 def _part_of(part: str, whole: str, by: str) -> str:
@@ -159,7 +166,7 @@ def _latency() -> list[Any]:
             " and what round trips and losses explain of these.",
             SECONDS,
             (_quantile(0.99, "ssllatency_handshake_wait_seconds", f'{good}, wait="peer"'), "answers"),
-            (_quantile(0.99, "ssllatency_handshake_peer_seconds", good, "part"), "{{part}}"),
+            (_quantile(0.99, _PEER, f'{good}, part!="left"', "part"), "{{part}}"),
         ),
         lines(
             "99th percentile by phase",
@@ -248,6 +255,76 @@ def _calls() -> list[Any]:
             COUNT,
             (f"sum (ssllatency_handshake_in_flight{{{_HOSTS}}})", "handshakes"),
             (f"sum (ssllatency_call_in_flight{{{_HOSTS}}})", "calls"),
+        ),
+    ]
+
+
+def _network() -> list[Any]:
+    return [*_connections(), *_flights()]
+
+
+def _connections() -> list[Any]:
+    """Shares are of the handshakes of which it is known, so there is none where it isn't."""
+    events, sockets = _rate("ssllatency_handshake_connection_events_total", _SERVICE, "event"), _rate(_SOCKETS, _SERVICE)
+    retries, known = (_rate(f"ssllatency_handshake_hello_retries{end}_total", _SERVICE) for end in ("", "_known"))
+    refusals = _rate("ssllatency_handshake_session_refusals_total", _SERVICE, "reason")
+    offers, left = _rate("ssllatency_handshake_session_offers_total", _SERVICE), _rate(_PEER, f'{_SERVICE}, part="left"')
+    return [
+        lines(
+            "What happens to connections",
+            "Share of the handshakes, however they ended: with a flight larger than the congestion window, with losses, with a"
+            " peer that left before they were over, with a HelloRetryRequest.",
+            SHARE,
+            (_of_all(events, sockets), "{{event}}"),
+            (_share(retries, known), "hello retry"),
+        ),
+        lines(
+            "Sessions that were refused",
+            "Share of the successful handshakes whose client offered a session: its ticket couldn't be used, or its session"
+            " wasn't in the cache.",
+            SHARE,
+            (_of_all(refusals, offers), "{{reason}}"),
+        ),
+        lines(
+            "Sessions that were offered",
+            "Successful handshakes whose client offered a session.",
+            A_SECOND,
+            (offers, "offered"),
+            span=8,
+        ),
+        lines(
+            "Work for peers that had left",
+            "Share of the time in handshakes' calls, however they ended, that is of calls that began after that.",
+            SHARE,
+            (_share(f"histogram_sum({left})", f"histogram_sum({_rate(_CALLS, _SERVICE)})"), "in vain"),
+            span=8,
+        ),
+        lines(
+            "Segments sent again",
+            "By this side, while handshakes waited for their peer.",
+            A_SECOND,
+            (_rate("ssllatency_handshake_retransmissions_total", _SERVICE), "segments"),
+            span=8,
+        ),
+    ]
+
+
+def _flights() -> list[Any]:
+    good = f'{_SERVICE}, outcome="success"'
+    sockets = _rate(_SOCKETS, good)
+    return [
+        lines(
+            "Largest flight",
+            "What this side sent at once at most, in the mean successful handshake. About 14 kB fit into the first congestion"
+            " window; what is more waits for a round trip.",
+            BYTES,
+            (_share(_rate("ssllatency_handshake_largest_flight_bytes_total", good), sockets), "sent at once"),
+        ),
+        lines(
+            "Flights that were awaited",
+            "From the peer, in the mean successful handshake, its ClientHello not included: each takes a round trip.",
+            COUNT,
+            (_share(_rate("ssllatency_handshake_flights_total", good), sockets), "flights"),
         ),
     ]
 
@@ -397,6 +474,7 @@ def dashboard() -> str:
         ("Services", _overview()),
         ("$service: where the time goes", _latency()),
         ("$service: what happens", _what_happens()),
+        ("$service: the network and resumption", _network()),
         ("Private keys and offload", _offload()),
         ("What the exporter costs", _own_cost()),
     )

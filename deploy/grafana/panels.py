@@ -21,7 +21,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-SECONDS, SHARE, A_SECOND, CORES, COUNT = "s", "percentunit", "ops", "short", "short"
+SECONDS, SHARE, A_SECOND, CORES, COUNT, BYTES = "s", "percentunit", "ops", "short", "short", "decbytes"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _HEIGHT = 8
 Query = tuple[str, str]  # an expression, and how its series are called

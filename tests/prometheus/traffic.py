@@ -11,7 +11,7 @@ from ssllatency.export.metrics.families import COMM, CONTAINER_ID, CONTAINER_NAM
 from ssllatency.export.metrics.points import Labels, Point, Reading, labels
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshake_arithmetic import add_tallies
-from ssllatency.model.handshakes import Batches, Ending, Label, Offload, Part, Tallies
+from ssllatency.model.handshakes import Batches, Ending, Fact, Label, Offload, Part, Tallies
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
@@ -40,8 +40,11 @@ class Processes:
         return labels({**service, COMM: comm})
 
 
-def shake(random: Random, pid: int, *, resumed_share: float, failing_share: float, slow: float, offload: bool) -> Shake:
-    """A handshake of that process; `slow` multiplies what its calls take."""
+def shake(
+    random: Random, pid: int, *, resumed_share: float, failing_share: float, slow: float, offload: bool, unlucky: float = 0.05
+) -> Shake:
+    """A handshake of that process; `slow` multiplies what its calls take, `unlucky` is the share of handshakes that has each of
+    the connection's misfortunes, and of the full ones that were refused a session."""
     resumed, version = random.random() < resumed_share, random.choice(("TLSv1.2", "TLSv1.3"))
     times = {
         Part.KEY_EXCHANGE: round(slow * 0.2 * _MS * random.lognormvariate(0, 0.3)),
@@ -55,7 +58,12 @@ def shake(random: Random, pid: int, *, resumed_share: float, failing_share: floa
         Part.QUEUE_HANDSHAKES: round(slow * 0.2 * _MS),
         Part.QUEUE_OTHER: 25_000,
     }
-    times |= {Part.ROUND_TRIPS: times[Part.WAIT_PEER] // 4, Part.LOSSES: times[Part.WAIT_PEER] // 8}
+    times[Part.ROUND_TRIPS] = times[Part.WAIT_PEER] // 4
+    facts = facts_of_connection(random, unlucky)
+    if Fact.RETRANSMITTED in facts:
+        times[Part.LOSSES] = times[Part.WAIT_PEER] // 2
+    if Fact.GONE in facts:
+        times[Part.GONE] = times[Part.REST]
     if not resumed:
         times[Part.PRIVATE_KEY] = round(slow * 0.9 * _MS * random.lognormvariate(0, 0.2))
         times[Part.PEER_VERIFICATION] = round(slow * 0.1 * _MS * random.lognormvariate(0, 0.2))
@@ -66,12 +74,24 @@ def shake(random: Random, pid: int, *, resumed_share: float, failing_share: floa
     of = {Label.PROCESS: process, Label.VERSION: version, Label.RESUMED: "yes" if resumed else "no",
           Label.CIPHER: "TLS_AES_256_GCM_SHA384", Label.GROUP: random.choice(("x25519", "X25519MLKEM768"))}  # fmt: skip
     if random.random() < failing_share:
-        failed = Shake(times, {**of, Label.RESUMED: None}, Ending.FAILURE, reason="no shared cipher", code=193)
-        abandoned = Shake(
-            times, {**of, Label.RESUMED: None}, Ending.ABANDONED, reason="freed", state="SSLv3/TLS write server done"
-        )
+        failed = Shake(times, {**of, Label.RESUMED: None}, Ending.FAILURE, reason="no shared cipher", code=193, facts=facts)
+        abandoned = replace(failed, ending=Ending.ABANDONED, reason="freed", code=0, state="SSLv3/TLS write server done")
         return random.choice((replace(failed, alert="handshake failure", sent=True), abandoned))
-    return Shake(times, of, key=None if resumed else ("sign", "RSA 2048"))
+    if resumed:
+        return Shake(times, of, facts={**facts, Fact.OFFERED: 1})
+    refused = [random.choice((Fact.TICKETS_REFUSED, Fact.CACHE_MISSES))] if random.random() < unlucky else []
+    offered = {Fact.OFFERED: 1} if refused else {}
+    return Shake(times, of, key=("sign", "RSA 2048"), facts={**facts, **offered, **dict.fromkeys(refused, 1)})
+
+
+def facts_of_connection(random: Random, unlucky: float) -> dict[Fact, int]:
+    """What a handshake whose socket is seen adds to the facts."""
+    misfortunes = (Fact.UNSENT, Fact.RETRANSMITTED, Fact.GONE, Fact.HELLO_RETRIES)
+    facts = {fact: 1 for fact in misfortunes if random.random() < unlucky}
+    if Fact.RETRANSMITTED in facts:
+        facts[Fact.RETRANSMISSIONS] = random.randint(1, 3)
+    sent = {Fact.FLIGHTS: 1, Fact.FLIGHT_BYTES: random.randint(2000, 5000)}
+    return {Fact.SOCKET: 1, Fact.HELLO_RETRY_KNOWN: 1, **sent, **facts}
 
 
 def calls(random: Random, number: int, pid: int, *, failing: int) -> tuple[Series, ...]:
@@ -91,7 +111,8 @@ def calls(random: Random, number: int, pid: int, *, failing: int) -> tuple[Serie
 
 class Host:
     """Counts more at every reading. `shakes`: handshakes a reading and process. From the time that `troubled` is set on: all
-    is slow, every third handshake fails, none is resumed, nothing goes to the offload, and records are lost."""
+    is slow, every third handshake fails, none is resumed, most sessions are refused, most connections have every misfortune,
+    nothing goes to the offload, and records are lost."""
 
     def __init__(self, name: str, seed: int, shakes: int = 40, most_series: int = 2000) -> None:
         self.name, self.troubled = name, False
@@ -141,7 +162,7 @@ class Host:
 
     def _shake(self, pid: int) -> Shake:
         if self.troubled:
-            return shake(self._random, pid, resumed_share=0, failing_share=0.33, slow=400, offload=False)
+            return shake(self._random, pid, resumed_share=0, failing_share=0.33, slow=400, offload=False, unlucky=0.8)
         return shake(self._random, pid, resumed_share=0.6, failing_share=0.02, slow=1, offload=True)
 
     def _offload(self) -> Offload:

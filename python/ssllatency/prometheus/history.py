@@ -16,6 +16,7 @@ from itertools import pairwise
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics import families as names
 from ssllatency.export.metrics.collect import PEER_PARTS, QUEUE_PARTS, version_of
+from ssllatency.export.metrics.facts import PLACES, bounded, outcome_of
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.ledger import Value, added
 from ssllatency.export.metrics.points import Distribution
@@ -226,17 +227,21 @@ class _History:
         for part, outcome, value in self._parts(span):
             if isinstance(value, Distribution):
                 parts.setdefault(outcome, {})[part] = value
-        unphased = self._unphased(span)
+        facts = self._facts(span)
         for outcome, found in parts.items():
-            if found.get(Part.WALL, _EMPTY).buckets.count:
+            if count := found.get(Part.WALL, _EMPTY).buckets.count:
                 known = resumed if outcome == Ending.SUCCESS else {}
-                facts = {Fact.UNPHASED: unphased[outcome]} if unphased.get(outcome) else {}
-                yield Group({}, Ending(outcome), _times(found), False, known.get(YES, 0), sum(known.values()), facts)
+                resumption = known.get(YES, 0), sum(known.values())
+                yield Group({}, Ending(outcome), _times(found), False, *resumption, bounded(facts.get(outcome, {}), count))
 
-    def _unphased(self, span: _Span) -> dict[str, int]:
-        """How many handshakes have phases in rest, by outcome."""
-        found = span.counted(self._series("ssllatency.handshake.unphased"), names.OUTCOME)
-        return {outcome: round(count) for (outcome,), count in found if not isinstance(count, Distribution)}
+    def _facts(self, span: _Span) -> dict[str, dict[Fact, int]]:
+        """What is counted beside the times, by outcome. Exporters of older versions have less of it."""
+        facts: dict[str, dict[Fact, int]] = {}
+        for fact, place in PLACES.items():
+            for (outcome, value), count in span.counted(self._series(place.family), names.OUTCOME, place.label):
+                if value == place.value and not isinstance(count, Distribution):
+                    facts.setdefault(outcome_of(place, outcome), {})[fact] = round(count)
+        return facts
 
     def _parts(self, span: _Span) -> Iterator[tuple[Part, str, Value]]:
         for part, family in (

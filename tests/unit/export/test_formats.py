@@ -166,6 +166,20 @@ def test_names_follow_prometheus_own_rules() -> None:
     for family in FAMILIES:
         assert family.prometheus_name.endswith("_total") == (family.kind is Kind.COUNTER)
         assert ("_seconds" in family.prometheus_name) == (family.unit == "s")
+        assert ("_bytes" in family.prometheus_name) == (family.unit == "By")
+
+
+def test_bytes_are_bytes_in_every_format() -> None:
+    sent = Reading("host", SINCE, (Point("ssllatency.handshake.largest_flight", (), 4096, SINCE),))
+    name = "ssllatency_handshake_largest_flight_bytes"
+    (family,) = open_metrics_families(text.render(sent, open_metrics=True).decode())
+    assert (family.name, family.unit, family.samples[0].value) == (name, "bytes", 4096)
+    (plain,) = plain_families(text.render(sent, open_metrics=False).decode())
+    assert (plain.name, plain.type) == (name, "counter")
+    (native,) = families(protobuf.render(sent)).values()
+    assert (native.name, native.unit) == (f"{name}_total", "bytes")
+    (metric,) = otlp.request(sent, {}).resource_metrics[0].scope_metrics[0].metrics
+    assert (metric.name, metric.unit, metric.sum.is_monotonic) == ("ssllatency.handshake.largest_flight", "By", True)
 
 
 def test_what_is_known_of_the_peer_of_freed_handshakes_is_told_apart() -> None:

@@ -41,7 +41,7 @@ def render(reading: Reading) -> bytes:
 
 def _family(family: Family, points: Iterable[Point]) -> bytes:
     head = _text(1, family.prometheus_name) + _text(2, family.help) + _integer(3, _TYPES[family.kind])
-    unit = _text(5, "seconds") if family.unit == "s" else b""
+    unit = _text(5, family.prometheus_unit) if family.prometheus_unit else b""
     return head + b"".join(point.written.get(_FORMAT) or _written(family.kind, point) for point in points) + unit
 
 

@@ -48,8 +48,8 @@ def _head(family: Family, *, open_metrics: bool) -> Iterator[str]:
     base = _base(family, open_metrics=open_metrics)
     yield f"# HELP {base} {family.help}"
     yield f"# TYPE {base} {family.kind}"
-    if open_metrics and family.unit == "s":
-        yield f"# UNIT {base} seconds"
+    if open_metrics and family.prometheus_unit:
+        yield f"# UNIT {base} {family.prometheus_unit}"
 
 
 def _point(family: Family, point: Point, *, open_metrics: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import fields
 from itertools import chain
 
 from ssllatency.export.metrics import families as names
+from ssllatency.export.metrics.facts import facts_of
 from ssllatency.export.metrics.ledger import Counts, Row, Value, added
 from ssllatency.export.metrics.points import Distribution, Labels, labels
 from ssllatency.model.cost import Cost
@@ -23,7 +24,7 @@ _WAIT_PREFIX, _OFFLOAD_PREFIX = "wait_", "offload_"
 # The parts of ssllatency.handshake.queue by the value of its label.
 QUEUE_PARTS = {Part.QUEUE: "all"} | {part: part.removeprefix("queue_") for part in (Part.QUEUE_START, *MEANWHILE)}
 # Those of ssllatency.handshake.peer.
-PEER_PARTS = {Part.WAIT_HELLO: "hello", Part.ROUND_TRIPS: "round_trips", Part.LOSSES: "losses"}
+PEER_PARTS = {Part.WAIT_HELLO: "hello", Part.ROUND_TRIPS: "round_trips", Part.LOSSES: "losses", Part.GONE: "left"}
 
 
 Counted = Series | Group | Tallies
@@ -96,7 +97,7 @@ def _of_series(series: Series) -> Iterator[Found]:
 
 def _of_group(group: Group) -> Iterator[Found]:
     whole = labels({names.OUTCOME: group.ending, **_tls(group)})
-    yield "ssllatency.handshake.unphased", labels({names.OUTCOME: str(group.ending)}), group.unphased
+    yield from facts_of(group)
     for part, times in group.parts.items():
         durations = Distribution(times.total_ns, times.exponential)
         outcome = {names.OUTCOME: str(group.ending)}

@@ -18,7 +18,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Family:
-    """Metrics of one name. `unit` is UCUM's, as OpenTelemetry has it: "s", "1" for a ratio, "{call}" for what is counted.
+    """Metrics of one name. `unit` is UCUM's, as OpenTelemetry has it: "s", "By", "1" for a ratio, "{call}" for what is counted.
     `labels`: beside those of the service, where `by_service`."""
 
     name: str
@@ -29,11 +29,16 @@ class Family:
     by_service: bool = False
 
     @property
+    def prometheus_unit(self) -> str:
+        """The unit as Prometheus spells it, "" for what is no base unit there."""
+        return {"s": "seconds", "By": "bytes"}.get(self.unit, "")
+
+    @property
     def prometheus_name(self) -> str:
         """The name in Prometheus, with its unit and the suffix of counters."""
         words = [self.name.replace(".", "_")]
-        if self.unit == "s":
-            words.append("seconds")
+        if self.prometheus_unit:
+            words.append(self.prometheus_unit)
         if self.kind is Kind.COUNTER:
             words.append("total")
         if self.unit == "1":
@@ -47,6 +52,7 @@ CONTAINER_ID, CONTAINER_NAME, IMAGE = "container.id", "container.name", "contain
 NAMESPACE, POD, POD_UID, POD_CONTAINER = "k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.container.name"
 OF_SERVICE = (SERVICE, COMM, CONTAINER_ID, CONTAINER_NAME, IMAGE, NAMESPACE, POD, POD_UID, POD_CONTAINER)
 OUTCOME, FUNCTION, REASON, PHASE, WAIT, KIND, PART = "outcome", "function", "reason", "phase", "wait", "kind", "part"
+EVENT = "event"
 PROTOCOL, VERSION, RESUMED = "tls.protocol.name", "tls.protocol.version", "tls.resumed"
 CIPHER, CURVE, ALERT, SENT, STATE = "tls.cipher", "tls.curve", "tls.alert", "tls.alert.sent", "tls.state"
 PEER_LEFT, UNDELIVERED = "tls.peer.left", "tls.peer.undelivered"
@@ -72,8 +78,27 @@ FAMILIES = (
            "How long clients' bytes lay in the server's sockets: in all, before the first call, and by what the thread did.",
            (PART, OUTCOME), True),
     Family("ssllatency.handshake.peer", H, "s",
-           "More of the wait for the peer: for its ClientHello before the first call; what round trips and losses explain.",
-           (PART, OUTCOME), True),
+           "More of the peer's part: the wait for its ClientHello before the first call; what round trips and losses explain of"
+           " later waits; calls that began after it had left.", (PART, OUTCOME), True),
+    Family("ssllatency.handshake.sockets", C, "{handshake}",
+           "Handshakes whose TCP socket was seen: flights, retransmissions and events of the connection are of these.",
+           (OUTCOME,), True),
+    Family("ssllatency.handshake.flights", C, "{flight}", "Flights of the peer that handshakes waited for.", (OUTCOME,), True),
+    Family("ssllatency.handshake.largest_flight", C, "By", "Bytes of the largest flight that this side sent in each handshake.",
+           (OUTCOME,), True),
+    Family("ssllatency.handshake.retransmissions", C, "{segment}",
+           "Segments that this side sent again while it waited for its peer.", (OUTCOME,), True),
+    Family("ssllatency.handshake.connection.events", C, "{handshake}",
+           "Handshakes whose connection had this: a flight larger than the congestion window, a loss, a peer that left.",
+           (EVENT, OUTCOME), True),
+    Family("ssllatency.handshake.hello_retries.known", C, "{handshake}",
+           "Handshakes of which it is known whether a HelloRetryRequest was sent.", (OUTCOME,), True),
+    Family("ssllatency.handshake.hello_retries", C, "{handshake}", "Handshakes in which a HelloRetryRequest was sent.",
+           (OUTCOME,), True),
+    Family("ssllatency.handshake.session_offers", C, "{handshake}",
+           "Successful handshakes whose client is known to have offered a session.", (), True),
+    Family("ssllatency.handshake.session_refusals", C, "{handshake}",
+           "Those of them that weren't resumed: the ticket was refused, or the session wasn't in the cache.", (REASON,), True),
     Family("ssllatency.handshake.errors", C, "{handshake}", "Handshakes that failed or were abandoned, by cause.",
            (OUTCOME, ERROR, ALERT, SENT, STATE, PEER_LEFT, UNDELIVERED), True),
     Family("ssllatency.handshake.ciphers", C, "{handshake}", "Successful handshakes by cipher suite.", (CIPHER,), True),

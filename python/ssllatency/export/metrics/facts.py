@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is counted of handshakes beside their times, as counters: which fact is which metric, and when it is known.
+
+A fact that counts handshakes is exported with the number of handshakes of which it is known, so that a share can be taken: it
+is 0 where it is known that there was none, and absent where that can't be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ssllatency.export.metrics import families as names
+from ssllatency.export.metrics.families import BY_NAME
+from ssllatency.export.metrics.points import Labels, labels
+from ssllatency.model.handshakes import SUMS, WITHIN, Ending, Fact, Group, Part
+
+REFUSALS = (Fact.TICKETS_REFUSED, Fact.CACHE_MISSES)
+_KNOWN_OF = WITHIN | dict.fromkeys(SUMS, Fact.SOCKET)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fact is counted: in this family, under this value of its own label, "" where it has none."""
+
+    family: str
+    label: str = ""
+    value: str = ""
+
+    @property
+    def by_outcome(self) -> bool:
+        """Whether it is counted by how handshakes ended; else it is of the successful ones alone."""
+        return names.OUTCOME in BY_NAME[self.family].labels
+
+
+PLACES = {
+    Fact.SOCKET: Place("ssllatency.handshake.sockets"),
+    Fact.FLIGHTS: Place("ssllatency.handshake.flights"),
+    Fact.FLIGHT_BYTES: Place("ssllatency.handshake.largest_flight"),
+    Fact.UNSENT: Place("ssllatency.handshake.connection.events", names.EVENT, "window_exceeded"),
+    Fact.RETRANSMITTED: Place("ssllatency.handshake.connection.events", names.EVENT, "loss"),
+    Fact.GONE: Place("ssllatency.handshake.connection.events", names.EVENT, "peer_left"),
+    Fact.RETRANSMISSIONS: Place("ssllatency.handshake.retransmissions"),
+    Fact.HELLO_RETRY_KNOWN: Place("ssllatency.handshake.hello_retries.known"),
+    Fact.HELLO_RETRIES: Place("ssllatency.handshake.hello_retries"),
+    Fact.OFFERED: Place("ssllatency.handshake.session_offers"),
+    Fact.TICKETS_REFUSED: Place("ssllatency.handshake.session_refusals", names.REASON, "ticket"),
+    Fact.CACHE_MISSES: Place("ssllatency.handshake.session_refusals", names.REASON, "cache_miss"),
+    Fact.UNPHASED: Place("ssllatency.handshake.unphased"),
+}
+
+
+def facts_of(group: Group) -> Iterator[tuple[str, Labels, int]]:
+    """The counters of a group: family, labels and count."""
+    for fact, place in PLACES.items():
+        if _is_known(group, fact):
+            outcome = {names.OUTCOME: str(group.ending)} if place.by_outcome else {}
+            own = {place.label: place.value} if place.label else {}
+            yield place.family, labels({**own, **outcome}), group.facts.get(fact, 0)
+
+
+def _is_known(group: Group, fact: Fact) -> bool:
+    """Whether there are handshakes of which it is known. Refusals aren't where no lookup is ever seen: of libraries whose
+    lookups can't be watched it is known which sessions were resumed, and no more."""
+    if fact is Fact.UNPHASED:
+        return True
+    if not group.facts.get(_KNOWN_OF.get(fact, fact)):
+        return False
+    return fact not in REFUSALS or Part.SESSION_LOOKUP in group.parts or any(group.facts.get(refusal) for refusal in REFUSALS)
+
+
+def bounded(counts: Mapping[Fact, int], handshakes: int) -> dict[Fact, int]:
+    """Facts of so many handshakes, without those that are 0; none is larger than the number of handshakes of which it is known,
+    though they may have been read while one was being counted."""
+    most = {fact: min(counts.get(WITHIN.get(fact, fact), 0), handshakes) for fact in Fact if fact not in SUMS}
+    return {fact: least for fact, count in counts.items() if (least := min(count, most.get(fact, count))) > 0}
+
+
+def outcome_of(place: Place, outcome: str) -> str:
+    """How the handshakes of a series ended, from its label `outcome`, "" where it has none."""
+    return outcome if place.by_outcome else Ending.SUCCESS
