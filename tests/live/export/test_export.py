@@ -18,9 +18,9 @@ from ssllatency.export.metrics.points import Distribution, Point, Reading, label
 from ssllatency.export.serve.server import Server, Site
 from ssllatency.model.histogram import ExponentialHistogram, bucket_index
 from tests.answering import answering
-from tests.live.clients.counted import TLS_1_3, Client
+from tests.live.clients.counted import TLS_1_3, Client, s_client
 from tests.live.commands.export import Export, descriptors, status
-from tests.live.servers.nginx import Nginx
+from tests.live.servers.nginx import Nginx, Settings
 from tests.prometheus.programs import needed_program
 from tests.prometheus.server import Server as Prometheus
 from tests.prometheus.server import prometheus, scraping
@@ -97,6 +97,33 @@ def test_counts_through_prometheus_are_exact(certificates: Path, tmp_path: Path)
         scraped.wait_for(lambda: scraped.query(SHAKES) == [])  # stale, as the service is no more
         assert export.is_running
         assert "ssllatency_build_info" in export.metrics()
+
+
+@pytest.mark.usefixtures("tracing")
+def test_refused_tickets_and_second_hellos_are_those_that_the_clients_count(certificates: Path) -> None:
+    """The server before had other ticket keys. Python's client sends a share of X25519 alone."""
+    settings = Settings(kinds=("ecdsa",), curve="P-384")
+    with Nginx(certificates, settings) as earlier:
+        client = Client(earlier.port["ecdsa"], TLS_1_3)
+        tickets = [exchange.session for exchange in client.connect_times(3)]
+    with Nginx(certificates, settings) as server, Export(server.master_pid) as export:
+        client.turn_to(server.port["ecdsa"])
+        offering = [client.connect(session=ticket) for ticket in tickets]
+        offering.append(client.connect(session=offering[-1].session))
+        retried = [*offering, client.connect()]
+        for _ in range(2):
+            s_client(server.port["ecdsa"], "-groups", "P-384")
+        everything = len(retried) + 2
+        wait_for(lambda: total(export, "duration_seconds_count", outcome="success") == everything, 20)
+        assert [exchange.resumed for exchange in offering] == [False, False, False, True]
+        assert total(export, "session_offers_total") == len(offering)
+        assert total(export, "session_refusals_total", reason="ticket") == 3
+        assert total(export, "session_refusals_total", reason="cache_miss") == 0
+        assert total(export, "hello_retries_known_total") == everything
+        assert total(export, "hello_retries_total") == len(retried)
+        assert total(export, "sockets_total") == everything
+        assert total(export, "connection_events_total", event="peer_left") == 0
+        assert total(export, "largest_flight_bytes_total") > 100 * everything
 
 
 @pytest.mark.usefixtures("tracing")
@@ -186,6 +213,14 @@ def test_what_costs_too_much_is_observed_in_windows_and_handshakes_are_counted_o
                     name for name in found if name.startswith("ssllatency_losses_total") and "late" not in name and found[name]
                 ]
             wrk.wait(60)
+
+
+def total(export: Export, name: str, **labels: str) -> float | None:
+    """The sum of the series of a metric of handshakes that have these labels; None where there is none."""
+    start, written = f"ssllatency_handshake_{name}{{", [f'{label}="{value}"' for label, value in labels.items()]
+    series = {words: value for words, value in values(export).items() if words.startswith(start)}
+    found = [value for words, value in series.items() if all(one in words for one in written)]
+    return sum(found) if found else None
 
 
 def values(export: Export) -> dict[str, float]:

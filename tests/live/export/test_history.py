@@ -16,19 +16,23 @@ import pytest
 from ssllatency.cli.command_line import run
 from ssllatency.export.metrics.collect import PEER_PARTS, QUEUE_PARTS, ByProcess
 from ssllatency.export.metrics.points import Point, Reading, labels
-from ssllatency.model.handshakes import Cause, Ending, KeyUse, Label, Part
+from ssllatency.model.handshakes import SUMS, WITHIN, Cause, Ending, Fact, KeyUse, Label, Part
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.reports.documents import document
+from ssllatency.reports.rows.facts import facts_sentence
 from tests.measured.recordings import recording_of
 from tests.prometheus.exporters import exporters
 from tests.prometheus.server import Server, prometheus, scraping
 
 SERVICE = {"service": "nginx.service", "comm": "nginx"}
+# What others are known of comes first.
+ALL_FACTS = tuple(sorted(Fact, key=lambda fact: fact in WITHIN))
 
 
 def with_causes(recording: Recording) -> Recording:
-    """The same with handshakes that failed, for two reasons, were resumed and queued, with keys, versions, ciphers, groups."""
+    """The same with handshakes that failed, for two reasons, were resumed and queued, with keys, versions, ciphers, groups, and
+    connections that had everything that is counted."""
     failed = Ending.FAILURE, "no shared cipher", 0x0A0000C1, "SSL routines", "handshake failure", True, "SSLv3 read"
     cause = Cause(*failed, 3, 900)
     unknown = replace(cause, reason="", alert="", sent=False, state="", ending=Ending.ABANDONED, count=2)
@@ -46,6 +50,7 @@ def with_causes(recording: Recording) -> Recording:
                 resumed=group.count,
                 resumption_known=group.count,
                 parts={**group.parts, **dict.fromkeys((*QUEUE_PARTS, *PEER_PARTS), group.parts[Part.REST])},
+                facts=facts_of(group.count),
             )
             for group in interval.handshakes.groups
         )
@@ -54,6 +59,11 @@ def with_causes(recording: Recording) -> Recording:
 
     [only] = recording.runs
     return Recording((replace(only, intervals=tuple(map(with_more, only.intervals))),))
+
+
+def facts_of(count: int) -> dict[Fact, int]:
+    """Facts of so many handshakes, each another number."""
+    return {fact: count * 1000 if fact in SUMS else count - number for number, fact in enumerate(ALL_FACTS)}
 
 
 class Exporter:
@@ -136,6 +146,9 @@ def test_what_was_scraped_comes_back_exactly(
         part: (times.count, times.exponential) for part, times in whole.parts.items()
     }
     assert {*QUEUE_PARTS, *PEER_PARTS} < set(group.parts)
+    assert group.facts == whole.facts
+    assert group.facts.keys() == set(Fact)
+    assert facts_sentence(read.handshakes) == facts_sentence(true.handshakes) != ""
     assert read.handshakes.arrivals
     assert (group.resumed, group.resumption_known) == (whole.resumed, whole.resumption_known)
     assert why(read.handshakes.causes) == why(true.handshakes.causes)
