@@ -116,13 +116,16 @@ static __always_inline void add_flag(
 	add_fact(row, fact, !!(handshake->flags & flag));
 }
 
-/* Whether the client wanted to resume a session, and why it wasn't resumed. */
+/* Whether the client wanted to resume a session, and why it wasn't resumed. Where a lookup may have gone unwatched nothing is
+ * counted, not even what was resumed: refused sessions would seem to be rarer than they are. */
 static __always_inline void add_offer(
         struct ssll_handshake_row *row, const struct ssll_handshake *handshake, const struct ssll_labels *labels)
 {
 	bool resumed = labels->values[SSLL_LABEL_RESUMED];
 
 	if (labels->ending != SSLL_ENDING_SUCCESS || !is_known(labels, SSLL_LABEL_RESUMED))
+		return;
+	if (handshake->flags & SSLL_FLAG_UNPHASED)
 		return;
 	add_fact(row, SSLL_FACT_OFFERED, resumed || handshake->flags & (SSLL_FLAG_TICKET | SSLL_FLAG_CACHE));
 	if (resumed)

@@ -76,10 +76,11 @@ class Fact(StrEnum):
     flight had to wait for an acknowledgement, as it was larger than the congestion window. RETRANSMITTED: handshakes in which
     this side sent segments again or the peer's came out of order; RETRANSMISSIONS: segments that this side sent again. GONE:
     handshakes in which a call began after the peer had closed or reset the connection. HELLO_RETRIES: handshakes in which a
-    HelloRetryRequest was sent, of the HELLO_RETRY_KNOWN of which that is known. OFFERED: successful handshakes whose
-    client is known to have offered a session. TICKETS_REFUSED: those of them that weren't resumed though a ticket of the
-    client's was looked at; CACHE_MISSES: those that weren't though a session was looked up in the server's cache. UNPHASED:
-    handshakes in a part of whose calls no phase was watched but PRIVATE_KEY, to keep within the budget: the others are in REST.
+    HelloRetryRequest was sent, of the HELLO_RETRY_KNOWN of which that is known. OFFERED: successful handshakes, but for
+    UNPHASED ones, whose client is known to have offered a session. TICKETS_REFUSED: those of them that weren't resumed though
+    a ticket of the client's was looked at; CACHE_MISSES: those that weren't though a session was looked up in the server's
+    cache. UNPHASED: handshakes in a part of whose calls no phase was watched but PRIVATE_KEY, to keep within the budget: the
+    others are in REST.
     """
 
     SOCKET = "socket"

@@ -15,9 +15,11 @@ from ssllatency.model.recording import Recording
 from ssllatency.model.snapshot import Snapshot
 from ssllatency.model.statistics.compare import compare
 from ssllatency.reports.diagnosis.case import Case
+from ssllatency.reports.diagnosis.resumption import tickets_refused
 from ssllatency.reports.documents.document import from_json, to_json
 from ssllatency.reports.html.page import page
 from ssllatency.reports.rows.endings import single_words
+from ssllatency.reports.rows.facts import facts_sentence
 from ssllatency.reports.rows.parts import mean_ns, part_rows
 from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.handshakes.report import render
@@ -157,3 +159,14 @@ def test_sums_and_differences_hold_it() -> None:
     assert (whole.unphased, whole.exact_share) == (2 * (NUMBER - WATCHED), 0.2)
     assert merge(part, part).exact_share == 0.1
     assert difference(whole, _handshakes()).unphased == NUMBER - WATCHED
+
+
+def test_offered_sessions_are_those_of_handshakes_that_were_watched() -> None:
+    """Refused sessions are as many of these, however few they are of all."""
+    offering = Shake({**TIMES, Part.SESSION_LOOKUP: 5_000}, facts={Fact.OFFERED: 1})
+    refused = replace(offering, facts={**offering.facts, Fact.TICKETS_REFUSED: 1})
+    handshakes = handshakes_of([refused] * 32 + [offering] * 8 + [_unwatched(TIMES)] * 960)
+    assert facts_sentence(handshakes) == ("Network and resumption: a session was offered in 100 %, a ticket refused in 80 %.")
+    evidence = tickets_refused(Case(handshakes))
+    assert evidence
+    assert "80 % of the clients that offered a session (32 of 40)" in evidence.sentence

@@ -34,6 +34,11 @@ class Case:
         """How many they are."""
         return self.group.count if self.group else 0
 
+    @property
+    def phased(self) -> int:
+        """How many of them had all their phases watched, session lookups among them."""
+        return self.group.phased if self.group else 0
+
     def ns(self, *parts: Part) -> int:
         """The time that these parts took in all."""
         return self.group.total_ns(*parts) if self.group else 0

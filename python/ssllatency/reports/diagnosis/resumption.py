@@ -44,8 +44,8 @@ def never_offered(case: Case) -> Evidence | None:
 
 def _refused(case: Case, fact: Fact, why: str) -> Evidence | None:
     offered, refused = case.fact(Fact.OFFERED), case.fact(fact)
-    if offered < FEWEST or refused < MOST * offered or refused < NOTABLE * case.count:
+    if offered < FEWEST or refused < MOST * offered or refused < NOTABLE * case.phased:
         return None
-    saved = ratio(refused, case.count) * case.share(Part.CALLS)  # at most: a resumed handshake has work left, too
+    saved = ratio(refused, case.phased) * case.share(Part.CALLS)  # at most: a resumed handshake has work left, too
     who = f"{share(refused, offered)} of the clients that offered a session ({refused} of {offered}) came {why}"
     return Evidence(f"Resumption fails: {who}", saved)

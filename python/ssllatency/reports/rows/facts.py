@@ -55,11 +55,11 @@ def _losses(group: Group) -> Iterator[str]:
 
 def _resumption(group: Group) -> Iterator[str]:
     offered = group.facts.get(Fact.OFFERED)
-    parts = [f"a session was offered in {share(offered, group.count)}"] if offered else []
+    parts = [f"a session was offered in {share(offered, group.phased)}"] if offered else []
     if refused := group.facts.get(Fact.TICKETS_REFUSED):
-        parts.append(f"a ticket refused in {share(refused, group.count)}")
+        parts.append(f"a ticket refused in {share(refused, group.phased)}")
     if missed := group.facts.get(Fact.CACHE_MISSES):
-        parts.append(f"a session not found in the cache in {share(missed, group.count)}")
+        parts.append(f"a session not found in the cache in {share(missed, group.phased)}")
     if parts:
         yield ", ".join(parts)
 
