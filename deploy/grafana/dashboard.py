@@ -175,6 +175,13 @@ def _latency() -> list[Any]:
             (_quantile(0.99, "ssllatency_handshake_phase_seconds", good, "phase"), "{{phase}}"),
             (_quantile(0.99, _CALLS, good), "all calls"),
         ),
+        lines(
+            "The processor in calls",
+            "How long the thread had one in a successful handshake's calls, and how long it had none, 99th percentile: in all,"
+            " ready to run, and asleep in none of the phases.",
+            SECONDS,
+            (_quantile(0.99, "ssllatency_handshake_processor_seconds", good, "part"), "{{part}}"),
+        ),
     ]
 
 

@@ -58,6 +58,12 @@ def shake(
         Part.QUEUE_HANDSHAKES: round(slow * 0.2 * _MS),
         Part.QUEUE_OTHER: 25_000,
     }
+    times |= {
+        Part.ON_CPU: times[Part.REST],
+        Part.OFF_CPU: times[Part.KEY_EXCHANGE],
+        Part.OFF_CPU_RUNNABLE: round(slow * 20_000),
+    }
+    times[Part.REST_ASLEEP] = times[Part.OFF_CPU] // 4
     times[Part.ROUND_TRIPS] = times[Part.WAIT_PEER] // 4
     facts = facts_of_connection(random, unlucky)
     if Fact.RETRANSMITTED in facts:

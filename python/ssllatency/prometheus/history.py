@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from ssllatency.errors import SsllatencyError
 from ssllatency.export.metrics import families as names
-from ssllatency.export.metrics.collect import PEER_PARTS, QUEUE_PARTS, version_of
+from ssllatency.export.metrics.collect import PEER_PARTS, PROCESSOR_PARTS, QUEUE_PARTS, version_of
 from ssllatency.export.metrics.facts import PLACES, bounded, outcome_of
 from ssllatency.export.metrics.families import BY_NAME
 from ssllatency.export.metrics.ledger import Value, added
@@ -49,6 +49,7 @@ _WAITS = {part.removeprefix("wait_"): part for part in WAITS}
 _RESUMED = {"true": YES, "false": NO}
 _QUEUE = {name: part for part, name in QUEUE_PARTS.items()}
 _PEER = {name: part for part, name in PEER_PARTS.items()}
+_PROCESSOR = {name: part for part, name in PROCESSOR_PARTS.items()}
 _OFFLOAD = {"completion": Part.COMPLETION, "resumption": Part.RESUMPTION}
 
 
@@ -186,6 +187,7 @@ class _History:
             keys=tuple(self._keys(span)),
             mix={label: counts for label, counts in mix.items() if counts},
             arrivals=bool(self._series("ssllatency.handshake.queue")),
+            off_cpu=bool(self._series("ssllatency.handshake.processor")),
         )
 
     def _successful(self, span: _Span, *by: str) -> dict[tuple[str, ...], int]:
@@ -257,6 +259,7 @@ class _History:
             ("ssllatency.handshake.wait", names.WAIT, _WAITS),
             ("ssllatency.handshake.queue", names.PART, _QUEUE),
             ("ssllatency.handshake.peer", names.PART, _PEER),
+            ("ssllatency.handshake.processor", names.PART, _PROCESSOR),
             ("ssllatency.offload.wait", names.PART, _OFFLOAD),
         ):
             for (name, outcome), value in span.counted(self._series(family), label, names.OUTCOME):

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from ssllatency.cli.command_line import run
-from ssllatency.export.metrics.collect import PEER_PARTS, QUEUE_PARTS, ByProcess
+from ssllatency.export.metrics.collect import PEER_PARTS, PROCESSOR_PARTS, QUEUE_PARTS, ByProcess
 from ssllatency.export.metrics.points import Point, Reading, labels
 from ssllatency.model.handshakes import SUMS, WITHIN, Cause, Ending, Fact, KeyUse, Label, Part
 from ssllatency.model.recording import Recording, Run
 from ssllatency.model.snapshot import Snapshot
+from ssllatency.reports.diagnosis.diagnosis import diagnose
 from ssllatency.reports.documents import document
 from ssllatency.reports.rows.facts import facts_sentence
 from tests.measured.recordings import recording_of
@@ -26,6 +27,7 @@ from tests.prometheus.exporters import exporters
 from tests.prometheus.server import Server, prometheus, scraping
 
 SERVICE = {"service": "nginx.service", "comm": "nginx"}
+MORE_PARTS = (*QUEUE_PARTS, *PEER_PARTS, *PROCESSOR_PARTS)
 # What others are known of comes first.
 ALL_FACTS = tuple(sorted(Fact, key=lambda fact: fact in WITHIN))
 
@@ -49,7 +51,7 @@ def with_causes(recording: Recording) -> Recording:
                 labels=labels_of_all,
                 resumed=group.count,
                 resumption_known=group.count,
-                parts={**group.parts, **dict.fromkeys((*QUEUE_PARTS, *PEER_PARTS), group.parts[Part.REST])},
+                parts={**group.parts, **dict.fromkeys(MORE_PARTS, group.parts[Part.REST])},
                 facts=facts_of(group.count),
             )
             for group in interval.handshakes.groups
@@ -63,7 +65,8 @@ def with_causes(recording: Recording) -> Recording:
 
 def facts_of(count: int) -> dict[Fact, int]:
     """Facts of so many handshakes, each another number."""
-    return {fact: count * 1000 if fact in SUMS else count - number for number, fact in enumerate(ALL_FACTS)}
+    facts = {fact: count * number if fact in SUMS else count - 3 * number for number, fact in enumerate(ALL_FACTS, 1)}
+    return {**facts, Fact.UNPHASED: 2}
 
 
 class Exporter:
@@ -145,11 +148,14 @@ def test_what_was_scraped_comes_back_exactly(
     assert {part: (times.count, times.exponential) for part, times in group.parts.items()} == {
         part: (times.count, times.exponential) for part, times in whole.parts.items()
     }
-    assert {*QUEUE_PARTS, *PEER_PARTS} < set(group.parts)
+    assert set(MORE_PARTS) < set(group.parts)
     assert group.facts == whole.facts
     assert group.facts.keys() == set(Fact)
     assert facts_sentence(read.handshakes) == facts_sentence(true.handshakes) != ""
+    assert diagnose(read.handshakes) == diagnose(true.handshakes)
+    assert "Resumption fails" in diagnose(read.handshakes)[0]
     assert read.handshakes.arrivals
+    assert read.handshakes.off_cpu
     assert (group.resumed, group.resumption_known) == (whole.resumed, whole.resumption_known)
     assert why(read.handshakes.causes) == why(true.handshakes.causes)
     assert why(read.handshakes.causes)

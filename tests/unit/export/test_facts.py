@@ -103,6 +103,15 @@ def test_the_time_for_peers_that_had_left_is_a_part_of_the_peer() -> None:
     assert (value.total_ns, value.buckets.count) == (4_000, 1)
 
 
+def test_every_part_has_a_histogram_of_its_own() -> None:
+    made = interval_of(0, [FULL])
+    assert made.handshakes
+    [group] = made.handshakes.groups
+    every = replace(made.handshakes, groups=(replace(group, parts=dict.fromkeys(Part, group.parts[Part.REST])),))
+    [counts] = ByProcess().read(replace(made, handshakes=every)).values()
+    assert sum(isinstance(value, Distribution) for value in counts.values()) == len(Part)
+
+
 def test_no_fact_is_larger_than_what_it_is_known_of() -> None:
     counts = dict.fromkeys(Fact, 10) | dict.fromkeys(WITHIN.values(), 7) | {Fact.UNPHASED: 0}
     found = bounded(counts, 8)

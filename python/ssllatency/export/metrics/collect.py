@@ -25,6 +25,13 @@ _WAIT_PREFIX, _OFFLOAD_PREFIX = "wait_", "offload_"
 QUEUE_PARTS = {Part.QUEUE: "all"} | {part: part.removeprefix("queue_") for part in (Part.QUEUE_START, *MEANWHILE)}
 # Those of ssllatency.handshake.peer.
 PEER_PARTS = {Part.WAIT_HELLO: "hello", Part.ROUND_TRIPS: "round_trips", Part.LOSSES: "losses", Part.GONE: "left"}
+# Those of ssllatency.handshake.processor.
+PROCESSOR_PARTS = {
+    Part.ON_CPU: "on",
+    Part.OFF_CPU: "off",
+    Part.OFF_CPU_RUNNABLE: "runnable",
+    Part.REST_ASLEEP: "rest_asleep",
+}
 
 
 Counted = Series | Group | Tallies
@@ -115,6 +122,8 @@ def _of_group(group: Group) -> Iterator[Found]:
             yield "ssllatency.handshake.queue", labels({names.PART: QUEUE_PARTS[part], **outcome}), durations
         elif part in PEER_PARTS:
             yield "ssllatency.handshake.peer", labels({names.PART: PEER_PARTS[part], **outcome}), durations
+        elif part in PROCESSOR_PARTS:
+            yield "ssllatency.handshake.processor", labels({names.PART: PROCESSOR_PARTS[part], **outcome}), durations
         elif part in (Part.COMPLETION, Part.RESUMPTION):
             which = part.removeprefix(_OFFLOAD_PREFIX)
             yield "ssllatency.offload.wait", labels({names.PART: which, **outcome}), durations
