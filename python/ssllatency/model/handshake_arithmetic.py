@@ -13,6 +13,7 @@ from ssllatency.model import offload_arithmetic
 from ssllatency.model.handshakes import (
     CLIENT_WAIT_PARTS,
     EVERY,
+    AcceptQueue,
     Cause,
     Ending,
     Fact,
@@ -127,6 +128,7 @@ def merge(*parts: Handshakes) -> Handshakes:
         exact_share=max((part.exact_share for part in parts if part.exact_share is not None), default=None),
         unknown_labels={label: why for part in reversed(parts) for label, why in part.unknown_labels.items()},
         offload=offload_arithmetic.merge(*(part.offload for part in parts)),
+        accept_queues=_queues_sum([part.accept_queues for part in parts if part.accept_queues is not None]),
     )
 
 
@@ -152,6 +154,7 @@ def difference(later: Handshakes, earlier: Handshakes) -> Handshakes:
             bounded=max(0, later.bounded - earlier.bounded),
             offload=offload_arithmetic.difference(later.offload, earlier.offload),
             by_process={},
+            accept_queues=_queues_since(later.accept_queues, earlier.accept_queues),
         )
     except ValueError:
         raise SsllatencyError(
@@ -186,6 +189,29 @@ def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
         for group in groups
     )
     return add_alike(relabelled)
+
+
+def _queues_sum(parts: Sequence[Sequence[AcceptQueue]]) -> tuple[AcceptQueue, ...] | None:
+    """Those at the same address and port added up; None where they aren't known of any part."""
+    if not parts:
+        return None
+    queues: dict[tuple[int, str], list[AcceptQueue]] = {}
+    for queue in chain.from_iterable(parts):
+        queues.setdefault((queue.port, queue.address), []).append(queue)
+    return tuple(sorted(map(_queue_sum, queues.values())))
+
+
+def _queues_since(later: Sequence[AcceptQueue] | None, earlier: Sequence[AcceptQueue] | None) -> tuple[AcceptQueue, ...] | None:
+    if later is None or earlier is None:
+        return None if later is None else tuple(later)
+    before = {(queue.port, queue.address): queue.overflows for queue in earlier}
+    return tuple(
+        replace(queue, overflows=max(0, queue.overflows - before.get((queue.port, queue.address), 0))) for queue in later
+    )
+
+
+def _queue_sum(rows: Sequence[AcceptQueue]) -> AcceptQueue:
+    return replace(rows[0], limit=max(row.limit for row in rows), overflows=sum(row.overflows for row in rows))
 
 
 def _causes_sum(rows: Sequence[Cause]) -> Cause:

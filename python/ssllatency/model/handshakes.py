@@ -436,6 +436,18 @@ class Offload:
     pollers: tuple[PollingThread, ...] = ()
 
 
+@dataclass(frozen=True, order=True)
+class AcceptQueue:
+    """Where a server accepts connections; the address 0.0.0.0 or :: stands for all. `limit`: the most connections that the
+    queue of one socket there holds. `overflows`: how often a connection found no room: its client tries again after a second or
+    more, and only then a handshake begins."""
+
+    port: int
+    address: str
+    limit: int
+    overflows: int
+
+
 @dataclass(frozen=True)
 class Handshakes:
     """The handshakes of one measurement. Counts are cumulative until a difference is taken.
@@ -452,7 +464,8 @@ class Handshakes:
     recordings of older versions, WAIT_PEER is a wait for the peer or the server. `bounded`: those of which a wait's split
     is a bound, as the library read more than had arrived first. `exact_share`: which part of its processor time whoever pays
     most would pay if the phases were watched all the time; None where they were, or that isn't known. `unknown_labels`: the
-    labels that the libraries' code doesn't show, with the reasons.
+    labels that the libraries' code doesn't show, with the reasons. `accept_queues`: those of the traced servers, None where
+    they aren't known.
     """
 
     groups: tuple[Group, ...]
@@ -475,6 +488,12 @@ class Handshakes:
     unknown_labels: Mapping[Label, str] = field(default_factory=dict)
     offload: Offload | None = None
     by_process: Mapping[int, Tallies] = field(default_factory=dict)
+    accept_queues: tuple[AcceptQueue, ...] | None = None
+
+    @property
+    def overflows(self) -> int:
+        """How often a connection found an accept queue full, as far as that is known."""
+        return sum(queue.overflows for queue in self.accept_queues or ())
 
     @property
     def unphased(self) -> int:

@@ -24,12 +24,12 @@ from ssllatency.targets.files import (
 )
 from ssllatency.targets.hazards import Hazards, hazards, possible_hazards
 from ssllatency.targets.identity import Identity, MappedFile, Numbers, Version, mapped_numbers, mapped_version, status_told
-from ssllatency.targets.listening import is_own, serving
 from ssllatency.targets.maps import Problem, executable_path, fail, mapped_files, read_maps
 from ssllatency.targets.opening import file_identity, name_processes, open_mapped
 from ssllatency.targets.processes import Process, all_processes, descendants, exists, process_of, root_of
 from ssllatency.targets.roots import debug_roots
 from ssllatency.targets.selection import OPTIONS, Members, Selection, kept_comm, members, select, with_folder
+from ssllatency.targets.sockets.listening import is_own, serving
 from ssllatency.targets.survey import Survey, survey, tls_stacks
 
 __all__ = [

@@ -14,10 +14,10 @@ from ssllatency.targets.containers.cgroups import cgroup_folder, cgroup_members,
 from ssllatency.targets.containers.container import in_container
 from ssllatency.targets.containers.pods import in_pod
 from ssllatency.targets.identity import Identity
-from ssllatency.targets.listening import Owners, Ports
 from ssllatency.targets.maps import Problem, fail, mapped_files
 from ssllatency.targets.opening import file_identity
 from ssllatency.targets.processes import PROC, Process, all_processes, descendants
+from ssllatency.targets.sockets.listening import Owners, Ports
 
 # The kernel keeps this many bytes of a name (TASK_COMM_LEN less the final zero).
 _COMM_BYTES = 15

@@ -16,9 +16,9 @@ from ssllatency.targets.containers.names import container_names
 from ssllatency.targets.files import MOST_MAPPED, Unopened, few_of, first_opened, may_hold_tls, too_many
 from ssllatency.targets.identity import Identity, MappedFile
 from ssllatency.targets.implementations import foreign_implementations
-from ssllatency.targets.listening import Listener, listeners
 from ssllatency.targets.maps import executable_path, mapped_files
 from ssllatency.targets.processes import PROC, Process
+from ssllatency.targets.sockets.listening import Listener, listeners
 
 _OPENSSL = "OpenSSL"
 

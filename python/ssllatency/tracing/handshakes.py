@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from functools import cache
 from typing import TypeVar
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.model.handshakes import AcceptQueue
 from ssllatency.openssl.names.names import Names, join
-from ssllatency.targets import listening
+from ssllatency.targets.sockets import listening
+from ssllatency.targets.sockets.accept_queues import AcceptQueues
 from ssllatency.tracing import live
 from ssllatency.tracing.follow import Follower
 from ssllatency.tracing.plan_source import PlanSource
@@ -52,7 +55,19 @@ def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: ar
         in_flight=arguments.max_in_flight,
         peer_prefix=arguments.peer_prefix,
         blocking=listening.blocks({pid for image in images for pid in image.pids}),
+        accept_queues=_accept_queues(),
     )
+
+
+def _accept_queues() -> Callable[[Collection[int]], tuple[AcceptQueue, ...] | None]:
+    """Reads the accept queues of processes, as the model has them."""
+    queues = AcceptQueues()
+
+    def read(pids: Collection[int]) -> tuple[AcceptQueue, ...] | None:
+        known = queues.read(pids)
+        return None if known is None else tuple(AcceptQueue(**asdict(queue)) for queue in known)
+
+    return read
 
 
 def _names_of(images: Sequence[TracedImage], source: PlanSource) -> Callable[[int], Names]:

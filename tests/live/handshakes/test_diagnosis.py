@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from ssllatency.reports.diagnosis.diagnosis import Diagnosis, diagnoses
 from ssllatency.reports.diagnosis.rule import Subject
 from ssllatency.reports.documents.document import from_document
+from ssllatency.targets.sockets.sock_diag import listen_overflows
 from tests.live.clients.bad import context, no_shared_cipher
 from tests.live.clients.counted import TIMEOUT_S, TLS_1_2, TLS_1_3
 from tests.live.commands.handshakes import Shakes, assert_books
@@ -26,6 +29,7 @@ from tests.live.servers.queues import Late, felt_ns, late_server, on_a_busy_proc
 pytestmark = pytest.mark.usefixtures("tracing")
 TIMES = 32
 SLOW_S = 0.02
+SELF = Path("/proc/self")
 BUSY = (Subject.QUEUE, Subject.PROCESSORS, Subject.PEER)
 
 
@@ -123,6 +127,34 @@ def test_connections_that_wait_to_be_accepted(certificates: Path, accept_s: floa
     assert ("late_first_call" in [each.rule.name for each in sentences[:1]]) == bool(accept_s)
     if accept_s:
         assert "connections wait in its accept queue, or for its event loop" in sentences[0].sentence
+
+
+@pytest.mark.parametrize("backlog", [1, 4096])
+def test_connections_for_which_there_is_no_room(certificates: Path, backlog: int) -> None:
+    """Clients that all come at once find a short queue full, and try again after a second: they wait for much longer than the
+    handshakes take. The kernel has dropped as many as are told."""
+    before, dropped = listen_overflows(SELF), 0
+    waited_s: list[float] = []
+
+    def client(port: int) -> None:
+        began_s = time.monotonic()
+        shake(port, context(TLS_1_3))
+        waited_s.append(time.monotonic() - began_s)
+
+    def clients(port: int) -> None:
+        nonlocal dropped
+        with ThreadPoolExecutor(5) as pool:
+            list(pool.map(client, [port] * TIMES))
+        dropped = listen_overflows(SELF) - before
+
+    shakes = shakes_of(certificates, TlsSettings("ecdsa", accept_s=0.005, backlog=backlog), clients)
+    (queue,) = shakes.document["handshakes"]["accept_queues"]
+    assert (queue["address"], queue["limit"], queue["overflows"]) == ("127.0.0.1", backlog, dropped)
+    first = told(shakes, but_for=())[0]
+    assert (first.rule.name == "accept_queue_full") == (backlog == 1)
+    if backlog == 1:
+        assert f"{dropped} times a connection found no room in the accept queue of 127.0.0.1:" in first.sentence
+        assert sum(waited_s) > 2 * sum(single["parts_ns"]["client_wait"] for single in shakes.singles) / 1e9
 
 
 @pytest.mark.parametrize("contexts", [2, 1])

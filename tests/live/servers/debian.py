@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.targets.listening import serving
+from ssllatency.targets.sockets.listening import serving
 from tests import foreign
 from tests.live.servers.nginx import START_TIMEOUT_S, Certificate, Nginx, ServerError, free_ports
 from tests.live.servers.python_ssl import TlsServer, TlsSettings

@@ -23,7 +23,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.facts import FileFacts
 from ssllatency.model.handshakes import Label, Part
 from ssllatency.targets import Process, Survey
-from ssllatency.targets.listening import Listener
+from ssllatency.targets.sockets.listening import Listener
 from ssllatency.targets.survey import Stack, TlsProcess
 from ssllatency.tracing import file_facts, first_look
 from ssllatency.tracing.file_facts import KnownFiles, look_inside

@@ -18,6 +18,7 @@ from ssllatency.model.handshake_arithmetic import add_groups, difference, merge,
 from ssllatency.model.handshakes import (
     PHASES,
     WAITS,
+    AcceptQueue,
     Batches,
     Ending,
     Fact,
@@ -58,6 +59,10 @@ _shakes = st.lists(
     ),
     max_size=8,
 )
+_queues = st.none() | st.dictionaries(
+    st.tuples(st.sampled_from([443, 8443]), st.sampled_from(["0.0.0.0", "::"])),
+    st.tuples(st.sampled_from([128, 511]), st.integers(0, 9)),
+).map(lambda queues: tuple(AcceptQueue(*place, *rest) for place, rest in sorted(queues.items())))
 _batches = st.builds(Batches, st.sampled_from(["mbx_a", "mbx_b"]), st.tuples(*[st.integers(0, 9)] * 9))
 _offloads = st.none() | st.builds(
     Offload,
@@ -83,6 +88,7 @@ def handshakes(draw: st.DrawFn) -> Handshakes:
         in_flight=draw(st.integers(0, 9)),
         dropped=draw(st.integers(0, 9)),
         offload=draw(_offloads),
+        accept_queues=draw(_queues),
     )
 
 
@@ -154,6 +160,20 @@ def test_difference_undoes_merge_of_offloads(first: Offload | None, second: Offl
     assert [getattr(interval, name) for name in sums] == [getattr(second, name) for name in sums]
     assert {one for one in interval.batches if one.count} == {one for one in second.batches if one.count}
     assert {one for one in interval.pollers if one.completions} == {one for one in second.pollers if one.completions}
+
+
+def test_accept_queues_of_several_servers_are_added_up_where_they_are_known() -> None:
+    def having(*queues: AcceptQueue) -> Handshakes:
+        return replace(handshakes_of([]), accept_queues=queues)
+
+    web, admin = AcceptQueue(443, "0.0.0.0", 511, 7), AcceptQueue(8443, "::", 128, 0)
+    both = merge(having(web, admin), handshakes_of([]), having(replace(web, limit=4096, overflows=2)))
+    assert both.accept_queues == (AcceptQueue(443, "0.0.0.0", 4096, 9), admin)
+    assert both.overflows == 9
+    since = difference(having(replace(web, overflows=10), admin), having(web))
+    assert since.accept_queues == (replace(web, overflows=3), admin)
+    assert merge(handshakes_of([]), handshakes_of([])).accept_queues is None
+    assert difference(handshakes_of([]), having(web)).accept_queues is None
 
 
 def test_most_waiting_is_known_for_an_interval_only_where_it_rose() -> None:

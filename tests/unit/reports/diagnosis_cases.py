@@ -8,8 +8,32 @@ from dataclasses import replace
 
 from tests.measured.handshakes import Shake, handshakes_of
 
-from ssllatency.model.handshakes import LEFT, NO, YES, Batches, Ending, Fact, Handshakes, Label, Offload, Part, PollingThread
-from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
+from ssllatency.model.handshakes import (
+    LEFT,
+    NO,
+    YES,
+    AcceptQueue,
+    Batches,
+    Ending,
+    Fact,
+    Handshakes,
+    Label,
+    Offload,
+    Part,
+    PollingThread,
+)
+from ssllatency.reports.diagnosis import (
+    accept_queue,
+    application,
+    calls,
+    failures,
+    groups,
+    mixture,
+    network,
+    offload,
+    queue,
+    resumption,
+)
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.rule import Evidence
 
@@ -145,6 +169,20 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         queue.late_server,
         lambda side: measured(queue_start=0.7, queue_server=0.299 + 0.001 * side, queue_asleep=0.4, rest=2),
         of("33 %", "1.00 ms of 3.00 ms") + OWN_QUEUE + " and it was late to come back for them. `top -H -p PID` shows",
+    ),
+    (
+        accept_queue.accept_queue_full,
+        lambda side: replace(measured(2001 - side, rest=0.2), accept_queues=(AcceptQueue(443, "0.0.0.0", 511, 1),)),
+        "1 time a connection found no room in the accept queue of 0.0.0.0:443, which holds 511: its client tries again after"
+        " a second or more, and no time above includes that. Something keeps it from accepting",
+    ),
+    (
+        accept_queue.accept_queue_full,
+        lambda side: replace(
+            measured(100, rest=0.2),
+            accept_queues=(AcceptQueue(80, "::", 128, 4 * side), AcceptQueue(443, "::", 511, 1030 * side)),
+        ),
+        "1034 times a connection found no room in the accept queue of [::]:443, which holds 511, 1030 of them at that: its",
     ),
     (
         queue.late_first_call,

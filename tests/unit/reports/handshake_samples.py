@@ -15,7 +15,20 @@ from random import Random
 from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.report_samples import LIBSSL, snapshot_of
 
-from ssllatency.model.handshakes import NO, NOT_ASKED, YES, Batches, Ending, Fact, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.handshakes import (
+    NO,
+    NOT_ASKED,
+    YES,
+    AcceptQueue,
+    Batches,
+    Ending,
+    Fact,
+    Label,
+    Offload,
+    Part,
+    PollingThread,
+    Single,
+)
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
 from ssllatency.reports.text.handshakes.report import render
 from ssllatency.reports.text.page import Page
@@ -98,7 +111,8 @@ def queued() -> Snapshot:
         early, later = random.randint(200_000_000, 300_000_000), random.randint(1_000_000, 3_000_000)
         queue = {Part.QUEUE_START: early, Part.QUEUE_SERVER: later, Part.QUEUE_HANDSHAKES: early + later - 700_000}
         shakes.append(replace(one, times={**one.times, Part.WAIT_HELLO: 60_000, **queue}))
-    return snapshot_of(handshakes=handshakes_of(shakes))
+    queues = AcceptQueue(443, "0.0.0.0", 511, 163), AcceptQueue(8443, "127.0.0.1", 128, 0)
+    return snapshot_of(handshakes=replace(handshakes_of(shakes), accept_queues=queues))
 
 
 def _failed(number: int, reason: str, code: int, alert: str, sent: bool, state: str, wall_ns: int) -> list[Shake]:

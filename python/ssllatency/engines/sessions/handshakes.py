@@ -47,6 +47,7 @@ from ssllatency.engines.sessions.phase_windows import PhaseWindows
 from ssllatency.model.handshake_arithmetic import add_tallies, client_wait_ns
 from ssllatency.model.handshakes import (
     WHO,
+    AcceptQueue,
     Group,
     Handshakes,
     Label,
@@ -89,7 +90,7 @@ class HandshakeRequest:
     `in_flight`: how many handshakes can be in flight in one process; there is room for a quarter more, so that others have some
     beside it, and of the rows it has seven eighths. `blocking`: sockets that block are expected, so that reads and writes are
     watched from the start, and not only once calls were seen to sleep. `peer_prefix`: what of an address tells a peer's
-    network.
+    network. `accept_queues`: gives those of processes, with what occurred since it was asked first; None: not known.
     """
 
     base: Request
@@ -102,6 +103,7 @@ class HandshakeRequest:
     in_flight: int = 131072
     blocking: bool = False
     peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
+    accept_queues: Callable[[Collection[int]], tuple[AcceptQueue, ...] | None] | None = None
 
 
 class HandshakeSession:
@@ -156,6 +158,7 @@ class HandshakeSession:
         self._cpu_before = threads_cpu_s({pid for image in self._images for pid in image.pids})
         self._watch_wakes()
         self._begin_windows()
+        self._accept_queues()
 
     def _prepare_who(self, loaded: Loadable, config: ctypes.Structure) -> None:
         """Asks for what of the labels tells who shook hands, and makes room for it."""
@@ -387,7 +390,13 @@ class HandshakeSession:
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),
             by_process=by_process if Label.PROCESS in by else {},
+            accept_queues=self._accept_queues(),
         )
+
+    def _accept_queues(self) -> tuple[AcceptQueue, ...] | None:
+        """Those of the traced processes, where handshakes of servers are measured."""
+        read, role = self._request.accept_queues, Role(self._request.base.role)
+        return read({target.pid for target in self.attachment.all_targets()}) if read and role is not Role.CLIENT else None
 
     def _name_of(self, pid: int) -> str:
         """The name that the programs have kept of a process with a row of its own."""

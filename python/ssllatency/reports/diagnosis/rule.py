@@ -39,6 +39,7 @@ class Subject(Enum):
 
     OFFLOAD = auto()
     QUEUE = auto()
+    ACCEPT_QUEUE = auto()
     PROCESSORS = auto()
     PEER = auto()
     LOSSES = auto()

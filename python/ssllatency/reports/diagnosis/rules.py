@@ -5,7 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
+from ssllatency.reports.diagnosis import (
+    accept_queue,
+    application,
+    calls,
+    failures,
+    groups,
+    mixture,
+    network,
+    offload,
+    queue,
+    resumption,
+)
 from ssllatency.reports.diagnosis.rule import About, Rule, Subject
 
 # The condition with its sentence, the next step, where docs/symptoms.md says more, whose doing it is, and what it is about. Of
@@ -61,9 +72,16 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         queue.late_first_call,
-        "`ss -ltn` shows how many wait to be accepted (Recv-Q), `nstat -az TcpExtListenOverflows` how many found no room.",
+        "`ss -ltn` shows how many wait to be accepted (Recv-Q).",
         "connections-wait-to-be-accepted",
         Subject.QUEUE,
+        About.FAULT,
+    ),
+    Rule(
+        accept_queue.accept_queue_full,
+        "Something keeps it from accepting, or the queue is short: listen()'s backlog, and net.core.somaxconn.",
+        "the-accept-queue-is-full",
+        Subject.ACCEPT_QUEUE,
         About.FAULT,
     ),
     Rule(

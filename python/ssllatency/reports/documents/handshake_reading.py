@@ -9,6 +9,7 @@ from ssllatency.model.handshakes import (
     EVERY,
     SUMS,
     WITHIN,
+    AcceptQueue,
     Cause,
     Ending,
     Fact,
@@ -35,7 +36,7 @@ def read_handshakes(root: Field) -> Handshakes | None:
     if handshakes is None:
         return None
     by = tuple(label.one_of(Label) for label in handshakes.get("by").items())
-    groups = handshakes.get("groups")
+    groups, queues = handshakes.get("groups"), handshakes.optional("accept_queues")
     return Handshakes(
         groups=groups.rows(lambda group: _read_group(group, by), "labels and ending"),
         causes=handshakes.get("causes").rows(_read_cause, "ending, code and names"),
@@ -56,6 +57,7 @@ def read_handshakes(root: Field) -> Handshakes | None:
         exact_share=share.number() if (share := handshakes.optional("exact_share")) else None,
         unknown_labels={label: why.text() for label, why in _labelled(handshakes.get("unknown_labels")).items()},
         offload=read_offload(offload) if offload else None,
+        accept_queues=queues.rows(_read_accept_queue, "port and address") if queues else None,
     )
 
 
@@ -165,6 +167,11 @@ def _read_cause(cause: Field) -> tuple[object, Cause]:
 def _read_key(use: Field) -> tuple[object, KeyUse]:
     key = use.get("operation").text(), use.get("key").text()
     return key, KeyUse(*key, use.get("count").whole(), use.get("total_ns").whole())
+
+
+def _read_accept_queue(queue: Field) -> tuple[object, AcceptQueue]:
+    place = queue.get("port").whole(), queue.get("address").text()
+    return place, AcceptQueue(*place, queue.get("limit").whole(), queue.get("overflows").whole())
 
 
 def _read_single(single: Field) -> Single:

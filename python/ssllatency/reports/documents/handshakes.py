@@ -37,7 +37,14 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         "off_cpu": handshakes.off_cpu,
         **({"exact_share": handshakes.exact_share} if handshakes.exact_share is not None else {}),
         "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},
+        **_accept_queues(handshakes),
     }
+
+
+def _accept_queues(handshakes: Handshakes) -> dict[str, object]:
+    """Nothing where they aren't known."""
+    queues = handshakes.accept_queues
+    return {} if queues is None else {"accept_queues": [asdict(queue) for queue in queues]}
 
 
 def _cause(cause: Cause) -> dict[str, object]:

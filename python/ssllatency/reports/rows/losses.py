@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ssllatency.model.handshakes import Handshakes
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
+from ssllatency.reports.words.accept_queues import overflows_sentence
 from ssllatency.reports.words.units import counted
 
 
@@ -61,10 +62,12 @@ def handshakes_in_flight(number: int) -> list[str]:
 
 
 def notes(snapshot: Snapshot) -> list[str]:
-    """Sentences: about handshakes that began before the trace, if there were any, and what the engine has to say."""
+    """Sentences: about handshakes that began before the trace and connections that found no room, where there were any, and
+    what the engine has to say."""
     number = snapshot.handshakes.partial if snapshot.handshakes else 0
     partial = [f"Handshakes whose beginning was not seen, and that aren't counted: {number}."] if number else []
-    return [*partial, *snapshot.notes]
+    full = overflows_sentence(snapshot.handshakes.accept_queues) if snapshot.handshakes else ""
+    return [*partial, *([full] if full else []), *snapshot.notes]
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,12 @@ def _left(snapshot: Snapshot) -> Sample:
     return Sample(sum(cause.count for cause in causes), ended, snapshot.duration_s)
 
 
+def _overflows(snapshot: Snapshot) -> Sample:
+    """Connections that found an accept queue full: no handshakes, so that they are no share of them."""
+    known = snapshot.handshakes is not None and snapshot.handshakes.accept_queues is not None
+    return Sample(snapshot.handshakes.overflows if snapshot.handshakes and known else None, None, snapshot.duration_s)
+
+
 def _resumed(snapshot: Snapshot) -> Sample:
     if snapshot.handshakes is None:
         return Sample(None, None, snapshot.duration_s)
@@ -266,6 +272,7 @@ def handshake_subjects() -> Subjects:
         Subject("handshake", _handshakes, _TIMED),
         *(Subject(name, _ending(ending), _COUNTED, "share") for name, ending in _ENDINGS.items()),
         Subject("peer left", _left, _COUNTED, "share"),
+        Subject("overflows", _overflows, ("rate", "count")),
         Subject("resumed", _resumed, _COUNTED, "share"),
         *(Subject(part.replace("_", " "), _part(part), (*_TIMED, "share")) for part in parts),
         Subject("client wait", _part(Part.CLIENT_WAIT), _TIMED),

@@ -17,7 +17,18 @@ from tests.unit.reports.handshake_samples import SAMPLES, distant, offloaded
 from tests.unit.reports.report_samples import snapshot_of
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.model.handshakes import Batches, Ending, Fact, Handshakes, Label, Offload, Part, PollingThread, Single
+from ssllatency.model.handshakes import (
+    AcceptQueue,
+    Batches,
+    Ending,
+    Fact,
+    Handshakes,
+    Label,
+    Offload,
+    Part,
+    PollingThread,
+    Single,
+)
 from ssllatency.reports.documents.document import from_document, from_json, to_document, to_json
 from ssllatency.reports.text.handshakes.report import render
 
@@ -73,6 +84,7 @@ def whole() -> Handshakes:
         partial=4,
         off_cpu=True,
         unknown_labels={Label.GROUP: "why"},
+        accept_queues=(AcceptQueue(443, "0.0.0.0", 511, 7),),
         offload=Offload("qatengine", 1, None, 2, 3, 4, 5, (Batches("mbx", (0, 3, 1)),), (PollingThread(17, 19, "p", 6, None),)),
     )
 
@@ -160,6 +172,7 @@ def test_whole_document() -> None:
         "arrivals": True,
         "off_cpu": True,
         "unknown_labels": {"group": "why"},
+        "accept_queues": [{"port": 443, "address": "0.0.0.0", "limit": 511, "overflows": 7}],
     }
     assert DOCUMENT["async"] == {
         "engine": "qatengine",

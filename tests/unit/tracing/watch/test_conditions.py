@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.measured.handshakes import Shake
+from tests.measured.handshakes import Shake, handshakes_of
 from tests.measured.recordings import calls_of, interval_of
 
-from ssllatency.model.handshakes import FREED, LEFT, NO, YES, Ending, Label, Part
+from ssllatency.model.handshakes import FREED, LEFT, NO, YES, AcceptQueue, Ending, Label, Part
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.tracing.watch.condition import Comparison, Condition, Recent
@@ -292,6 +292,15 @@ def test_peers_that_left() -> None:
         ("abandoned count >= 7", True),
     ):
         assert holds(text, mixed) == [expected], text
+
+
+def test_connections_without_room() -> None:
+    """Not known is not none."""
+    handshakes = handshakes_of(shakes(1, 10))
+    found = replace(handshakes, accept_queues=(AcceptQueue(443, "::", 511, 4), AcceptQueue(80, "::", 511, 3)))
+    for text, expected in (("overflows count >= 7", True), ("overflows count > 7", False), ("overflows rate > 1/s", True)):
+        assert holds(text, replace(interval_of(0, []), handshakes=found)) == [expected], text
+        assert holds(text, replace(interval_of(0, []), handshakes=handshakes)) == [False], text
 
 
 def test_calls_of_functions() -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from ssllatency.errors import SsllatencyError
-from ssllatency.targets import Selection, all_processes, listening, members, select
-from ssllatency.targets.listening import Listener, Ports, blocks, is_own, listeners, serving
+from ssllatency.targets import Selection, all_processes, members, select
+from ssllatency.targets.sockets import listening
+from ssllatency.targets.sockets.listening import Listener, Ports, blocks, is_own, listeners, serving
 
 AddProcess = Callable[..., Path]
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"

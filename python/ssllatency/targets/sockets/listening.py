@@ -9,6 +9,7 @@ import time
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from ssllatency.targets.processes import PROC, Process
@@ -37,7 +38,7 @@ def listeners(pids: Iterable[int], proc: Path = PROC) -> dict[int, tuple[Listene
     for pid in pids:
         folder = proc / str(pid)
         try:
-            sockets = _sockets(folder / "fd")
+            sockets = inodes_of(pid, proc=proc)
             namespace = os.readlink(folder / "ns" / "net") if sockets else ""  # noqa: PTH115 - net:[N] is no path
         except OSError:
             listeners_by_pid[pid] = None
@@ -158,17 +159,15 @@ def is_own(address: str) -> bool:
     return True
 
 
-def _sockets(folder: Path) -> set[str]:
-    """The inode numbers of the sockets among the descriptors."""
-    inodes = set()
-    for descriptor in folder.iterdir():
-        inode = _socket(descriptor)
-        if inode:
-            inodes.add(inode)
-    return inodes
+def inodes_of(pid: int, most: int | None = None, proc: Path = PROC) -> set[str]:
+    """The inode numbers of the sockets among a process's descriptors, or among so many of the lowest ones. OSError where they
+    may not be read."""
+    with os.scandir(proc / str(pid) / "fd") as descriptors:  # the kernel lists them in ascending order
+        inodes = {_socket(descriptor.path) for descriptor in islice(descriptors, most)}
+    return inodes - {""}
 
 
-def _socket(descriptor: Path) -> str:
+def _socket(descriptor: Path | str) -> str:
     """The inode number of the socket that this is, "" where it is none, or is gone."""
     try:
         target = os.readlink(descriptor)  # noqa: PTH115 - socket:[N] is no path
@@ -201,12 +200,15 @@ def _lines(path: Path, *, heading: bool = True) -> Iterator[str]:
 
 
 def _listener(written: str) -> Listener:
-    """From ADDRESS:PORT in hexadecimal, the address as 32-bit numbers of the machine's own byte order (little-endian). An IPv4
-    address on an IPv6 socket, as Java listens, is that IPv4 address."""
-    import socket
-
+    """From ADDRESS:PORT in hexadecimal, the address as 32-bit numbers of the machine's own byte order (little-endian)."""
     address, _, port = written.partition(":")
     packed = b"".join(bytes.fromhex(address[start : start + 8])[::-1] for start in range(0, len(address), 8))
+    return Listener(int(port, 16), text_of(packed))
+
+
+def text_of(packed: bytes) -> str:
+    """An address in text, of 4 or 16 bytes. An IPv4 address on an IPv6 socket, as Java listens, is that IPv4 address."""
+    import socket
+
     packed = packed.removeprefix(_MAPPED)
-    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
-    return Listener(int(port, 16), socket.inet_ntop(family, packed))
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections that find no room, to sockets of our own, and in a network namespace of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ssllatency.targets.sockets import accept_queues, sock_diag
+from ssllatency.targets.sockets.accept_queues import AcceptQueue, AcceptQueues
+from ssllatency.targets.sockets.sock_diag import ListeningSocket, listening_sockets
+
+OURS = [os.getpid()]
+HOLDS = 2
+HERE = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+ELSEWHERE = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 4433), backlog=3):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def full(family: socket.AddressFamily = socket.AF_INET, connections: int = HOLDS + 1) -> Iterator[socket.socket]:
+    """A socket that listens and has so many connections, as many as there is room for, or fewer."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket(family))
+        listening.bind((HERE[family], 0))
+        listening.listen(HOLDS)
+        for _ in range(connections):
+            stack.enter_context(socket.create_connection(listening.getsockname()[:2], timeout=5))
+        yield listening
+
+
+def knock(listening: socket.socket, times: int) -> None:
+    """Connections for which there is no room; none of them tries again."""
+    for _ in range(times):
+        with socket.socket(listening.family) as client:
+            client.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                client.connect(listening.getsockname()[:2])
+
+
+def at(queues: tuple[AcceptQueue, ...] | None, listening: socket.socket) -> AcceptQueue | None:
+    assert queues is not None
+    return next((queue for queue in queues if queue.port == listening.getsockname()[1]), None)
+
+
+@pytest.mark.parametrize("family", HERE)
+def test_connections_without_room_are_counted(family: socket.AddressFamily) -> None:
+    """Those that come after the first reading."""
+    with full(family) as listening:
+        knock(listening, 3)
+        queues, port = AcceptQueues(), listening.getsockname()[1]
+        assert at(queues.read(OURS), listening) == AcceptQueue(port, HERE[family], HOLDS, 0)
+        knock(listening, 5)
+        assert at(queues.read(OURS), listening) == AcceptQueue(port, HERE[family], HOLDS, 5)
+        knock(listening, 2)
+        assert at(queues.read(OURS), listening) == AcceptQueue(port, HERE[family], HOLDS, 7)
+
+
+def test_connections_with_room_are_not() -> None:
+    queues = AcceptQueues()
+    with full(connections=0) as listening:
+        queues.read(OURS)
+        for _ in range(10):
+            with socket.create_connection(listening.getsockname(), timeout=5):
+                listening.accept()[0].close()
+        found = at(queues.read(OURS), listening)
+        assert found
+        assert found.overflows == 0
+
+
+def test_a_socket_that_comes_later_counts_from_its_beginning() -> None:
+    queues = AcceptQueues()
+    queues.read(OURS)
+    with full() as listening:
+        knock(listening, 4)
+        found = at(queues.read(OURS), listening)
+        assert found
+        assert found.overflows == 4
+
+
+def test_a_socket_of_others_is_not_told() -> None:
+    with full() as listening, subprocess.Popen(["sleep", "60"]) as other:
+        try:
+            queues = AcceptQueues()
+            assert at(queues.read([other.pid]), listening) is None
+            knock(listening, 4)
+            assert at(queues.read([other.pid]), listening) is None
+            assert queues.read([]) == ()
+        finally:
+            other.kill()
+
+
+def test_what_is_dropped_for_another_reason_is_no_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The namespace's own count bounds that of a socket, whose count goes round."""
+    drops, overflows = iter([2**32 - 5, 4]), iter([10, 10, 13, 13])
+    with full(connections=0) as listening:
+        inode = str(os.fstat(listening.fileno()).st_ino)
+        monkeypatch.setattr(
+            accept_queues, "listening_sockets", lambda _: [ListeningSocket(1, inode, 443, "0.0.0.0", 511, next(drops))]
+        )
+        monkeypatch.setattr(accept_queues, "listen_overflows", lambda _: next(overflows))
+        queues = AcceptQueues()
+        assert queues.read(OURS) == (AcceptQueue(443, "0.0.0.0", 511, 0),)
+        assert queues.read(OURS) == (AcceptQueue(443, "0.0.0.0", 511, 3),)
+
+
+def test_nothing_is_known_where_the_kernel_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path | None) -> list[ListeningSocket]:
+        raise PermissionError
+
+    monkeypatch.setattr(accept_queues, "listening_sockets", refuse)
+    with full():
+        assert AcceptQueues().read(OURS) is None
+
+
+def test_a_process_that_is_gone_is_passed_over() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert AcceptQueues().read([process.pid]) is None
+
+
+@pytest.mark.parametrize("answer", [b"\x08", struct.pack("=IHHII", 4, 20, 0, 0, 0), struct.pack("=IHHII", 2**31, 20, 0, 0, 0)])
+def test_an_answer_that_is_none_is_refused(answer: bytes) -> None:
+    with pytest.raises(OSError, match="which sockets listen"):
+        list(sock_diag.sockets_of(iter([answer])))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to enter a network namespace")
+def test_another_network_namespace_is_looked_into() -> None:
+    """By a thread of its own, so that we stay in ours; what was known of it stays once its processes are gone."""
+    home = Path("/proc/self/ns/net").readlink()
+    command = ["unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$0" -c "$1"', sys.executable, ELSEWHERE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "ready\n"
+        queues, there = AcceptQueues(), AcceptQueue(4433, "127.0.0.1", 3, 0)
+        assert queues.read([other.pid]) == (there,)
+        assert 4433 not in {one.port for one in listening_sockets()}
+        assert Path("/proc/self/ns/net").readlink() == Path("/proc/thread-self/ns/net").readlink() == home
+        other.communicate()
+    assert queues.read([]) == (there,)
