@@ -23,6 +23,7 @@ from tests.live.victims.obedient import compiled, with_certificate
 pytestmark = pytest.mark.usefixtures("tracing")
 WAITS = {
     "pair": "peer_or_server_waits",
+    "unix": "peer_or_server_waits",
     "window": "peer_waits",
     "application": "application_waits",
     "unknown": "unknown_waits",

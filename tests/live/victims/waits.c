@@ -3,6 +3,7 @@
 // for each line "HOW N" makes N handshakes in that way, and says "done". HOW is
 //   prompt       nobody takes his time
 //   pair         the client takes a nap before its last flight, and no socket tells when that arrived
+//   unix         the same over a Unix socket
 //   window       the same while the server has more to write than the transport takes
 //   application  the server's certificate isn't chosen yet, and the application takes a nap before it calls again
 //   unknown      the server's BIO wants something else than to read or write, and the next call comes after a nap
@@ -31,16 +32,18 @@ struct plan {
 	const char *how;
 	long client, application, unknown, work, thread;
 	size_t capacity; // of the transport, in bytes; 0: of all that is written
+	bool unix_socket;
 };
 static const struct plan plans[] = {
         {.how = "prompt"},
         {.how = "pair", .client = NAP_US},
+        {.how = "unix", .client = NAP_US, .unix_socket = true},
         {.how = "window", .client = NAP_US, .capacity = 512},
         {.how = "application", .application = NAP_US},
         {.how = "unknown", .unknown = NAP_US},
         {.how = "work", .work = NAP_US},
         {.how = "threads", .thread = NAP_US},
-        {"several", SHORT_NAP_US, SHORT_NAP_US, SHORT_NAP_US, SHORT_NAP_US / 2, 0, 0},
+        {"several", SHORT_NAP_US, SHORT_NAP_US, SHORT_NAP_US, SHORT_NAP_US / 2, 0, 0, false},
 };
 
 static SSL *server, *client;
@@ -141,21 +144,39 @@ static bool serve(void)
 	}
 }
 
+// Both sides in turn.
+static void take_turns(void)
+{
+	bool served = false, done = false;
+
+	for (int turn = 0; turn < 20 && !(served && done); turn++) {
+		done = done || SSL_connect(client) == 1;
+		served = served || serve();
+	}
+	expect(served && done, "handshake");
+}
+
+static void over_unix_socket(void)
+{
+	int ends[2];
+
+	expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0, "socketpair");
+	expect(SSL_set_fd(client, ends[0]) && SSL_set_fd(server, ends[1]), "SSL_set_fd");
+	take_turns();
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void over_pair(void)
 {
 	BIO *left, *right;
-	bool served = false, done = false;
 
 	expect(BIO_new_bio_pair(&left, plan.capacity, &right, 0), "BIO_new_bio_pair");
 	SSL_set_bio(server, left, left);
 	SSL_set_bio(client, right, right);
 	if (plan.unknown)
 		SSL_set0_rbio(server, wanting(left));
-	for (int turn = 0; turn < 20 && !(served && done); turn++) {
-		done = done || SSL_connect(client) == 1;
-		served = served || serve();
-	}
-	expect(served && done, "handshake");
+	take_turns();
 }
 
 static void *ask(void *nothing)
@@ -224,6 +245,8 @@ static void shake_hands(SSL_CTX *context)
 	SSL_set_connect_state(client);
 	if (plan.thread)
 		over_tcp();
+	else if (plan.unix_socket)
+		over_unix_socket();
 	else
 		over_pair();
 	SSL_free(server);
