@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Server and client of QUIC in one process, by OpenSSL 3.5 or later: usage quic CERTIFICATE KEY. It says "ready", then for each
+// line "N US" makes N handshakes over UDP, in each of which the server has begun to wait when its client takes a nap of so many
+// microseconds, and says "done". The functions that this machine's own headers may not have are declared here.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { NO_BLOCK = 1 }; // SSL_ACCEPT_CONNECTION_NO_BLOCK
+const SSL_METHOD *OSSL_QUIC_server_method(void);
+const SSL_METHOD *OSSL_QUIC_client_method(void);
+SSL *SSL_new_listener(SSL_CTX *context, uint64_t flags);
+int SSL_listen(SSL *listener);
+SSL *SSL_accept_connection(SSL *listener, uint64_t flags);
+int SSL_handle_events(SSL *ssl);
+int SSL_set_blocking_mode(SSL *ssl, int blocking);
+int SSL_set1_initial_peer_addr(SSL *ssl, const BIO_ADDR *peer);
+
+static const unsigned char protocol[] = {2, 'h', 'q'};
+
+static void expect(int fine, const char *what)
+{
+	if (fine)
+		return;
+	fprintf(stderr, "quic: %s failed\n", what);
+	ERR_print_errors_fp(stderr);
+	exit(1);
+}
+
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *length, const unsigned char *in,
+        unsigned int offered, void *nothing)
+{
+	(void)ssl, (void)in, (void)offered, (void)nothing;
+	*out = protocol + 1;
+	*length = 2;
+	return SSL_TLSEXT_ERR_OK;
+}
+
+static int udp_socket(struct sockaddr_in *where)
+{
+	socklen_t length = sizeof(*where);
+	int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+
+	*where = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	expect(descriptor >= 0 && bind(descriptor, (struct sockaddr *)where, length) == 0 &&
+	                getsockname(descriptor, (struct sockaddr *)where, &length) == 0,
+	        "socket");
+	return descriptor;
+}
+
+static void shake_hands(SSL_CTX *servers, SSL_CTX *clients, long nap_us)
+{
+	struct sockaddr_in at, from;
+	int server_end = udp_socket(&at), client_end = udp_socket(&from);
+	SSL *listener = SSL_new_listener(servers, 0), *client = SSL_new(clients), *server = NULL;
+	BIO_ADDR *peer = BIO_ADDR_new();
+	bool done = false, served = false;
+
+	expect(listener && client && peer && SSL_set_fd(listener, server_end) && SSL_set_fd(client, client_end), "SSL_set_fd");
+	expect(BIO_ADDR_rawmake(peer, AF_INET, &at.sin_addr, sizeof(at.sin_addr), at.sin_port), "BIO_ADDR_rawmake");
+	expect(SSL_set_blocking_mode(listener, 0) && SSL_listen(listener), "SSL_listen");
+	expect(SSL_set_blocking_mode(client, 0) && SSL_set1_initial_peer_addr(client, peer) &&
+	                SSL_set_alpn_protos(client, protocol, sizeof(protocol)) == 0,
+	        "client");
+	for (int turn = 0; turn < 100000 && !(done && served); turn++) {
+		done = done || SSL_do_handshake(client) == 1;
+		SSL_handle_events(listener);
+		if (!server && (server = SSL_accept_connection(listener, NO_BLOCK)))
+			SSL_set_blocking_mode(server, 0);
+		if (server) {
+			served = served || SSL_do_handshake(server) == 1;
+			if (nap_us)
+				usleep(nap_us);
+			nap_us = 0;
+		}
+		usleep(50);
+	}
+	expect(done && served, "handshake");
+	SSL_free(server);
+	SSL_free(client);
+	SSL_free(listener);
+	BIO_ADDR_free(peer);
+	close(server_end);
+	close(client_end);
+	ERR_clear_error();
+}
+
+int main(int count, char **words)
+{
+	SSL_CTX *servers = SSL_CTX_new(OSSL_QUIC_server_method()), *clients = SSL_CTX_new(OSSL_QUIC_client_method());
+	char line[64];
+	int number;
+	long nap_us;
+
+	if (count != 3 || SSL_CTX_use_certificate_chain_file(servers, words[1]) != 1 ||
+	        SSL_CTX_use_PrivateKey_file(servers, words[2], SSL_FILETYPE_PEM) != 1)
+		return 2;
+	SSL_CTX_set_alpn_select_cb(servers, choose_protocol, NULL);
+	printf("ready\n");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin) && sscanf(line, "%d %ld", &number, &nap_us) == 2) {
+		while (number-- > 0)
+			shake_hands(servers, clients, nap_us);
+		printf("done\n");
+		fflush(stdout);
+	}
+	return 0;
+}
