@@ -263,6 +263,13 @@ def _calls() -> list[Any]:
             (f"sum (ssllatency_handshake_in_flight{{{_HOSTS}}})", "handshakes"),
             (f"sum (ssllatency_call_in_flight{{{_HOSTS}}})", "calls"),
         ),
+        lines(
+            "Accept queues that were full",
+            f"{_OF_HOSTS} How often a connection found no room: its client tries again after a second or more, and no time of a"
+            " handshake includes that.",
+            A_SECOND,
+            (_rate("ssllatency_accept_queue_overflows_total", _HOSTS, "instance"), "{{instance}}"),
+        ),
     ]
 
 

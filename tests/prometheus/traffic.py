@@ -11,7 +11,7 @@ from ssllatency.export.metrics.families import COMM, CONTAINER_ID, CONTAINER_NAM
 from ssllatency.export.metrics.points import Labels, Point, Reading, labels
 from ssllatency.model.cost import Cost
 from ssllatency.model.handshake_arithmetic import add_tallies
-from ssllatency.model.handshakes import Batches, Ending, Fact, Label, Offload, Part, Tallies
+from ssllatency.model.handshakes import AcceptQueue, Batches, Ending, Fact, Label, Offload, Part, Tallies
 from ssllatency.model.recording import Recording
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Library, Losses, Outcome, Series, Snapshot, Target
@@ -150,7 +150,8 @@ class Host:
             shakes += own
             series += calls(self._random, self._shakes, pid, failing=self._random.randint(1, 3))
         made = interval_of(self._number, shakes, series, self.name)
-        handshakes = replace(handshakes_of(shakes, BY), offload=self._offload(), in_flight=5, partial=1)
+        queues = (AcceptQueue(443, "::", 511, 30 if self.troubled else 0),)
+        handshakes = replace(handshakes_of(shakes, BY), offload=self._offload(), in_flight=5, partial=1, accept_queues=queues)
         return replace(
             made,
             targets=tuple(Target(pid, comm, _LIBRARIES) for pid, (comm, _) in PROCESSES.items()),

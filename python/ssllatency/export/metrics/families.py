@@ -107,6 +107,8 @@ FAMILIES = (
     Family("ssllatency.handshake.ciphers", C, "{handshake}", "Successful handshakes by cipher suite.", (CIPHER,), True),
     Family("ssllatency.handshake.curves", C, "{handshake}", "Successful handshakes by group of the key exchange.",
            (CURVE,), True),
+    Family("ssllatency.accept_queue.overflows", C, "{connection}",
+           "How often a connection found an accept queue of the traced servers full; its client tries again later."),
     Family("ssllatency.handshake.in_flight", G, "{handshake}", "Handshakes that have begun and not ended."),
     Family("ssllatency.private_key.operations", C, "{operation}", "Private-key operations of successful handshakes.",
            (OPERATION, KEY), True),
