@@ -13,7 +13,8 @@
  * arrived, all of it is WAIT_PEER_OR_SERVER. WAIT_HELLO and QUEUE_START lie before WALL: from the established connection until
  * the ClientHello arrived, and from then to the first call. QUEUE = QUEUE_START + QUEUE_SERVER; QUEUE_HANDSHAKES to
  * QUEUE_ASLEEP say what the thread did meanwhile, where that is known. ROUND_TRIPS and LOSSES are parts of WAIT_PEER,
- * OFF_CPU_RUNNABLE of OFF_CPU, REST_ASLEEP of REST, GONE of CALLS. CLIENT_WAIT = QUEUE_START + WALL, on a server.
+ * OFF_CPU_RUNNABLE of OFF_CPU, OFF_CPU_THROTTLED of OFF_CPU_RUNNABLE, REST_ASLEEP of REST, GONE of CALLS. CLIENT_WAIT =
+ * QUEUE_START + WALL, on a server.
  */
 enum ssll_part {
 	SSLL_PART_WALL = 0,
@@ -49,7 +50,8 @@ enum ssll_part {
 	SSLL_PART_LOSSES = 30,
 	SSLL_PART_GONE = 31,
 	SSLL_PART_CLIENT_WAIT = 32,
-	SSLL_PARTS = 33,
+	SSLL_PART_OFF_CPU_THROTTLED = 33,
+	SSLL_PARTS = 34,
 };
 
 /* What a row adds up of its handshakes beside their times. Those from FLIGHTS to GONE are of handshakes that SOCKET counts. */
@@ -306,11 +308,12 @@ struct ssll_handshake {
 	__u64 began_ns;
 	__u64 since_ns;
 	__u64 phase_since_ns;
-	__u64 phase_stack;      /* stack pointer at entry of the function in which the open phase began */
-	__u64 outer_stack;      /* the same of the session lookup that the open callback interrupts; 0: of none */
-	__u64 completed_ns;     /* since the last call began; 0: no completion was seen */
-	__u64 blocked_off_ns;   /* off the processor in reads and writes that count as waits, and so not in OFF_CPU, */
-	__u64 blocked_delay_ns; /* and ready to run meanwhile */
+	__u64 phase_stack;          /* stack pointer at entry of the function in which the open phase began */
+	__u64 outer_stack;          /* the same of the session lookup that the open callback interrupts; 0: of none */
+	__u64 completed_ns;         /* since the last call began; 0: no completion was seen */
+	__u64 blocked_off_ns;       /* off the processor in reads and writes that count as waits, and so not in OFF_CPU, */
+	__u64 blocked_delay_ns;     /* ready to run meanwhile, */
+	__u64 blocked_throttled_ns; /* and held by a CPU quota */
 	__u64 machine_stack;    /* stack pointer at entry of the state machine, where no call around it is watched; else 0 */
 	__u64 unsplit_since_ns; /* when the wait before the call that runs began, if it isn't split; else 0 */
 	__u64 socket;           /* that it waits on: the kernel's address of it; 0: not known */
@@ -343,8 +346,16 @@ struct ssll_border {
 	__u64 ahead_ns;
 	__u64 run_ns;
 	__u64 delay_ns;
+	__u64 throttled_ns;
 	__u32 switches;
 	__u32 processor;
+};
+
+/* How long a thread was off the processor. */
+struct ssll_away {
+	__u64 off_ns;
+	__u64 delay_ns;     /* the part of it in which the thread was ready to run */
+	__u64 throttled_ns; /* the part of that in which a CPU quota held it */
 };
 
 /* A call that runs, by its place on the stack. `outer` is the SSL whose call it was made in. */
@@ -374,9 +385,8 @@ struct ssll_thread {
 	__u64 run_delay_ns;      /* the thread's run_delay then */
 	struct ssll_border call; /* where the call began, or its last wait ended */
 	struct ssll_border phase;
-	__u64 phases_asleep_ns;    /* asleep in phases of the call */
-	__u64 off_ns;              /* off the processor in the call before that, but for its waits, */
-	__u64 delay_ns;            /* and ready to run meanwhile */
+	struct ssll_away away;     /* in the call, but for its waits; up to `call` */
+	struct ssll_away phases;   /* in its phases */
 	struct ssll_clocks clocks; /* as they stood when it was last asked */
 	__u64 read_socket;         /* from which it has read outside of calls since the last one; all ones: from several */
 };
@@ -558,9 +568,9 @@ _Static_assert(sizeof(struct ssll_text) == 72, "text");
 _Static_assert(sizeof(struct ssll_who_config) == 8, "who config");
 _Static_assert(sizeof(struct ssll_endpoint) == 12, "endpoint");
 _Static_assert(sizeof(struct ssll_handshake_key) == 16, "handshake key");
-_Static_assert(sizeof(struct ssll_handshake) == 88 + 8 * SSLL_PARTS + 64, "handshake");
+_Static_assert(sizeof(struct ssll_handshake) == 96 + 8 * SSLL_PARTS + 64, "handshake");
 _Static_assert(sizeof(struct ssll_clocks) == 56, "clocks");
-_Static_assert(sizeof(struct ssll_border) == 40, "border");
+_Static_assert(sizeof(struct ssll_border) == 48, "border");
 _Static_assert(sizeof(struct ssll_arrival) == 144, "arrival");
 _Static_assert(sizeof(struct ssll_sample) == 64, "sample");
 _Static_assert(sizeof(struct ssll_cause_key) == 20, "cause key");

@@ -46,7 +46,7 @@ static __always_inline void complete_parts(struct ssll_handshake *handshake, boo
 	if (handshake->flags & SSLL_FLAG_UNSPLIT) {
 		for (__u32 part = SSLL_PART_OFF_CPU_RUNNABLE; part <= SSLL_PART_REST_ASLEEP; part++)
 			handshake->parts[part] = 0;
-		handshake->parts[SSLL_PART_OFF_CPU] = 0;
+		handshake->parts[SSLL_PART_OFF_CPU] = handshake->parts[SSLL_PART_OFF_CPU_THROTTLED] = 0;
 		count(&handshake_counters.unsplit);
 		return;
 	}

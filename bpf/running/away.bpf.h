@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How long a thread was off the processor between two moments at which it runs, and how much of that it was ready to run: by
- * the scheduler's own clocks, without an event for each switch.
+ * How long a thread was off the processor between two moments at which it runs, how much of that it was ready to run, and how
+ * much a CPU quota held it: by the scheduler's own clocks, without an event for each switch.
  *
  * The scheduler adds to a thread's time on the processor at each switch and each tick, and notes when it did. The difference of
  * the two goes on only while the thread is off. Processors don't agree on the time, so where the thread has changed between
- * them, what passed less what it ran is taken instead, which is off by a tick at most.
+ * them, what passed less what it ran is taken instead, which is off by a tick at most. What quotas held is counted of the
+ * thread's control groups on all processors, so that where other threads of theirs were held at another time, it is a bound.
  */
 #ifndef AWAY_BPF_H
 #define AWAY_BPF_H
 
 #include "running/clocks.bpf.h"
-
-struct away {
-	__u64 off_ns;
-	__u64 delay_ns; /* the part of it in which the thread was ready to run */
-};
 
 static __always_inline void read_border(struct ssll_border *border, __u64 now)
 {
@@ -25,6 +21,7 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 	border->run_ns = task->se.sum_exec_runtime;
 	border->ahead_ns = task->se.exec_start - border->run_ns;
 	border->delay_ns = bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
+	border->throttled_ns = throttled_so_far(task);
 	border->switches = task->nvcsw + task->nivcsw;
 	border->processor = bpf_get_smp_processor_id();
 	if (bpf_core_field_exists(task->sched_info.last_arrival))
@@ -32,9 +29,9 @@ static __always_inline void read_border(struct ssll_border *border, __u64 now)
 }
 
 /* From one border of a thread to the next, at which it is now. */
-static __always_inline struct away away_between(const struct ssll_border *from, const struct ssll_border *to)
+static __always_inline struct ssll_away away_between(const struct ssll_border *from, const struct ssll_border *to)
 {
-	struct away away = {};
+	struct ssll_away away = {};
 	__u64 passed_ns = to->at_ns - from->at_ns;
 	__s64 off_ns = to->ahead_ns - from->ahead_ns;
 
@@ -43,19 +40,27 @@ static __always_inline struct away away_between(const struct ssll_border *from, 
 	if (from->processor != to->processor)
 		off_ns = passed_ns - (to->run_ns - from->run_ns);
 	away.delay_ns = at_most(to->delay_ns - from->delay_ns, passed_ns);
+	away.throttled_ns = at_most(less(to->throttled_ns, from->throttled_ns), away.delay_ns);
 	away.off_ns = off_ns < (__s64)away.delay_ns ? away.delay_ns : at_most(off_ns, passed_ns);
 	return away;
 }
 
-/* Not inlined: what it needs of the stack, its callers have not. */
-__noinline int measure_away(const struct ssll_border *from, struct away *away, __u64 now)
+static __always_inline void extend_away(struct ssll_away *away, struct ssll_away more)
+{
+	away->off_ns += more.off_ns;
+	away->delay_ns += more.delay_ns;
+	away->throttled_ns += more.throttled_ns;
+}
+
+/* From a border until now. Not inlined: what it needs of the stack, its callers have not. */
+__noinline int extend_away_since(struct ssll_away *away, const struct ssll_border *from, __u64 now)
 {
 	struct ssll_border here;
 
-	if (!from || !away)
+	if (!away || !from)
 		return 0;
 	read_border(&here, now);
-	*away = away_between(from, &here);
+	extend_away(away, away_between(from, &here));
 	return 0;
 }
 
@@ -64,7 +69,7 @@ static __always_inline void begin_away(struct ssll_thread *thread, __u64 now)
 {
 	read_border(&thread->call, now);
 	thread->phase = thread->call;
-	thread->phases_asleep_ns = thread->off_ns = thread->delay_ns = 0;
+	thread->away = thread->phases = (struct ssll_away){};
 }
 
 /* The thread was in a call of another handshake within this one, so what it did in this one isn't known. */
@@ -83,44 +88,37 @@ static __always_inline void begin_phase_away(__u64 now)
 
 static __always_inline void end_phase_away(struct ssll_thread *thread, __u64 now)
 {
-	struct away away = {};
-
-	if (!thread || !thread->phase.at_ns)
-		return;
-	measure_away(&thread->phase, &away, now);
-	thread->phases_asleep_ns += away.off_ns - away.delay_ns;
+	if (thread && thread->phase.at_ns)
+		extend_away_since(&thread->phases, &thread->phase, now);
 }
 
 /* A wait within the call, which began where its phase did, ends: it is no part of what the call was off the processor. */
-static __always_inline struct away end_wait_away(struct ssll_thread *thread, __u64 now)
+static __always_inline struct ssll_away end_wait_away(struct ssll_thread *thread, __u64 now)
 {
-	struct away away = {};
-
 	if (!thread->call.at_ns || !thread->phase.at_ns)
-		return away;
-	away = away_between(&thread->call, &thread->phase);
-	thread->off_ns += away.off_ns;
-	thread->delay_ns += away.delay_ns;
+		return (struct ssll_away){};
+	extend_away(&thread->away, away_between(&thread->call, &thread->phase));
 	read_border(&thread->call, now);
 	return away_between(&thread->phase, &thread->call);
 }
 
 /* Adds what the call that ends was off the processor, but for its waits. `thread`: NULL where it isn't known by which one the
  * call was made. */
-static __always_inline void add_away(struct ssll_handshake *handshake, const struct ssll_thread *thread, __u64 now)
+static __always_inline void add_away(struct ssll_handshake *handshake, struct ssll_thread *thread, __u64 now)
 {
-	struct away away = {};
+	__u64 off_ns, delay_ns;
 
 	if (!thread || !thread->call.at_ns) {
 		handshake->flags |= SSLL_FLAG_UNSPLIT;
 		return;
 	}
-	measure_away(&thread->call, &away, now);
-	away.off_ns = at_most(away.off_ns + thread->off_ns, now - handshake->since_ns);
-	away.delay_ns = at_most(away.delay_ns + thread->delay_ns, away.off_ns);
-	handshake->parts[SSLL_PART_OFF_CPU] += away.off_ns;
-	handshake->parts[SSLL_PART_OFF_CPU_RUNNABLE] += away.delay_ns;
-	handshake->parts[SSLL_PART_REST_ASLEEP] += less(away.off_ns - away.delay_ns, thread->phases_asleep_ns);
+	extend_away_since(&thread->away, &thread->call, now);
+	off_ns = at_most(thread->away.off_ns, now - handshake->since_ns);
+	delay_ns = at_most(thread->away.delay_ns, off_ns);
+	handshake->parts[SSLL_PART_OFF_CPU] += off_ns;
+	handshake->parts[SSLL_PART_OFF_CPU_RUNNABLE] += delay_ns;
+	handshake->parts[SSLL_PART_OFF_CPU_THROTTLED] += at_most(thread->away.throttled_ns, delay_ns);
+	handshake->parts[SSLL_PART_REST_ASLEEP] += less(off_ns - delay_ns, thread->phases.off_ns - thread->phases.delay_ns);
 }
 
 #endif

@@ -58,7 +58,7 @@ static __always_inline void end_transport(struct ssll_handshake *handshake, __u6
 {
 	__u64 now = handshake->phase_since_ns + duration_ns;
 	struct ssll_thread *thread = find_thread();
-	struct away away;
+	struct ssll_away away;
 
 	handshake->flags &= ~SSLL_FLAG_BLOCKED;
 	if (!thread || !has_slept(thread) || handshake->flags & SSLL_FLAG_NONBLOCKING)
@@ -75,6 +75,7 @@ static __always_inline void end_transport(struct ssll_handshake *handshake, __u6
 	away = end_wait_away(thread, now);
 	handshake->blocked_off_ns += away.off_ns;
 	handshake->blocked_delay_ns += away.delay_ns;
+	handshake->blocked_throttled_ns += away.throttled_ns;
 }
 
 /* The part's time, which it has no longer. */
@@ -115,6 +116,7 @@ static __always_inline void transport_returns(struct ssll_handshake *handshake)
 	handshake->parts[SSLL_PART_CALLS] += waits_ns;
 	handshake->parts[SSLL_PART_OFF_CPU] += handshake->blocked_off_ns;
 	handshake->parts[SSLL_PART_OFF_CPU_RUNNABLE] += handshake->blocked_delay_ns;
+	handshake->parts[SSLL_PART_OFF_CPU_THROTTLED] += handshake->blocked_throttled_ns;
 	handshake->parts[SSLL_PART_REST_ASLEEP] += handshake->blocked_off_ns - handshake->blocked_delay_ns;
 }
 

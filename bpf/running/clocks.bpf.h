@@ -68,6 +68,22 @@ static __always_inline __u64 throttled_of(struct task_struct *task)
 	return throttled_ns;
 }
 
+/* The same of the thread that runs, without a helper's call for each group: it is read at every border of its calls. */
+static __always_inline __u64 throttled_so_far(const struct task_struct *task)
+{
+	const struct task_group *group;
+	__u64 throttled_ns = 0;
+
+	if (!bpf_core_field_exists(task->sched_task_group->cfs_bandwidth.throttled_time))
+		return 0;
+	group = task->sched_task_group;
+	for (__u32 level = 0; level < MOST_CONTROL_GROUPS && group; level++) {
+		throttled_ns += group->cfs_bandwidth.throttled_time;
+		group = group->parent;
+	}
+	return throttled_ns;
+}
+
 /* The thread begins the outermost of its calls. */
 static __always_inline void begin_busy(struct ssll_thread *thread, __u64 now)
 {

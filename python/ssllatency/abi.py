@@ -228,7 +228,8 @@ class Part(IntEnum):
     LOSSES = 30
     GONE = 31
     CLIENT_WAIT = 32
-    PARTS = 33
+    OFF_CPU_THROTTLED = 33
+    PARTS = 34
 
 
 class Peer(IntEnum):
@@ -426,6 +427,17 @@ class Arrival(ctypes.Structure):
 assert ctypes.sizeof(Arrival) == 144
 
 
+class Away(ctypes.Structure):
+    _fields_ = (
+        ("off_ns", ctypes.c_uint64),
+        ("delay_ns", ctypes.c_uint64),
+        ("throttled_ns", ctypes.c_uint64),
+    )
+
+
+assert ctypes.sizeof(Away) == 24
+
+
 class BatchKey(ctypes.Structure):
     _fields_ = (
         ("operation", ctypes.c_uint32),
@@ -442,12 +454,13 @@ class Border(ctypes.Structure):
         ("ahead_ns", ctypes.c_uint64),
         ("run_ns", ctypes.c_uint64),
         ("delay_ns", ctypes.c_uint64),
+        ("throttled_ns", ctypes.c_uint64),
         ("switches", ctypes.c_uint32),
         ("processor", ctypes.c_uint32),
     )
 
 
-assert ctypes.sizeof(Border) == 40
+assert ctypes.sizeof(Border) == 48
 
 
 class CauseKey(ctypes.Structure):
@@ -584,10 +597,11 @@ class Handshake(ctypes.Structure):
         ("completed_ns", ctypes.c_uint64),
         ("blocked_off_ns", ctypes.c_uint64),
         ("blocked_delay_ns", ctypes.c_uint64),
+        ("blocked_throttled_ns", ctypes.c_uint64),
         ("machine_stack", ctypes.c_uint64),
         ("unsplit_since_ns", ctypes.c_uint64),
         ("socket", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 33),
+        ("parts", ctypes.c_uint64 * 34),
         ("calls", ctypes.c_uint32),
         ("pauses", ctypes.c_uint32),
         ("depth", ctypes.c_uint32),
@@ -610,7 +624,7 @@ class Handshake(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Handshake) == 416
+assert ctypes.sizeof(Handshake) == 432
 
 
 class Labels(ctypes.Structure):
@@ -697,14 +711,14 @@ assert ctypes.sizeof(Times) == 3896
 
 class HandshakeRow(ctypes.Structure):
     _fields_ = (
-        ("parts", Times * 33),
+        ("parts", Times * 34),
         ("resumed", ctypes.c_uint64),
         ("resumption_known", ctypes.c_uint64),
         ("facts", ctypes.c_uint64 * 13),
     )
 
 
-assert ctypes.sizeof(HandshakeRow) == 128688
+assert ctypes.sizeof(HandshakeRow) == 132584
 
 
 class Sample(ctypes.Structure):
@@ -890,7 +904,7 @@ assert ctypes.sizeof(SeriesKey) == 8
 class Single(ctypes.Structure):
     _fields_ = (
         ("ended_ns", ctypes.c_uint64),
-        ("parts", ctypes.c_uint64 * 33),
+        ("parts", ctypes.c_uint64 * 34),
         ("labels", Labels),
         ("cause", CauseKey),
         ("tgid", ctypes.c_uint32),
@@ -902,7 +916,7 @@ class Single(ctypes.Structure):
     )
 
 
-assert ctypes.sizeof(Single) == 384
+assert ctypes.sizeof(Single) == 392
 
 
 class Start(ctypes.Structure):
@@ -969,15 +983,14 @@ class Thread(ctypes.Structure):
         ("run_delay_ns", ctypes.c_uint64),
         ("call", Border),
         ("phase", Border),
-        ("phases_asleep_ns", ctypes.c_uint64),
-        ("off_ns", ctypes.c_uint64),
-        ("delay_ns", ctypes.c_uint64),
+        ("away", Away),
+        ("phases", Away),
         ("clocks", Clocks),
         ("read_socket", ctypes.c_uint64),
     )
 
 
-assert ctypes.sizeof(Thread) == 208
+assert ctypes.sizeof(Thread) == 248
 
 
 class WhoConfig(ctypes.Structure):

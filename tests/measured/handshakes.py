@@ -75,6 +75,7 @@ def handshakes_of(shakes: Iterable[Shake], by: tuple[Label, ...] = ()) -> Handsh
         mix=_mix(good),
         by=by,
         arrivals=True,
+        quotas=True,
     )
 
 

@@ -125,6 +125,7 @@ def merge(*parts: Handshakes) -> Handshakes:
         bounded=sum(part.bounded for part in parts),
         arrivals=all(part.arrivals for part in parts),
         off_cpu=any(part.off_cpu for part in parts),
+        quotas=all(part.quotas for part in parts),
         exact_share=max((part.exact_share for part in parts if part.exact_share is not None), default=None),
         unknown_labels={label: why for part in reversed(parts) for label, why in part.unknown_labels.items()},
         offload=offload_arithmetic.merge(*(part.offload for part in parts)),

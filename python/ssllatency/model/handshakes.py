@@ -26,10 +26,11 @@ class Part(StrEnum):
     runnable without a processor, held by a CPU quota, asleep or stopped. ROUND_TRIPS is the part of WAIT_PEER that the
     connection's shortest round trip explains, LOSSES those of its waits in which segments were lost. ON_CPU and OFF_CPU split
     CALLS once more; OFF_CPU_RUNNABLE is the part of OFF_CPU in which the thread was ready to run but had no processor, and in
-    the rest it slept; REST_ASLEEP is the part of REST that it slept. GONE is the part of CALLS of calls that began after the
-    peer had closed or reset the connection. COMPLETION (submission to completion) and RESUMPTION (completion to the next
-    call: the event loop's delay) split WAIT_OFFLOAD, in handshakes where the completion was seen. CLIENT_WAIT is
-    QUEUE_START, as far as that is known, and WALL together: what a server's client waits for from its ClientHello's arrival on.
+    the rest it slept; OFF_CPU_THROTTLED is the part of OFF_CPU_RUNNABLE in which a CPU quota held it; REST_ASLEEP is the part
+    of REST that it slept. GONE is the part of CALLS of calls that began after the peer had closed or reset the connection.
+    COMPLETION (submission to completion) and RESUMPTION (completion to the next call: the event loop's delay) split
+    WAIT_OFFLOAD, in handshakes where the completion was seen. CLIENT_WAIT is QUEUE_START, as far as that is known, and WALL
+    together: what a server's client waits for from its ClientHello's arrival on.
     A program's own handshakes as a client, and measurements of older versions, have none.
     """
 
@@ -66,6 +67,7 @@ class Part(StrEnum):
     LOSSES = "losses"
     GONE = "gone"
     CLIENT_WAIT = "client_wait"
+    OFF_CPU_THROTTLED = "off_cpu_throttled"
 
 
 class Fact(StrEnum):
@@ -462,7 +464,8 @@ class Handshakes:
     threads. `slept`: those whose calls slept before reads and writes were watched, so that waits in them may be part of
     their phases and REST. `arrivals`: whether it was looked at when the peer's bytes arrived; where it wasn't, as in
     recordings of older versions, WAIT_PEER is a wait for the peer or the server. `bounded`: those of which a wait's split
-    is a bound, as the library read more than had arrived first. `exact_share`: which part of its processor time whoever pays
+    is a bound, as the library read more than had arrived first. `quotas`: whether OFF_CPU_THROTTLED was measured, as it wasn't
+    by older versions. `exact_share`: which part of its processor time whoever pays
     most would pay if the phases were watched all the time; None where they were, or that isn't known. `unknown_labels`: the
     labels that the libraries' code doesn't show, with the reasons. `accept_queues`: those of the traced servers, None where
     they aren't known.
@@ -484,6 +487,7 @@ class Handshakes:
     bounded: int = 0
     arrivals: bool = False
     off_cpu: bool = False
+    quotas: bool = False
     exact_share: float | None = None
     unknown_labels: Mapping[Label, str] = field(default_factory=dict)
     offload: Offload | None = None

@@ -127,6 +127,7 @@ def _assert_adds_up(single: Shake) -> None:
     assert parts["calls"] == total["phases"]
     if {"on_cpu", "off_cpu"} & parts.keys():
         assert parts["calls"] == parts.get("on_cpu", 0) + parts.get("off_cpu", 0)
+    assert parts.get("off_cpu_throttled", 0) <= parts.get("off_cpu_runnable", 0)
     assert parts.get("off_cpu_runnable", 0) + parts.get("rest_asleep", 0) <= parts.get("off_cpu", 0)
     assert parts.get("rest_asleep", 0) <= parts["rest"]
     assert parts.get("gone", 0) <= parts["calls"]

@@ -18,6 +18,7 @@ from tests.live.commands.trace import Trace, count, reasons
 from tests.live.handshakes.test_diagnosis import TIMES, names, prompt, shake, shakes_of, told
 from tests.live.servers.jobs import AsyncServer, AsyncSettings, offload
 from tests.live.servers.python_ssl import TlsSettings
+from tests.live.servers.queues import quota
 from tests.live.victims.obedient import compiled, with_certificate
 
 pytestmark = pytest.mark.usefixtures("tracing")
@@ -54,6 +55,14 @@ def test_a_wait_has_its_reason(certificates: Path, waits: Path, how: str) -> Non
 
 def test_nothing_is_said_of_who_takes_no_time(certificates: Path, waits: Path) -> None:
     assert names_of(certificates, waits, "prompt") == []
+
+
+def test_a_quota_that_holds_it_in_calls_only(certificates: Path, waits: Path) -> None:
+    """Nothing lies in a queue, as its client is the same thread."""
+    with with_certificate(waits, certificates) as (pid, do), quota(pid, 0.3), Shakes(pid) as shakes:
+        do(f"work {TIMES}")
+    assert "queue" not in shakes.document["handshakes"]["groups"][0]["parts"]
+    assert [diagnosis.rule.name for diagnosis in told(shakes, but_for=())] == ["cpu_quota"]
 
 
 @pytest.mark.parametrize("engine", ["libbpf", "bpftrace", "bcc"])

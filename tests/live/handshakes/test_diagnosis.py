@@ -207,6 +207,7 @@ def test_a_key_is_not_blamed_for_a_busy_processor(certificates: Path) -> None:
         for _ in range(TIMES):
             felt_ns(port)
     assert told(shakes, but_for=())[0].rule.name == "neighbours"
+    assert "off_cpu_throttled" not in shakes.document["handshakes"]["groups"][0]["parts"]
     assert "private_key" not in names(shakes)
 
 

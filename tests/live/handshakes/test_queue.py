@@ -17,6 +17,7 @@ from ssllatency.reports.documents.document import from_document
 from tests.live.clients.counted import TLS_1_2, h2load
 from tests.live.clients.slow import slow
 from tests.live.commands.handshakes import MEANWHILE, Shakes, SlowLines, assert_books
+from tests.live.handshakes.test_diagnosis import prompt
 from tests.live.servers.nginx import Nginx, Settings
 from tests.live.servers.python_ssl import TlsServer, TlsSettings
 from tests.live.servers.queues import Late, felt_at_once_ns, felt_ns, late_server, on_a_busy_processor, quota, stopped_often
@@ -147,6 +148,18 @@ def test_what_a_saturated_server_did_is_known_of_queues_of_any_length(certificat
         server.wait_idle()
     parts = sums(shakes)
     assert sum(parts[part] for part in MEANWHILE if part in parts) > 0.9 * parts["queue"]
+    assert_books(shakes)
+
+
+def test_a_quota_is_told_from_neighbours_inside_calls(certificates: Path) -> None:
+    """Nearly all of the server's work is its key's, so that the quota is used up in calls."""
+    settings = TlsSettings("rsa4096", timeout_s=0)
+    with TlsServer(certificates, settings) as server, quota(server.pid, 0.1), Shakes(server.pid) as shakes:
+        prompt(server.port)
+        server.ends()
+    parts = sums(shakes)
+    assert parts["off_cpu_throttled"] > 0.8 * parts["off_cpu_runnable"]
+    assert_said_first(shakes, "queue_throttled")
     assert_books(shakes)
 
 

@@ -211,10 +211,33 @@ def test_a_phase_is_not_blamed_for_a_thread_without_a_processor() -> None:
     assert names(measured(**{**stuck, "off_cpu_runnable": 1}, rest=0.1)) == ["private_key"]
 
 
+INSIDE = {"wait_peer": 1.0, "rest": 9.0, "off_cpu": 6.0, "off_cpu_runnable": 6.0}
+
+
 def test_a_quota_is_told_from_neighbours_inside_calls_as_well() -> None:
+    for held_ms, others_ms, rule, words in (
+        (6.0, 0.0, "cpu_quota", "held by a CPU quota, 6.00 ms of it inside the library's calls. Look at cpu.max"),
+        (5.0, 1.0, "cpu_quota", "held by a CPU quota, 5.00 ms of it inside the library's calls. Look at cpu.max"),
+        (3.0, 3.0, "cpu_quota", "calls; for another 3.00 ms it was ready to run but had no processor. Look at cpu.max"),
+        (2.0, 4.0, "neighbours", "calls; for another 2.00 ms it was held by a CPU quota. Look for what else runs"),
+        (0.0, 6.0, "neighbours", "had no processor, 6.00 ms of it inside the library's calls. Look for what else runs"),
+    ):
+        (sentence,) = diagnoses(measured(**INSIDE, off_cpu_throttled=held_ms))
+        assert sentence.rule.name == rule
+        assert sentence.sentence.startswith(f"For {max(held_ms, others_ms) * 10:.0f} % of the time that clients wait")
+        assert words in sentence.sentence
+        assert "nr_throttled" not in sentence.sentence
+
+
+def test_an_older_measurement_does_not_tell_a_quota_inside_calls() -> None:
+    """Where one held the thread in its queue, it is taken for the reason in calls, too."""
+    unknown = replace(measured(**INSIDE), quotas=False)
+    assert names(unknown) == ["neighbours"]
+    assert "its calls: others had it, or a CPU quota held it. Look" in diagnose(unknown)[0].replace("the library's", "its")
+    assert "nr_throttled" in diagnose(unknown)[0]
     held = measured(queue_start=1, queue_server=2, queue_throttled=1, wait_peer=4, rest=4, off_cpu=3, off_cpu_runnable=3)
-    assert names(held)[0] == "cpu_quota"
-    assert "held by a CPU quota, 3.00 ms of it inside" in diagnose(held)[0]
+    assert names(replace(held, quotas=False))[0] == "cpu_quota"
+    assert "held by a CPU quota, 3.00 ms of it inside" in diagnose(replace(held, quotas=False))[0]
 
 
 @pytest.mark.parametrize(("inside", "told_of"), [(1.0, True), (0.99, False)])

@@ -386,6 +386,7 @@ class HandshakeSession:
             bounded=counters.bounded,
             arrivals=self._arrivals.watched,
             off_cpu=True,
+            quotas=True,
             exact_share=self._windows.exact_share,
             unknown_labels=self._unknown_labels(),
             offload=self._offload(sum(handshake.waiting == abi.Part.WAIT_OFFLOAD for handshake in running)),

@@ -21,6 +21,9 @@ _DID = {
     Part.QUEUE_RUNNABLE: "ready to run but had no processor",
     Part.QUEUE_THROTTLED: "held by a CPU quota",
 }
+# Why the thread has no processor, as a part of its queue.
+_QUEUED = (Part.QUEUE_RUNNABLE, Part.QUEUE_THROTTLED)
+_OTHERS_OR_QUOTA = "Look for what else runs on these processors (`top`), and for a CPU quota (`nr_throttled` in its cpu.stat)."
 _ASLEEP = "Look for a lock, a disk, or something that stops it."  # of a program that isn't a server
 _REMEDIES = {
     Part.PRIVATE_KEY: "",
@@ -54,11 +57,13 @@ def asleep_elsewhere(case: Case) -> Evidence | None:
 
 def neighbours(case: Case) -> Evidence | None:
     """Much of the time the thread is ready to run, in the queue or inside calls, and others have the processor."""
-    return None if _held(case) else _no_processor(case, Part.QUEUE_RUNNABLE)
+    if _held(case) or not (evidence := _no_processor(case, Part.QUEUE_RUNNABLE)):
+        return None
+    return evidence if case.handshakes.quotas else replace(evidence, step=_OTHERS_OR_QUOTA)
 
 
 def cpu_quota(case: Case) -> Evidence | None:
-    """Much of the time a quota holds the thread."""
+    """Much of the time a quota holds the thread, in the queue or inside calls."""
     return _no_processor(case, Part.QUEUE_THROTTLED) if _held(case) else None
 
 
@@ -127,25 +132,45 @@ def _at_start(case: Case) -> bool:
 
 def _no_processor(case: Case, queued: Part) -> Evidence | None:
     """The queue's sentence where this made most of it; else one about the queue and the calls together."""
-    inside_ns = case.ns(Part.OFF_CPU_RUNNABLE)
-    without_ns = case.ns(queued) + inside_ns
+    whole_ns = case.ns(*_QUEUED, Part.OFF_CPU_RUNNABLE)
+    inside_ns, this_ns = _inside_ns(case, queued), _without_ns(case, queued)
     if queued in _did(case)[1:] and not case.much(OWN_FLOOR_NS, Part.OFF_CPU_RUNNABLE):
         return None  # the sentence about the queue names it
     evidence = _queue(case, queued)
     if evidence:
         also = f"; inside calls it was without a processor for another {case.mean(Part.OFF_CPU_RUNNABLE)}"
-        inside = also if inside_ns >= NOTABLE * case.wait_ns else ""
-        more = max(evidence.weight, ratio(without_ns, case.wait_ns))
+        inside = also if case.ns(Part.OFF_CPU_RUNNABLE) >= NOTABLE * case.wait_ns else ""
+        more = max(evidence.weight, ratio(case.ns(queued, Part.OFF_CPU_RUNNABLE), case.wait_ns))
         return Evidence(f"{evidence.sentence}{inside}", more)
-    if not case.is_much(OWN_FLOOR_NS, without_ns):
+    if not case.is_much(OWN_FLOOR_NS, whole_ns):
         return None
     where = f", {duration(inside_ns / case.count)} of it inside the library's calls" if inside_ns else ""
-    subject = f"For {case.of_wait(without_ns)} {case.own}'s thread was {_DID[queued]}"
-    return Evidence(f"{subject}{where}", ratio(without_ns, case.wait_ns))
+    other = next(part for part in _QUEUED if part is not queued)
+    other_ns = whole_ns - this_ns
+    beside = f"; for another {duration(other_ns / case.count)} it was {_DID[other]}" if other_ns >= SECOND * whole_ns else ""
+    unknown = "" if case.handshakes.quotas or queued is Part.QUEUE_THROTTLED else ": others had it, or a CPU quota held it"
+    subject = f"For {case.of_wait(this_ns)} {case.own}'s thread was {_DID[queued]}"
+    return Evidence(f"{subject}{where}{beside}{unknown}", ratio(whole_ns, case.wait_ns))
+
+
+def _inside_ns(case: Case, queued: Part) -> int:
+    """How long the thread had no processor inside calls for that reason; where quotas weren't measured, for either."""
+    if not case.handshakes.quotas:
+        return case.ns(Part.OFF_CPU_RUNNABLE)
+    throttled_ns = case.ns(Part.OFF_CPU_THROTTLED)
+    return throttled_ns if queued is Part.QUEUE_THROTTLED else case.ns(Part.OFF_CPU_RUNNABLE) - throttled_ns
+
+
+def _without_ns(case: Case, queued: Part) -> int:
+    """How long it had none for that reason in all."""
+    return case.ns(queued) + _inside_ns(case, queued)
 
 
 def _held(case: Case) -> bool:
     """Whether a quota, more than others on the processor, is why threads don't run."""
+    if case.handshakes.quotas:
+        held_ns = _without_ns(case, Part.QUEUE_THROTTLED)
+        return held_ns > 0 and held_ns >= _without_ns(case, Part.QUEUE_RUNNABLE)
     held_ns = case.ns(Part.QUEUE_THROTTLED)
     return held_ns > 0 and held_ns >= case.ns(Part.QUEUE_RUNNABLE) and held_ns >= case.ns(Part.OFF_CPU_RUNNABLE) / 10
 

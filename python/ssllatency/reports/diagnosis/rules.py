@@ -93,7 +93,7 @@ RULES: Sequence[Rule] = (
     ),
     Rule(
         queue.neighbours,
-        "Look for what else runs on these processors (`top`), and for a CPU quota (`nr_throttled` in its cpu.stat).",
+        "Look for what else runs on these processors (`top`).",
         "others-have-the-processor",
         Subject.PROCESSORS,
         About.FAULT,

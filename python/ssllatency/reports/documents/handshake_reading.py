@@ -54,6 +54,7 @@ def read_handshakes(root: Field) -> Handshakes | None:
         bounded=_added(handshakes, "bounded"),
         arrivals=_added_flag(handshakes, "arrivals"),
         off_cpu=handshakes.get("off_cpu").flag(),
+        quotas=_added_flag(handshakes, "quotas"),
         exact_share=share.number() if (share := handshakes.optional("exact_share")) else None,
         unknown_labels={label: why.text() for label, why in _labelled(handshakes.get("unknown_labels")).items()},
         offload=read_offload(offload) if offload else None,

@@ -35,6 +35,7 @@ def _handshakes(handshakes: Handshakes) -> dict[str, object]:
         "bounded": handshakes.bounded,
         "arrivals": handshakes.arrivals,
         "off_cpu": handshakes.off_cpu,
+        "quotas": handshakes.quotas,
         **({"exact_share": handshakes.exact_share} if handshakes.exact_share is not None else {}),
         "unknown_labels": {str(label): reason for label, reason in handshakes.unknown_labels.items()},
         **_accept_queues(handshakes),

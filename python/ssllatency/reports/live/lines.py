@@ -109,7 +109,8 @@ def diagnosis(snapshot: Snapshot) -> list[str]:
 def diagnosis_of(row: Row, snapshot: Snapshot) -> list[str]:
     """The same of one row, of which keys and reasons aren't known by themselves."""
     measured = snapshot.handshakes or Handshakes(())
-    return diagnose(replace(handshakes_of(row), arrivals=measured.arrivals, role=measured.role), row.duration_s)
+    shown = replace(handshakes_of(row), arrivals=measured.arrivals, quotas=measured.quotas, role=measured.role)
+    return diagnose(shown, row.duration_s)
 
 
 def failures(newest: Iterable[Failures], most: int) -> list[Line]:

@@ -17,6 +17,7 @@ _MOST_PARTS = 3
 _NOTABLE = 0.1
 _REASONS = {
     Part.OFF_CPU_RUNNABLE: "in calls without a processor",
+    Part.OFF_CPU_THROTTLED: "of that held by a CPU quota",
     Part.REST_ASLEEP: "asleep in the rest",
     Part.LOSSES: "waits with losses",
     Part.GONE: "calls though the peer had left",

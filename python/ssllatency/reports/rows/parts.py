@@ -40,6 +40,7 @@ _ROWS = (
     (Part.ON_CPU, 2),
     (Part.OFF_CPU, 2),
     (Part.OFF_CPU_RUNNABLE, 3),
+    (Part.OFF_CPU_THROTTLED, 4),
     (Part.GONE, 2),
     (Part.WAIT_PEER, 1),
     (Part.ROUND_TRIPS, 2),

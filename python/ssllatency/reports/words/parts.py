@@ -41,6 +41,7 @@ STYLES = {
     Part.ON_CPU: Style("(on CPU)"),
     Part.OFF_CPU: Style("(off CPU)"),
     Part.OFF_CPU_RUNNABLE: Style("ready to run"),
+    Part.OFF_CPU_THROTTLED: Style("quota in calls"),
     Part.REST_ASLEEP: Style("rest asleep"),
     Part.GONE: Style("(peer gone)"),
     Part.COMPLETION: Style("submit to done"),

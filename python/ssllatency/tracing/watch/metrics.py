@@ -265,7 +265,7 @@ Subjects = dict[str, Subject]
 
 def handshake_subjects() -> Subjects:
     """Those of handshakes, by name."""
-    processor = (Part.ON_CPU, Part.OFF_CPU, Part.OFF_CPU_RUNNABLE, Part.REST_ASLEEP)
+    processor = (Part.ON_CPU, Part.OFF_CPU, Part.OFF_CPU_RUNNABLE, Part.OFF_CPU_THROTTLED, Part.REST_ASLEEP)
     peer = (Part.ROUND_TRIPS, Part.LOSSES, Part.GONE)
     parts = (Part.CALLS, *PHASES, *WAITS, Part.QUEUE, *BEFORE, *MEANWHILE, *peer, *processor)
     subjects = [

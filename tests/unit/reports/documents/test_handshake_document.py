@@ -170,6 +170,7 @@ def test_whole_document() -> None:
         "partial": 4,
         "bounded": 0,
         "arrivals": True,
+        "quotas": True,
         "off_cpu": True,
         "unknown_labels": {"group": "why"},
         "accept_queues": [{"port": 443, "address": "0.0.0.0", "limit": 511, "overflows": 7}],

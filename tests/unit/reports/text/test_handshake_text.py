@@ -14,6 +14,7 @@ from tests.unit.reports.report_samples import busy, snapshot_of
 
 from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Batches, Ending, Fact, Label, Offload, Part, Single
 from ssllatency.reports.documents.document import from_json, to_json
+from ssllatency.reports.rows.parts import part_rows
 from ssllatency.reports.text.bars import count_bar, legend, split_bar
 from ssllatency.reports.text.handshakes.endings import single_lines
 from ssllatency.reports.text.handshakes.report import render
@@ -265,10 +266,18 @@ def test_peers_that_left_are_told_of_failures_as_well() -> None:
 
 def test_of_a_slow_one_what_explains_it_is_told_where_it_is_much() -> None:
     assert "without a processor" not in "".join(single_of({Part.OFF_CPU_RUNNABLE: 400_000}))
+    held = "".join(single_of({Part.OFF_CPU_RUNNABLE: 1_000_000, Part.OFF_CPU_THROTTLED: 900_000}))
+    assert "in calls without a processor 1.00 ms, of that held by a CPU quota 900 us" in held
     words = [line.strip() for line in single_of({Part.OFF_CPU_RUNNABLE: 1_000_000, Part.REST_ASLEEP: 2_000_000})]
     assert words[-1] == "in calls without a processor 1.00 ms, asleep in the rest 2.00 ms"
     lossy = {Part.WAIT_PEER: 200_000_000, Part.LOSSES: 190_000_000, Part.GONE: 4_000_000}
     assert single_of(lossy)[-1].strip() == "waits with losses 190 ms"
+
+
+def test_a_quota_in_calls_stands_below_what_it_is_a_part_of() -> None:
+    times = {Part.REST: 9_000, Part.OFF_CPU: 5_000, Part.OFF_CPU_RUNNABLE: 4_000, Part.OFF_CPU_THROTTLED: 3_000}
+    rows = [(row.part, row.depth) for row in part_rows(handshakes_of([Shake(times)]).groups[0])]
+    assert rows[-3:] == [(Part.OFF_CPU, 2), (Part.OFF_CPU_RUNNABLE, 3), (Part.OFF_CPU_THROTTLED, 4)]
 
 
 def test_number_and_unit_stay_together() -> None:
