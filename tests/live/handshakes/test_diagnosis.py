@@ -88,7 +88,19 @@ def test_a_key_too_dear(certificates: Path) -> None:
     first = told(shakes)[0]
     assert first.rule.name == "private_key"
     assert "is RSA-4096 signing; 0 % of the handshakes are resumed. An ECDSA certificate" in first.sentence
-    assert "never_offered" in names(shakes)
+    assert names(shakes) == ["private_key", "never_offered"]
+
+
+def test_a_dear_key_that_clients_who_come_back_spare_it(certificates: Path) -> None:
+    made = context(TLS_1_3)
+    with TlsServer(certificates, TlsSettings("rsa4096")) as server:
+        session = shake(server.port, made)
+        with Shakes(server.pid) as shakes:
+            for _ in range(TIMES):
+                session = shake(server.port, made, session)
+            server.ends()
+    assert {single["labels"]["resumed"] for single in shakes.singles} == {"yes"}
+    assert names(shakes) == []
 
 
 def test_a_callback_that_sleeps(certificates: Path) -> None:

@@ -378,6 +378,50 @@ def test_those_who_leave_are_told_after_what_they_waited_for() -> None:
     assert names(handshakes_of(shakes)) == ["saturated", "work_in_vain"]
 
 
+@pytest.mark.parametrize(
+    ("times", "leaving", "order"),
+    [
+        ({"wait_peer": 90.0}, 50, ["abandoned", "private_key"]),
+        ({"wait_peer": 90.0}, 49, ["private_key", "abandoned"]),
+        ({"wait_peer": 1.5}, 50, ["abandoned", "private_key"]),
+        ({"wait_peer": 90.0, "round_trips": 60.0}, 50, ["private_key", "abandoned"]),
+        ({"wait_peer": 90.0, "losses": 90.0}, 50, ["private_key", "abandoned"]),
+        ({"wait_peer": 4.0, "queue_start": 90.0}, 50, ["private_key", "abandoned"]),
+    ],
+)
+def test_those_who_leave_for_no_reason_of_the_servers_or_the_networks_are_told_first(
+    times: dict[str, float], leaving: int, order: list[str]
+) -> None:
+    """Where half of the handshakes and more are theirs: they didn't go on, or left in a moment."""
+    assert names(handshakes_of([*alike(100 - leaving, private_key=9, rest=0.1), *gone(leaving, **times)])) == order
+
+
+def test_who_is_silent_is_not_known_where_arrivals_were_not_seen() -> None:
+    shakes = [*alike(50, private_key=9, rest=0.1), *gone(50, wait_peer=90)]
+    assert names(replace(handshakes_of(shakes), arrivals=False)) == ["private_key", "abandoned"]
+
+
+@pytest.mark.parametrize(
+    ("old", "times", "order"),
+    [
+        (50, {"wait_peer": 31, "round_trips": 30}, ["old_version", "far_clients"]),
+        (49, {"wait_peer": 31, "round_trips": 30}, ["far_clients", "old_version"]),
+        (100, {"wait_peer": 90, "round_trips": 30}, ["slow_clients", "old_version"]),
+        (100, {"wait_peer": 31, "round_trips": 30, "queue_start": 33, "queue_handshakes": 33}, ["saturated", "old_version"]),
+    ],
+)
+def test_an_old_version_is_told_before_the_distance_that_makes_it_dear(
+    old: int, times: dict[str, float], order: list[str]
+) -> None:
+    versions_ = [("TLSv1.2", old), ("TLSv1.3", 100 - old)]
+    shakes = [
+        shake
+        for version, number in versions_
+        for shake in alike(number, {Label.VERSION: version, Label.RESUMED: NO}, {Fact.SOCKET: 1, Fact.FLIGHTS: 1}, **times)
+    ]
+    assert names(handshakes_of(shakes))[:2] == order
+
+
 @pytest.mark.parametrize(("sample", "sentences"), [(near, 2), (distant, 3), (offloaded, 1), (failing, 1), (idle, 0)])
 def test_number_of_sentences(sample: Callable[[], object], sentences: int) -> None:
     handshakes = getattr(sample(), "handshakes")  # noqa: B009

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ssllatency.model.handshakes import Cause, Ending, Fact, Group, Part, wall_time_ns
+from ssllatency.model.handshakes import CLIENT_WAIT_PARTS, Cause, Ending, Fact, Group, Part, wall_time_ns
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, NOTABLE, OWN_FLOOR_NS, counts, ratio
+from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, NOTABLE, OWN_FLOOR_NS, PEER_FLOOR_NS, counts, ratio
 from ssllatency.reports.diagnosis.rule import Evidence, counted_weight
 from ssllatency.reports.words.units import counted, duration, share
 
@@ -15,7 +15,7 @@ from ssllatency.reports.words.units import counted, duration, share
 FEWEST_FAILURES = 10
 # So much of the work in vain is worth a sentence.
 MUCH_IN_VAIN = 0.25
-# Clients leave because they waited, so what they waited for goes first.
+# Where clients left because they waited, what they waited for goes first.
 _LAST = 0.0
 
 # What the reasons say in other words, as OpenSSL spells them; and the alerts that a peer sent.
@@ -58,6 +58,9 @@ ALERTS = {
     "unsupported certificate": "the peers can't use a certificate of this kind",
 }
 
+# The parts of a wait for the peer that are the network's.
+_EXPLAINED = (Part.ROUND_TRIPS, Part.LOSSES)
+
 
 def work_in_vain(case: Case) -> Evidence | None:
     """Much of the time in calls went into handshakes that came to nothing, most of it of peers that left or were given up."""
@@ -79,7 +82,7 @@ def work_in_vain(case: Case) -> Evidence | None:
     ended = f"{number[Ending.ABANDONED]} handshakes were abandoned and {number[Ending.FAILURE]} failed"
     after = f"; in {seen} a call began after the peer had left" if seen else ""
     step = "" if case.is_server else "Look at what these waited for first, and at this program's own time limit."
-    return Evidence(f"{much}: {ended}{after}", _LAST, step)
+    return Evidence(f"{much}: {ended}{after}", _weight_of_left(case), step)
 
 
 def abandoned(case: Case) -> Evidence | None:
@@ -92,7 +95,9 @@ def abandoned(case: Case) -> Evidence | None:
     total_ns = wall_time_ns(rows) if _complete(rows, gone) else None
     after = "" if total_ns is None else f" after {duration(total_ns / gone)} on average"
     sentence = f"{share(gone, everything)} of the handshakes ({gone}) were abandoned{after}"
-    return Evidence(f"{sentence}{_where(rows, gone)}: given up in the middle, {_by_whom(case, rows, gone)}", _LAST)
+    return Evidence(
+        f"{sentence}{_where(rows, gone)}: given up in the middle, {_by_whom(case, rows, gone)}", _weight_of_left(case)
+    )
 
 
 def one_reason(case: Case) -> Evidence | None:
@@ -127,6 +132,19 @@ def many_reasons(case: Case) -> Evidence | None:
     what = f"{share(failed, everything)} of the handshakes ({failed} of {everything}) fail"
     why = f" for {counted(len(rows), 'reason')}, most often {named}" if named else ""
     return Evidence(f"{what}{why}", counted_weight(ratio(failed, everything), NOTABLE))
+
+
+def _weight_of_left(case: Case) -> float:
+    """Of handshakes that were given up: the last one, unless that can't have been for what others wait for, as their peers
+    themselves didn't go on for most of their time, or as they were over in a moment."""
+    groups = [group for group in case.handshakes.groups if group.count and group.ending is Ending.ABANDONED]
+    number = counts(case.handshakes)
+    waited_ns, explained_ns = (sum(group.total_ns(*parts) for group in groups) for parts in (CLIENT_WAIT_PARTS, _EXPLAINED))
+    peers_ns = sum(group.total_ns(Part.WAIT_PEER, Part.WAIT_WINDOW) for group in groups) - explained_ns
+    silent = case.handshakes.arrivals and peers_ns >= MOST * waited_ns
+    if silent or waited_ns < PEER_FLOOR_NS * number[Ending.ABANDONED]:
+        return counted_weight(ratio(number[Ending.ABANDONED], sum(number.values())))
+    return _LAST
 
 
 def _sum(groups: list[Group], part: Part) -> int:

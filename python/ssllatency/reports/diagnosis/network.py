@@ -107,7 +107,9 @@ def large_flight(case: Case) -> Evidence | None:
 
 
 def old_version(case: Case) -> Evidence | None:
-    """Full handshakes of TLS 1.2 from far away: their clients wait for one more round trip than with TLS 1.3."""
+    """Full handshakes of TLS 1.2 from far away: their clients wait for one more round trip than with TLS 1.3.
+
+    Where most are such, it goes before the distance, as a setting does more about that than anything else."""
     old, resumed = value_share(case.handshakes, Label.VERSION, TLS_1_2), value_share(case.handshakes, Label.RESUMED, YES)
     trip_ns = _trip_ns(case)
     if old is None or resumed is None or trip_ns is None or trip_ns < PEER_FLOOR_NS:
@@ -119,7 +121,7 @@ def old_version(case: Case) -> Evidence | None:
     what = f"{share(old, 1)} of the handshakes are TLS 1.2"
     return Evidence(
         f"{what}: a full one takes one more round trip than TLS 1.3{_of(trip_ns)} until the client may send its request",
-        ratio(more_ns, case.wait_ns + more_ns),
+        max(ratio(more_ns, case.wait_ns + more_ns), case.share(*_WAITS) if full >= MOST and far_clients(case) else 0.0),
     )
 
 

@@ -112,6 +112,12 @@ RULES: Sequence[Rule] = (
         Subject.PROCESSORS,
     ),
     Rule(
+        network.old_version,
+        "Allow TLS 1.3, and see with `--by version,sni` who doesn't use it.",
+        "tls-12-from-far-away",
+        Subject.ROUND_TRIPS,
+    ),
+    Rule(
         network.far_clients,
         "A server nearer to them helps; a cheaper key doesn't.",
         "the-clients-are-far-away",
@@ -155,12 +161,6 @@ RULES: Sequence[Rule] = (
         "the-certificate-chain-is-too-large",
         Subject.ROUND_TRIPS,
         About.FAULT,
-    ),
-    Rule(
-        network.old_version,
-        "Allow TLS 1.3, and see with `--by version,sni` who doesn't use it.",
-        "tls-12-from-far-away",
-        Subject.ROUND_TRIPS,
     ),
     Rule(
         application.application_waits,
