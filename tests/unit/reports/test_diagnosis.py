@@ -325,6 +325,40 @@ def test_far_clients_are_told_from_slow_ones(round_trips: float, words: str) -> 
     assert words in sentence
 
 
+def test_near_and_prompt_clients_are_neither_far_nor_slow() -> None:
+    """The round trips are short, and what is more than they."""
+    assert names(measured(wait_peer=3.9, round_trips=1.95, rest=1)) == []
+    assert names(measured(wait_peer=3.9, round_trips=1.85, rest=1)) == ["slow_clients"]
+
+
+@pytest.mark.parametrize("fact", [Fact.HELLO_RETRIES, Fact.UNSENT])
+@pytest.mark.parametrize(("queue_ms", "first"), [(7.0, True), (8.1, False)])
+def test_a_round_trip_is_not_told_before_a_queue_that_is_many_times_as_long(fact: Fact, queue_ms: float, first: bool) -> None:
+    facts = {Fact.SOCKET: 1, Fact.FLIGHTS: 2, Fact.HELLO_RETRY_KNOWN: 1, fact: 1}
+    flights = 3 if fact is Fact.UNSENT else 2
+    times = {"wait_peer": flights * 1.0, "round_trips": flights * 1.0, "queue_start": queue_ms, "queue_other": queue_ms}
+    order = names(handshakes_of(alike(100, None, facts, **times)))
+    assert len(order) == 2
+    assert (order[0] == "blocked_loop") != first
+
+
+@given(
+    trip_ms=st.floats(1, 300),
+    own=st.dictionaries(
+        st.sampled_from([*PHASES, Part.QUEUE_SERVER, Part.QUEUE_START, Part.WAIT_APPLICATION]), st.floats(0, 1)
+    ),
+    meanwhile=st.sampled_from(list(MEANWHILE)),
+)
+def test_what_a_far_client_cannot_feel_is_not_told(trip_ms: float, own: dict[Part, float], meanwhile: Part) -> None:
+    """Less than half of a round trip of a server's own time in all: each client waits for one at least."""
+    whole = sum(own.values()) or 1
+    times = {str(part): 0.499 * trip_ms * time / whole for part, time in own.items()}
+    queue_ms = sum(times.get(part, 0) for part in (Part.QUEUE_SERVER, Part.QUEUE_START))
+    times |= {"wait_peer": trip_ms, "round_trips": trip_ms, str(meanwhile): queue_ms}
+    shakes = alike(40, {Label.RESUMED: NO}, {Fact.SOCKET: 1, Fact.FLIGHTS: 1}, **times)
+    assert set(names(handshakes_of(shakes))) <= {"far_clients"}
+
+
 def test_fewer_round_trips_are_advised_where_there_are_any_to_save() -> None:
     for old, advised in ((10, True), (9, False)):
         versions = [{Label.VERSION: "TLSv1.2"}] * old + [{Label.VERSION: "TLSv1.3"}] * (100 - old)
@@ -496,7 +530,7 @@ def up_to(most_ms: float) -> st.SearchStrategy[float]:
             "callbacks": up_to(0.1),
             "peer_verification": up_to(0.2),
             "rest": up_to(0.4),
-            "wait_peer": up_to(1.9),
+            "wait_peer": up_to(2.9),
             "queue_start": up_to(0.2),
             "queue_server": up_to(0.2),
         }
@@ -527,7 +561,7 @@ def test_nothing_is_said_of_a_healthy_server(
 
 @given(
     part=st.sampled_from([*PHASES, *WAITS, Part.QUEUE_START]),
-    long_ms=st.floats(2.001, 10_000),
+    long_ms=st.floats(4.001, 10_000),
     others=st.lists(st.tuples(st.sampled_from([*PHASES, *WAITS, Part.QUEUE_START]), st.floats(0, 1)), max_size=5),
     parts_of=st.dictionaries(
         st.sampled_from([*MEANWHILE, Part.ROUND_TRIPS, Part.LOSSES, Part.OFF_CPU, Part.OFF_CPU_RUNNABLE, Part.REST_ASLEEP]),

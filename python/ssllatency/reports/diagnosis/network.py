@@ -34,8 +34,10 @@ _WAITS = (Part.WAIT_PEER, Part.WAIT_WINDOW)
 
 
 def far_clients(case: Case) -> Evidence | None:
-    """Much of the time waits for the peer, and the connections' round trips explain most of that."""
-    if not _waits_for_peer(case) or case.ns(Part.ROUND_TRIPS) < MOST * case.ns(*_WAITS):
+    """Much of the time waits for the peer, and the connections' round trips, which aren't short, explain most of that."""
+    if not _waits_for_peer(case) or not case.is_much(PEER_FLOOR_NS, case.ns(Part.ROUND_TRIPS), 0):
+        return None
+    if case.ns(Part.ROUND_TRIPS) < MOST * case.ns(*_WAITS):
         return None
     old = value_share(case.handshakes, Label.VERSION, TLS_1_2)
     nearer = "" if case.is_server else _NEARER
@@ -44,9 +46,12 @@ def far_clients(case: Case) -> Evidence | None:
 
 
 def slow_clients(case: Case) -> Evidence | None:
-    """Much of the time waits for the peer, and neither the round trips nor losses explain most of that."""
-    trips_ns = case.ns(Part.ROUND_TRIPS)
-    if not _waits_for_peer(case) or not trips_ns or trips_ns >= MOST * case.ns(*_WAITS):
+    """Much of the time waits for the peer, and neither the round trips nor losses explain most of that: what is more than the
+    round trips isn't short."""
+    trips_ns, waits_ns = case.ns(Part.ROUND_TRIPS), case.ns(*_WAITS)
+    if not _waits_for_peer(case) or not trips_ns or trips_ns >= MOST * waits_ns:
+        return None
+    if not case.is_much(PEER_FLOOR_NS, waits_ns - trips_ns, 0):
         return None
     network = "the network delays" if case.fact(Fact.SOCKET) else "the network delays or loses"
     evidence = _waits(case, f"the {case.peers} take their time, or {network}, {_explained(case)}; ")
@@ -88,7 +93,7 @@ def hello_retries(case: Case) -> Evidence | None:
     trip_ns, part = _trip_ns(case), ratio(retries, known)
     if trip_ns is not None and part * trip_ns < OWN_FLOOR_NS:
         return None
-    weight = 0.0 if trip_ns is None else counted_weight(part)
+    weight = 0.0 if trip_ns is None else _trips_weight(case, part, trip_ns)
     what = "of the clients offer no share of the group that this server wants"
     return Evidence(f"{share(retries, known)} {what}: one more round trip each{_of(trip_ns)}", weight)
 
@@ -102,7 +107,7 @@ def large_flight(case: Case) -> Evidence | None:
     flight = f"{case.own}'s largest flight, {size / 1000:.1f} kB on average, is more than TCP sends at once"
     return Evidence(
         f"In {share(unsent, socket)} of the handshakes {flight}: one more round trip each{_of(trip_ns)}",
-        counted_weight(ratio(unsent, socket)),
+        _trips_weight(case, ratio(unsent, socket), trip_ns),
     )
 
 
@@ -157,6 +162,12 @@ def _trip_ns(case: Case) -> float | None:
     """The shortest round trip, on average; None where it isn't known."""
     trips, trips_ns = case.fact(Fact.FLIGHTS) + case.fact(Fact.UNSENT), case.ns(Part.ROUND_TRIPS)
     return trips_ns / trips if trips and trips_ns else None
+
+
+def _trips_weight(case: Case, part: float, trip_ns: float) -> float:
+    """The weight of one more round trip for this share of the handshakes, which isn't much where others wait long."""
+    more = ratio(part * case.count * trip_ns, case.wait_ns)
+    return counted_weight(part) if more >= NOTABLE else more
 
 
 def _of(trip_ns: float | None) -> str:
