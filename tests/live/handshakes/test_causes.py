@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ssllatency.reports.diagnosis.rule import Subject
+from ssllatency.reports.diagnosis import queue
 from tests.live.clients.bad import context, http, no_shared_cipher, old_version, reset, silent_hello
 from tests.live.clients.counted import TLS_1_3, Client
 from tests.live.commands.handshakes import Shakes
@@ -45,7 +45,7 @@ def names_of(certificates: Path, waits: Path, how: str) -> list[str]:
     """What is said of handshakes that wait so, but for what a busy machine does to them."""
     with with_certificate(waits, certificates) as (pid, do), Shakes(pid) as shakes:
         do(f"{how} {TIMES}")
-    return [diagnosis.rule.name for diagnosis in told(shakes, but_for=(Subject.PROCESSORS,))]
+    return [diagnosis.rule.name for diagnosis in told(shakes, but_for=(queue.neighbours, queue.cpu_quota))]
 
 
 @pytest.mark.parametrize("how", WAITS)

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from ssllatency.reports.diagnosis import network, queue
+from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.diagnosis import Diagnosis, diagnoses
-from ssllatency.reports.diagnosis.rule import Subject
+from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.documents.document import from_document
 from ssllatency.targets.sockets.sock_diag import listen_overflows
 from tests.live.clients.bad import context, no_shared_cipher
@@ -27,19 +29,31 @@ from tests.live.servers.python_ssl import TlsServer, TlsSettings
 from tests.live.servers.queues import Late, felt_ns, late_server, on_a_busy_processor
 
 pytestmark = pytest.mark.usefixtures("tracing")
+Judge = Callable[[Case], Evidence | None]
 TIMES = 32
 SLOW_S = 0.02
 SELF = Path("/proc/self")
-BUSY = (Subject.QUEUE, Subject.PROCESSORS, Subject.PEER)
+# What a busy machine does to a server and to its clients, which still are near, and don't saturate it one after the other. A
+# thread on another processor that its host has stopped seems to sleep, or to work.
+BUSY: Sequence[Judge] = (
+    queue.blocked_loop,
+    queue.asleep_elsewhere,
+    queue.late_first_call,
+    queue.late_server,
+    queue.neighbours,
+    queue.cpu_quota,
+    network.slow_clients,
+    network.peer_waits,
+)
 
 
-def told(shakes: Shakes, but_for: Sequence[Subject] = BUSY) -> list[Diagnosis]:
-    """What is said of the whole measurement, but for what a busy machine does to a server and its clients."""
+def told(shakes: Shakes, but_for: Sequence[Judge] = BUSY) -> list[Diagnosis]:
+    """What is said of the whole measurement, but for these rules."""
     snapshot = from_document(shakes.document)
     assert snapshot.handshakes
     assert_books(shakes)
     sentences = diagnoses(snapshot.handshakes, snapshot.duration_s)
-    return [diagnosis for diagnosis in sentences if diagnosis.rule.subject not in but_for]
+    return [diagnosis for diagnosis in sentences if diagnosis.rule.evidence not in but_for]
 
 
 def names(shakes: Shakes) -> list[str]:
