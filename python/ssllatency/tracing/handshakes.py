@@ -6,13 +6,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from typing import TypeVar
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.full import FullSession
-from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession, Singles
 from ssllatency.model.handshakes import AcceptQueue
 from ssllatency.openssl.names.names import Names, join
 from ssllatency.targets.sockets import listening
@@ -26,12 +26,19 @@ S = TypeVar("S", HandshakeSession, FullSession)
 
 
 def attach(
-    kind: type[S], resolved: Resolved, arguments: argparse.Namespace, stack: ExitStack, *, has_links_option: bool = True
+    kind: type[S],
+    resolved: Resolved,
+    arguments: argparse.Namespace,
+    stack: ExitStack,
+    *,
+    one_by_one: bool = False,
+    has_links_option: bool = True,
 ) -> tuple[S, Follower]:
     """A session that measures what the options ask for, attached as long as `stack`; and who follows what comes later.
-    `has_links_option`: as for Follower."""
+    `one_by_one`: the options are those of `snoop`. `has_links_option`: as for Follower."""
     images = list(resolved.images)
-    session = kind(request_for(resolved, images, arguments))
+    request = request_one_by_one if one_by_one else request_for
+    session = kind(request(resolved, images, arguments))
     stack.callback(session.close)
     session.attach()
 
@@ -44,18 +51,30 @@ def attach(
 
 def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
     """What the options ask for, of these images, which may grow."""
+    return replace(
+        _request(resolved, images, arguments),
+        by=arguments.by,
+        most_rows=arguments.max_groups,
+        slowest=arguments.slowest,
+        singles=None if arguments.over is None else Singles(arguments.over),
+        in_flight=arguments.max_in_flight,
+        accept_queues=_accept_queues(),
+    )
+
+
+def request_one_by_one(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
+    """What the options of `snoop` ask for: nothing but handshakes one by one."""
+    singles = Singles(arguments.min, arguments.by, ring_bytes=arguments.buffer << 10)
+    return replace(_request(resolved, images, arguments), singles=singles)
+
+
+def _request(resolved: Resolved, images: Sequence[TracedImage], arguments: argparse.Namespace) -> HandshakeRequest:
     return HandshakeRequest(
         base=live.request(resolved, arguments),
         plans=tuple(resolved.source.handshake_plan_of(image) for image in images),
         names=_names_of(images, resolved.source),
-        by=arguments.by,
-        most_rows=arguments.max_groups,
-        slowest=arguments.slowest,
-        over_ns=arguments.over,
-        in_flight=arguments.max_in_flight,
         peer_prefix=arguments.peer_prefix,
         blocking=listening.blocks({pid for image in images for pid in image.pids}),
-        accept_queues=_accept_queues(),
     )
 
 

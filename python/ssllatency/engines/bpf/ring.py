@@ -28,6 +28,11 @@ _POSITION = 1 << 64
 Record = TypeVar("Record", bound=ctypes.Structure)
 
 
+def ring_size(wanted: int) -> int:
+    """The smallest size that the kernel takes and that isn't below `wanted` bytes: a power of two, of whole pages."""
+    return max(mmap.PAGESIZE, 1 << (wanted - 1).bit_length())
+
+
 def stride_of(record: int) -> int:
     """What a record of so many bytes takes in the ring, header and padding included."""
     return HEADER + (record + 7) // 8 * 8

@@ -82,13 +82,14 @@ class _Row:
 class Rows:
     """Reads the rows of the parts' times; `extremes` are those of the intervals read so far, until they are replaced.
 
-    `by`: the labels that were asked for.
+    `by`: the labels that were asked for; `singles_by`: those that were asked for of single handshakes alone.
     """
 
     known_places: Mapping[int, frozenset[Label]]
     name_of: Callable[[int], str]
     texts: Texts
     by: Sequence[Label] = ()
+    singles_by: Sequence[Label] = ()
     extremes: Extremes = field(default_factory=Extremes)
     _unchanged: Unchanged[_Row] = field(default_factory=lambda: Unchanged(_Row))
 
@@ -110,7 +111,8 @@ class Rows:
 
     def of_single(self, key: abi.Labels, names: NamesOf) -> dict[Label, str | None]:
         """The values of all labels but that of the process, and of those that tell who shook hands only what was asked for."""
-        wanted = (label for label in Label if label is not Label.PROCESS and (label not in WHO or label in self.by))
+        who = (*self.by, *self.singles_by)
+        wanted = (label for label in Label if label is not Label.PROCESS and (label not in WHO or label in who))
         return self.labels(key, tuple(wanted), names)
 
     def labels(self, key: abi.Labels, by: Sequence[Label], names: NamesOf) -> dict[Label, str | None]:

@@ -20,7 +20,7 @@ from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import Sites, Tier, site
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.bpf.loadable import Loadable
-from ssllatency.engines.bpf.ring import Ring
+from ssllatency.engines.bpf.ring import Ring, ring_size
 from ssllatency.engines.bpf.running import InFlight
 from ssllatency.engines.budget.gates import Gates
 from ssllatency.engines.clock import wall_clock_ns
@@ -64,7 +64,6 @@ from ssllatency.probes.plan import SslOffsets
 
 _MORE = ("at_phase_end", "at_error", "at_software", "at_wake_set", "at_batch", "at_phase")
 _TRACEPOINTS = ("at_write", "at_thread_end")
-_SINGLES_BYTES = 1 << 20
 _MOST_WAKES = 65536  # descriptors that wake the jobs of handshakes in flight
 _FEW_SLEEP = 10  # one handshake in so many may sleep for other reasons, as for a lock, and be over before it waits for its peer
 _ENOUGH_SLEPT = 3  # so many handshakes don't sleep by chance
@@ -82,11 +81,23 @@ _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
 
 
 @dataclass(frozen=True)
+class Singles:
+    """The handshakes that are handed over one by one as they end: those whose client waited for at least `over_ns`. `by`:
+    labels of WHO that are told of them, though they tell no rows apart; `most_texts` values of each. `ring_bytes`: room for
+    those that have ended and weren't taken yet."""
+
+    over_ns: int
+    by: tuple[Label, ...] = ()
+    most_texts: int = 4096
+    ring_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True)
 class HandshakeRequest:
     """What to measure: `base` says where and whom, `plans` how each of its images is split into phases, in their order.
 
     `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `slowest`: how
-    many of the slowest handshakes are kept; `over_ns`: those that took at least so long are handed over one by one.
+    many of the slowest handshakes are kept; `singles`: which are handed over one by one, None for none.
     `in_flight`: how many handshakes can be in flight in one process; there is room for a quarter more, so that others have some
     beside it, and of the rows it has seven eighths. `blocking`: sockets that block are expected, so that reads and writes are
     watched from the start, and not only once calls were seen to sleep. `peer_prefix`: what of an address tells a peer's
@@ -99,7 +110,7 @@ class HandshakeRequest:
     by: tuple[Label, ...] = ()
     most_rows: int = 64
     slowest: int = 0
-    over_ns: int | None = None
+    singles: Singles | None = None
     in_flight: int = 131072
     blocking: bool = False
     peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
@@ -162,10 +173,18 @@ class HandshakeSession:
 
     def _prepare_who(self, loaded: Loadable, config: ctypes.Structure) -> None:
         """Asks for what of the labels tells who shook hands, and makes room for it."""
-        texts = who.ask(loaded, self._request.by, self._request.peer_prefix, self._request.most_rows)
+        singles = self._request.singles
+        by, most = (*self._request.by, *self._singles_by), self._request.most_rows
+        if singles and singles.by:
+            most = max(most, singles.most_texts)
+        texts = who.ask(loaded, by, self._request.peer_prefix, most)
         config.most_texts = texts - texts // 8
-        if Label.PORT in self._request.by or Label.PEER in self._request.by:
+        if Label.PORT in by or Label.PEER in by:
             loaded.resize_map("endpoints", self._request.in_flight)
+
+    @property
+    def _singles_by(self) -> tuple[Label, ...]:
+        return self._request.singles.by if self._request.singles else ()
 
     @property
     def _within_data(self) -> bool:
@@ -195,7 +214,7 @@ class HandshakeSession:
             self._rows.update(abi.Labels(known=1 << abi.Label.OTHER, ending=ending), abi.HandshakeRow())
         self._processes = loaded.map("processes", 4, size(abi.Process))
         texts = Texts(loaded.map("texts", size(abi.Text), 4).items)
-        self._reader = collect.Rows(self._known_places, self._name_of, texts, self._request.by)
+        self._reader = collect.Rows(self._known_places, self._name_of, texts, self._request.by, self._singles_by)
 
     def _describe(self, first: int, images: Sequence[TracedImage], plans: Sequence[HandshakePlan]) -> None:
         """Tells the programs how SSLs of these libraries are read; the first one's number is `first`."""
@@ -279,6 +298,11 @@ class HandshakeSession:
         return int(self._counters.ended)
 
     @property
+    def events_dropped(self) -> int:
+        """How many handshakes that were to be handed over one by one the ring had no room for so far."""
+        return int(self._counters.events_dropped)
+
+    @property
     def in_flight(self) -> int:
         """How many handshakes have begun and not ended."""
         return len(self._in_flight.running())
@@ -300,7 +324,7 @@ class HandshakeSession:
         for raw in self._singles.records(abi.Single) if self._singles else ():
             handshake = collect.single(raw, self._reader, self._request.names, wall_ns)
             self._keep(handshake)
-            if self._request.over_ns is not None and client_wait_ns(handshake.parts) >= self._request.over_ns:
+            if self._request.singles and client_wait_ns(handshake.parts) >= self._request.singles.over_ns:
                 over.append(handshake)
         self._set_threshold()
         return over
@@ -314,12 +338,14 @@ class HandshakeSession:
     @property
     def _singles_bytes(self) -> int:
         """The size of the ring for handshakes that are handed over one by one: the least where none is."""
-        return _SINGLES_BYTES if self._request.slowest or self._request.over_ns is not None else mmap.PAGESIZE
+        if self._request.singles:
+            return ring_size(self._request.singles.ring_bytes)
+        return Singles.ring_bytes if self._request.slowest else mmap.PAGESIZE
 
     def _set_threshold(self) -> None:
         """Handshakes whose clients waited for less than both bounds aren't handed over: the kept ones' least, once they are
         enough."""
-        wanted = [] if self._request.over_ns is None else [self._request.over_ns]
+        wanted = [self._request.singles.over_ns] if self._request.singles else []
         if self._request.slowest:
             full = len(self._slowest) >= self._request.slowest
             wanted.append(self._slowest[0][0] if full else 0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import mmap
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from ssllatency.abi import Convention
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import MOST_LIBRARIES, Tier, argument, tier_of
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.bpf.ring import HEADER, Ring
+from ssllatency.engines.bpf.ring import HEADER, Ring, ring_size
 from ssllatency.engines.budget.windows import Windows
 from ssllatency.engines.read.collect import OUTCOMES, REASONS
 from ssllatency.engines.read.who import Texts
@@ -120,11 +119,6 @@ class EventKeys:
         kind = _RETURNED.get(BY_NAME[name].convention, Returned.NUMBER)
         why = "" if reason == abi.Reason.NONE else REASONS.get(reason, "unknown")
         return Call(name, kind, OUTCOMES[abi.Outcome(outcome)], why)
-
-
-def ring_size(wanted: int) -> int:
-    """The smallest size that the kernel takes and that isn't below `wanted` bytes: a power of two, of whole pages."""
-    return max(mmap.PAGESIZE, 1 << (wanted - 1).bit_length())
 
 
 def events_of(batch: bytes) -> Iterator[Event]:

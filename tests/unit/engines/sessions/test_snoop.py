@@ -11,9 +11,9 @@ import pytest
 from ssllatency import abi
 from ssllatency.code.machine import Cost
 from ssllatency.engines.base import Request, TracedImage
-from ssllatency.engines.bpf.ring import stride_of
+from ssllatency.engines.bpf.ring import ring_size, stride_of
 from ssllatency.engines.read.who import Texts
-from ssllatency.engines.sessions.snoop import EventKeys, events_of, events_with_whom, length_arguments, ring_size
+from ssllatency.engines.sessions.snoop import EventKeys, events_of, events_with_whom, length_arguments
 from ssllatency.model.events import Call, Caller, Returned
 from ssllatency.model.handshakes import Label
 from ssllatency.model.snapshot import Outcome
