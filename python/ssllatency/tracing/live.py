@@ -205,6 +205,11 @@ def pause_s(due_s: float, most_s: float) -> float:
     return min(most_s, max(_LEAST_PAUSE_S, due_s - time.monotonic()))
 
 
+def look_pause_s(due_s: float) -> float:
+    """The same of a session of handshakes that hands some over one by one."""
+    return pause_s(due_s, _LOOK_S if due_s == math.inf else _LOOK_AT_WINDOWS_S)
+
+
 def snapshots(
     session: Session,
     end: RunEnd,
@@ -228,8 +233,7 @@ def readings(
     stopped = False
     border = time.monotonic() + (interval or math.inf)
     while not stopped:
-        due_s = session.due_s
-        pause = pause_s(due_s, _LOOK_S if due_s == math.inf else _LOOK_AT_WINDOWS_S) if look else math.inf
+        pause = look_pause_s(session.due_s) if look else math.inf
         stopped = end.wait(min(border, time.monotonic() + pause))
         if stopped:
             session.detach()

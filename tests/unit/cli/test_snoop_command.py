@@ -1,22 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing calls while a budget is kept: what ends a window isn't put off until all that it saw is printed."""
+"""Printing calls and handshakes as they end: what ends a window isn't put off until all calls that it saw are printed, there
+are no more lines than were asked for, and what was dropped is said."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests import schema
+from tests.measured.handshakes import Shake
+from tests.unit.reports.report_samples import snapshot_of
 
-from ssllatency.cli.live import snoop
+from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.engines.sessions.snoop import EventKeys, SnoopSession
-from ssllatency.model.snapshot import Losses
+from ssllatency.model.handshakes import Ending, Handshakes, Part, Single
+from ssllatency.model.snapshot import Losses, Snapshot
 from ssllatency.tracing.live import RunEnd
+from ssllatency.tracing.snoop.calls import CallPrinter
+from ssllatency.tracing.snoop.handshakes import HandshakePrinter
 
 BATCHES = 5
+DUPLICATE = "This was said while it was traced."
 
 
 class Session:
@@ -69,5 +81,84 @@ def test_what_is_due_is_done_between_batches(monkeypatch: pytest.MonkeyPatch, du
     arguments = argparse.Namespace(count=None, columns=None, json=True, by=())
     with open("/dev/null", "w") as nowhere:  # noqa: PTH123
         monkeypatch.setattr(sys, "stdout", nowhere)
-        snoop._Printer(cast(SnoopSession, session), arguments, cast(RunEnd, cast(Any, Once()))).print_all()
+        CallPrinter(cast(SnoopSession, session), arguments, cast(RunEnd, cast(Any, Once()))).print_all()
     assert session.polled == polled
+
+
+class Shaking:
+    """Hands over `singles` in one go, and says that some were dropped."""
+
+    due_s = math.inf
+    attachment = SimpleNamespace(notes=(DUPLICATE,))
+
+    def __init__(self, singles: list[Single], dropped: int) -> None:
+        self._singles, self.events_dropped, self.is_detached = singles, dropped, False
+
+    def poll(self) -> list[Single]:
+        taken, self._singles = self._singles, []
+        return taken
+
+    def detach(self) -> None:
+        self.is_detached = True
+
+    def read(self) -> Snapshot:
+        snapshot = snapshot_of(handshakes=Handshakes((), in_flight=2, partial=3))
+        return replace(snapshot, losses=Losses(events_dropped=self.events_dropped), notes=(DUPLICATE,))
+
+
+def singles() -> list[Single]:
+    """Two of each ending."""
+    made = Shake({Part.REST: 2_000_000}).parts
+    return [Single(float(at), 7, 7, "nginx", ending, made, {}, 1, 0) for at in range(2) for ending in Ending]
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, session: Shaking, **options: object) -> list[str]:
+    """The lines on standard output."""
+    arguments = argparse.Namespace(**{"count": None, "columns": None, "json": True, "by": (), "outcome": None, **options})
+    file = tmp_path / "output"
+    with file.open("w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        HandshakePrinter(cast(HandshakeSession, session), arguments, cast(RunEnd, cast(Any, Once()))).print_all()
+    assert session.is_detached
+    return file.read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("options", "endings"),
+    [
+        ({}, ["success", "failure", "abandoned"] * 2),
+        ({"count": 4}, ["success", "failure", "abandoned", "success"]),
+        ({"outcome": ["abandoned", "failure"]}, ["failure", "abandoned"] * 2),
+        ({"outcome": ["failure"], "count": 1}, ["failure"]),
+    ],
+)
+def test_each_handshake_that_is_asked_for_is_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    options: dict[str, object],
+    endings: list[str],
+) -> None:
+    lines = [json.loads(line) for line in printed(monkeypatch, tmp_path, Shaking(singles(), 0), **options)]
+    for line in lines:
+        schema.check(line)
+    assert [line["handshake"]["ending"] for line in lines] == endings
+    heading, *text = printed(monkeypatch, tmp_path, Shaking(singles(), 0), json=False, **options)
+    assert heading.endswith(" OUTCOME, MOSTLY")
+    assert [line.split(" calls: ")[0].split()[-1] for line in text] == endings
+    assert f"{len(endings)} handshake{'s' if len(endings) > 1 else ''} shown." in capsys.readouterr().err
+
+
+def test_what_was_missed_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    *shown, last = printed(monkeypatch, tmp_path, Shaking(singles(), 5))
+    dropped = json.loads(last)
+    schema.check(dropped)
+    assert (len(shown), dropped["dropped"]) == (6, 5)
+    assert capsys.readouterr().err.splitlines() == [
+        "ssllatency: 5 handshakes dropped: they came faster than they could be printed.",
+        "6 handshakes shown.",
+        "2 handshakes had begun and not ended.",
+        "Note: Handshakes whose beginning was not seen, and that aren't counted: 3.",
+        "Lost:",
+        "  5 records dropped because a ring buffer was full",
+    ]

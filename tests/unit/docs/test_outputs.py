@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pages import DOCUMENTS, TOP, name_of
 
 from ssllatency.cli.command_line import run
+from ssllatency.reports.documents.recording_reading import from_text
+from ssllatency.reports.text.handshakes.lines import HandshakeLines
+from ssllatency.reports.text.page import Page
 
 _SHOWN = re.compile(r"^<!-- ssllatency ([^\n]*) -->\n```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUTS = [
@@ -45,3 +50,22 @@ def test_each_recorded_measurement_is_shown_or_explained() -> None:
     assert kept == told
     shown = {Path(word).name for parameters in OUTPUTS for word in shlex.split(str(parameters.values[0])) if "/" in word}
     assert kept - shown == {"demo.json"}  # the demo shows it
+
+
+@pytest.fixture
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_utc")
+def test_the_lines_of_snoop_are_those_of_recorded_handshakes() -> None:
+    """The first of the slowest ones."""
+    first = from_text((RECORDED / "before.jsonl").read_text(), "before.jsonl").intervals[0]
+    assert first.handshakes
+    lines = HandshakeLines(page=Page(80, most=80))
+    drawn = f"{lines.heading}{''.join(lines.render(first.handshakes.slowest[:2]))}"
+    assert f"```\n{drawn}```\n" in (TOP / "docs" / "reference" / "snoop.md").read_text()

@@ -15,6 +15,7 @@ from ssllatency.reports.words.units import counted, duration, rate, seconds, sha
 
 _MOST_PARTS = 3
 _NOTABLE = 0.1
+UNPHASED = "phases not watched"
 _REASONS = {
     Part.OFF_CPU_RUNNABLE: "in calls without a processor",
     Part.OFF_CPU_THROTTLED: "of that held by a CPU quota",
@@ -91,15 +92,20 @@ def single_words(single: Single) -> SingleWords:
         calls=_joined(
             counted(single.calls, "call"),
             counted(single.pauses, "pause") if single.pauses else "",
-            "phases not watched" if single.unphased else "",
+            UNPHASED if single.unphased else "",
         ),
-        why=_joined(f"{single.reason}{_peer(single)}", _alert(single.alert), _state(single.state)),
+        why=why_words(single),
         longest=_longest(times_ns, names),
-        reasons=_reasons(single.parts),
+        reasons=reason_words(single.parts),
         queue=_queue(single.parts),
         labels=labels_words(single.labels),
         times_ns=times_ns,
     )
+
+
+def why_words(single: Single) -> str:
+    """What is known of why one handshake didn't succeed; "" where it did."""
+    return _joined(f"{single.reason}{_peer(single)}", _alert(single.alert), _state(single.state))
 
 
 def _longest(times_ns: Mapping[Part, int], names: Mapping[Part, str] = PARTS) -> str:
@@ -107,7 +113,7 @@ def _longest(times_ns: Mapping[Part, int], names: Mapping[Part, str] = PARTS) ->
     return ", ".join(f"{names[part]} {duration(times_ns[part])}" for part in longest)
 
 
-def _reasons(parts: Mapping[Part, int]) -> str:
+def reason_words(parts: Mapping[Part, int]) -> str:
     """What explains a tenth or more of the client's wait though it is in other parts."""
     least_ns = client_wait_ns(parts) * _NOTABLE
     notable = [part for part in _REASONS if parts.get(part, 0) > least_ns]

@@ -51,13 +51,18 @@ def unprinted(sampling: Sequence[Sampling]) -> list[str]:
     ]
 
 
-def phases_sentence(handshakes: Handshakes) -> str:
-    """In how many handshakes the phases were watched, and at what price they could be in all; "" where they were."""
+def phases_sentence(handshakes: Handshakes, *, estimated: bool = True) -> str:
+    """In how many handshakes the phases were watched, and at what price they could be in all; "" where they were. `estimated`:
+    those of all are."""
     number = sum(group.count for group in handshakes.groups)
     if not (unphased := handshakes.unphased):
         return ""
     watched = f"{share(number - unphased, number)} of the handshakes ({number - unphased} of {number})"
-    meaning = f"what has a {ESTIMATED} is estimated from these" if unphased < number else "in the others they are part of rest"
+    meaning = (
+        f"what has a {ESTIMATED} is estimated from these"
+        if estimated and unphased < number
+        else "in the others they are part of rest"
+    )
     exact = _exact(handshakes.exact_share) or " --exact watches them in all."
     return f"Phases but the private key's were watched in {watched} to keep within the budget: {meaning}.{exact}"
 

@@ -38,7 +38,7 @@ class Lines(Protocol):
         """A line for each, newline included. `wall_ns` added to an event's clock is the time of day."""
 
 
-class _Clock:
+class Clock:
     """The local time by a pattern of strftime, to the second: formatted anew only when the second changes."""
 
     def __init__(self, pattern: str) -> None:
@@ -48,6 +48,23 @@ class _Clock:
         if second != self._second:
             self._second, self._text = second, time.strftime(self._pattern, time.localtime(second))
         return self._text
+
+
+class Moments:
+    """Times of the day as JSON has them: RFC 3339 with microseconds, in local time."""
+
+    def __init__(self) -> None:
+        self._clock, self._zone = Clock("%Y-%m-%dT%H:%M:%S."), Clock("%z")
+
+    def at(self, wall_ns: int) -> str:
+        """The moment so long after the Unix epoch."""
+        second, micro = divmod(wall_ns // 1000, 1_000_000)
+        zone = self._zone.at(second)
+        return f"{self._clock.at(second)}{micro:06d}{zone[:3]}:{zone[3:]}"
+
+    def dropped(self, number: int, wall_ns: int) -> str:
+        """The line that stands for calls or handshakes that were dropped because the buffer was full."""
+        return f'{{"time": "{self.at(wall_ns)}", "dropped": {number}}}\n'
 
 
 def returned_text(kind: Returned, returned: int) -> str:
@@ -66,7 +83,7 @@ class Columns:
 
     def __init__(self, keys: Keys, page: Page = PLAIN) -> None:
         """Failures stand out where the page shows colours."""
-        self._keys, self._clock, self._page = keys, _Clock("%H:%M:%S."), page
+        self._keys, self._clock, self._page = keys, Clock("%H:%M:%S."), page
         self._callers: dict[bytes, str] = {}
         self._calls: dict[int, tuple[Returned, str, str]] = {}
 
@@ -149,6 +166,11 @@ def _outcome(call: Call, page: Page, width: int | None = None) -> str:
     return page.marked(text, FAILURE) if call.outcome is Outcome.FAILURE else text
 
 
+def whom_words(labels: Mapping[Label, str | None]) -> str:
+    """Who shook hands, at the end of a line."""
+    return " ".join(f"{label}={value_words(label, value)}" for label, value in labels.items())
+
+
 class Whom:
     """Adds to each line of a call that ended a handshake who shook hands."""
 
@@ -171,7 +193,7 @@ class Whom:
     def _added(self, line: str, labels: Mapping[Label, str | None]) -> str:
         if isinstance(self._lines, JsonLines):
             return f'{line[:-2]}, "labels": {json.dumps(labels)}}}\n'
-        words = " ".join(f"{label}={value_words(label, value)}" for label, value in labels.items())
+        words = whom_words(labels)
         added = f"{line[:-1]} {words}"
         return f"{added}\n" if self._page.has_room([added]) else f"{line}  {words}\n"
 
@@ -182,7 +204,7 @@ class JsonLines:
     heading = ""
 
     def __init__(self, keys: Keys) -> None:
-        self._keys, self._clock, self._zone = keys, _Clock("%Y-%m-%dT%H:%M:%S."), _Clock("%z")
+        self._keys, self._moments = keys, Moments()
         self._callers: dict[bytes, str] = {}
         self._calls: dict[int, tuple[Returned, str]] = {}
 
@@ -194,19 +216,9 @@ class JsonLines:
             kind, what = self._calls.get(call) or self._call(call)
             value = _json_returned(kind, returned)
             length = f', "bytes": {size}' if size >= 0 else ""
-            moment = self.moment(ended_ns + wall_ns)
+            moment = self._moments.at(ended_ns + wall_ns)
             lines.append(f'{{"time": "{moment}", {who}, {what}{value}{length}, "duration_ns": {duration_ns}}}\n')
         return lines
-
-    def dropped(self, number: int, now_ns: int) -> str:
-        """The line that stands for calls that were dropped because the buffer was full."""
-        return f'{{"time": "{self.moment(now_ns)}", "dropped": {number}}}\n'
-
-    def moment(self, wall_ns: int) -> str:
-        """RFC 3339 with microseconds, in local time."""
-        second, micro = divmod(wall_ns // 1000, 1_000_000)
-        zone = self._zone.at(second)
-        return f"{self._clock.at(second)}{micro:06d}{zone[:3]}:{zone[3:]}"
 
     def _caller(self, key: bytes) -> str:
         if len(self._callers) >= _KEPT:
