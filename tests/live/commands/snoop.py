@@ -97,6 +97,10 @@ class Snoop:
         """The calls of --json."""
         return [one for one in self.lines() if "dropped" not in one]
 
+    def handshakes(self) -> list[dict[str, Any]]:
+        """The handshakes of --handshakes --json."""
+        return [one["handshake"] for one in self.lines() if "handshake" in one]
+
     def number(self, words: str) -> int:
         """The number that stands before these words in what it said last, 0 where it didn't say them."""
         found = re.findall(rf"(\d+) {words}", self.said)

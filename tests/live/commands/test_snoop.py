@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ssllatency snoop` on a real nginx: every call once, with its bytes; drops counted exactly; and nothing stays behind."""
+"""`ssllatency snoop` on a real nginx: every call once, with its bytes, and with --handshakes every handshake; drops counted
+exactly; and nothing stays behind."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.clients import bad
 from tests.live.clients.counted import TLS_1_2, TLS_1_3, Client, h2load, server_calls
 from tests.live.commands.snoop import Snoop
 from tests.live.commands.test_command import children
 from tests.live.commands.trace import PROGRAM, links_left, links_of
 from tests.live.servers.nginx import Nginx, Settings
+from tests.live.servers.queues import Late, felt_ns, late_server
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
@@ -186,6 +189,86 @@ def test_many_connections_on_many_workers(certificates: Path) -> None:
         assert found[function] == completed
     assert {one["pid"] for one in snoop.calls()} == workers
     assert "dropped" not in snoop.said
+
+
+def test_every_handshake_is_a_line(certificates: Path) -> None:
+    with (
+        Nginx(certificates) as server,
+        Snoop(server.master_pid, options=("--handshakes", "--json", "--by", "port,sni")) as snoop,
+        Snoop(server.master_pid, options=("--handshakes", "--outcome", "failure", "--outcome", "abandoned")) as bad_ones,
+    ):
+        Client(server.port["ecdsa"], TLS_1_3).connect_times(5)
+        Client(server.port["rsa"], TLS_1_2).connect_times(4)
+        for act in 3 * [bad.no_shared_cipher] + 2 * [bad.end_of_file]:
+            act(server.port["rsa"])
+        server.wait_idle()
+        workers = server.worker_pids()
+    shakes = snoop.handshakes()
+    assert (snoop.status, bad_ones.status) == (0, 0)
+    assert Counter((one["ending"], one["reason"]) for one in shakes) == {
+        ("success", ""): 9,
+        ("failure", "no shared cipher"): 3,
+        ("abandoned", "connection reset or closed by the peer"): 2,
+    }
+    assert {one["pid"] for one in shakes} == {*workers}
+    assert Counter(one["labels"]["port"] for one in shakes) == {str(server.port["ecdsa"]): 5, str(server.port["rsa"]): 9}
+    for one in shakes:
+        parts = one["parts_ns"]
+        assert parts["client_wait"] == parts.get("queue_start", 0) + parts["wall"]
+    heading, *rows = bad_ones.output.splitlines()
+    at = heading.index("OUTCOME")
+    assert Counter(row[at:].split(", ")[0].partition(";")[0] for row in rows) == {
+        "failure no shared cipher": 3,
+        "abandoned connection reset or closed by the peer": 2,
+    }
+    assert "14 handshakes shown." in snoop.said
+    assert "5 handshakes shown." in bad_ones.said
+
+
+def test_a_line_tells_the_queue_of_a_server_that_sleeps(certificates: Path) -> None:
+    """Of a prompt server's handshakes none is as slow as the bound, but by the client's own clock."""
+    times, late_s, bound_s = 8, 0.03, 0.025
+    with (
+        late_server(certificates, Late(sleep_s=late_s)) as (pid, port),
+        late_server(certificates, Late()) as (prompt_pid, prompt_port),
+        Snoop(pid, options=("--handshakes",)) as snoop,
+        Snoop(pid, prompt_pid, options=("--handshakes", "--json", "--min", f"{bound_s}s")) as slow_ones,
+    ):
+        felt = [felt_ns(port) for _ in range(times)]
+        prompt = [felt_ns(prompt_port) for _ in range(times)]
+    heading, *rows = snoop.output.splitlines()
+    assert heading.split()[3:7] == ["WAIT(ms)", "QUEUE", "PEER", "CALLS"]
+    waits, queues, peers, calls = (
+        [0.0 if row.split()[at] == "-" else float(row.split()[at]) for row in rows] for at in range(3, 7)
+    )
+    assert len(rows) == times
+    assert sum("queue: asleep " in row for row in rows) > times / 2
+    assert sum(queues) + sum(peers) + sum(calls) == pytest.approx(sum(waits), abs=0.002 * times)
+    assert sum(waits) == pytest.approx(sum(felt) / 1e6, rel=0.05)
+    assert sum(queues) > sum(peers) + sum(calls)
+    shown = Counter(one["pid"] for one in slow_ones.handshakes())
+    least, most = (sum(waited_ns > share * bound_s * 1e9 for waited_ns in prompt) for share in (1.05, 0.95))
+    assert shown[pid] == times
+    assert least <= shown[prompt_pid] <= most
+    assert all(one["parts_ns"]["client_wait"] >= bound_s * 1e9 for one in slow_ones.handshakes())
+
+
+def test_handshakes_that_find_no_room_are_counted(certificates: Path) -> None:
+    """Nobody reads until all are done. They are all handed over, also where a budget has to be kept."""
+    connections = 500
+    with Nginx(certificates, Settings(tickets=False)) as server:
+        options = ("--handshakes", "--json", "--buffer", "4")
+        snoop = Snoop(server.master_pid, options=options, read=False, exact=False)
+        with snoop:
+            assert h2load(server.port["ecdsa"], connections, parallel=4) == connections
+            server.wait_idle()
+            server.close()
+            snoop.finish()
+    dropped = snoop.number("records? dropped")
+    assert snoop.status == 0
+    assert len(snoop.handshakes()) == snoop.number("handshakes shown")
+    assert len(snoop.handshakes()) + dropped == connections
+    assert sum(one.get("dropped", 0) for one in snoop.lines()) == dropped > 100
 
 
 PYTHON_SERVER = """
