@@ -62,6 +62,7 @@ def shake(
         Part.ON_CPU: times[Part.REST],
         Part.OFF_CPU: times[Part.KEY_EXCHANGE],
         Part.OFF_CPU_RUNNABLE: round(slow * 20_000),
+        Part.OFF_CPU_THROTTLED: round(slow * 5_000),
     }
     times[Part.REST_ASLEEP] = times[Part.OFF_CPU] // 4
     times[Part.ROUND_TRIPS] = times[Part.WAIT_PEER] // 4
@@ -151,7 +152,9 @@ class Host:
             series += calls(self._random, self._shakes, pid, failing=self._random.randint(1, 3))
         made = interval_of(self._number, shakes, series, self.name)
         queues = (AcceptQueue(443, "::", 511, 30 if self.troubled else 0),)
-        handshakes = replace(handshakes_of(shakes, BY), offload=self._offload(), in_flight=5, partial=1, accept_queues=queues)
+        handshakes = replace(
+            handshakes_of(shakes, BY), offload=self._offload(), in_flight=5, partial=1, quotas=True, accept_queues=queues
+        )
         return replace(
             made,
             targets=tuple(Target(pid, comm, _LIBRARIES) for pid, (comm, _) in PROCESSES.items()),

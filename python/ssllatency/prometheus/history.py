@@ -187,7 +187,8 @@ class _History:
             keys=tuple(self._keys(span)),
             mix={label: counts for label, counts in mix.items() if counts},
             arrivals=bool(self._series("ssllatency.handshake.queue")),
-            off_cpu=bool(self._series("ssllatency.handshake.processor")),
+            off_cpu=(known := bool(self._series("ssllatency.handshake.processor"))),
+            quotas=known,  # whoever exports the one knows the other
         )
 
     def _successful(self, span: _Span, *by: str) -> dict[tuple[str, ...], int]:

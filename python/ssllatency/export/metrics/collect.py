@@ -30,6 +30,7 @@ PROCESSOR_PARTS = {
     Part.ON_CPU: "on",
     Part.OFF_CPU: "off",
     Part.OFF_CPU_RUNNABLE: "runnable",
+    Part.OFF_CPU_THROTTLED: "throttled",
     Part.REST_ASLEEP: "rest_asleep",
 }
 
