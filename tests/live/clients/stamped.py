@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients in a process of their own that note by their clock, which is the tool's as well, when each flight left and came."""
+"""Clients in a process of their own. Its kernel notes, by the clock that the tool has as well, when each flight left or
+came."""
 
 from __future__ import annotations
 
@@ -27,19 +28,17 @@ class Stamping:
 
 @dataclass(frozen=True)
 class Stamps:
-    """A handshake as its client saw it: the name it asked for, its port, and when, in ns of CLOCK_MONOTONIC, it asked for the
-    connection, had it, sent each flight, and received each piece of the server's, the last of which ends the handshake."""
+    """A handshake as its client's kernel saw it: the name it asked for, its port, the connection's least round trip, and when,
+    in ns of CLOCK_MONOTONIC, it sent each flight, and received each piece of the server's, the last of which ends the
+    handshake. When it asked for the connection and had it is by the client's own clock."""
 
     name: str
     port: int
     connecting_ns: int
     connected_ns: int
+    round_trip_ns: int
     sent_ns: list[int]
     received_ns: list[int]
-
-    @property
-    def connect_ns(self) -> int:
-        return self.connected_ns - self.connecting_ns
 
     @property
     def end_ns(self) -> int:
@@ -53,4 +52,6 @@ def stamped(port: int, stamping: Stamping, processors: Iterable[int]) -> list[St
     done = subprocess.run(
         [sys.executable, PROGRAM, json.dumps(settings)], capture_output=True, text=True, timeout=120, check=True
     )
-    return sorted((Stamps(**stamps) for stamps in json.loads(done.stdout)), key=lambda each: each.end_ns)
+    stamps = [Stamps(**each) for each in json.loads(done.stdout)]
+    assert len(stamps) == stamping.clients * stamping.times, done.stderr
+    return sorted(stamps, key=lambda each: each.end_ns)

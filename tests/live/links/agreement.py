@@ -11,8 +11,7 @@ from tests.live.clients.stamped import Stamps
 from tests.live.commands.handshakes import Shake
 from tests.live.links.link import TO_CLIENT, TO_SERVER, Segment
 
-# How far the tool and a client may be apart: this share of its time, or so long, in which a call ends after its last byte, and
-# what the link takes beside its delay.
+# How far the tool and a client may be apart: this share of its time, or so long.
 SHARE, LEAST_NS = 0.05, 50_000
 
 
@@ -23,9 +22,8 @@ class Compared:
     `felt_ns` is its client's time without what the tool can't see: the way of the ClientHello and of the server's last flight,
     and how long either was lost, or not taken in by a full backlog. A server that had called before the ClientHello came was
     waiting for it within its handshake: then it is from the connection on. Of it `network_ns` are the round trips between
-    flights, and `client_ns` what the client took to answer one that had come. `link_ns`: a round trip without the planted
-    delay. `late_ns`: what the client, itself busy, needed to send the one, and to receive the other, once the link had it.
-    `lost`: on which ways the link has lost segments of it; `lost_within`: before the client's last flight.
+    flights, and `client_ns` what the client took to answer one that had come. `lost`: on which ways the link has lost segments
+    of it; `lost_within`: before the client's last flight.
     """
 
     stamps: Stamps
@@ -33,8 +31,6 @@ class Compared:
     felt_ns: int
     network_ns: int
     client_ns: int
-    link_ns: int
-    late_ns: int
     lost: frozenset[int]
     lost_within: frozenset[int]
 
@@ -57,11 +53,11 @@ class Compared:
 
     @property
     def allowed_ns(self) -> float:
-        return max(LEAST_NS + self.link_ns, SHARE * self.felt_ns)
+        return max(LEAST_NS, SHARE * self.felt_ns)
 
     @property
     def agrees(self) -> bool:
-        return -self.allowed_ns - self.late_ns <= self.apart_ns <= self.allowed_ns
+        return abs(self.apart_ns) <= self.allowed_ns
 
     @property
     def is_possible(self) -> bool:
@@ -77,16 +73,16 @@ class Compared:
         return (
             -allowed_ns - beside_ns <= self.part("round_trips") - self.network_ns <= allowed_ns
             and -allowed_ns - beside_ns <= told_ns - self.client_ns <= allowed_ns
-            and -allowed_ns - self.late_ns <= self.part("queue", "calls") - self.server_ns <= allowed_ns + beside_ns
+            and -allowed_ns <= self.part("queue", "calls") - self.server_ns <= allowed_ns + beside_ns
         )
 
 
 def compare(stamps: Sequence[Stamps], singles: Sequence[Shake], segments: Sequence[Segment], delay_ns: int) -> list[Compared]:
-    """Each client's handshake with the one that the tool has of the same name. The two ways take the least time that a client
-    needed to connect."""
+    """Each client's handshake with the one that the tool has of the same name. The two ways take the least round trip that a
+    client had."""
     by_name = {single["labels"]["sni"]: single for single in singles}
     assert len(by_name) == len(singles)
-    round_trip_ns = min(each.connect_ns for each in stamps)
+    round_trip_ns = min(each.round_trip_ns for each in stamps)
     return [_compare(each, by_name[each.name], segments, delay_ns, round_trip_ns) for each in stamps]
 
 
@@ -101,16 +97,13 @@ def _compare(stamps: Stamps, single: Shake, segments: Sequence[Segment], delay_n
     if "queue_start" in single["parts_ns"]:
         begin_ns = stamps.sent_ns[0]
         lost_ns += _underway_ns(hello, own) - delay_ns
-    came_ns = [each.delivered_ns for each in came if each.way == TO_CLIENT]
-    answers = [(sent_ns, max(each for each in came_ns if each < sent_ns)) for sent_ns in stamps.sent_ns[1:]]
+    answers = [(sent_ns, max(each for each in stamps.received_ns if each < sent_ns)) for sent_ns in stamps.sent_ns[1:]]
     return Compared(
         stamps=stamps,
         single=single,
         felt_ns=stamps.end_ns - begin_ns - round_trip_ns - lost_ns,
         network_ns=round_trip_ns * len(answers),
         client_ns=sum(sent_ns - there_ns for sent_ns, there_ns in answers),
-        link_ns=round_trip_ns - 2 * delay_ns,
-        late_ns=_first_taken_ns(hello, own) - stamps.sent_ns[0] + stamps.end_ns - last.delivered_ns,
         lost=frozenset(each.way for each in lost),
         lost_within=frozenset(each.way for each in lost if each.taken_ns < stamps.sent_ns[-1]),
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server of Python's asyncio, which moves the bytes itself: asyncio_program.py CERTIFICATE KEY. It prints its port, closes
-after the first bytes of each client, and works for 50 ms at each SIGUSR1."""
+after the first bytes of each client, and is busy for 50 ms at each SIGUSR2."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ STALL_S = 0.05
 
 
 def stall() -> None:
-    end = time.thread_time() + STALL_S
-    while time.thread_time() < end:
+    end = time.monotonic() + STALL_S
+    while time.monotonic() < end:
         pass
 
 
@@ -28,7 +28,7 @@ async def main() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*sys.argv[1:])
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context, backlog=128)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, stall)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, stall)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -75,8 +75,14 @@ def asyncio(certificates: Path) -> Iterator[Served]:
         yield Served(pid, (pid,), port, lambda: _stall(pid))
 
 
+@contextmanager
+def node(certificates: Path) -> Iterator[Served]:
+    with debian.node(make_certificate(KIND, certificates)) as served:
+        yield Served(served.pid, (served.pid,), served.port, lambda: _stall(served.pid))
+
+
 def _stall(pid: int) -> None:
-    os.kill(pid, signal.SIGUSR1)
+    os.kill(pid, signal.SIGUSR2)
     time.sleep(STALL_S)
 
 
@@ -100,5 +106,5 @@ SERVERS: dict[str, Callable[[Path], AbstractContextManager[Served]]] = {
     "haproxy": of_debian(partial(debian.haproxy, threads=1)),
     "apache": of_debian(debian.apache),
     "asyncio": asyncio,
-    "node": of_debian(debian.node),
+    "node": node,
 }

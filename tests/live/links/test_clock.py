@@ -24,11 +24,12 @@ from tests.live.servers.queues import neighbours, quota, stopped_often
 from tests.waiting import meanwhile
 
 pytestmark = pytest.mark.usefixtures("tracing")
-SHARE = 0.05  # of the clients' time, within which shares of it agree
-WRITE_AFTERWARDS = ("asyncio", "node")  # a flight after its call, so that their own time passes for the client's
-MOST = 0.6  # of the handshakes agree by themselves, also where processes are kept from their processors
-FEW = 0.1  # may differ for what neither sees, the kernel's own delays for instance
+KEPT = 0.1  # of the handshakes, or one, may be longer by the tool: a server kept from its processor behind its last byte
+FEW = 0.05  # of them, or one, may differ for what neither sees, as a hypervisor that stops the link's processor
+WRITE_AFTERWARDS = ("asyncio", "node")  # a flight after its call, so that their own time passes for the client's, ...
+OFTEN = 0.2  # ... and in so many at most much of it, where they are kept from their processor in between
 OWN_SOCKETS = ("nginx", "nginx-ecdsa", "threads", "late-to-accept")  # the library reads them itself
+EVENT_LOOPS = ("nginx", "asyncio", "node")
 SERVERS_OF_MOST = ("nginx", "threads", "haproxy", "apache", "asyncio", "node")
 ALL_PROCESSORS = os.sched_getaffinity(0)
 SERVERS_OWN = {max(ALL_PROCESSORS)}
@@ -79,24 +80,20 @@ class Case:
 
 
 CASES = {
-    "near": Case(Stamping(times=20, between_s=0.003), servers=(*SERVERS_OF_MOST, "nginx-ecdsa")),
-    "near-1.3": Case(Stamping(times=20, between_s=0.003, version="TLSv1_3"), servers=("nginx", "nginx-ecdsa")),
-    "far": Case(Stamping(times=10), {"delay_s": 0.01}),
-    "far-1.3": Case(Stamping(times=10, version="TLSv1_3"), {"delay_s": 0.01}, servers=("nginx", "threads")),
-    "slow-client": Case(Stamping(times=5, think_s=0.15)),
-    "1-client": Case(Stamping(times=30)),
-    "10-clients": Case(Stamping(clients=10, times=8)),
-    "50-clients": Case(Stamping(clients=50, times=3)),
-    "quota": Case(Stamping(clients=10, times=4), plant=to_each(lambda pid: quota(pid, 0.2)), servers=("nginx", "threads")),
+    "near": Case(Stamping(times=12, between_s=0.003), servers=(*SERVERS_OF_MOST, "nginx-ecdsa")),
+    "near-1.3": Case(Stamping(times=12, between_s=0.003, version="TLSv1_3"), servers=("nginx", "threads", "nginx-ecdsa")),
+    "far": Case(Stamping(clients=2, times=5), {"delay_s": 0.01}),
+    "far-1.3": Case(Stamping(clients=2, times=5, version="TLSv1_3"), {"delay_s": 0.01}, servers=("nginx", "threads")),
+    "slow-client": Case(Stamping(clients=5, times=2, think_s=0.15)),
+    "1-client": Case(Stamping(times=20)),
+    "10-clients": Case(Stamping(clients=10, times=5)),
+    "50-clients": Case(Stamping(clients=50, times=2)),
+    "quota": Case(Stamping(clients=10, times=2), plant=to_each(lambda pid: quota(pid, 0.2))),
     "neighbour": Case(Stamping(times=20), plant=lambda *_: neighbours(*SERVERS_OWN, 2)),
-    "blocked-loop": Case(Stamping(times=20), plant=stalls, servers=("nginx", "asyncio")),
-    "stopped": Case(
-        Stamping(times=20, between_s=0.013),
-        plant=to_each(lambda pid: stopped_often(pid, 0.03, 0.015)),
-        servers=("nginx", "threads"),
-    ),
-    "full-backlog": Case(Stamping(clients=8, times=4), servers=("late-to-accept",)),
-    "loss": Case(Stamping(times=40), {"delay_s": 0.005, "loss": 0.03}, servers=("nginx", "threads")),
+    "blocked-loop": Case(Stamping(times=20), plant=stalls, servers=EVENT_LOOPS),
+    "stopped": Case(Stamping(times=12, between_s=0.013), plant=to_each(lambda pid: stopped_often(pid, 0.03, 0.015))),
+    "full-backlog": Case(Stamping(clients=8, times=3), servers=("late-to-accept",)),
+    "loss": Case(Stamping(times=20), {"delay_s": 0.005, "loss": 0.03}),
 }
 # What the server's only thread did most while bytes lay in its sockets, beside what is meant to be there as well.
 CAUSES = {
@@ -122,8 +119,10 @@ def measured(server: str, certificates: Path) -> dict[str, list[Compared]]:
     cases = {name: case for name, case in CASES.items() if server in case.servers}
     stamps: list[Stamps] = []
     segments: dict[str, list[Segment]] = {}
-    with awake(), Link() as link, ExitStack() as stack:
+    with awake(), ExitStack() as stack:
         stack.callback(os.sched_setaffinity, 0, ALL_PROCESSORS)
+        os.sched_setaffinity(0, OTHERS)
+        link = stack.enter_context(Link())
         with link.at_server():
             os.sched_setaffinity(0, SERVERS_OWN)
             served = stack.enter_context(SERVERS[server](certificates))
@@ -171,13 +170,17 @@ def pairs(*cases: str, servers: Iterable[str] = SERVERS) -> pytest.MarkDecorator
     return pytest.mark.parametrize(("server", "case"), each)
 
 
+def assert_at_most(share: float, others: Sequence[Compared], compared: Sequence[Compared]) -> None:
+    assert len(others) <= max(1, share * len(compared)), [each.single["parts_ns"] for each in others]
+
+
 @pairs(*CASES)
 def test_the_parts_come_to_what_each_client_waited(series: Series, server: str, case: str) -> None:
     compared = series(server)[case]
     print(summary(compared))
-    impossible = [each for each in compared if not each.is_possible]
-    assert len(impossible) <= FEW * len(compared)
-    assert sum(each.agrees for each in compared) >= MOST * len(compared)
+    assert_at_most(KEPT, [each for each in compared if not each.agrees], compared)
+    if server not in WRITE_AFTERWARDS:
+        assert_at_most(FEW, [each for each in compared if not each.is_possible], compared)
 
 
 @pairs(*CASES)
@@ -185,9 +188,9 @@ def test_whose_time_it_was(series: Series, server: str, case: str) -> None:
     """The network's, the client's or the server's. Where a server was kept from its processor after a flight had left, its time
     runs beside theirs. Of what is lost on the way to it, a server knows nothing."""
     compared = [each for each in series(server)[case] if not each.lost]
-    widen = 2 if server in WRITE_AFTERWARDS else 1
+    widen, share = (2, OFTEN) if server in WRITE_AFTERWARDS else (1, FEW)
     assert [each for each in compared if each.part("wait_peer_or_server")] == []
-    assert sum(each.is_shared_alike(widen) for each in compared) >= MOST * len(compared)
+    assert_at_most(share, [each for each in compared if not each.is_shared_alike(widen)], compared)
 
 
 @pairs(*CAUSES, servers=("nginx", "haproxy"))

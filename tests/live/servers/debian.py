@@ -280,7 +280,7 @@ def python(pair: Certificate) -> Iterator[Running]:
 
 @contextmanager
 def node(pair: Certificate) -> Iterator[Running]:
-    """OpenSSL is part of it."""
+    """OpenSSL is part of it. At each SIGUSR2 its event loop is busy for 50 ms."""
     program, (port,) = foreign.needed(foreign.find("node")), free_ports(1)
     with _folder() as folder:
         (folder / "server.js").write_text(NODE)
@@ -294,6 +294,7 @@ const https = require("https"), fs = require("fs"), [certificate, key, port] = p
 const server = https.createServer({cert: fs.readFileSync(certificate), key: fs.readFileSync(key), ecdhCurve: "X25519"},
   (request, response) => { fs.writeSync(1, "asked\\n"); response.end("hello"); });
 server.on("secureConnection", () => fs.writeSync(1, "secured\\n"));
+process.on("SIGUSR2", () => { const end = performance.now() + 50; while (performance.now() < end); });
 server.listen(Number(port), "127.0.0.1");
 """
 
