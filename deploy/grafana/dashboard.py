@@ -178,7 +178,7 @@ def _latency() -> list[Any]:
         lines(
             "The processor in calls",
             "How long the thread had one in a successful handshake's calls, and how long it had none, 99th percentile: in all,"
-            " ready to run, and asleep in none of the phases.",
+            " ready to run, of that held by a CPU quota, and asleep in none of the phases.",
             SECONDS,
             (_quantile(0.99, "ssllatency_handshake_processor_seconds", good, "part"), "{{part}}"),
         ),
@@ -265,7 +265,7 @@ def _calls() -> list[Any]:
         ),
         lines(
             "Accept queues that were full",
-            f"{_OF_HOSTS} How often a connection found no room: its client tries again after a second or more, and no time of a"
+            f"{_OF_HOSTS} How often a connection found no room: its client tries again 0.2 s or more later, and no time of a"
             " handshake includes that.",
             A_SECOND,
             (_rate("ssllatency_accept_queue_overflows_total", _HOSTS, "instance"), "{{instance}}"),
@@ -308,7 +308,7 @@ def _connections() -> list[Any]:
         ),
         lines(
             "Work for peers that had left",
-            "Share of the time in handshakes' calls, however they ended, that is of calls that began after that.",
+            "Share of the time in handshakes' calls, however they ended, spent in calls that began after the peer had left.",
             SHARE,
             (_share(f"histogram_sum({left})", f"histogram_sum({_rate(_CALLS, _SERVICE)})"), "in vain"),
             span=8,

@@ -441,8 +441,8 @@ class Offload:
 @dataclass(frozen=True, order=True)
 class AcceptQueue:
     """Where a server accepts connections; the address 0.0.0.0 or :: stands for all. `limit`: the most connections that the
-    queue of one socket there holds. `overflows`: how often a connection found no room: its client tries again after a second or
-    more, and only then a handshake begins."""
+    queue of one socket there holds. `overflows`: how often a connection found no room: its client tries again 0.2 s or more
+    later, and no handshake begins before. Port 0 without an address: sockets that are closed."""
 
     port: int
     address: str

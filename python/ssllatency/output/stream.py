@@ -7,6 +7,7 @@ import os
 import select
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 
 from ssllatency.output.printing import as_shown, writing_output
 
@@ -29,14 +30,15 @@ class Output:
             raise BrokenPipeError
 
     def write(self, lines: Sequence[str]) -> int:
-        """How many of the lines were written: not all if the reader keeps them waiting until `stopped`. BrokenPipeError where
-        the reader has gone, SsllatencyError where the output takes no more."""
+        """How many of the lines, or blocks of them, were written: not all if the reader keeps them waiting until `stopped`.
+        BrokenPipeError where the reader has gone, SsllatencyError where the output takes no more."""
         text = self._harmless("".join(lines)).encode()
         written = 0
         while written < len(text):
             while not self._poll.poll(_LOOK_AGAIN_MS):
                 if self._stopped():
-                    return text[:written].count(b"\n")
+                    ends = accumulate(len(self._harmless(line).encode()) for line in lines)
+                    return sum(end <= written for end in ends)
             with writing_output():
                 written += os.write(self._fd, text[written : written + _PIECE])
         return len(lines)

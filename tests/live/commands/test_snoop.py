@@ -244,7 +244,7 @@ def test_a_line_tells_the_queue_of_a_server_that_sleeps(certificates: Path) -> N
     assert len(rows) == times
     assert sum("queue: asleep " in row for row in rows) > times / 2
     assert sum(queues) + sum(peers) + sum(calls) == pytest.approx(sum(waits), abs=0.002 * times)
-    assert sum(waits) == pytest.approx(sum(felt) / 1e6, rel=0.05)
+    assert times * late_s * 1e3 <= sum(waits) <= sum(felt) / 1e6
     assert sum(queues) > sum(peers) + sum(calls)
     shown = Counter(one["pid"] for one in slow_ones.handshakes())
     least, most = (sum(waited_ns > share * bound_s * 1e9 for waited_ns in prompt) for share in (1.05, 0.95))

@@ -158,7 +158,7 @@ def test_connections_that_wait_to_be_accepted(certificates: Path, accept_s: floa
 @pytest.mark.parametrize("backlog", [1, 4096])
 def test_connections_for_which_there_is_no_room(certificates: Path, backlog: int) -> None:
     """Clients that all come at once find a short queue full, and try again after a second: they wait for much longer than the
-    handshakes take. The kernel has dropped as many as are told."""
+    handshakes take. The kernel has dropped as many as are told, or others' as well."""
     before, dropped = listen_overflows(SELF), 0
     waited_s: list[float] = []
 
@@ -175,11 +175,12 @@ def test_connections_for_which_there_is_no_room(certificates: Path, backlog: int
 
     shakes = shakes_of(certificates, TlsSettings("ecdsa", accept_s=0.005, backlog=backlog), clients)
     (queue,) = shakes.document["handshakes"]["accept_queues"]
-    assert (queue["address"], queue["limit"], queue["overflows"]) == ("127.0.0.1", backlog, dropped)
+    assert (queue["address"], queue["limit"]) == ("127.0.0.1", backlog)
+    assert (0 < queue["overflows"] <= dropped) if backlog == 1 else queue["overflows"] == 0
     first = told(shakes, but_for=())[0]
     assert (first.rule.name == "accept_queue_full") == (backlog == 1)
     if backlog == 1:
-        assert f"{dropped} times a connection found no room in the accept queue of 127.0.0.1:" in first.sentence
+        assert f"was full {queue['overflows']} times when a connection came" in first.sentence
         assert sum(waited_s) > 2 * sum(single["parts_ns"]["client_wait"] for single in shakes.singles) / 1e9
 
 
@@ -233,7 +234,10 @@ def test_a_key_is_not_blamed_for_a_busy_processor(certificates: Path) -> None:
         for _ in range(TIMES):
             felt_ns(port)
     assert told(shakes, but_for=())[0].rule.name == "neighbours"
-    assert "off_cpu_throttled" not in shakes.document["handshakes"]["groups"][0]["parts"]
+    throttled, ready = (
+        sum(single["parts_ns"].get(part, 0) for single in shakes.singles) for part in ("off_cpu_throttled", "off_cpu_runnable")
+    )
+    assert throttled < 0.1 * ready  # a machine may have a quota of its own
     assert "private_key" not in names(shakes)
 
 

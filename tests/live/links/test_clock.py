@@ -24,8 +24,8 @@ from tests.live.servers.queues import neighbours, quota, stopped_often
 from tests.waiting import meanwhile
 
 pytestmark = pytest.mark.usefixtures("tracing")
-KEPT = 0.1  # of the handshakes, or one, may be longer by the tool: a server kept from its processor behind its last byte
-FEW = 0.05  # of them, or one, may differ for what neither sees, as a hypervisor that stops the link's processor
+KEPT = 0.15  # of the handshakes, or two, may be longer by the tool: a server kept from its processor behind its last byte
+FEW = 0.1  # of them, or two, may differ for what neither sees, as a hypervisor that stops the link's processor
 WRITE_AFTERWARDS = ("asyncio", "node")  # a flight after its call, so that their own time passes for the client's, ...
 OFTEN = 0.2  # ... and in so many at most much of it, where they are kept from their processor in between
 OWN_SOCKETS = ("nginx", "nginx-ecdsa", "threads", "late-to-accept")  # the library reads them itself
@@ -171,7 +171,7 @@ def pairs(*cases: str, servers: Iterable[str] = SERVERS) -> pytest.MarkDecorator
 
 
 def assert_at_most(share: float, others: Sequence[Compared], compared: Sequence[Compared]) -> None:
-    assert len(others) <= max(1, share * len(compared)), [each.single["parts_ns"] for each in others]
+    assert len(others) <= max(2, share * len(compared)), [each.single["parts_ns"] for each in others]
 
 
 @pairs(*CASES)

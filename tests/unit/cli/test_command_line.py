@@ -190,7 +190,11 @@ def test_the_collector_rests_while_modules_are_brought_in(monkeypatch: pytest.Mo
         (["trace", "-p", "1", "--max-processes", "0"], 2, "isn't a whole number"),
         (["trace", "-p", "1", "--role", "both"], 2, "--role: invalid choice: 'both'"),
         (["snoop", "-p", "1", "--outcome", "succes"], 2, "--outcome: invalid choice: 'succes' (choose from 'success', "),
-        (["snoop", "-p", "1", "--outcome", "abandoned"], 2, "--outcome abandoned: no call ends so, but with one of success, "),
+        (
+            ["snoop", "-p", "1", "--outcome", "abandoned"],
+            2,
+            "--outcome abandoned: calls don't end that way; choose one of success, ",
+        ),
         (["snoop", "-p", "1", "--handshakes", "--outcome", "retry"], 2, "with one of success, failure, abandoned."),
         (["snoop", "-p", "1", "--handshakes", "--function", "SSL_read"], 2, "--function chooses among calls, and --handshakes"),
         (["trace", "-p", "1", "--role", "serve"], 2, "did you mean server?"),

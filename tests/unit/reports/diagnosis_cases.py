@@ -172,9 +172,9 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
     ),
     (
         accept_queue.accept_queue_full,
-        lambda side: replace(measured(2001 - side, rest=0.2), accept_queues=(AcceptQueue(443, "0.0.0.0", 511, 1),)),
-        "1 time a connection found no room in the accept queue of 0.0.0.0:443, which holds 511: its client tries again after"
-        " a second or more, and no time above includes that. Something keeps it from accepting",
+        lambda side: replace(measured(401 - side, rest=0.2), accept_queues=(AcceptQueue(443, "0.0.0.0", 511, 1),)),
+        "The accept queue of 0.0.0.0:443, which holds 511, was full 1 time when a connection came: its client tries again 0.2 s"
+        " or more later, and no time above includes that. Something keeps it from accepting",
     ),
     (
         accept_queue.accept_queue_full,
@@ -182,7 +182,7 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
             measured(100, rest=0.2),
             accept_queues=(AcceptQueue(80, "::", 128, 4 * side), AcceptQueue(443, "::", 511, 1030 * side)),
         ),
-        "1034 times a connection found no room in the accept queue of [::]:443, which holds 511, 1030 of them at that: its",
+        "Accept queues were full 1034 times when a connection came, 1030 times that of [::]:443, which holds 511: its client",
     ),
     (
         queue.late_first_call,

@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The subcommand's options."""
     options.add_target_options(parser)
     parser.add_argument("--handshakes", action="store_true",
-                        help="print one line for each handshake instead: what its client waited, and whose time that was: the "
-                             "server's own queue, the peer's and the network's, an offload's, the calls'")  # fmt: skip
+                        help="print one line for each handshake instead: what its client waited, and where that time went: the "
+                             "server's own queue, the peer and the network, an offload, or the calls")  # fmt: skip
     group = parser.add_argument_group("filters")
     group.add_argument("--function", action="append", metavar="NAME",
                        help="only calls of this function, or of those that match a shell pattern; repeatable")  # fmt: skip
@@ -95,7 +95,7 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
         if outcome not in set(map(str, outcomes)):
             names = ", ".join(outcomes)
             hint = "" if arguments.handshakes else "; --handshakes prints handshakes"
-            raise SsllatencyError(f"--outcome {outcome}: no {noun} ends so, but with one of {names}{hint}.", 2)
+            raise SsllatencyError(f"--outcome {outcome}: {noun}s don't end that way; choose one of {names}{hint}.", 2)
 
 
 def _print_calls(selection: Selection, arguments: argparse.Namespace, stack: ExitStack) -> None:

@@ -100,9 +100,11 @@ class Ring:
         return records
 
     def records(self, kind: type[Record]) -> Iterator[Record]:
-        """All that wait in the ring now, as structures of its records' size: convenient where they are few."""
-        stride = stride_of(self._record)
-        for batch in iter(self.read, b""):
+        """All that wait in the ring now, as structures of its records' size: convenient where they are few. Those that come
+        while these are taken wait for the next time, however fast they come."""
+        stride, left = stride_of(self._record), self.waiting()
+        while left > 0 and (batch := self.read()):
+            left -= len(batch)
             for start in range(0, len(batch), stride):
                 yield kind.from_buffer_copy(batch, start + HEADER)
 

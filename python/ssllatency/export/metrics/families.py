@@ -81,8 +81,8 @@ FAMILIES = (
            "More of the peer's part: the wait for its ClientHello before the first call; what round trips and losses explain of"
            " later waits; calls that began after it had left.", (PART, OUTCOME), True),
     Family("ssllatency.handshake.processor", H, "s",
-           "More of the calls: how long the thread had a processor and had none, of that was ready to run, and slept in rest.",
-           (PART, OUTCOME), True),
+           "Time in calls with and without a processor; without one: ready to run, of that held by a CPU quota; asleep in"
+           " rest.", (PART, OUTCOME), True),
     Family("ssllatency.handshake.sockets", C, "{handshake}",
            "Handshakes whose TCP socket was seen: flights, retransmissions and events of the connection are of these.",
            (OUTCOME,), True),

@@ -9,12 +9,12 @@ from ssllatency.reports.diagnosis.rule import Evidence
 from ssllatency.reports.words.accept_queues import place
 from ssllatency.reports.words.units import counted
 
-# TCP's first retransmission comes after this: RFC 6298, 2.1.
-RETRY_NS = 1_000_000_000
+# Linux's TCP sends nothing again earlier than this (TCP_RTO_MIN); a SYN not before a second has passed.
+RETRY_NS = 200_000_000
 
 
 def accept_queue_full(case: Case) -> Evidence | None:
-    """Connections found no room, and a second for each is much beside what clients wait otherwise."""
+    """Connections found no room, and the least that their clients wait for it is much beside what they wait otherwise."""
     overflows, again_ns = case.handshakes.overflows, case.handshakes.overflows * RETRY_NS
     if case.count + overflows < FEWEST or again_ns < OWN_FLOOR_NS * case.count:
         return None
@@ -22,7 +22,10 @@ def accept_queue_full(case: Case) -> Evidence | None:
     if weight < NOTABLE:
         return None
     worst = max(case.handshakes.accept_queues or (), key=lambda queue: queue.overflows)
-    where = f"of {place(worst)}, which holds {worst.limit}"
-    most = "" if worst.overflows == overflows else f", {worst.overflows} of them at that"
-    what = f"{counted(overflows, 'time')} a connection found no room in the accept queue {where}{most}"
-    return Evidence(f"{what}: its client tries again after a second or more, and no time above includes that", weight)
+    one = f"{place(worst)}, which holds {worst.limit}"
+    times = counted(overflows, "time")
+    if worst.overflows == overflows:
+        what = f"The accept queue of {one}, was full {times} when a connection came"
+    else:
+        what = f"Accept queues were full {times} when a connection came, {worst.overflows} times that of {one}"
+    return Evidence(f"{what}: its client tries again 0.2 s or more later, and no time above includes that", weight)

@@ -136,15 +136,17 @@ def many_reasons(case: Case) -> Evidence | None:
 
 def _weight_of_left(case: Case) -> float:
     """Of handshakes that were given up: the last one, unless that can't have been for what others wait for, as their peers
-    themselves didn't go on for most of their time, or as they were over in a moment."""
+    themselves didn't go on for most of their time; or as they were over in a moment, as a check whether a port is open is,
+    which goes before no larger share of time."""
     groups = [group for group in case.handshakes.groups if group.count and group.ending is Ending.ABANDONED]
     number = counts(case.handshakes)
     waited_ns, explained_ns = (sum(group.total_ns(*parts) for group in groups) for parts in (CLIENT_WAIT_PARTS, _EXPLAINED))
     peers_ns = sum(group.total_ns(Part.WAIT_PEER, Part.WAIT_WINDOW) for group in groups) - explained_ns
     silent = case.handshakes.arrivals and peers_ns >= MOST * waited_ns
-    if silent or waited_ns < PEER_FLOOR_NS * number[Ending.ABANDONED]:
-        return counted_weight(ratio(number[Ending.ABANDONED], sum(number.values())))
-    return _LAST
+    part = ratio(number[Ending.ABANDONED], sum(number.values()))
+    if silent:
+        return counted_weight(part)
+    return part if waited_ns < PEER_FLOOR_NS * number[Ending.ABANDONED] else _LAST
 
 
 def _sum(groups: list[Group], part: Part) -> int:

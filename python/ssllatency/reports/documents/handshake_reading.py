@@ -27,6 +27,8 @@ from ssllatency.reports.documents.fields import Field
 from ssllatency.reports.documents.offload_reading import read_offload
 from ssllatency.reports.documents.timed import check_count, read_timed
 
+# Older versions counted some of these of all handshakes, and the others of those whose phases were watched: no share is known.
+_OF_LOOKUPS = (Fact.OFFERED, Fact.TICKETS_REFUSED, Fact.CACHE_MISSES)
 _YEAR_10000_S = 253_402_300_800
 
 
@@ -105,6 +107,8 @@ def _read_group(group: Field, by: tuple[Label, ...]) -> tuple[object, Group]:
         group.get("labels").refuse("those of handshakes.by")
     resumption = _added(group, "resumed"), _added(group, "resumption_known")
     parts, facts = _read_parts(group.get("parts")), _read_facts(group.optional("facts"))
+    if facts.get(Fact.OFFERED, 0) > parts[Part.WALL].count - facts.get(Fact.UNPHASED, 0):
+        facts = {fact: count for fact, count in facts.items() if fact not in _OF_LOOKUPS}
     made = Group(labels, group.get("ending").one_of(Ending), parts, folded, *resumption, facts)
     check_count(group, made.count)
     _check_resumption(group, made)

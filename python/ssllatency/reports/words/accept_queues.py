@@ -10,7 +10,9 @@ _MOST = 5  # are named
 
 
 def place(queue: AcceptQueue) -> str:
-    """Where it is: "127.0.0.1:443", "[::]:443"."""
+    """Where it is: "127.0.0.1:443", "[::]:443"; sockets that are closed have no place."""
+    if not queue.address:
+        return "closed sockets"
     host = f"[{queue.address}]" if ":" in queue.address else queue.address
     return f"{host}:{queue.port}"
 
@@ -18,7 +20,7 @@ def place(queue: AcceptQueue) -> str:
 def overflows_sentence(queues: tuple[AcceptQueue, ...] | None) -> str:
     """Which queues connections found full, and how often; "" where none was, or it isn't known."""
     full = sorted((queue for queue in queues or () if queue.overflows), key=lambda queue: -queue.overflows)
-    each = [f"{place(queue)}, which holds {queue.limit}, {counted(queue.overflows, 'time')}" for queue in full[:_MOST]]
+    each = [f"{place(queue)} (holds {queue.limit}) {counted(queue.overflows, 'time')}" for queue in full[:_MOST]]
     if len(full) > _MOST:
         each.append(f"{counted(len(full) - _MOST, 'other')} {counted(sum(queue.overflows for queue in full[_MOST:]), 'time')}")
-    return f"Accept queues that were full when a connection came: {'; '.join(each)}." if each else ""
+    return f"Accept queues that were full when a connection came: {', '.join(each)}." if each else ""

@@ -2,14 +2,17 @@
 """How often connections found the accept queues of processes full: what the kernel tells of the sockets on which they listen,
 by sock_diag(7) in their network namespaces.
 
-A client that finds no room tries again after a second or more, and until then no handshake of it begins: that time is in no
-figure of a handshake. The kernel counts each such attempt as a drop of the socket, among other drops, and in the namespace's
-ListenOverflows, among those of other sockets. So the lesser of both is taken.
+Whoever finds no room tries again 0.2 s or more later, and until then no handshake begins: that time is in no figure of a
+handshake. The kernel counts each attempt, be it a SYN, the last ACK or what the client sends after that, as a drop of the
+socket, among other drops, and in the namespace's ListenOverflows, among those of other sockets. So a socket's are told as far
+as the namespace's go.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
@@ -20,16 +23,19 @@ from ssllatency.targets.processes import PROC
 from ssllatency.targets.sockets.listening import inodes_of
 from ssllatency.targets.sockets.sock_diag import ListeningSocket, listen_overflows, listening_sockets
 
-_MOST = 4096  # addresses: no more are kept
+_MOST = 4096  # addresses with drops: those of more, once nobody listens there, are told together
 _MOST_DESCRIPTORS = 1024  # of a process: servers open the sockets on which they listen first
+_ASK_AGAIN_S = 10.0  # a process whether it holds one of the sockets that have come
 
 Place = tuple[int, str]
+_CLOSED: Place = 0, ""
 
 
 @dataclass(frozen=True, order=True)
 class AcceptQueue:
-    """The accept queues at one address and port; 0.0.0.0 or :: stands for all. `limit`: the most connections that one holds, as
-    listen(2) was told and the system bounds. `overflows`: how often a connection found no room."""
+    """The accept queues at one address and port; 0.0.0.0 or :: stands for all, port 0 without an address for sockets that are
+    closed. `limit`: the most connections that one holds, as listen(2) was told and the system bounds. `overflows`: how often a
+    connection found no room."""
 
     port: int
     address: str
@@ -39,47 +45,72 @@ class AcceptQueue:
 
 @dataclass
 class _Namespace:
-    """A network namespace. `first`: its ListenOverflows when it was first looked at; `most`: those since, None before the first
-    reading. `seen`: the drops of
-    each socket by its cookie; `counts`: those of traced processes' sockets since they were."""
+    """A network namespace. `first`: its ListenOverflows when it was first looked at. `seen`: the drops of each socket by its
+    cookie. `told`: the overflows by place; `left`: drops of the last reading that weren't told, as ListenOverflows may have
+    been read a moment before them."""
 
     first: int
-    most: int | None = None
+    is_new: bool = True
     seen: dict[int, int] = field(default_factory=dict)
     owned: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
-    counts: Counter[Place] = field(default_factory=Counter)
+    asked_s: float = -math.inf
+    told: Counter[Place] = field(default_factory=Counter)
+    left: Counter[Place] = field(default_factory=Counter)
     limits: dict[Place, int] = field(default_factory=dict)
 
     def take(self, sockets: Collection[ListeningSocket], overflows: int, pids: Collection[int], proc: Path) -> None:
         """The next reading."""
-        is_first, self.most = self.most is None, overflows - self.first
-        if any(one.cookie not in self.seen for one in sockets):
-            self.asked.clear()
-        self._ask(sockets, pids, proc)
+        fresh = {one.cookie for one in sockets} - self.seen.keys()
+        if self._ask(sockets, pids, proc, again=bool(fresh) and not self.is_new):
+            fresh = set()
+        self.limits = {(one.port, one.address): one.limit for one in sockets if one.cookie in self.owned}
+        drops = Counter[Place]()
         for one in sockets:
-            place = one.port, one.address
-            if one.cookie in self.owned and (place in self.limits or len(self.limits) < _MOST):
-                self.limits[place] = one.limit
-                before = self.seen.get(one.cookie, one.drops if is_first else 0)
-                self.counts[place] += (one.drops - before) % 2**32
-        present = {one.cookie: one.drops for one in sockets}
-        self.seen = {**self.seen, **present} if len(self.seen) < 2 * _MOST else present
+            if one.cookie in self.owned:
+                before = self.seen.get(one.cookie, one.drops if self.is_new else 0)
+                drops[one.port, one.address] += (one.drops - before) % 2**32
+        self._tell(drops, overflows - self.first)
+        # Those whose owners are asked for later count from their beginning then.
+        self.seen = {one.cookie: one.drops for one in sockets if one.cookie not in fresh or one.cookie in self.owned}
+        self.is_new = False
+        self.owned &= self.seen.keys()
 
-    def _ask(self, sockets: Collection[ListeningSocket], pids: Collection[int], proc: Path) -> None:
-        """Finds out which of the sockets are the processes'. Each is asked once, and again where there are new sockets."""
-        inodes = set[str]()
+    def _tell(self, drops: Counter[Place], overflows: int) -> None:
+        """Shares out what the namespace has had in all, the largest first."""
+        room = overflows - self.told.total()
+        for place, number in (drops + self.left).most_common():
+            told = min(number, max(0, room))
+            self.told[place] += told
+            self.left[place] = min(number - told, drops[place])
+            room -= told
+        self.left = +self.left
+        if len(self.told) > _MOST:
+            for place in self.told.keys() - self.limits.keys() - {_CLOSED}:
+                self.told[_CLOSED] += self.told.pop(place)
+        self.told = +self.told
+
+    def _ask(self, sockets: Collection[ListeningSocket], pids: Collection[int], proc: Path, *, again: bool) -> bool:
+        """Finds out which of the sockets are the processes'; whether all were asked. Each is asked when it comes, and `again`
+        only now and then, as others may open sockets all the time."""
+        now = time.monotonic()
+        if again and now >= self.asked_s + _ASK_AGAIN_S:
+            self.asked.clear()
+            self.asked_s = now
+        inodes, all_asked = set[str](), not again or not self.asked
         for pid in set(pids) - self.asked:
             with suppress(OSError):
                 inodes |= inodes_of(pid, _MOST_DESCRIPTORS, proc)
         self.asked = set(pids)
         self.owned |= {one.cookie for one in sockets if one.inode in inodes}
+        return all_asked
 
     @property
     def queues(self) -> Iterator[AcceptQueue]:
         """What is known of it by now."""
-        for (port, address), limit in self.limits.items():
-            yield AcceptQueue(port, address, limit, min(self.counts[port, address], self.most or 0))
+        for port, address in self.limits.keys() | self.told.keys():
+            place = port, address
+            yield AcceptQueue(port, address, self.limits.get(place, 0), self.told[place])
 
 
 class AcceptQueues:
@@ -94,44 +125,53 @@ class AcceptQueues:
 
     def read(self, pids: Collection[int]) -> tuple[AcceptQueue, ...] | None:
         """Those of these processes and of all that were asked for before, ascending by port and address, with what occurred
-        since the first reading. None where the kernel doesn't tell of any of them."""
+        since the first reading. None where the kernel doesn't tell of one of them, so that no number is taken for that of
+        all."""
         by_namespace: dict[str, list[int]] = {}
         for pid in pids:
             with suppress(OSError):
                 by_namespace.setdefault(self._namespace_of(str(pid)), []).append(pid)
-        for name, members in by_namespace.items():
-            self._read(name, members)
+        known = [self._read(name, members) for name, members in by_namespace.items()]  # each, even after one that isn't
         for name in self._namespaces.keys() - by_namespace.keys():
             _add(self._gone, self._namespaces.pop(name).queues)
-        if not self._is_told:
+        if not all(known) or not self._is_told:
             return None
         queues = dict(self._gone)
         for namespace in self._namespaces.values():
             _add(queues, namespace.queues)
         return tuple(sorted(queues.values()))
 
-    def _read(self, name: str, pids: Collection[int]) -> None:
-        """Takes the next reading of a namespace, by whichever of its processes is still there."""
+    def _read(self, name: str, pids: Collection[int]) -> bool:
+        """Takes the next reading of a namespace, by whichever of its processes is still there; whether the kernel tells."""
         for pid in pids:
             folder = self._proc / str(pid)
-            with suppress(OSError):
+            try:
                 first = listen_overflows(folder)
                 sockets = listening_sockets(None if name == self._home else folder / "ns" / "net")
-                namespace = self._namespaces.setdefault(name, _Namespace(first))
-                namespace.take(sockets, listen_overflows(folder), pids, self._proc)
-                self._is_told = True
-                return
+                overflows = listen_overflows(folder)
+            except OSError:
+                if folder.exists():
+                    return False
+                continue
+            self._namespaces.setdefault(name, _Namespace(first)).take(sockets, overflows, pids, self._proc)
+            self._is_told = True
+            return True
+        return True
 
     def _namespace_of(self, pid: str) -> str:
         return os.readlink(self._proc / pid / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
 
 
 def _add(queues: dict[Place, AcceptQueue], more: Iterable[AcceptQueue]) -> None:
-    """Adds up the overflows of those at the same address and port."""
+    """Adds up the overflows of those at the same address and port, and beyond a bound those of all others."""
     for queue in more:
         place = queue.port, queue.address
+        if place not in queues and len(queues) >= _MOST:
+            place, queue = _CLOSED, replace(queue, port=0, address="", limit=0)
         known = queues.get(place)
-        if known:
-            queues[place] = replace(known, limit=max(known.limit, queue.limit), overflows=known.overflows + queue.overflows)
-        elif len(queues) < _MOST:
-            queues[place] = queue
+        both = (
+            queue
+            if known is None
+            else replace(known, limit=max(known.limit, queue.limit), overflows=known.overflows + queue.overflows)
+        )
+        queues[place] = both

@@ -32,7 +32,7 @@ _DOESNT_TELL = "the kernel doesn't tell which sockets listen"
 _CLONE_NEWNET = 0x40000000
 _PIECE = 1 << 16
 _TIMEOUT_S = 1.0
-_MOST = 4096  # sockets of a namespace: no more are looked at
+_MOST = 4096  # sockets of a family in a namespace: no more are looked at
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,17 @@ class ListeningSocket:
 
 
 def listening_sockets(namespace: Path | None = None) -> list[ListeningSocket]:
-    """Those of a network namespace, given as its file; of our own without one. OSError where the kernel doesn't tell, or
-    doesn't let us in."""
+    """Those of a network namespace, given as its file; of our own without one; at most a few thousand. OSError where the kernel
+    doesn't tell, or doesn't let us in."""
     if namespace is None:
-        return [*_dumped()]
+        return _dumped()
     from concurrent.futures import ThreadPoolExecutor  # takes a while to bring in, and is seldom needed
 
-    with ThreadPoolExecutor(1) as pool:  # its thread alone enters the namespace, and ends with it
-        return pool.submit(_dumped_in, namespace).result()
+    try:
+        with ThreadPoolExecutor(1) as pool:  # its thread alone enters the namespace, and ends with it
+            return pool.submit(_dumped_in, namespace).result()
+    except RuntimeError as error:  # no thread can be started
+        raise OSError(str(error)) from error
 
 
 def listen_overflows(folder: Path) -> int:
@@ -69,9 +72,14 @@ def listen_overflows(folder: Path) -> int:
             if fields[:1] != ["TcpExt:"]:
                 continue
             if names:
-                return int(dict(zip(names, fields, strict=False))["ListenOverflows"])
+                number = dict(zip(names, fields, strict=False)).get("ListenOverflows", "")
+                return int(number) if number.isdecimal() else _no_number()
             names = fields
-    raise OSError("netstat has no ListenOverflows")
+    return _no_number()
+
+
+def _no_number() -> int:
+    raise OSError("the kernel doesn't tell how often accept queues were full")
 
 
 def _dumped_in(namespace: Path) -> list[ListeningSocket]:
@@ -82,21 +90,25 @@ def _dumped_in(namespace: Path) -> list[ListeningSocket]:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     finally:
         os.close(descriptor)
-    return [*_dumped()]
+    return _dumped()
 
 
-def _dumped() -> Iterator[ListeningSocket]:
+def _dumped() -> list[ListeningSocket]:
+    """Each once: an answer in several pieces may tell of one twice."""
     import socket  # takes a while to bring in
 
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
-        kernel.settimeout(_TIMEOUT_S)
-        for family in (socket.AF_INET, socket.AF_INET6):
+    found: dict[int, ListeningSocket] = {}
+    for family in (socket.AF_INET, socket.AF_INET6):
+        # One for each, as the kernel answers one request at a time, and the first answer may not be read to its end.
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
+            kernel.settimeout(_TIMEOUT_S)
             request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << _MEMORY - 1, 1 << _LISTEN)
             kernel.sendto(
                 _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 0, 0) + request, (0, 0)
             )
             answers = iter(lambda: kernel.recv(_PIECE), b"")
-            yield from islice(sockets_of(answers), _MOST)
+            found |= {one.cookie: one for one in islice(sockets_of(answers), _MOST)}
+    return [*found.values()]
 
 
 def sockets_of(answers: Iterator[bytes]) -> Iterator[ListeningSocket]:

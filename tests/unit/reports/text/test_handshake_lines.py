@@ -4,7 +4,6 @@ nothing is said that isn't known."""
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -31,10 +30,10 @@ HOSTILE = "x\x1b[2J\u00e9\n\ue000"
 
 @pytest.fixture(autouse=True)
 def five_hours_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "XXX-05:30")
-    time.tzset()
-    yield
-    os.environ.pop("TZ")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "XXX-05:30")
+        time.tzset()
+        yield
     time.tzset()
 
 

@@ -151,3 +151,45 @@ def test_another_network_namespace_is_looked_into() -> None:
         assert Path("/proc/self/ns/net").readlink() == Path("/proc/thread-self/ns/net").readlink() == home
         other.communicate()
     assert queues.read([]) == (there,)
+
+
+def test_more_sockets_than_are_looked_at_hide_none_of_the_other_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sock_diag, "_MOST", 1)
+    with full(), full(), full(socket.AF_INET6, connections=0):
+        found = listening_sockets()
+        assert len(found) == 2
+        assert {":" in one.address for one in found} == {True, False}
+
+
+def told(*readings: tuple[int, dict[int, int]]) -> list[dict[int, int]]:
+    """What is told of the queues at ports by each reading: ListenOverflows, and by port what its socket has dropped."""
+    namespace = accept_queues._Namespace(readings[0][0])
+    with ExitStack() as stack:
+        inodes = {}
+        for port in {port for _, drops in readings for port in drops}:
+            inodes[port] = str(os.fstat(stack.enter_context(socket.create_server(("127.0.0.1", 0))).fileno()).st_ino)
+        results = []
+        for overflows, drops in readings:
+            sockets = [ListeningSocket(port, inodes[port], port, "::", 511, number) for port, number in drops.items()]
+            namespace.take(sockets, overflows, OURS, Path("/proc"))
+            results.append({queue.port: queue.overflows for queue in namespace.queues})
+    return results
+
+
+def test_no_more_is_told_than_the_kernel_counts_in_all() -> None:
+    """And what one reading has too early is made up by the next."""
+    assert told((7, {80: 1, 443: 2}), (57, {80: 101, 443: 52}))[-1] == {80: 50, 443: 0}
+    assert told((7, {80: 1, 443: 2}), (57, {80: 31, 443: 22}))[-1] == {80: 30, 443: 20}
+    assert told((0, {443: 0}), (5, {443: 6}), (6, {443: 6}))[1:] == [{443: 5}, {443: 6}]
+    assert told((0, {443: 0}), (5, {443: 9}), (5, {443: 9}), (9, {443: 9}))[-1] == {443: 5}
+    assert told((10, {443: 0}), (3, {443: 4}))[-1] == {443: 0}
+
+
+def test_a_socket_that_is_closed_keeps_what_it_had() -> None:
+    assert told((0, {80: 0, 443: 0}), (9, {80: 0, 443: 9}), (9, {80: 0}))[-1] == {80: 0, 443: 9}
+
+
+def test_places_without_a_socket_are_told_together_beyond_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accept_queues, "_MOST", 2)
+    readings = [(0, dict.fromkeys(range(1, 5), 0)), (8, dict.fromkeys(range(1, 5), 2)), (8, {4: 2})]
+    assert told(*readings)[-1] == {0: 6, 4: 2}
