@@ -36,6 +36,7 @@ class Page:
             ".nh",
             ".nr HY 0",
             ".if n .ad l",
+            ".if n .pl 500i",  # a terminal's page has no end, so that no row of a table has to fit on a sheet
         ]
         lines += [".SH NAME", rf"{name} \- {escape(self.summary)}"]
         for title in _FIRST + others + _LAST:

@@ -195,7 +195,7 @@ def test_the_collector_rests_while_modules_are_brought_in(monkeypatch: pytest.Mo
             2,
             "--outcome abandoned: calls don't end that way; choose one of success, ",
         ),
-        (["snoop", "-p", "1", "--handshakes", "--outcome", "retry"], 2, "with one of success, failure, abandoned."),
+        (["snoop", "-p", "1", "--handshakes", "--outcome", "retry"], 2, "choose one of success, failure, abandoned."),
         (["snoop", "-p", "1", "--handshakes", "--function", "SSL_read"], 2, "--function chooses among calls, and --handshakes"),
         (["trace", "-p", "1", "--role", "serve"], 2, "did you mean server?"),
         (["probes"], 2, "name either files or targets"),
