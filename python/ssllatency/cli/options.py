@@ -268,7 +268,7 @@ def add_measuring_options(parser: argparse.ArgumentParser) -> None:
                             '"other" (64)')  # fmt: skip
     add_peer_prefix_option(parser)
     group.add_argument("--max-in-flight", type=room, default=131072, metavar="N",
-                       help="keep up to N handshakes in flight for a process, 496 bytes each; beyond that the oldest are "
+                       help="keep up to N handshakes in flight for a process, 750 bytes each; beyond that the oldest are "
                             "dropped (131072)")  # fmt: skip
 
 

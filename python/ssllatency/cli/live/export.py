@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="tell at most N combinations of process, version and resumption apart at a time, 129 KiB of "
                              f"kernel memory each; the rest count together ({_MOST_ROWS})")  # fmt: skip
     parser.add_argument("--max-in-flight", type=options.room, default=_IN_FLIGHT, metavar="N",
-                        help="keep up to N handshakes in flight for a process, 496 bytes each; beyond that the oldest are "
+                        help="keep up to N handshakes in flight for a process, 750 bytes each; beyond that the oldest are "
                              f"dropped ({_IN_FLIGHT})")  # fmt: skip
     options.add_budget_options(parser, _BUDGET)
     options.add_attaching_options(parser)

@@ -18,9 +18,9 @@ def accept_queue_full(case: Case) -> Evidence | None:
     overflows, again_ns = case.handshakes.overflows, case.handshakes.overflows * RETRY_NS
     if case.count + overflows < FEWEST or again_ns < OWN_FLOOR_NS * case.count:
         return None
-    weight = ratio(again_ns, again_ns + case.wait_ns)
-    if weight < NOTABLE:
+    if again_ns < NOTABLE * (again_ns + case.wait_ns):
         return None
+    weight = ratio(again_ns, case.wait_ns) if case.wait_ns else 1.0  # beside shares of what clients wait otherwise
     worst = max(case.handshakes.accept_queues or (), key=lambda queue: queue.overflows)
     one = f"{place(worst)}, which holds {worst.limit}"
     times = counted(overflows, "time")
