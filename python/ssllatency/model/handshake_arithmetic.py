@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from ssllatency.accept_queue import AcceptQueue, summed
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import offload_arithmetic
 from ssllatency.model.handshakes import (
     CLIENT_WAIT_PARTS,
     EVERY,
-    AcceptQueue,
     Cause,
     Ending,
     Fact,
@@ -193,26 +193,15 @@ def _grouped(groups: Iterable[Group], by: Sequence[Label]) -> tuple[Group, ...]:
 
 
 def _queues_sum(parts: Sequence[Sequence[AcceptQueue]]) -> tuple[AcceptQueue, ...] | None:
-    """Those at the same address and port added up; None where they aren't known of any part."""
-    if not parts:
-        return None
-    queues: dict[tuple[int, str], list[AcceptQueue]] = {}
-    for queue in chain.from_iterable(parts):
-        queues.setdefault((queue.port, queue.address), []).append(queue)
-    return tuple(sorted(map(_queue_sum, queues.values())))
+    """None where they aren't known of any part."""
+    return summed(chain.from_iterable(parts)) if parts else None
 
 
 def _queues_since(later: Sequence[AcceptQueue] | None, earlier: Sequence[AcceptQueue] | None) -> tuple[AcceptQueue, ...] | None:
-    if later is None or earlier is None:
-        return None if later is None else tuple(later)
-    before = {(queue.port, queue.address): queue.overflows for queue in earlier}
-    return tuple(
-        replace(queue, overflows=max(0, queue.overflows - before.get((queue.port, queue.address), 0))) for queue in later
-    )
-
-
-def _queue_sum(rows: Sequence[AcceptQueue]) -> AcceptQueue:
-    return replace(rows[0], limit=max(row.limit for row in rows), overflows=sum(row.overflows for row in rows))
+    if later is None:
+        return None
+    before = {queue.place: queue.overflows for queue in earlier or ()}
+    return tuple(replace(queue, overflows=max(0, queue.overflows - before.get(queue.place, 0))) for queue in later)
 
 
 def _causes_sum(rows: Sequence[Cause]) -> Cause:

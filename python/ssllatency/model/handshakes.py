@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.histogram import ExponentialHistogram
 
 
@@ -436,18 +437,6 @@ class Offload:
     unseen: int
     batches: tuple[Batches, ...] = ()
     pollers: tuple[PollingThread, ...] = ()
-
-
-@dataclass(frozen=True, order=True)
-class AcceptQueue:
-    """Where a server accepts connections; the address 0.0.0.0 or :: stands for all. `limit`: the most connections that the
-    queue of one socket there holds. `overflows`: how often a connection found no room: its client tries again 0.2 s or more
-    later, and no handshake begins before. Port 0 without an address: sockets that are closed."""
-
-    port: int
-    address: str
-    limit: int
-    overflows: int
 
 
 @dataclass(frozen=True)

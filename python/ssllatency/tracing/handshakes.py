@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
 from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.full import FullSession
-from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession, Singles
-from ssllatency.model.handshakes import AcceptQueue
+from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
+from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.openssl.names.names import Names, join
 from ssllatency.targets.sockets import listening
 from ssllatency.targets.sockets.accept_queues import AcceptQueues
@@ -58,7 +58,7 @@ def request_for(resolved: Resolved, images: Sequence[TracedImage], arguments: ar
         slowest=arguments.slowest,
         singles=None if arguments.over is None else Singles(arguments.over),
         in_flight=arguments.max_in_flight,
-        accept_queues=_accept_queues(),
+        accept_queues=AcceptQueues().read,
     )
 
 
@@ -76,17 +76,6 @@ def _request(resolved: Resolved, images: Sequence[TracedImage], arguments: argpa
         peer_prefix=arguments.peer_prefix,
         blocking=listening.blocks({pid for image in images for pid in image.pids}),
     )
-
-
-def _accept_queues() -> Callable[[Collection[int]], tuple[AcceptQueue, ...] | None]:
-    """Reads the accept queues of processes, as the model has them."""
-    queues = AcceptQueues()
-
-    def read(pids: Collection[int]) -> tuple[AcceptQueue, ...] | None:
-        known = queues.read(pids)
-        return None if known is None else tuple(AcceptQueue(**asdict(queue)) for queue in known)
-
-    return read
 
 
 def _names_of(images: Sequence[TracedImage], source: PlanSource) -> Callable[[int], Names]:

@@ -13,7 +13,8 @@ from ssllatency import abi
 from ssllatency.engines.attach.sites import MOST_LIBRARIES
 from ssllatency.engines.base import AttachError, Request, TracedImage
 from ssllatency.engines.rules import Rules
-from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.engines.sessions.handshake_request import HandshakeRequest
+from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.openssl.names.names import Names
 from ssllatency.probes.handshake.plan import HandshakePlan

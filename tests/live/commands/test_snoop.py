@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,16 @@ def test_only_what_is_asked_for_is_shown(certificates: Path) -> None:
     }
 
 
+def dropped_of(snoop: Snoop, shown: Sequence[object], noun: str, made: int) -> int:
+    """How many of so many were dropped: it is said in lines and at the end, and those and the ones that were shown are all."""
+    dropped = snoop.number("records? dropped")
+    assert snoop.status == 0
+    assert len(shown) == snoop.number(f"{noun} shown")
+    assert len(shown) + dropped == made
+    assert sum(one.get("dropped", 0) for one in snoop.lines()) == dropped
+    return dropped
+
+
 def test_a_reader_that_is_late_costs_calls_that_are_counted(certificates: Path) -> None:
     """Nobody reads until all calls are made: the pipe fills, then the ring, then calls are dropped. Then all else is read."""
     requests = 2500
@@ -113,12 +124,7 @@ def test_a_reader_that_is_late_costs_calls_that_are_counted(certificates: Path) 
             server.wait_idle()
             server.close()
             snoop.finish()
-    dropped = snoop.number("records? dropped")
-    assert snoop.status == 0
-    assert len(snoop.calls()) == snoop.number("calls shown")
-    assert len(snoop.calls()) + dropped == requests
-    assert dropped > 500
-    assert sum(one.get("dropped", 0) for one in snoop.lines()) == dropped
+    assert dropped_of(snoop, snoop.calls(), "calls", requests) > 500
     assert "have ended" in snoop.said
 
 
@@ -264,11 +270,7 @@ def test_handshakes_that_find_no_room_are_counted(certificates: Path) -> None:
             server.wait_idle()
             server.close()
             snoop.finish()
-    dropped = snoop.number("records? dropped")
-    assert snoop.status == 0
-    assert len(snoop.handshakes()) == snoop.number("handshakes shown")
-    assert len(snoop.handshakes()) + dropped == connections
-    assert sum(one.get("dropped", 0) for one in snoop.lines()) == dropped > 100
+    assert dropped_of(snoop, snoop.handshakes(), "handshakes", connections) > 100
 
 
 PYTHON_SERVER = """

@@ -26,7 +26,7 @@ from ssllatency.cli import command_line
 from ssllatency.cli.command_line import SUBCOMMANDS, build_parser, run
 from ssllatency.cli.host import doctor
 from ssllatency.cli.live import load, trace
-from ssllatency.engines.sessions.handshakes import HandshakeRequest
+from ssllatency.engines.sessions.handshake_request import HandshakeRequest
 from ssllatency.targets import Selection
 from ssllatency.tracing.handshakes import request_for
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from model_strategies import durations_ns, snapshots
 from tests.measured.handshakes import Shake, handshakes_of, times_of
 
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.errors import SsllatencyError
 from ssllatency.model import arithmetic
 from ssllatency.model.handshake_arithmetic import add_groups, difference, merge, total, without
 from ssllatency.model.handshakes import (
     PHASES,
     WAITS,
-    AcceptQueue,
     Batches,
     Ending,
     Fact,

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from tests.measured.handshakes import Shake, handshakes_of
 
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.handshakes import (
     LEFT,
     NO,
     YES,
-    AcceptQueue,
     Batches,
     Ending,
     Fact,
@@ -22,18 +22,7 @@ from ssllatency.model.handshakes import (
     Part,
     PollingThread,
 )
-from ssllatency.reports.diagnosis import (
-    accept_queue,
-    application,
-    calls,
-    failures,
-    groups,
-    mixture,
-    network,
-    offload,
-    queue,
-    resumption,
-)
+from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.rule import Evidence
 
@@ -171,13 +160,13 @@ SIDES: Sequence[tuple[Judge, Callable[[int], Handshakes], str]] = [
         of("33 %", "1.00 ms of 3.00 ms") + OWN_QUEUE + " and it was late to come back for them. `top -H -p PID` shows",
     ),
     (
-        accept_queue.accept_queue_full,
+        queue.accept_queue_full,
         lambda side: replace(measured(401 - side, rest=0.2), accept_queues=(AcceptQueue(443, "0.0.0.0", 511, 1),)),
         "The accept queue of 0.0.0.0:443, which holds 511, was full 1 time when a connection came: its client tries again 0.2 s"
         " or more later, and no time above includes that. Something keeps it from accepting",
     ),
     (
-        accept_queue.accept_queue_full,
+        queue.accept_queue_full,
         lambda side: replace(
             measured(100, rest=0.2),
             accept_queues=(AcceptQueue(80, "::", 128, 4 * side), AcceptQueue(443, "::", 511, 1030 * side)),

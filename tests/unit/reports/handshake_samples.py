@@ -15,11 +15,11 @@ from random import Random
 from tests.measured.handshakes import Shake, handshakes_of
 from tests.unit.reports.report_samples import LIBSSL, snapshot_of
 
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.handshakes import (
     NO,
     NOT_ASKED,
     YES,
-    AcceptQueue,
     Batches,
     Ending,
     Fact,

@@ -18,8 +18,7 @@ from tests.unit.reports.report_samples import snapshot_of
 
 from ssllatency.model.handshakes import NO, PHASES, WAITS, YES, Fact, Handshakes, Label, Part, Role, Times
 from ssllatency.model.recording import Recording
-from ssllatency.reports.diagnosis import calls, failures
-from ssllatency.reports.diagnosis.accept_queue import accept_queue_full
+from ssllatency.reports.diagnosis import calls, failures, queue
 from ssllatency.reports.diagnosis.case import Case
 from ssllatency.reports.diagnosis.diagnosis import MOST_SENTENCES, conclusion, diagnose, diagnoses
 from ssllatency.reports.diagnosis.numbers import FEWEST
@@ -82,7 +81,7 @@ def test_every_sentence_says_what_to_do() -> None:
             assert diagnosis.sentence.endswith(".")
 
 
-OF_OTHERS = [*vars(failures).values(), accept_queue_full]  # than those that succeeded
+OF_OTHERS = [*vars(failures).values(), queue.accept_queue_full]  # than those that succeeded
 
 
 @pytest.mark.parametrize(("rule", "handshakes", "_"), [side for side in SIDES if side[0] not in OF_OTHERS])

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.base import TracedImage
-from ssllatency.engines.sessions.handshakes import HandshakeRequest, HandshakeSession
+from ssllatency.engines.sessions.handshake_request import HandshakeRequest
+from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.engines.sessions.libbpf_engine import LibbpfEngine
 from ssllatency.engines.sessions.trace import TraceSession
 from ssllatency.model.arithmetic import add_losses

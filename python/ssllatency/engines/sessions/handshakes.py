@@ -11,14 +11,15 @@ import ctypes
 import heapq
 import mmap
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from ssllatency import abi
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.engines.attach.attachment import Attachment
 from ssllatency.engines.attach.sites import Sites, Tier, site
-from ssllatency.engines.base import AttachError, Request, TracedImage
+from ssllatency.engines.base import AttachError, TracedImage
 from ssllatency.engines.bpf.loadable import Loadable
 from ssllatency.engines.bpf.ring import Ring, ring_size
 from ssllatency.engines.bpf.running import InFlight
@@ -30,6 +31,7 @@ from ssllatency.engines.read.cpu_time import thread_cpu_s, threads_cpu_s
 from ssllatency.engines.read.names import ENDINGS
 from ssllatency.engines.read.who import Texts
 from ssllatency.engines.sessions import arrivals, who
+from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
 from ssllatency.engines.sessions.handshake_sites import (
     BATCH_FUNCTIONS,
     always_watched,
@@ -47,18 +49,15 @@ from ssllatency.engines.sessions.phase_windows import PhaseWindows
 from ssllatency.model.handshake_arithmetic import add_tallies, client_wait_ns
 from ssllatency.model.handshakes import (
     WHO,
-    AcceptQueue,
     Group,
     Handshakes,
     Label,
     Offload,
-    PeerPrefix,
     PollingThread,
     Role,
     Single,
 )
 from ssllatency.model.snapshot import Losses, Missing, Snapshot
-from ssllatency.openssl.names.names import Names
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import SslOffsets
 
@@ -78,43 +77,6 @@ _TALLIES = {
 _TALLIES_OF_ROW = 16
 _NEVER = (1 << 64) - 1
 _ENGINES = ("libcrypto_mb", "qatengine")  # the kinds of files that offload
-
-
-@dataclass(frozen=True)
-class Singles:
-    """The handshakes that are handed over one by one as they end: those whose client waited for at least `over_ns`. `by`:
-    labels of WHO that are told of them, though they tell no rows apart; `most_texts` values of each. `ring_bytes`: room for
-    those that have ended and weren't taken yet."""
-
-    over_ns: int
-    by: tuple[Label, ...] = ()
-    most_texts: int = 4096
-    ring_bytes: int = 1 << 20
-
-
-@dataclass(frozen=True)
-class HandshakeRequest:
-    """What to measure: `base` says where and whom, `plans` how each of its images is split into phases, in their order.
-
-    `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `slowest`: how
-    many of the slowest handshakes are kept; `singles`: which are handed over one by one, None for none.
-    `in_flight`: how many handshakes can be in flight in one process; there is room for a quarter more, so that others have some
-    beside it, and of the rows it has seven eighths. `blocking`: sockets that block are expected, so that reads and writes are
-    watched from the start, and not only once calls were seen to sleep. `peer_prefix`: what of an address tells a peer's
-    network. `accept_queues`: gives those of processes, with what occurred since it was asked first; None: not known.
-    """
-
-    base: Request
-    plans: tuple[HandshakePlan, ...]
-    names: Callable[[int], Names]
-    by: tuple[Label, ...] = ()
-    most_rows: int = 64
-    slowest: int = 0
-    singles: Singles | None = None
-    in_flight: int = 131072
-    blocking: bool = False
-    peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
-    accept_queues: Callable[[Collection[int]], tuple[AcceptQueue, ...] | None] | None = None
 
 
 class HandshakeSession:

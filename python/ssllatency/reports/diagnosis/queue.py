@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about this server's own queue, in which bytes that have arrived lie until its thread comes back, and about threads that
-have no processor, there or inside calls."""
+"""Rules about this server's own queue, in which bytes that have arrived lie until its thread comes back; about accept queues
+that connections find full; and about threads that have no processor, there or inside calls."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import replace
 from ssllatency.model.handshakes import MEANWHILE, Ending, Label, Part
 from ssllatency.reports.diagnosis.calls import key_remedies, phase_words
 from ssllatency.reports.diagnosis.case import Case
-from ssllatency.reports.diagnosis.numbers import MOST, MUCH, NEARLY_ALL, NOTABLE, OWN_FLOOR_NS, joined_by_or, ratio
+from ssllatency.reports.diagnosis.numbers import FEWEST, MOST, MUCH, NEARLY_ALL, NOTABLE, OWN_FLOOR_NS, joined_by_or, ratio
 from ssllatency.reports.diagnosis.rule import Evidence
-from ssllatency.reports.words.units import duration, share
+from ssllatency.reports.words.accept_queues import place
+from ssllatency.reports.words.units import counted, duration, share
 
 # Two things that the thread did are named where neither makes most of the queue, and the second no less than this.
 SECOND = 0.25
@@ -32,6 +33,8 @@ _REMEDIES = {
     Part.SESSION_LOOKUP: "a quicker session store",
     Part.CALLBACKS: "quicker callbacks",
 }
+# Linux's TCP sends nothing again earlier than this (TCP_RTO_MIN); a SYN not before a second has passed.
+RETRY_NS = 200_000_000
 
 
 def saturated(case: Case) -> Evidence | None:
@@ -73,6 +76,24 @@ def late_first_call(case: Case) -> Evidence | None:
         return None
     waits = f"{case.of_wait(case.ns(Part.QUEUE_START))} is spent before {case.own}'s first call"
     return Evidence(f"{waits}: connections wait in its accept queue, or for its event loop", case.share(Part.QUEUE))
+
+
+def accept_queue_full(case: Case) -> Evidence | None:
+    """Connections found no room, and the least that their clients wait for it is much beside what they wait otherwise."""
+    overflows, again_ns = case.handshakes.overflows, case.handshakes.overflows * RETRY_NS
+    if case.count + overflows < FEWEST or again_ns < OWN_FLOOR_NS * case.count:
+        return None
+    if again_ns < NOTABLE * (again_ns + case.wait_ns):
+        return None
+    weight = ratio(again_ns, case.wait_ns) if case.wait_ns else 1.0  # beside shares of what clients wait otherwise
+    worst = max(case.handshakes.accept_queues or (), key=lambda queue: queue.overflows)
+    one = f"{place(worst)}, which holds {worst.limit}"
+    times = counted(overflows, "time")
+    if worst.overflows == overflows:
+        what = f"The accept queue of {one}, was full {times} when a connection came"
+    else:
+        what = f"Accept queues were full {times} when a connection came, {worst.overflows} times that of {one}"
+    return Evidence(f"{what}: its client tries again 0.2 s or more later, and no time above includes that", weight)
 
 
 def late_server(case: Case) -> Evidence | None:

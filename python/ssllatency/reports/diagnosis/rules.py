@@ -5,18 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssllatency.reports.diagnosis import (
-    accept_queue,
-    application,
-    calls,
-    failures,
-    groups,
-    mixture,
-    network,
-    offload,
-    queue,
-    resumption,
-)
+from ssllatency.reports.diagnosis import application, calls, failures, groups, mixture, network, offload, queue, resumption
 from ssllatency.reports.diagnosis.rule import About, Rule, Subject
 
 # The condition with its sentence, the next step, where docs/symptoms.md says more, whose doing it is, and what it is about. Of
@@ -78,7 +67,7 @@ RULES: Sequence[Rule] = (
         About.FAULT,
     ),
     Rule(
-        accept_queue.accept_queue_full,
+        queue.accept_queue_full,
         "Something keeps it from accepting, or the queue is short: listen()'s backlog, and net.core.somaxconn.",
         "the-accept-queue-is-full",
         Subject.ACCEPT_QUEUE,

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.model.handshakes import (
     EVERY,
     SUMS,
     WITHIN,
-    AcceptQueue,
     Cause,
     Ending,
     Fact,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ssllatency.model.handshakes import AcceptQueue
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.reports.words.units import counted
 
 _MOST = 5  # are named

@@ -14,11 +14,13 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+from ssllatency.accept_queue import CLOSED, AcceptQueue, Place, summed
 from ssllatency.targets.processes import PROC
 from ssllatency.targets.sockets.listening import inodes_of
 from ssllatency.targets.sockets.sock_diag import ListeningSocket, listen_overflows, listening_sockets
@@ -26,21 +28,6 @@ from ssllatency.targets.sockets.sock_diag import ListeningSocket, listen_overflo
 _MOST = 4096  # addresses with drops: those of more, once nobody listens there, are told together
 _MOST_DESCRIPTORS = 1024  # of a process: servers open the sockets on which they listen first
 _ASK_AGAIN_S = 10.0  # a process whether it holds one of the sockets that have come
-
-Place = tuple[int, str]
-_CLOSED: Place = 0, ""
-
-
-@dataclass(frozen=True, order=True)
-class AcceptQueue:
-    """The accept queues at one address and port; 0.0.0.0 or :: stands for all, port 0 without an address for sockets that are
-    closed. `limit`: the most connections that one holds, as listen(2) was told and the system bounds. `overflows`: how often a
-    connection found no room."""
-
-    port: int
-    address: str
-    limit: int
-    overflows: int
 
 
 @dataclass
@@ -86,8 +73,8 @@ class _Namespace:
             room -= told
         self.left = +self.left
         if len(self.told) > _MOST:
-            for place in self.told.keys() - self.limits.keys() - {_CLOSED}:
-                self.told[_CLOSED] += self.told.pop(place)
+            for place in self.told.keys() - self.limits.keys() - {CLOSED}:
+                self.told[CLOSED] += self.told.pop(place)
         self.told = +self.told
 
     def _ask(self, sockets: Collection[ListeningSocket], pids: Collection[int], proc: Path, *, again: bool) -> bool:
@@ -121,7 +108,7 @@ class AcceptQueues:
         self._home = self._namespace_of("self")
         self._namespaces: dict[str, _Namespace] = {}
         self._is_told = False  # by the kernel, of any namespace
-        self._gone: dict[Place, AcceptQueue] = {}  # of namespaces in which no process is traced any more
+        self._gone: tuple[AcceptQueue, ...] = ()  # of namespaces in which no process is traced any more
 
     def read(self, pids: Collection[int]) -> tuple[AcceptQueue, ...] | None:
         """Those of these processes and of all that were asked for before, ascending by port and address, with what occurred
@@ -133,13 +120,11 @@ class AcceptQueues:
                 by_namespace.setdefault(self._namespace_of(str(pid)), []).append(pid)
         known = [self._read(name, members) for name, members in by_namespace.items()]  # each, even after one that isn't
         for name in self._namespaces.keys() - by_namespace.keys():
-            _add(self._gone, self._namespaces.pop(name).queues)
+            self._gone = summed((*self._gone, *self._namespaces.pop(name).queues), _MOST)
         if not all(known) or not self._is_told:
             return None
-        queues = dict(self._gone)
-        for namespace in self._namespaces.values():
-            _add(queues, namespace.queues)
-        return tuple(sorted(queues.values()))
+        present = chain.from_iterable(namespace.queues for namespace in self._namespaces.values())
+        return summed((*self._gone, *present), _MOST)
 
     def _read(self, name: str, pids: Collection[int]) -> bool:
         """Takes the next reading of a namespace, by whichever of its processes is still there; whether the kernel tells."""
@@ -160,18 +145,3 @@ class AcceptQueues:
 
     def _namespace_of(self, pid: str) -> str:
         return os.readlink(self._proc / pid / "ns" / "net")  # noqa: PTH115 - net:[N] is no path
-
-
-def _add(queues: dict[Place, AcceptQueue], more: Iterable[AcceptQueue]) -> None:
-    """Adds up the overflows of those at the same address and port, and beyond a bound those of all others."""
-    for queue in more:
-        place = queue.port, queue.address
-        if place not in queues and len(queues) >= _MOST:
-            place, queue = _CLOSED, replace(queue, port=0, address="", limit=0)
-        known = queues.get(place)
-        both = (
-            queue
-            if known is None
-            else replace(known, limit=max(known.limit, queue.limit), overflows=known.overflows + queue.overflows)
-        )
-        queues[place] = both

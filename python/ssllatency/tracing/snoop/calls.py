@@ -6,18 +6,16 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import islice
 
 from ssllatency.engines.clock import wall_clock_ns
 from ssllatency.engines.sessions.snoop import SnoopSession, events_of, events_with_whom
-from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell_line
 from ssllatency.reports.rows.sampling import unprinted
 from ssllatency.reports.text.events import JsonLines, Whom, columns
 from ssllatency.reports.text.frame import lost
 from ssllatency.tracing import live
-from ssllatency.tracing.snoop.printer import Printer
+from ssllatency.tracing.snoop.printer import Printer, page_for
 
 _LOOK_S = 0.05  # how long a call may wait in the ring buffer; a nearly full buffer wakes us sooner
 _BATCHES = 8  # batches printed without a pause while calls keep coming; then the end of the run is checked for
@@ -31,7 +29,7 @@ class CallPrinter(Printer):
 
     def __init__(self, session: SnoopSession, arguments: argparse.Namespace, ending: live.RunEnd) -> None:
         self._session = session
-        page = replace(output_page(), most=arguments.columns) if arguments.columns else output_page()
+        page = page_for(arguments.columns)
         self._lines = JsonLines(session.keys) if arguments.json else columns(session.keys, page)
         self._whom = Whom(self._lines, session.keys.whom, page) if arguments.by else None
         self._wall_ns, self._compared = wall_clock_ns(), time.monotonic()

@@ -6,11 +6,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.model.handshakes import Ending, Single
-from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell_line
 from ssllatency.reports.documents.document import single_to_json
 from ssllatency.reports.rows import losses
@@ -18,7 +16,7 @@ from ssllatency.reports.rows.sampling import phases_sentence
 from ssllatency.reports.text.frame import lost
 from ssllatency.reports.text.handshakes.lines import HandshakeLines
 from ssllatency.tracing import live
-from ssllatency.tracing.snoop.printer import Printer
+from ssllatency.tracing.snoop.printer import Printer, page_for
 
 
 class HandshakePrinter(Printer):
@@ -28,7 +26,7 @@ class HandshakePrinter(Printer):
 
     def __init__(self, session: HandshakeSession, arguments: argparse.Namespace, ending: live.RunEnd) -> None:
         self._session = session
-        page = replace(output_page(), most=arguments.columns) if arguments.columns else output_page()
+        page = page_for(arguments.columns)
         self._width = page.width
         self._wanted = frozenset(map(Ending, arguments.outcome or Ending))
         self._lines = None if arguments.json else HandshakeLines(arguments.by, page)

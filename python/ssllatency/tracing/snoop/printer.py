@@ -7,16 +7,25 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from ssllatency.output.page import output_page
 from ssllatency.output.printing import tell, tell_line
 from ssllatency.output.stream import Output
 from ssllatency.reports.text.events import Moments
+from ssllatency.reports.text.page import Page
 from ssllatency.reports.words.units import counted
 from ssllatency.stopping import stop_is_asked_for
 from ssllatency.tracing.live import RunEnd
 
 _SAY_S = 1.0  # what was dropped is reported at most this often
+
+
+def page_for(columns: int | None) -> Page:
+    """The page that standard output is, or one of so many columns."""
+    page = output_page()
+    return replace(page, most=columns) if columns else page
 
 
 class Snooped(Protocol):
@@ -77,7 +86,7 @@ class Printer(ABC):
 
     def _write(self, lines: Sequence[str]) -> None:
         """Writes a line for each; no more than are left."""
-        written = min(len(lines), self._output.write(lines))
+        written = self._output.write(lines)
         self._shown += written
         self._unwritten += len(lines) - written
         if self._left is not None:

@@ -16,9 +16,9 @@ from tests.unit.reports.documents.changes import JSON, assert_refused, assert_re
 from tests.unit.reports.handshake_samples import SAMPLES, distant, offloaded
 from tests.unit.reports.report_samples import snapshot_of
 
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.errors import SsllatencyError
 from ssllatency.model.handshakes import (
-    AcceptQueue,
     Batches,
     Ending,
     Fact,

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ssllatency.accept_queue import AcceptQueue
 from ssllatency.targets.sockets import accept_queues, sock_diag
-from ssllatency.targets.sockets.accept_queues import AcceptQueue, AcceptQueues
+from ssllatency.targets.sockets.accept_queues import AcceptQueues
 from ssllatency.targets.sockets.sock_diag import ListeningSocket, listening_sockets
 
 OURS = [os.getpid()]

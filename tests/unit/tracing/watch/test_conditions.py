@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.measured.handshakes import Shake, handshakes_of
 from tests.measured.recordings import calls_of, interval_of
 
-from ssllatency.model.handshakes import FREED, LEFT, NO, YES, AcceptQueue, Ending, Label, Part
+from ssllatency.accept_queue import AcceptQueue
+from ssllatency.model.handshakes import FREED, LEFT, NO, YES, Ending, Label, Part
 from ssllatency.model.sampling import Sampling
 from ssllatency.model.snapshot import Outcome, Snapshot
 from ssllatency.tracing.watch.condition import Comparison, Condition, Recent

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of a session that measures handshakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from ssllatency.accept_queue import AcceptQueue
+from ssllatency.engines.base import Request
+from ssllatency.model.handshakes import Label, PeerPrefix
+from ssllatency.openssl.names.names import Names
+from ssllatency.probes.handshake.plan import HandshakePlan
+
+
+@dataclass(frozen=True)
+class Singles:
+    """The handshakes that are handed over one by one as they end: those whose client waited for at least `over_ns`. `by`:
+    labels of WHO that are told of them, though they tell no rows apart; `most_texts` values of each. `ring_bytes`: room for
+    those that have ended and weren't taken yet."""
+
+    over_ns: int
+    by: tuple[Label, ...] = ()
+    most_texts: int = 4096
+    ring_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True)
+class HandshakeRequest:
+    """What to measure: `base` says where and whom, `plans` how each of its images is split into phases, in their order.
+
+    `names` gives the words for an image's codes. `by`: labels that tell rows apart, at most `most_rows` of them. `slowest`: how
+    many of the slowest handshakes are kept; `singles`: which are handed over one by one, None for none.
+    `in_flight`: how many handshakes can be in flight in one process; there is room for a quarter more, so that others have some
+    beside it, and of the rows it has seven eighths. `blocking`: sockets that block are expected, so that reads and writes are
+    watched from the start, and not only once calls were seen to sleep. `peer_prefix`: what of an address tells a peer's
+    network. `accept_queues`: gives those of processes, with what occurred since it was asked first; None: not known.
+    """
+
+    base: Request
+    plans: tuple[HandshakePlan, ...]
+    names: Callable[[int], Names]
+    by: tuple[Label, ...] = ()
+    most_rows: int = 64
+    slowest: int = 0
+    singles: Singles | None = None
+    in_flight: int = 131072
+    blocking: bool = False
+    peer_prefix: PeerPrefix = field(default_factory=PeerPrefix)
+    accept_queues: Callable[[Collection[int]], tuple[AcceptQueue, ...] | None] | None = None
