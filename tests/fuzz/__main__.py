@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.fuzz.running import Prepared
 
 _TURN_S, _MOST_S = 60.0, 600.0
-_FOLLOWED = ("code", "elf", "openssl", "probes", "load", "model", "reports", "targets", "prometheus", "export", "cli")
+_FOLLOWED = ("code", "elf", "stacks", "probes", "load", "model", "reports", "targets", "prometheus", "export", "cli")
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:

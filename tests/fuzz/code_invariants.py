@@ -16,11 +16,11 @@ from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import ElfError, Function, Image
-from ssllatency.openssl.tails import Tails
 from ssllatency.probes.catalogue import BY_NAME
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.plan import Role
 from ssllatency.probes.sites.operation import Planner
+from ssllatency.stacks.openssl.tails import Tails
 from tests.fuzz.invariants import check_sites, image_of
 
 ROOM = 512  # bytes of the function that are the fuzzer's

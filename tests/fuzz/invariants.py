@@ -25,7 +25,6 @@ from ssllatency.code.boundaries import boundaries
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.source import Source
 from ssllatency.fields import FieldError
-from ssllatency.openssl.names.library import names
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.cache.parts import FACTS
@@ -34,6 +33,7 @@ from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Covered, ImagePlan, Probe
 from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.openssl.names.library import names
 from tests.fixtures import hostile
 from tests.fixtures.functions import function_ranges
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ssllatency.elf.image import Image
 from ssllatency.facts import FileFacts
-from ssllatency.openssl.names.library import names
 from ssllatency.probes import codec
 from ssllatency.probes.cache import names as names_codec
 from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.openssl.names.library import names
 from tests.fixtures import build, hostile
 from tests.fixtures.assembled import assemble, function
 

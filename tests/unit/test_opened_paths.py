@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "python/ssllatency"
-ROOMS = ("code", "elf", "openssl", "probes", "targets", "engines", "tracing", "output", "cli")
+ROOMS = ("code", "elf", "stacks", "probes", "targets", "engines", "tracing", "output", "cli")
 _OF_MODULES = {
     "os": {"open", "stat", "lstat", "access", "readlink", "listdir", "scandir", "walk", "rename", "unlink", "mkdir", "chmod"},
     "os.path": {"exists", "isfile", "isdir", "samefile", "realpath", "getsize", "getmtime", "islink"},

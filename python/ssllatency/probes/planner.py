@@ -11,16 +11,16 @@ from ssllatency.code.calls import calls_of
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Machine
 from ssllatency.elf.image import ElfError, Function, Image
-from ssllatency.openssl.accessors import bio_flags_offset, bio_offsets, library_version, ssl_offsets
-from ssllatency.openssl.boringssl import boringssl_offsets
-from ssllatency.openssl.methods import ec_key_method, rsa_method
-from ssllatency.openssl.providers import Algorithm, algorithms
-from ssllatency.openssl.tails import Tails
 from ssllatency.probes import signs
 from ssllatency.probes.catalogue import CATALOGUE, Operation
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
 from ssllatency.probes.sites.operation import Planner
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets, library_version, ssl_offsets
+from ssllatency.stacks.openssl.boringssl import boringssl_offsets
+from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method
+from ssllatency.stacks.openssl.providers import Algorithm, algorithms
+from ssllatency.stacks.openssl.tails import Tails
 
 NOT_NAMED = "no symbol and no table names it"
 NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"

@@ -5,8 +5,8 @@ such list."""
 from __future__ import annotations
 
 from ssllatency.elf.quick_look import Signs
-from ssllatency.openssl.implementations import TEXTS
 from ssllatency.probes.catalogue import CATALOGUE
+from ssllatency.stacks.openssl.implementations import TEXTS
 
 # Functions that tell what a file is, by the catalogue's name of the library. Any of them will do.
 FUNCTIONS = {

@@ -21,8 +21,8 @@ from ssllatency.tracing.file_facts import facts_of
 from ssllatency.tracing.planning.findings import File, Findings
 
 if TYPE_CHECKING:
-    from ssllatency.openssl.names.names import Names
     from ssllatency.probes.handshake.plan import HandshakePlan
+    from ssllatency.stacks.openssl.names.names import Names
 
 __all__ = ["File", "PlanSource"]
 
@@ -77,7 +77,7 @@ class PlanSource:
         try:
             return self._findings.ask(File(image.file, image.plan.path, _root_of(image)), NAMES, interruptible=False)
         except ElfError:
-            from ssllatency.openssl.names.names import Names
+            from ssllatency.stacks.openssl.names.names import Names
 
             return Names()
 

@@ -14,9 +14,9 @@ from ssllatency.code.evaluate import followed, returned, returned_in_cases
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Case, Field, Place, Value
 from ssllatency.elf.image import Image
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.openssl.providers import Algorithm, algorithms
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.providers import Algorithm, algorithms
 
 Assembler = Callable[[str], AssembledAarch64]
 ARGUMENT = Place("argument", 0)

@@ -20,11 +20,11 @@ from ssllatency.elf.headers import Headers
 from ssllatency.elf.image import ElfError, Image
 from ssllatency.elf.room import most_copied
 from ssllatency.elf.source import MAX_FILE, Source
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.openssl.labels import label_paths
-from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.openssl.names.library import names
-from ssllatency.openssl.providers import algorithms
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.stacks.openssl.labels import label_paths
+from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.names.library import names
+from ssllatency.stacks.openssl.providers import algorithms
 
 SOURCES = ("shapes.c", "shapes2.c", "methods.c", "provider.c", "accessors.c")
 SOURCES_OF_LABELS = ("shapes.c", "shapes2.c", "labels.c")

@@ -16,11 +16,11 @@ import pytest
 from ssllatency.elf import source as source_module
 from ssllatency.elf.source import ElfError
 from ssllatency.engines.base import TracedImage
-from ssllatency.openssl.names.names import Names
 from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Subject, Work
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN
 from ssllatency.probes.plan import ImagePlan
+from ssllatency.stacks.openssl.names.names import Names
 from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.planning import findings, reading

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from ssllatency.accept_queue import AcceptQueue
 from ssllatency.engines.base import Request
 from ssllatency.model.handshakes import Label, PeerPrefix
-from ssllatency.openssl.names.names import Names
 from ssllatency.probes.handshake.plan import HandshakePlan
+from ssllatency.stacks.openssl.names.names import Names
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from ssllatency.probes.plan import ImagePlan
 
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
-    from ssllatency.openssl.names.names import Names
     from ssllatency.probes.handshake.plan import HandshakePlan
+    from ssllatency.stacks.openssl.names.names import Names
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ def _read_handshake_plan(values: object, file_size: int) -> HandshakePlan:
 
 
 def _names(image: Image, _settings: Settings) -> Names:
-    from ssllatency.openssl.names.library import names
+    from ssllatency.stacks.openssl.names.library import names
 
     return names(image)
 
@@ -141,5 +141,5 @@ FACTS = Part(
     suffices=lambda facts: not facts.libraries,
     by_name=True,
 )
-NAMES = Part("names", _names, _names_values, _read_names, room="ssllatency.openssl.names")
+NAMES = Part("names", _names, _names_values, _read_names, room="ssllatency.stacks.openssl.names")
 PARTS: tuple[Part[Any], ...] = (FACTS, PLAN, HANDSHAKE_PLAN, NAMES)

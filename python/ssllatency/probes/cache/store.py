@@ -26,7 +26,7 @@ from ssllatency.probes.cache.folder import ENTRY_SUFFIX, directory_path
 from ssllatency.safe_open import open_regular, stat_regular_below
 
 # These rooms, and the modules below them, make what is cached about a file.
-PLANNING_ROOMS = ("code", "elf", "openssl", "probes")
+PLANNING_ROOMS = ("code", "elf", "stacks", "probes")
 _BELOW = ("abi", "errors", "facts", "fields", "safe_open")
 _LARGEST_ENTRY = 1 << 20
 _MOST_ENTRIES = 64

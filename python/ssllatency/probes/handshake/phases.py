@@ -16,13 +16,6 @@ from ssllatency.code.calls import calls_of, calls_to
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import BASELINE, Emulation, Flow
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.openssl import hidden
-from ssllatency.openssl.boringssl import boringssl_offsets, boringssl_paths, runs_handshakes_alone
-from ssllatency.openssl.callbacks import TICKET_KEY, CallbackPath, callback_paths
-from ssllatency.openssl.hidden import Hidden
-from ssllatency.openssl.labels import label_paths
-from ssllatency.openssl.libssl_code import LibsslCode, static_code
-from ssllatency.openssl.methods import ssl_methods
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.handshake import phase_calls
@@ -47,6 +40,13 @@ from ssllatency.probes.plan import OperationPlan, Probe, Role
 from ssllatency.probes.planner import kind_of, libraries_in, machine_of
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 from ssllatency.probes.sites.queries import passes_null
+from ssllatency.stacks.openssl import hidden
+from ssllatency.stacks.openssl.boringssl import boringssl_offsets, boringssl_paths, runs_handshakes_alone
+from ssllatency.stacks.openssl.callbacks import TICKET_KEY, CallbackPath, callback_paths
+from ssllatency.stacks.openssl.hidden import Hidden
+from ssllatency.stacks.openssl.labels import label_paths
+from ssllatency.stacks.openssl.libssl_code import LibsslCode, static_code
+from ssllatency.stacks.openssl.methods import ssl_methods
 
 _OF_TICKETS = ("EVP_EncryptFinal", "EVP_DecryptFinal")
 _TAKES_A_REFERENCE = "SSL_SESSION_up_ref"  # libssl calls it for the callback that follows, and nothing else does it do

@@ -14,10 +14,10 @@ from ssllatency.code.bodies import Bodies
 from ssllatency.code.flow import Code, Unplannable
 from ssllatency.code.machine import Emulation, Flow, Machine
 from ssllatency.elf.image import Function, Image
-from ssllatency.openssl.tails import Tails, handshake_slots
 from ssllatency.probes.catalogue import STATE_MACHINE
 from ssllatency.probes.plan import OperationPlan
 from ssllatency.probes.sites.operation import Planner
+from ssllatency.stacks.openssl.tails import Tails, handshake_slots
 
 _FOUND = "SSL_METHOD"
 

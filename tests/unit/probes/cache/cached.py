@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ssllatency.openssl.names.names import Names
 from ssllatency.probes.cache.kept import Cache, Subject, Work
 from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
+from ssllatency.stacks.openssl.names.names import Names
 from ssllatency.tracing.planning import reading
 from ssllatency.tracing.planning.findings import File, Findings, Start
 from ssllatency.tracing.planning.fork_server import Child

@@ -106,7 +106,7 @@ def test_what_is_kept_depends_on_every_module_that_makes_it() -> None:
         for node in ast.walk(ast.parse(Path(source).read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ssllatency."):
                 assert node.module in named or f"{node.module}.__init__" in named, f"{name} imports {node.module}"
-    assert {"ssllatency.abi", "ssllatency.code.x86.tables", "ssllatency.openssl.names.library"} <= named.keys()
+    assert {"ssllatency.abi", "ssllatency.code.x86.tables", "ssllatency.stacks.openssl.names.library"} <= named.keys()
 
 
 def test_without_build_id_nothing_is_kept(library: Path, directory: Path, tmp_path: Path) -> None:

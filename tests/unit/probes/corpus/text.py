@@ -16,8 +16,6 @@ from pathlib import Path
 from ssllatency.code.decode import lines
 from ssllatency.code.machine import Cost
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.openssl.names.library import names
-from ssllatency.openssl.names.names import Names
 from ssllatency.probes.catalogue import CATALOGUE
 from ssllatency.probes.contents import file_facts
 from ssllatency.probes.costs import cost_ns, failing_ns
@@ -25,6 +23,8 @@ from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe
 from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.openssl.names.library import names
+from ssllatency.stacks.openssl.names.names import Names
 
 NOT_AN_INSTRUCTION = "no instruction begins here"
 _LARGEST_FUNCTION = 1 << 20

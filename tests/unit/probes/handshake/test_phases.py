@@ -11,10 +11,10 @@ from tests.fixtures.assembled import Assembled, function
 from ssllatency.code.bodies import Bodies
 from ssllatency.code.x86.machine import X86
 from ssllatency.elf.image import Image
-from ssllatency.openssl.libssl_code import LibsslCode
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.handshake.pointer_calls import calls_in, calls_through
+from ssllatency.stacks.openssl.libssl_code import LibsslCode
 
 Assemble = Callable[[str], Assembled]
 

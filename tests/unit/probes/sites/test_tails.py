@@ -9,8 +9,8 @@ import pytest
 from tests.fixtures.assembled import Assembled, function
 
 from ssllatency.code.flow import Unplannable
-from ssllatency.openssl.tails import handshake_slots
 from ssllatency.probes.plan import Role
+from ssllatency.stacks.openssl.tails import handshake_slots
 
 Assembler = Callable[[str], Assembled]
 

@@ -8,7 +8,7 @@ from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Field, Place, Value
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.openssl.connection import Accessors, UnclearError
+from ssllatency.stacks.openssl.connection import Accessors, UnclearError
 
 _CTX, _CALLBACK = Place("argument", 0), Place("callback", 0)
 _MAX_OFFSET = 1 << 16

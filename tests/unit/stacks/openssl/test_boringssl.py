@@ -11,9 +11,9 @@ from tests.parameters import slow_except
 
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
-from ssllatency.openssl.boringssl import boringssl_offsets, boringssl_paths
-from ssllatency.openssl.names.library import names
 from ssllatency.probes.planner import plan_image
+from ssllatency.stacks.openssl.boringssl import boringssl_offsets, boringssl_paths
+from ssllatency.stacks.openssl.names.library import names
 
 NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server", "handshake")
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from ssllatency.elf.image import Image
-from ssllatency.openssl import boringssl
-from ssllatency.openssl.names import boringssl as boringssl_names
-from ssllatency.openssl.names import capabilities, error_texts
-from ssllatency.openssl.names import tls as tls_names
-from ssllatency.openssl.names.names import Names, join
+from ssllatency.stacks.openssl import boringssl
+from ssllatency.stacks.openssl.names import boringssl as boringssl_names
+from ssllatency.stacks.openssl.names import capabilities, error_texts
+from ssllatency.stacks.openssl.names import tls as tls_names
+from ssllatency.stacks.openssl.names.names import Names, join
 
 
 def names(image: Image) -> Names:

@@ -15,9 +15,9 @@ from tests.fixtures.functions import function_ranges
 
 from ssllatency.code.decode import instructions
 from ssllatency.elf.image import Image
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.openssl.providers import algorithms
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.providers import algorithms
 
 FOLDER = Path("/usr/lib/x86_64-linux-gnu")
 LIBSSL, LIBCRYPTO = FOLDER / "libssl.so.3", FOLDER / "libcrypto.so.3"

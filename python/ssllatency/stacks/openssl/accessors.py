@@ -10,7 +10,7 @@ from ssllatency.code.evaluate import followed, returned
 from ssllatency.code.returns import returned_address
 from ssllatency.code.values import Field, Place, Value
 from ssllatency.elf.image import Image
-from ssllatency.openssl.implementations import tls_inside
+from ssllatency.stacks.openssl.implementations import tls_inside
 
 _SSL_ACCESSORS = {
     "version": "SSL_version",

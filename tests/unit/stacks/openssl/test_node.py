@@ -10,9 +10,9 @@ import pytest
 from tests import foreign
 
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
-from ssllatency.openssl.methods import ec_key_method, rsa_method, ssl_methods
-from ssllatency.openssl.providers import algorithms
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, library_version, ssl_offsets
+from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method, ssl_methods
+from ssllatency.stacks.openssl.providers import algorithms
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from tests import foreign
 
 from ssllatency.elf.image import Image
-from ssllatency.openssl.accessors import bio_flags_offset, ssl_offsets
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, ssl_offsets
 
 # An SSL of QUIC has its BIOs elsewhere, and the SSL of its handshake in a field of its own.
 _SOURCE = """

@@ -14,8 +14,8 @@ from tests.fixtures import build
 from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
-from ssllatency.openssl.labels import FieldPath, label_paths
-from ssllatency.openssl.signatures import code_point_offset
+from ssllatency.stacks.openssl.labels import FieldPath, label_paths
+from ssllatency.stacks.openssl.signatures import code_point_offset
 
 LAYOUTS = pytest.mark.parametrize("layout", [(), ("-DSINCE_3_2",)], ids=["up-to-3.1", "since-3.2"])
 SIZES = {

@@ -14,8 +14,8 @@ from itertools import islice, product
 from ssllatency.code.evaluate import returned_in_cases
 from ssllatency.code.values import Case, Place
 from ssllatency.elf.image import Image
-from ssllatency.openssl.accessors import field_returned
-from ssllatency.openssl.names.texts import pointers_to_text, readable, text_at
+from ssllatency.stacks.openssl.accessors import field_returned
+from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
 
 ALERTS = range(256)
 STATES = range(81)

@@ -11,8 +11,8 @@ from ssllatency.code.evaluate import followed
 from ssllatency.code.flow import Unplannable
 from ssllatency.code.values import Place
 from ssllatency.elf.image import Image
-from ssllatency.openssl.accessors import ssl_offsets
-from ssllatency.openssl.libssl_code import LibsslCode
+from ssllatency.stacks.openssl.accessors import ssl_offsets
+from ssllatency.stacks.openssl.libssl_code import LibsslCode
 
 NAMES = frozenset(
     (

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ssllatency.elf.image import Image
-from ssllatency.openssl.names.names import unpack
-from ssllatency.openssl.names.texts import pointers_to_text, readable, text_at
+from ssllatency.stacks.openssl.names.names import unpack
+from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
 
 MAX_TABLE = 512
 MAX_COMMON = 64

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from ssllatency.code.evaluation import Evaluation
 from ssllatency.code.values import MASK, Call, Case, Field, FieldPath, Place
 from ssllatency.elf.image import ElfError, Image
-from ssllatency.openssl.connection import Accessors, UnclearError, only
-from ssllatency.openssl.signatures import code_point_offset
+from ssllatency.stacks.openssl.connection import Accessors, UnclearError, only
+from ssllatency.stacks.openssl.signatures import code_point_offset
 
 # Commands of SSL_ctrl: include/openssl/ssl.h.
 _GET_MAX_VERSION, _GET_SIGNATURE_NID, _GET_NEGOTIATED_GROUP = 131, 132, 134

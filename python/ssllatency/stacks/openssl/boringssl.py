@@ -13,7 +13,7 @@ from ssllatency.code.flow import Unplannable
 from ssllatency.code.machine import Flow
 from ssllatency.code.values import MASK, Case, Field, FieldPath, Place
 from ssllatency.elf.image import Image
-from ssllatency.openssl.accessors import field_returned
+from ssllatency.stacks.openssl.accessors import field_returned
 
 _CONNECTION = Place("argument", 0)
 _NO_ERROR = {"ERR_peek_error": 0}
