@@ -33,7 +33,7 @@ from ssllatency.probes.handshake import codec as handshake_codec
 from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.plan import CodeRange, Covered, ImagePlan, Probe
 from ssllatency.probes.planner import plan_image
-from ssllatency.stacks.openssl.names.library import names
+from ssllatency.stacks.registry import stack_of
 from tests.fixtures import hostile
 from tests.fixtures.functions import function_ranges
 
@@ -101,7 +101,8 @@ def check_handshake_plan(data: bytes) -> None:
 def check_names(data: bytes) -> None:
     """Of the names in a file with this content: what is kept of them can be read again, or is refused."""
     try:
-        found = names(image_of(data))
+        image = image_of(data)
+        found = stack_of(image).names(image)
         values = _through_json(names_codec.to_values(found))
     except ElfError:
         return

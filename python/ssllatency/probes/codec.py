@@ -25,6 +25,7 @@ from ssllatency.probes.plan import (
     Role,
     SslOffsets,
 )
+from ssllatency.stacks.registry import NAMES
 
 MACHINES = ("x86-64", "aarch64")
 KINDS = ("libssl", "libcrypto", "libcrypto_mb", "qatengine", "static", "")
@@ -56,6 +57,7 @@ def from_values(values: object, file_size: int) -> ImagePlan:
         offsets=_offsets(record["offsets"]),
         code=code_ranges(record["code"], file_size),
         machine=record["machine"].one_of(MACHINES),
+        stack=record["stack"].one_of((*NAMES, "")),
     )
     check_code(record["code"], plan.code, (probe for planned in plan.operations for probe in planned.probes))
     return plan

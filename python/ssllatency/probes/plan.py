@@ -171,7 +171,8 @@ class ImagePlan:
     """What is probed in one file. `code` holds every site.
 
     `kind` is "libssl", "libcrypto", "libcrypto_mb", "qatengine", "static" (several of them in one file) or "" (none);
-    `machine` "x86-64" or "aarch64": registers are named as there.
+    `machine` "x86-64" or "aarch64": registers are named as there; `stack` the TLS stack that these belong to, by its name in
+    stacks/registry.py, "" for none.
     """
 
     path: str
@@ -183,6 +184,7 @@ class ImagePlan:
     offsets: SslOffsets = SslOffsets()
     code: tuple[CodeRange, ...] = ()
     machine: str = "x86-64"
+    stack: str = "openssl"
 
     def may_be(self, other: ImagePlan) -> bool:
         """Whether the two may be of one file by two names, as of an image layer under two containers: by the build-id or, where

@@ -16,11 +16,12 @@ from ssllatency.probes.catalogue import CATALOGUE, Operation
 from ssllatency.probes.evidence import Evidence
 from ssllatency.probes.plan import NOT_IN_LIBRARY, ImagePlan, MissingOperation, OperationPlan, SslOffsets
 from ssllatency.probes.sites.operation import Planner
-from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets, library_version, ssl_offsets
-from ssllatency.stacks.openssl.boringssl import boringssl_offsets
+from ssllatency.stacks.base import Stack
+from ssllatency.stacks.openssl.accessors import bio_flags_offset, bio_offsets, library_version
 from ssllatency.stacks.openssl.methods import ec_key_method, rsa_method
 from ssllatency.stacks.openssl.providers import Algorithm, algorithms
 from ssllatency.stacks.openssl.tails import Tails
+from ssllatency.stacks.registry import stack_of
 
 NOT_NAMED = "no symbol and no table names it"
 NOT_CONFIRMED = "only a debug file names it, and the file's own unwind tables know no function there"
@@ -147,6 +148,7 @@ def plan_image(
     engine can tell which way a branch goes, and take a constant for the return value.
     """
     libraries = libraries_in(image)
+    stack = stack_of(image)
     settings = _Settings(return_probes, prefer_return_probes, emulation, branch_exits)
     evidence = Evidence(image)
     operations, missing = _plan_operations(image, libraries, settings, evidence)
@@ -157,9 +159,10 @@ def plan_image(
         kind=kind_of(image),
         operations=tuple(operations),
         missing=tuple(missing),
-        offsets=_offsets(image, libraries),
+        offsets=_offsets(image, stack, libraries),
         code=evidence.ranges(),
         machine=image.machine,
+        stack=stack.name if libraries else "",
     )
 
 
@@ -210,8 +213,8 @@ def _plan_operations(
     return operations, missing
 
 
-def _offsets(image: Image, libraries: tuple[str, ...]) -> SslOffsets:
-    offset_by_name = boringssl_offsets(image) or ssl_offsets(image) if "libssl" in libraries else {}
+def _offsets(image: Image, stack: Stack, libraries: tuple[str, ...]) -> SslOffsets:
+    offset_by_name = stack.connection(image) if "libssl" in libraries else {}
     in_bio = {"bio_flags": bio_flags_offset(image), **bio_offsets(image)} if "libcrypto" in libraries else {}
     names = {field.name for field in fields(SslOffsets)}
     offsets = {name: offset for name, offset in offset_by_name.items() if name in names}

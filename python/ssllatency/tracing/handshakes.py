@@ -14,7 +14,7 @@ from ssllatency.engines.base import TracedImage
 from ssllatency.engines.sessions.full import FullSession
 from ssllatency.engines.sessions.handshake_request import HandshakeRequest, Singles
 from ssllatency.engines.sessions.handshakes import HandshakeSession
-from ssllatency.stacks.openssl.names.names import Names, join
+from ssllatency.stacks.names import Names, join
 from ssllatency.targets.sockets import listening
 from ssllatency.targets.sockets.accept_queues import AcceptQueues
 from ssllatency.tracing import live

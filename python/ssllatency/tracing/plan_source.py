@@ -22,7 +22,7 @@ from ssllatency.tracing.planning.findings import File, Findings
 
 if TYPE_CHECKING:
     from ssllatency.probes.handshake.plan import HandshakePlan
-    from ssllatency.stacks.openssl.names.names import Names
+    from ssllatency.stacks.names import Names
 
 __all__ = ["File", "PlanSource"]
 
@@ -77,7 +77,7 @@ class PlanSource:
         try:
             return self._findings.ask(File(image.file, image.plan.path, _root_of(image)), NAMES, interruptible=False)
         except ElfError:
-            from ssllatency.stacks.openssl.names.names import Names
+            from ssllatency.stacks.names import Names
 
             return Names()
 

@@ -18,7 +18,7 @@ from ssllatency.engines.sessions.handshakes import HandshakeSession
 from ssllatency.model.handshakes import Handshakes, Label
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 
 EMPTY = TracedImage(ImagePlan("/lib/libssl.so", "", "", "libssl", (), ()), "/dev/null", ())
 NO_PHASES = HandshakePlan("/lib/libssl.so", "", "libssl", (), (), None, False, (), None, {}, ())

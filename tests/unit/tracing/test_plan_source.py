@@ -20,7 +20,7 @@ from ssllatency.probes.cache import store
 from ssllatency.probes.cache.kept import Subject, Work
 from ssllatency.probes.cache.parts import FACTS, HANDSHAKE_PLAN, NAMES, PLAN
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 from ssllatency.tracing.file_facts import KnownFiles
 from ssllatency.tracing.plan_source import PlanSource
 from ssllatency.tracing.planning import findings, reading

@@ -23,6 +23,7 @@ from ssllatency.model.snapshot import Missing
 from ssllatency.probes import plan
 from ssllatency.probes.catalogue import BY_NAME, Operation
 from ssllatency.probes.plan import OperationPlan, Probe
+from ssllatency.stacks.registry import stack_named
 
 # As bpftrace calls the registers of a call's arguments.
 ARGUMENTS = {"x86-64": ("di", "si", "dx", "cx", "r8", "r9"), "aarch64": ("r0", "r1", "r2", "r3", "r4", "r5")}
@@ -169,7 +170,7 @@ class _Call:
 
         if not self.operation.ssl_argument:
             return [emit(Outcome.FAILURE, Reason.NONE)]
-        return bpftrace_judge.unsuccessful_ssl(self.image.plan.offsets, emit)
+        return bpftrace_judge.unsuccessful_ssl(self.image.plan.offsets, stack_named(self.image.plan.stack).codes, emit)
 
 
 def _joined(parts: Sequence[Part]) -> list[Lines]:

@@ -30,7 +30,7 @@ from ssllatency.model.handshakes import (
     Tallies,
     Times,
 )
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 
 NamesOf = Callable[[int], Names]  # of the library with this index
 Pairs = Iterable[tuple[bytes, bytes]]

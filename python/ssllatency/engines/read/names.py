@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ssllatency import abi
 from ssllatency.model.handshakes import CLOSED, FREED, GIVEN, LEFT, NO, NOT_ASKED, NOT_GIVEN, YES, Cause, Ending, Label
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 
 ENDINGS = {abi.Ending[ending.name]: ending for ending in Ending}
 LABELS = {abi.Label[label.name]: label for label in Label}

@@ -10,7 +10,7 @@ from ssllatency.accept_queue import AcceptQueue
 from ssllatency.engines.base import Request
 from ssllatency.model.handshakes import Label, PeerPrefix
 from ssllatency.probes.handshake.plan import HandshakePlan
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,12 @@ from ssllatency.probes.handshake.plan import (
     Transport,
 )
 from ssllatency.probes.plan import CONDITIONS, ImagePlan, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.stacks.registry import stack_named
 
 _CALLS = ("SSL_do_handshake", "SSL_read_early_data", "SSL_write_early_data", "SSL_free")
 _DATA_CALLS = ("SSL_read", "SSL_read_ex", "SSL_write", "SSL_write_ex", "SSL_write_ex2")  # only where they have to be watched
 _PAUSE = "ASYNC_pause_job"
-_AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it; in BoringSSL it may be inlined in them
+_AROUND_DO_HANDSHAKE = ("SSL_accept", "SSL_connect")  # they only call it, or have it inlined
 _SOFTWARE = ("rsa_ossl_private_encrypt", "rsa_ossl_private_decrypt", "ossl_ecdsa_sign")
 _NAMED = frozenset((Label.VERSION, Label.CIPHER, Label.GROUP, Label.SIGNATURE))  # by the library
 # The multi-buffer functions by the kernel's numbers: all of them, as a library with them may be mapped later.
@@ -39,18 +40,18 @@ _REASON_ARGUMENTS = {ErrorKind.RAISE: 1, ErrorKind.RAISE_1_1: 2, ErrorKind.FATAL
 def watched(image: TracedImage, plan: HandshakePlan) -> TracedImage:
     """The image with only those operations that a handshake's calls are, and with the code of both plans."""
     planned = {operation.operation: operation for operation in image.plan.operations}
-    wanted = {*_CALLS, *_around(planned, boringssl=image.plan.offsets.boringssl is not None)}
+    wanted = {*_CALLS, *_around(planned, may_inline=stack_named(image.plan.stack).inlines_handshake)}
     if plan.within_data:
         wanted |= {*_DATA_CALLS}
     kept = tuple(operation for name, operation in planned.items() if name in wanted)
     return replace(image, plan=replace(image.plan, operations=kept, code=(*image.plan.code, *plan.code)))
 
 
-def _around(planned: Mapping[str, OperationPlan], *, boringssl: bool) -> Iterator[str]:
+def _around(planned: Mapping[str, OperationPlan], *, may_inline: bool) -> Iterator[str]:
     """Those that call SSL_do_handshake and are to be watched as well: where it isn't, or where it is inlined in them."""
     inner = planned.get("SSL_do_handshake")
     for name in _AROUND_DO_HANDSHAKE:
-        if inner is None or (boringssl and name in planned and not _exits(inner) & _exits(planned[name])):
+        if inner is None or (may_inline and name in planned and not _exits(inner) & _exits(planned[name])):
             yield name
 
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from ssllatency.fields import Field
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 
 _MAJORS = (0, 1, 3)
 _MOST_NAMES = 65536

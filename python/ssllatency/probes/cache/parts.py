@@ -20,7 +20,7 @@ from ssllatency.probes.plan import ImagePlan
 if TYPE_CHECKING:
     from ssllatency.elf.image import Image
     from ssllatency.probes.handshake.plan import HandshakePlan
-    from ssllatency.stacks.openssl.names.names import Names
+    from ssllatency.stacks.names import Names
 
 T = TypeVar("T")
 
@@ -99,9 +99,9 @@ def _read_handshake_plan(values: object, file_size: int) -> HandshakePlan:
 
 
 def _names(image: Image, _settings: Settings) -> Names:
-    from ssllatency.stacks.openssl.names.library import names
+    from ssllatency.stacks.registry import stack_of
 
-    return names(image)
+    return stack_of(image).names(image)
 
 
 def _names_values(names: Names) -> dict[str, Any]:

@@ -40,13 +40,13 @@ from ssllatency.probes.plan import OperationPlan, Probe, Role
 from ssllatency.probes.planner import kind_of, libraries_in, machine_of
 from ssllatency.probes.sites.brackets import Begin, begin_site, end_site
 from ssllatency.probes.sites.queries import passes_null
+from ssllatency.stacks.base import Stack
 from ssllatency.stacks.openssl import hidden
-from ssllatency.stacks.openssl.boringssl import boringssl_offsets, boringssl_paths, runs_handshakes_alone
 from ssllatency.stacks.openssl.callbacks import TICKET_KEY, CallbackPath, callback_paths
 from ssllatency.stacks.openssl.hidden import Hidden
-from ssllatency.stacks.openssl.labels import label_paths
 from ssllatency.stacks.openssl.libssl_code import LibsslCode, static_code
 from ssllatency.stacks.openssl.methods import ssl_methods
+from ssllatency.stacks.registry import stack_of
 
 _OF_TICKETS = ("EVP_EncryptFinal", "EVP_DecryptFinal")
 _TAKES_A_REFERENCE = "SSL_SESSION_up_ref"  # libssl calls it for the callback that follows, and nothing else does it do
@@ -59,7 +59,8 @@ _NOT_FOUND = {
 
 def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> HandshakePlan:
     """The handshake plan of one file: what it holds of libssl and of libcrypto. `emulation`: what the kernel emulates."""
-    planner = _Planner(image, emulation)
+    stack = stack_of(image)
+    planner = _Planner(image, stack, emulation)
     libraries = libraries_in(image)
     if "libssl" in libraries:
         planner.plan_libssl()
@@ -77,7 +78,7 @@ def plan_handshake(image: Image, *, emulation: Emulation = BASELINE) -> Handshak
             within_data=planner.within_data,
             errors=tuple(planner.errors),
             wake=planner.wake,
-            labels=label_paths(image) or boringssl_paths(image) if "libssl" in libraries else {},
+            labels=stack.labels(image) if "libssl" in libraries else {},
             missing=tuple(planner.missing),
         ),
     )
@@ -127,7 +128,7 @@ class _Call:
 class _Planner:
     """Gathers the parts of one image's plan."""
 
-    def __init__(self, image: Image, emulation: Emulation) -> None:
+    def __init__(self, image: Image, stack: Stack, emulation: Emulation) -> None:
         self.calls: list[PhaseCall] = []
         self.transport: list[PhaseCall] = []
         self.state_machine: OperationPlan | None = None
@@ -136,6 +137,7 @@ class _Planner:
         self.wake: Probe | None = None
         self.missing: list[MissingPart] = []
         self._image = image
+        self._stack = stack
         self._emulation = emulation
         self._machine = machine_of(image.machine)
         self._bodies = Bodies(image, self._machine)
@@ -165,11 +167,9 @@ class _Planner:
     def plan_libssl(self) -> None:
         """The calls that are phases, the state machine, and what breaks a handshake off."""
         self._try("phases", self._plan_phases)
-        if boringssl_offsets(self._image):
-            self.within_data = not runs_handshakes_alone(self._image, self._bodies)
-        else:
+        if self._stack.has_state_machine:
             self._try(STATE_MACHINE.name, self._plan_state_machine)
-            self.within_data = self.state_machine is None
+        self.within_data = not (self.state_machine or self._stack.runs_handshakes_alone(self._image, self._bodies))
 
     def _plan_state_machine(self) -> None:
         self.state_machine = plan_state_machine(self._image, self._machine, self._bodies, self._emulation, self._methods)

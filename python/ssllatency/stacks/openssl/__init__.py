@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a TLS library: tables of methods and providers, accessors and the offsets that they show, hidden functions."""
+"""OpenSSL: its tables of methods and providers, accessors and the offsets that they show, hidden functions, names of codes."""

@@ -32,6 +32,7 @@ from ssllatency.errors import SsllatencyError
 from ssllatency.model.histogram import UNDERFLOW, LinearHistogram, counted_bucket
 from ssllatency.model.snapshot import Outcome as Word
 from ssllatency.probes.plan import CodeRange, ImagePlan, MissingOperation, OperationPlan, Probe, Role, SslOffsets
+from ssllatency.stacks.boringssl.stack import BoringSsl
 
 CONTENT = b"library"
 OFFSETS = SslOffsets(rwstate=40, server=56, rbio=16, wbio=24, shutdown=68, version=0, state=72, bio_flags=48)
@@ -54,8 +55,10 @@ RETURNS = operation("SSL_write", probe(0x8000, Role.RETURN))
 FREE = operation("SSL_free", probe(0x9000, Role.ENTRY))
 
 
-def image(*operations: OperationPlan, offsets: SslOffsets = OFFSETS, pids: tuple[int, ...] = (7, 8)) -> TracedImage:
-    plan = ImagePlan("/lib/libssl.so.3", "ab" * 20, "OpenSSL 3.0", "libssl", operations, (), offsets)
+def image(
+    *operations: OperationPlan, offsets: SslOffsets = OFFSETS, pids: tuple[int, ...] = (7, 8), stack: str = "openssl"
+) -> TracedImage:
+    plan = ImagePlan("/lib/libssl.so.3", "ab" * 20, "OpenSSL 3.0", "libssl", operations, (), offsets, stack=stack)
     return TracedImage(plan, "/lib/libssl.so.3", pids)
 
 
@@ -147,12 +150,12 @@ def test_braces_match_whatever_is_known_of_the_library() -> None:
 
 def test_boringssl_s_own_codes_and_its_bit_of_the_side() -> None:
     offsets = SslOffsets(rwstate=196, server=164, rbio=24, wbio=32, bio_flags=32, boringssl=48, server_bits=4)
-    script = text(READ, offsets=offsets)
+    script = text(READ, offsets=offsets, stack="boringssl")
     assert "if ((*(int32*)uptr($ssl + 164) & 4) == 0) {" in script
     assert "$holder = *(uint64*)uptr($ssl + 48);" in script
     assert "$want = *(int32*)uptr($holder + 196);" in script
     assert "} else if ($want == 13) {" in script
-    judged = bpftrace_judge.unsuccessful_ssl(offsets, lambda outcome, reason: f"{outcome.name} {reason.name}")
+    judged = bpftrace_judge.unsuccessful_ssl(offsets, BoringSsl.codes, lambda outcome, reason: f"{outcome.name} {reason.name}")
     following = dict(pairwise(judged))
     assert following["} else if ($want == 13) {"] == "RETRY WANT_PRIVATE_KEY_OPERATION"
     assert following["} else if ($want == 20) {"] == "RETRY HANDSHAKE_HINTS_READY"

@@ -13,7 +13,7 @@ from ssllatency.engines.read.handshakes import Rows, in_order, single, tallies
 from ssllatency.engines.read.who import Texts, text_words
 from ssllatency.model.handshake_arithmetic import add_tallies
 from ssllatency.model.handshakes import WHO, Ending, Label, Part
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 
 
 def names_of(_: int) -> Names:

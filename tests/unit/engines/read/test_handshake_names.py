@@ -7,7 +7,7 @@ import pytest
 
 from ssllatency import abi
 from ssllatency.engines.read.names import cause
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 
 SSL = abi.Error.LIBRARY_SSL << abi.Error.LIBRARY
 

@@ -14,7 +14,7 @@ from ssllatency.probes.cache.kept import Cache, Subject, Work
 from ssllatency.probes.cache.parts import HANDSHAKE_PLAN, NAMES, PLAN, Part, Settings
 from ssllatency.probes.handshake.plan import HandshakePlan
 from ssllatency.probes.plan import ImagePlan
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
 from ssllatency.tracing.planning import reading
 from ssllatency.tracing.planning.findings import File, Findings, Start
 from ssllatency.tracing.planning.fork_server import Child

@@ -15,8 +15,8 @@ from tests.unit.probes.cache.fresh import printed
 
 from ssllatency.elf.image import Image
 from ssllatency.probes.cache.names import from_values, to_values
+from ssllatency.stacks.names import Names
 from ssllatency.stacks.openssl.names.library import names
-from ssllatency.stacks.openssl.names.names import Names
 
 KNOWN = Names(
     reasons={(20, 193): "no shared cipher"},

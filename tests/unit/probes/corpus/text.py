@@ -23,8 +23,8 @@ from ssllatency.probes.handshake.phases import plan_handshake
 from ssllatency.probes.handshake.plan import HandshakePlan, PhaseCall
 from ssllatency.probes.plan import ImagePlan, OperationPlan, Probe
 from ssllatency.probes.planner import plan_image
-from ssllatency.stacks.openssl.names.library import names
-from ssllatency.stacks.openssl.names.names import Names
+from ssllatency.stacks.names import Names
+from ssllatency.stacks.registry import stack_of
 
 NOT_AN_INSTRUCTION = "no instruction begins here"
 _LARGEST_FUNCTION = 1 << 20
@@ -220,7 +220,7 @@ def _instruction(probe: Probe) -> str:
 
 def _counts(image: Image) -> str:
     try:
-        found: Names = names(image)
+        found: Names = stack_of(image).names(image)
     except ElfError as error:
         return f"unreadable: {error}"
     counts = ((name, len(getattr(found, name))) for name in _NAMES)

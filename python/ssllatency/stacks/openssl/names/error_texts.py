@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl.names.names import unpack
+from ssllatency.stacks.names import unpack
 from ssllatency.stacks.openssl.names.texts import pointers_to_text, readable, text_at
 
 MAX_TABLE = 512

@@ -4,19 +4,13 @@
 from __future__ import annotations
 
 from ssllatency.elf.image import Image
-from ssllatency.stacks.openssl import boringssl
-from ssllatency.stacks.openssl.names import boringssl as boringssl_names
+from ssllatency.stacks.names import Names, join
 from ssllatency.stacks.openssl.names import capabilities, error_texts
 from ssllatency.stacks.openssl.names import tls as tls_names
-from ssllatency.stacks.openssl.names.names import Names, join
 
 
 def names(image: Image) -> Names:
     """All names in the image: a libssl, a libcrypto or a program with both. ElfError where its relocations are damaged."""
-    if boringssl.boringssl_offsets(image) is not None:
-        libraries = boringssl_names.LIBRARIES
-        reasons = {(boringssl_names.SSL, number): text for number, text in boringssl_names.REASONS.items()}
-        return Names(reasons, libraries, boringssl_names.ALERTS, major=1, ssl=boringssl_names.SSL)
     errors = error_texts.error_texts(image)
     own_names = Names(
         reasons=errors.reasons,

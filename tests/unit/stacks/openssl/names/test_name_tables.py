@@ -11,8 +11,8 @@ from tests.parameters import slow_except
 from tests.unit.stacks.openssl.test_tables import LIBRARIES, PROGRAMS
 
 from ssllatency.elf.image import Image
+from ssllatency.stacks.names import Names, join, unpack
 from ssllatency.stacks.openssl.names.library import names
-from ssllatency.stacks.openssl.names.names import Names, join, unpack
 
 ALERTS = {0: "close notify", 10: "unexpected message", 20: "bad record mac", 40: "handshake failure", 42: "bad certificate"}
 STATES = {

@@ -15,9 +15,9 @@ from tests.fixtures import build
 from tests.parameters import slow_except
 
 from ssllatency.elf.image import Image
+from ssllatency.stacks.names import Names, join, unpack
 from ssllatency.stacks.openssl.accessors import ssl_offsets
 from ssllatency.stacks.openssl.names.library import names
-from ssllatency.stacks.openssl.names.names import Names, join, unpack
 
 HOST = Path("/usr/lib/x86_64-linux-gnu")
 IANA = {"prime192v1": "secp192r1", "prime256v1": "secp256r1", "X25519": "x25519", "X448": "x448"}

@@ -7,6 +7,8 @@ SSL_R_*, the same in both; the words are spelled as OpenSSL spells its reasons.
 
 from __future__ import annotations
 
+from ssllatency.stacks.names import Names
+
 SSL = 16  # ERR_LIB_SSL of openssl/err.h
 LIBRARIES = {
     4: "RSA routines",
@@ -107,3 +109,4 @@ ALERTS = {
     116: "certificate required",
     120: "no application protocol",
 }
+NAMES = Names({(SSL, number): text for number, text in REASONS.items()}, LIBRARIES, ALERTS, major=1, ssl=SSL)

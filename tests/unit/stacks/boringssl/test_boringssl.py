@@ -12,8 +12,8 @@ from tests.parameters import slow_except
 from ssllatency.code.values import FieldPath
 from ssllatency.elf.image import Image
 from ssllatency.probes.planner import plan_image
-from ssllatency.stacks.openssl.boringssl import boringssl_offsets, boringssl_paths
-from ssllatency.stacks.openssl.names.library import names
+from ssllatency.stacks.boringssl.connection import boringssl_offsets, boringssl_paths
+from ssllatency.stacks.boringssl.stack import BoringSsl
 
 NAMES = ("boringssl", "rwstate", "rbio", "wbio", "server", "handshake")
 
@@ -54,7 +54,7 @@ def test_where_it_keeps_a_handshake(folder: Path, kind: int, style: str) -> None
 
 
 def test_its_reasons_have_words(folder: Path) -> None:
-    known = names(compiled(folder, 1, next(iter(build.STYLES))))
+    known = BoringSsl().names(compiled(folder, 1, next(iter(build.STYLES))))
     assert known.reason(known.ssl << 24 | 184) == "no shared cipher"
     assert known.reason(known.ssl << 24 | 1048) == "tlsv1 alert unknown ca"
     assert known.libraries[known.ssl] == "SSL routines"

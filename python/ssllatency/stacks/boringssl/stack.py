@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BoringSSL as a stack. Its functions, and those that it lacks, are OpenSSL's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ssllatency.abi import Outcome, Reason
+from ssllatency.stacks.base import Codes, Stack
+
+if TYPE_CHECKING:
+    from ssllatency.code.bodies import Bodies
+    from ssllatency.code.values import FieldPath
+    from ssllatency.elf.image import Image
+    from ssllatency.stacks.names import Names
+
+_FIRST_OWN = 11  # SSL_ERROR_PENDING_SESSION; from here on in the order of the reasons
+
+
+class BoringSsl(Stack):
+    """BoringSSL and AWS-LC."""
+
+    name = "boringssl"
+    codes = Codes(  # SSL_ERROR_* of openssl/ssl.h
+        reading=2,
+        writing=3,
+        reasons={4: Reason.WANT_X509_LOOKUP}
+        | {
+            _FIRST_OWN + reason - Reason.PENDING_SESSION: Reason(reason)
+            for reason in range(Reason.PENDING_SESSION, Reason.HANDSHAKE_HINTS_READY + 1)
+        },
+        ends={5: (Outcome.FAILURE, Reason.SYSCALL), 6: (Outcome.CLOSED, Reason.ZERO_RETURN)},
+    )
+    inlines_handshake = True
+    has_state_machine = False
+
+    def recognises(self, image: Image) -> bool:
+        """By SSL_get_error, which returns what the connection holds."""
+        return bool(self.connection(image))
+
+    def connection(self, image: Image) -> dict[str, int]:
+        """As SSL_get_error shows it."""
+        from ssllatency.stacks.boringssl.connection import boringssl_offsets
+
+        return boringssl_offsets(image) or {}
+
+    def labels(self, image: Image) -> dict[str, FieldPath]:
+        """As OpenSSL's accessors show them; few programs have these, and then only whether a handshake is under way."""
+        from ssllatency.stacks.boringssl.connection import boringssl_paths
+        from ssllatency.stacks.openssl.labels import label_paths
+
+        return label_paths(image) or boringssl_paths(image)
+
+    def names(self, image: Image) -> Names:  # noqa: ARG002
+        """Those of its headers: its own tables are packed, and few programs have them."""
+        from ssllatency.stacks.boringssl.names import NAMES
+
+        return NAMES
+
+    def runs_handshakes_alone(self, image: Image, bodies: Bodies) -> bool:
+        """As its functions' calls show."""
+        from ssllatency.stacks.boringssl.connection import runs_handshakes_alone
+
+        return runs_handshakes_alone(image, bodies)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenSSL as a stack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ssllatency.abi import Reason
+from ssllatency.stacks.base import Codes, Stack
+
+if TYPE_CHECKING:
+    from ssllatency.code.values import FieldPath
+    from ssllatency.elf.image import Image
+    from ssllatency.stacks.names import Names
+
+
+class OpenSsl(Stack):
+    """OpenSSL, from 1.1.1 on."""
+
+    name = "openssl"
+    codes = Codes(  # what SSL_want returns, and what OpenResty's patch adds
+        reading=3,
+        writing=2,
+        reasons={
+            4: Reason.WANT_X509_LOOKUP,
+            5: Reason.WANT_ASYNC,
+            6: Reason.WANT_ASYNC_JOB,
+            7: Reason.WANT_CLIENT_HELLO_CB,
+            8: Reason.WANT_RETRY_VERIFY,
+            99: Reason.WANT_SESSION_LOOKUP,
+        },
+    )
+    inlines_handshake = False
+    has_state_machine = True
+
+    def recognises(self, image: Image) -> bool:  # noqa: ARG002
+        """Any image with these functions: what is not OpenSSL comes later in the list."""
+        return True
+
+    def connection(self, image: Image) -> dict[str, int]:
+        """As its accessors show it."""
+        from ssllatency.stacks.openssl.accessors import ssl_offsets
+
+        return ssl_offsets(image)
+
+    def labels(self, image: Image) -> dict[str, FieldPath]:
+        """As its accessors show them."""
+        from ssllatency.stacks.openssl.labels import label_paths
+
+        return label_paths(image)
+
+    def names(self, image: Image) -> Names:
+        """Those of a libssl, a libcrypto or a program with both."""
+        from ssllatency.stacks.openssl.names.library import names
+
+        return names(image)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The TLS stacks that are traced: the only list of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ssllatency.stacks.base import Stack
+from ssllatency.stacks.boringssl.stack import BoringSsl
+from ssllatency.stacks.openssl.stack import OpenSsl
+
+if TYPE_CHECKING:
+    from ssllatency.elf.image import Image
+
+# A library comes after the one that it descends from, with whose functions' names it would be taken for that.
+STACKS: tuple[Stack, ...] = (OpenSsl(), BoringSsl())
+NAMES = tuple(stack.name for stack in STACKS)
+
+
+def stack_of(image: Image) -> Stack:
+    """The stack whose functions the image has."""
+    return next((stack for stack in reversed(STACKS) if stack.recognises(image)), STACKS[0])
+
+
+def stack_named(name: str) -> Stack:
+    """The stack of this name; the first for "", as plans of files without TLS have it."""
+    return next((stack for stack in STACKS if stack.name == name), STACKS[0])
